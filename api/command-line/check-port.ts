@@ -27,7 +27,7 @@ export function agentServerAddress(config: Pick<Config, 'agentsHost' | 'agentsPo
   return { host: config.agentsHost, port: config.agentsPort, settings: 'RUNLAKE_AGENTS' };
 }
 
-/** Converts an error of `listen` to an error of the catalogue. */
+/** Converts an error of `listen` to a RunlakeError. */
 export function listenError(cause: unknown, address: ListenAddress): RunlakeError {
   const { code } = cause as NodeJS.ErrnoException;
   if (code === 'EADDRINUSE') return runlakeError('PORT_IN_USE', { ...address }, { cause });

@@ -37,8 +37,8 @@ const causedByRequests: Readonly<Record<string, (raw: unknown, limits: RequestLi
 };
 
 /**
- * Converts anything thrown while handling a request to an error of the catalogue. Responses do not contain the text of
- * other errors; only the cause of the new error has it.
+ * Converts anything thrown while handling a request to a RunlakeError. Responses do not contain the text of other
+ * errors; only the cause of the new error has it.
  */
 export function toRunlakeError(raw: unknown, limits: RequestLimits): RunlakeError {
   if (isRunlakeError(raw)) return raw;

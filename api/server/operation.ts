@@ -11,8 +11,8 @@ import type { Services } from './services.ts';
  * the list of the area contains them (`api/main/operations.ts`, `api/agent-server/operations.ts`); `registerOperation`
  * turns each into a route.
  *
- * A request passes these steps, each of which can fail with an error of the catalogue: draining → API key → workspace →
- * permission → body → schema → handler → response schema.
+ * A request passes these steps, each of which can fail with a RunlakeError: draining → API key → workspace → permission
+ * → body → schema → handler → response schema.
  */
 export interface Operation {
   /** Unique, camelCase; identifies the operation in the API description, in metrics and in the table of the tenancy test. */

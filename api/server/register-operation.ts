@@ -81,8 +81,8 @@ function runForCaller<Result>(
 }
 
 /**
- * Returns true if a disconnect may cancel the queries of the request. It may not on the agent server, whose requests
- * can start runs and streams that several clients share.
+ * Returns true if a disconnect cancels the queries of the request. False on the agent server: its requests start runs
+ * and streams that several clients share.
  */
 function cancelsQueriesOnDisconnect(access: Access): boolean {
   return !('public' in access) && access.permission.endsWith(':read') && access.permission !== 'agents:read';

@@ -195,7 +195,7 @@ export const settings = {
   retentionLonglivedDays: optional(
     'RUNLAKE_RETENTION_LONGLIVED_DAYS',
     count(1, 36_500),
-    'Days that all other traces are kept: those of the tier `longlived`, of projects without a tier, and traces with feedback. Unset: for ever.',
+    'Days that all other traces are kept: those of the tier `longlived`, of projects without a tier, and traces with feedback. Unset: forever.',
   ),
 
   // Bulk export

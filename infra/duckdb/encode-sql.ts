@@ -26,10 +26,7 @@ const replaceLoneSurrogates = (json: string) => {
   return `CASE WHEN regexp_matches(${json}, '\\\\u[dD][89a-fA-F]') THEN replace(${halves}, chr(1), '\\u') ELSE ${json} END`;
 };
 
-/**
- * SQL of each conversion. A value that is not valid JSON is kept unchanged: it does not make the file fail and is not
- * lost.
- */
+/** SQL of each conversion. A value that is not valid JSON is kept unchanged: it neither fails the file nor is lost. */
 const conversionSql: Readonly<Record<ColumnConversion, (value: string) => string>> = {
   text: (value) => `CAST(${value} AS VARCHAR)`,
   integer: (value) => `CAST(${value} AS BIGINT)`,

@@ -95,9 +95,9 @@ export interface FollowOptions {
 export interface TopicFollower {
   /** Starting offset of each partition. A partition that is added later is read from its beginning. */
   readonly from: LogPosition;
-  /** Returns true if the follower has passed on all events before `position`. */
+  /** Returns true if the follower has delivered all events before `position`. */
   hasDelivered(position: LogPosition): boolean;
-  /** Resolves when no further records are passed on. */
+  /** Resolves when no further records are delivered. */
   close(): Promise<void>;
 }
 

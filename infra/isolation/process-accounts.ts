@@ -38,8 +38,8 @@ export interface ProcessAccounts extends AccountSource {
 }
 
 /**
- * Ranges of user ids. No distribution uses the first range. The second range is for user namespaces, which map only few
- * ids.
+ * Ranges of user ids. No distribution uses the first range. The second range is for user namespaces, which map only a
+ * few ids.
  */
 const userIdRanges = [
   { first: 0x7000_0000, count: 0x0fff_ffff },

@@ -32,8 +32,8 @@ export interface JobsOptions<Catalogue extends JobCatalogue> {
 }
 
 /**
- * Timeout of calls, because BullMQ waits forever for an unavailable store. A job that is added after the timeout does
- * no harm.
+ * Timeout of calls, because BullMQ waits forever for an unavailable store. If the job is added after the timeout, it
+ * still runs; handlers are idempotent.
  */
 const responseTimeoutMs = 5_000;
 /** How often a job may crash its process before it is marked as failed. */

@@ -4,7 +4,7 @@ import { runlakeError } from '../errors/runlake-error.ts';
 
 const weekSeconds = 7 * 86_400;
 
-/** BullMQ options of a kind of job. */
+/** BullMQ options for a job type. */
 export function toJobOptions({ attempts, retryDelayMs, exponentialBackoff }: JobEntry) {
   return {
     attempts,
@@ -21,7 +21,7 @@ export function findJobEntry(catalogue: JobCatalogue, name: string): JobEntry {
   return entry;
 }
 
-/** @throws INVALID_JOB if `payload` does not match the schema of the kind. */
+/** @throws INVALID_JOB if `payload` does not match the schema of the job type. */
 export function checkPayload(catalogue: JobCatalogue, name: string, payload: unknown): void {
   const check = Compile(findJobEntry(catalogue, name).payload);
   if (check.Check(payload)) return;

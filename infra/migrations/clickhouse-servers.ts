@@ -21,7 +21,7 @@ export interface PendingClickHouse {
 }
 
 /**
- * Returns the migrations that servers lack. A server that does not respond is left out, unless none responds.
+ * Returns the migrations that servers lack. A server that does not respond is omitted, unless none responds.
  *
  * @throws STORE_NEWER, MIGRATION_CHANGED; the errors of the servers if all fail.
  */

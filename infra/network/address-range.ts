@@ -2,7 +2,7 @@ import { BlockList, isIP, isIPv4 } from 'node:net';
 
 /** A range of addresses that are not on the public internet. */
 export interface AddressRange {
-  /** Description that follows the word "is". */
+  /** Used in messages as "<host> is …". */
   readonly about: string;
   /**
    * Whether the operator can allow callers to reach this range. Ranges that cannot be allowed never contain a

@@ -8,8 +8,8 @@ import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runla
  * contract suite `test/contract/objects` runs against both.
  *
  * Keys are relative to the store's prefix, with parts joined by `/`. Writes are atomic: a reader of a key sees nothing,
- * the previous object, or the complete new object. Every call throws only errors of the catalogue (`DESTINATION_…`), or
- * the reason of the caller's signal, if that was aborted. After a failed write, the new object may or may not exist.
+ * the previous object, or the complete new object. Every call throws only RunlakeErrors (`DESTINATION_…`), or the
+ * reason of the caller's signal, if that was aborted. After a failed write, the new object may or may not exist.
  */
 export interface ObjectStore {
   /** Full path of the object for messages, as `bucket/prefix/key`. */
@@ -81,7 +81,7 @@ export interface Uploaded {
   readonly etag?: string | undefined;
 }
 
-/** The operation of an object store that failed; the checks of a destination have the same names. */
+/** Failed operation; destination checks use the same names. */
 export type ObjectStep = 'reach' | 'write' | 'read' | 'delete' | 'upload';
 
 export interface ObjectCall {

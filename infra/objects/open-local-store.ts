@@ -224,7 +224,7 @@ const errorByCode: Readonly<Record<string, KnownError>> = {
   EDQUOT: diskFull,
 };
 
-/** Converts a file system error to an error of the catalogue. */
+/** Converts a file system error to a RunlakeError. */
 function toLocalError(raw: unknown, call: ObjectCall): RunlakeError {
   if (isRunlakeError(raw)) return raw;
   const code = String((raw as NodeJS.ErrnoException | undefined)?.code);

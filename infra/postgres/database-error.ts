@@ -27,9 +27,8 @@ const unstorableStates = ['22021', '22P05'];
 const accessStates = ['28', '3D000', '42501'];
 
 /**
- * Converts the error of a statement to an error of the catalogue. The server's message goes only into the cause. Errors
- * without a SQLSTATE are connection errors (refused, reset, timed out), except programming errors, which are returned
- * unchanged.
+ * Converts the error of a statement to a RunlakeError. The server's message goes only into the cause. Errors without a
+ * SQLSTATE are connection errors (refused, reset, timed out), except programming errors, which are returned unchanged.
  */
 export function databaseError(raw: unknown): RunlakeError | TypeError | RangeError | SyntaxError {
   if (raw instanceof TypeError || raw instanceof RangeError || raw instanceof SyntaxError) return raw;
@@ -52,7 +51,7 @@ export function violatedConstraint(error: unknown): string | undefined {
   return String((cause as { constraint?: unknown }).constraint);
 }
 
-/** Returns the SQLSTATE of an error of `pg`, or of an error of the catalogue that has one as its cause. */
+/** Returns the SQLSTATE of an error of `pg`, or of a RunlakeError that has one as its cause. */
 export function getSqlState(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   if ('severity' in error && 'code' in error && typeof error.code === 'string') return error.code;

@@ -6,7 +6,7 @@
  * and `jsonb` are parsed; `bytea` is a Buffer; arrays are arrays; other types are as in `pg`. Parameters: times as text
  * in the same format, arrays as arrays (`= ANY ($1)`), objects as JSON, bytes as a Buffer.
  *
- * Every call throws only errors of the catalogue: DATABASE_UNAVAILABLE (transient), ACCESS_DENIED_BY_STORE,
+ * Every call throws only RunlakeErrors: DATABASE_UNAVAILABLE (transient), ACCESS_DENIED_BY_STORE,
  * DATABASE_QUERY_FAILED. Use {@link violatedConstraint} of `database-error.ts` to detect a unique violation.
  */
 export interface Sql {

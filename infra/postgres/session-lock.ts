@@ -4,8 +4,8 @@
  * Invariant: while `lost` is pending, this process has not observed another holder. Postgres releases the lock when the
  * session ends.
  *
- *   1. Take the advisory lock on a dedicated connection. Wait a little if it is taken, because Postgres may not have
- *      noticed yet that a killed process is gone.
+ *   1. Take the advisory lock on a dedicated connection. If it is held, retry briefly: Postgres may not yet have ended
+ *      the session of a killed process.
  *   2. If the connection breaks, reconnect until Postgres responds (other processes cannot reach it in that time
  *      either).
  *   3. Terminate the earlier sessions of this process and take the lock again. If another process holds it, resolve

@@ -38,7 +38,7 @@ interface LinkDeps {
 
 /**
  * The attachments of each of `runIds`, as JSON objects by run: `attachment.<name>` → `presigned_url` (valid for an hour
- * without an API key) and `mime_type`. Runs without attachments are left out.
+ * without an API key) and `mime_type`. Runs without attachments are omitted.
  *
  * @throws errors of ClickHouse.
  */

@@ -140,7 +140,7 @@ export function listDerivedKinds(fields: readonly ExportField[]): ReadonlySet<No
   return new Set(fields.flatMap((field) => chunkColumns[field].derived ?? []));
 }
 
-/** Name of the column of the field, in the file of the chunk and in the file of derived values. */
+/** Column name of a field in the chunk file and the derived-values file. */
 export const sourceName = (field: ExportField) => `field_${field}`;
 
 /** Returns how the field is converted for a file of that format version. */

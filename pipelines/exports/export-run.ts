@@ -142,7 +142,8 @@ export async function exportRun<Read>(run: RunToExport<Read>, signal: AbortSigna
     }
   }
   const { members, late } = await source.count(signal);
-  // The late runs are all runs of the window that are in no file, including runs that became members behind the cursor.
+  // The late runs are all runs of the window that are in no file, including runs that became members at positions the
+  // cursor had already passed.
   await checkpoint.complete({ lateRuns: Math.max(late, members + late - rowsWritten) });
 }
 

@@ -90,7 +90,7 @@ interface ExportFilter {
   readonly statuses?: readonly ExportStatus[] | undefined;
   readonly destinationId?: string | undefined;
   readonly projectId?: string | undefined;
-  /** If set, only exports that this schedule spawned. */
+  /** If set, only exports that this schedule created. */
   readonly sourceExportId?: string | undefined;
   /** If true, only schedules; if false, only exports that are not schedules. */
   readonly scheduled?: boolean | undefined;

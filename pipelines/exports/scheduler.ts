@@ -22,12 +22,12 @@ import { completeExport, forEachConcurrently } from './manifest.ts';
 import { type ExportRecord, exportColumns, isProjectDeleted, parseMicros } from './record.ts';
 import { enqueueExport, enqueueRun, finishExport, statesBefore } from './states.ts';
 
-/** Sweeps do not tidy export runs that ended earlier than this, because their bucket will probably stay unreachable. */
-const maxTidyAgeHours = 24;
-const maxConcurrentTidies = 20;
+/** Sweeps no longer clean up export runs that ended earlier than this; their bucket is probably gone. */
+const maxCleanupAgeHours = 24;
+const maxConcurrentCleanups = 20;
 /** The limit exists because each manifest is held in memory. */
 const maxConcurrentManifests = 8;
-/** Maximum number of exports that a sweep ends, and of export runs that it tidies. */
+/** Maximum number of exports that a sweep ends, and of export runs that it cleans up. */
 const maxBucketsPerSweep = 200;
 /** A sweep starts no work on a bucket after this time. */
 const bucketDeadlineMs = 15_000;
@@ -113,10 +113,10 @@ async function cleanUpRuns(deps: WorkDeps, signal?: AbortSignal): Promise<void> 
      WHERE finished_at IS NOT NULL AND pending_upload IS NOT NULL AND (lease_until IS NULL OR lease_until <= clock_timestamp())
        AND finished_at > $1
      ORDER BY random() LIMIT $2`,
-    [new Date((await readClock(deps)).getTime() - maxTidyAgeHours * 3_600_000).toISOString(), maxBucketsPerSweep],
+    [new Date((await readClock(deps)).getTime() - maxCleanupAgeHours * 3_600_000).toISOString(), maxBucketsPerSweep],
   );
   await forEachConcurrently(
-    maxConcurrentTidies,
+    maxConcurrentCleanups,
     runsToCleanUp,
     (run) => cleanUpRun(deps, run),
     createBucketDeadline(signal),

@@ -246,7 +246,7 @@ export async function attemptRun(deps: AttemptDeps, runId: string): Promise<bool
       } catch (error) {
         // After an abort, the recorded outcome is the reason of the abort and not the error that the aborted step threw,
         // unless that error is EXPORT_ATTEMPT_OVER.
-        return await endAttempt(deps, claimed.run, signal.aborted && !isOver(error) ? signal.reason : error);
+        return await endAttempt(deps, claimed.run, signal.aborted && !isAttemptOver(error) ? signal.reason : error);
       }
     },
   );
@@ -285,7 +285,7 @@ async function makeFiles(
   }
 }
 
-function isOver(error: unknown): boolean {
+function isAttemptOver(error: unknown): boolean {
   return isRunlakeError(error) && error.code === 'EXPORT_ATTEMPT_OVER';
 }
 

@@ -10,7 +10,7 @@ import type { RecentFeedback } from './write-feedback.ts';
 /** JSON text as sent: validated, never changed. */
 type JsonBytes = Buffer;
 
-/** The content of an evaluation: the part of a feedback that can be changed later. JSON text as sent. */
+/** The content of an evaluation: the part of a feedback entry that can be changed later. JSON text as sent. */
 export interface FeedbackValues {
   /** A number or a boolean. */
   readonly score?: JsonBytes | undefined;
@@ -83,8 +83,8 @@ export function encodeFeedback(writer: AvroWriter, event: FeedbackEvent): void {
 }
 
 /**
- * Encodes a feedback as a log message, keyed by workspace and run (or project), so that one sink stores all events of
- * the feedback.
+ * Encodes a feedback entry as a log message, keyed by workspace and run (or project), so that one sink stores all
+ * events of the feedback.
  *
  * @throws RUN_TOO_LARGE
  */

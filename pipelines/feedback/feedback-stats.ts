@@ -35,7 +35,7 @@ const currentFeedbackSql = `SELECT * FROM feedback FINAL
 /**
  * Statistics of the feedback on each of `runIds`, as JSON objects by run: feedback key → `n` (number of feedbacks),
  * `avg`, `min`, `max`, `stdev` (of the population, over scores; true is 1, false is 0), `errors`, `values` (label →
- * count, for values that are strings), `comments` and `sources`. Runs without feedback are left out.
+ * count, for values that are strings), `comments` and `sources`. Runs without feedback are omitted.
  *
  * @throws errors of ClickHouse.
  */

@@ -1,7 +1,7 @@
 import { v5 as uuidv5 } from 'uuid';
 import { createTokenSigner, type TokenSigner } from '../../infra/signing/token-signer.ts';
 
-/** What a token permits: one feedback, with one key, on one run. */
+/** What a token permits: one feedback entry, with one key, on one run. */
 export interface FeedbackGrant {
   readonly workspaceId: string;
   /** User that the feedback is stored for. */
@@ -34,8 +34,8 @@ export function openFeedbackToken(signer: TokenSigner, token: string): OpenedFee
 }
 
 /**
- * The id of the feedback of a grant. It is the same for every submission, so that each submission replaces the previous
- * one.
+ * Id of the feedback entry that a grant permits. It is the same for every submission, so that each submission replaces
+ * the previous one.
  */
 export function deriveFeedbackId({ workspaceId, runId, key }: FeedbackGrant): string {
   // The name is passed as bytes, because the package throws for text with a lone surrogate.

@@ -10,7 +10,10 @@ import type { FeedbackEvent, FeedbackValues } from './feedback-event.ts';
 /** Members for features that this server does not have. JavaScript clients send the first one in camel case. */
 const unsupportedKeys = ['feedback_config', 'feedbackConfig', 'address'] as const;
 
-/** Members of a feedback that this server reads; all others are accepted and ignored. Source: the public feedback schema. */
+/**
+ * Members of a feedback entry that this server reads; all others are accepted and ignored. Source: the public feedback
+ * schema.
+ */
 const feedbackKeys = [
   'id',
   'run_id',
@@ -39,7 +42,7 @@ type FeedbackMembers = { [K in FeedbackKey]?: JsonValue };
 const knownKeys = new KeySet(feedbackKeys);
 
 /**
- * Parses the members of a feedback; of repeated members the last one wins.
+ * Parses the members of a feedback entry; if a member is repeated, the last one wins.
  *
  * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED.
  */

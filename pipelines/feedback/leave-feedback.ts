@@ -5,7 +5,7 @@ import type { FeedbackDeps } from './feedback-event.ts';
 import { deriveFeedbackId, type FeedbackGrant, openFeedbackToken } from './feedback-token.ts';
 import { createFeedback } from './write-feedback.ts';
 
-/** Content of a feedback that is submitted with a token. */
+/** Content of a feedback entry that is submitted with a token. */
 export interface LeftFeedback {
   readonly score?: number | boolean | null | undefined;
   readonly value?: unknown;

@@ -71,7 +71,7 @@ async function findFeedback(
   return decodeEvents(response);
 }
 
-/** Reads the last event of one feedback, which may be a deletion; undefined if there is no event. */
+/** Reads the last event of a feedback entry, which may be a deletion; undefined if there is no event. */
 export async function findLastEvent(
   clickhouse: ClickHouse,
   tenantId: string,
@@ -165,7 +165,7 @@ export async function listFeedback(deps: FormatDeps, query: FeedbackQuery): Prom
 }
 
 /**
- * Feedback without a project belongs to the project of its run. The inner list restricts the lookup to runs that have
+ * Feedback without a project belongs to the project of its run. The inner subquery limits the lookup to runs that have
  * such feedback.
  */
 const projectsCondition = `session_id IN {projects:Array(UUID)} OR (isNull(session_id) AND run_id IN (
@@ -195,7 +195,7 @@ function buildConditions(filter: FeedbackFilter): FeedbackConditions {
 }
 
 /**
- * Reads one feedback as JSON.
+ * Reads a feedback entry as JSON.
  *
  * @throws NOT_FOUND if the workspace has no feedback with this id; errors of the stores.
  */

@@ -47,10 +47,10 @@ export function readFeedbackPart(
 }
 
 /**
- * Reads one feedback from its JSON; the current time becomes the time of receipt. The bytes of score, value, comment,
+ * Parses a feedback entry from JSON and sets `received_at` to the current time. The bytes of score, value, comment,
  * correction, extra and source stay unchanged.
  *
- * @param newId Generates the id of a feedback that has none; without it, a missing id is an error.
+ * @param newId Generates the id of a feedback entry that has none; without it, a missing id is an error.
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED.
  */
 export function readFeedback(

@@ -16,7 +16,7 @@ import { type FeedbackSender, readFeedback } from './read-feedback.ts';
  * Serialises read-modify-write operations on one object.
  *
  * Invariant: in this process, at most one operation per key runs at a time, in the order of the calls. Across processes
- * there is no such guarantee: the later write of a feedback wins as a whole.
+ * there is no such guarantee: the later write of a feedback entry replaces the earlier one as a whole.
  *
  *   1. An operation waits until the previous operation for its key has succeeded or failed.
  *   2. The last operation for a key removes the key.
@@ -67,7 +67,7 @@ interface LastEventDeps {
 }
 
 /**
- * Returns the last event of one feedback, either stored or recently sent by this process; it may be a deletion. If
+ * Returns the last event of a feedback entry, either stored or recently sent by this process; it may be a deletion. If
  * there is no event, another process may have just sent one, so this function polls for up to `waitMs`.
  */
 async function readLastEvent(
@@ -90,7 +90,7 @@ function estimateBytes(event: FeedbackEvent): number {
 }
 
 /**
- * Deletes one feedback and its content.
+ * Deletes a feedback entry and its content.
  *
  * @throws NOT_FOUND if the workspace has no feedback with this id; errors of the log and the stores.
  */
@@ -125,7 +125,7 @@ function buildDeletion(last: FeedbackEvent): FeedbackEvent {
 }
 
 /**
- * Creates one feedback and returns it as JSON once it is durable. The run need not be stored yet. Feedback with the
+ * Creates a feedback entry and returns it as JSON once it is durable. The run need not be stored yet. Feedback with the
  * same id replaces the previous one, even if it refers to another run.
  *
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE;

@@ -5,10 +5,11 @@
  * way to ClickHouse the first time are handled the second time, and the sink handles every later event by the mark of
  * its trace.
  *
- *   1. Claim due requests: their next time becomes an hour from now, so that other processes leave them alone.
+ *   1. Claim due requests: their next time becomes an hour from now, so that other processes do not claim them.
  *   2. Write the marks of the traces (`trace_marks`), so that sinks that read them later store later events correctly.
  *   3. Keep (`keep-traces.ts`) or delete (`delete-traces.ts`) the rows. Both may be repeated.
- *   4. After the first time, note it; the request stays due in an hour. After the second time, delete the request.
+ *   4. After the first run, record it; the request becomes due again in an hour. After the second run, delete the
+ *      request.
  *
  * After a crash in steps 2 to 4 the request is due again an hour later. After an error it is due at once.
  */

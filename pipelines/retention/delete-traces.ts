@@ -13,7 +13,7 @@ import { liveCondition, neverSeconds, traceTiers } from './lifetimes.ts';
 
 const statementTimeoutMs = 3_600_000;
 
-/** SQL condition: the mark has the time of one of the requests that are handled together. */
+/** SQL condition: `deleted_at` lies in the time range of the requests in this batch. */
 const requestTimeCondition =
   'deleted_at BETWEEN fromUnixTimestamp64Micro({since:Int64}) AND fromUnixTimestamp64Micro({until:Int64})';
 const projectCondition = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';

@@ -1,9 +1,9 @@
 /**
  * Makes traces longlived, in step 3 of `change-traces.ts`: inserts copies of their rows with the longer lifetime.
  *
- * A copy has the versions of its original, so that merging keeps one row with the same values and the later expiry. The
- * original, as long as it is not merged, expires alone; that is why all rows are copied. A trace that has expired
- * already stays expired.
+ * A copy has the versions of its original, so that merging keeps one row with the same values and the later expiry.
+ * Until it is merged, the original expires separately, so all rows are copied. A trace that has expired already stays
+ * expired.
  */
 import type { ClickHouse, ExternalTable } from '../../infra/clickhouse/clickhouse.ts';
 import { readLocations, type TraceLocation } from '../ingest/sink/assign-trace-locations.ts';
@@ -13,7 +13,7 @@ import { computeLifetime, longerLifetime, traceTiers } from './lifetimes.ts';
 
 const statementTimeoutMs = 3_600_000;
 
-/** A request is given up if its traces are not stored within this time. */
+/** Requests whose traces are not stored within this time are dropped. */
 const maxWaitMicros = 86_400_000_000;
 
 interface TraceToKeep {
@@ -22,7 +22,7 @@ interface TraceToKeep {
   /** If given, the trace must be in this project. */
   readonly projectId: string | null;
   readonly requestedAtMicros: number;
-  /** Whether the rows must be copied even if the trace is longlived already, because later rows may not be. */
+  /** Copy the rows even if the trace is already longlived: rows stored later may expire earlier. */
   readonly isSecond: boolean;
 }
 
@@ -73,7 +73,7 @@ async function findTraces(clickhouse: ClickHouse, changes: readonly TraceChange[
   return { traces, waiting };
 }
 
-/** Returns the runs, as `tenantId runId`, whose feedback keeps their trace. */
+/** Returns the runs, as `tenantId runId`, whose feedback extends the retention of their trace. */
 async function findRunsToKeep(
   clickhouse: ClickHouse,
   runs: readonly { readonly tenantId: string; readonly runId: string }[],

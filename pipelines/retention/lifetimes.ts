@@ -9,7 +9,7 @@ export type TraceTier = keyof typeof traceTiers;
 /** Tier of a trace, and the time when its rows expire. */
 export interface Lifetime {
   readonly tier: TraceTier;
-  /** In seconds since 1970; {@link neverSeconds} if the trace is kept for ever. */
+  /** In seconds since 1970; {@link neverSeconds} if the trace never expires. */
   readonly expiresAtSeconds: number;
 }
 

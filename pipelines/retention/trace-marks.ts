@@ -6,16 +6,16 @@ interface TraceOfTenant {
   readonly traceId: string;
 }
 
-/** Whether a stored trace was kept or deleted, by a request that came after it was stored. */
+/** Retention change requested after the trace was stored: extended or deleted. */
 export interface TraceMark extends TraceOfTenant {
-  /** The longer lifetime of a trace that was kept. */
+  /** New lifetime of a trace whose retention was extended. */
   readonly lifetime: Lifetime;
   readonly isDeleted: boolean;
 }
 
 /**
  * Interval at which a sink checks whether there are any marks. Until a sink has found the first mark, it stores late
- * events of the trace as before; the second pass of `change-traces.ts` corrects them.
+ * events of the trace as before; the second run of `change-traces.ts` corrects them.
  */
 const checkIntervalMs = 5_000;
 
@@ -31,7 +31,7 @@ export class TraceMarks {
     this.#clickhouse = clickhouse;
   }
 
-  /** Returns the marks of `traces`; traces without a mark are left out. @throws errors of ClickHouse. */
+  /** Returns the marks of `traces`; traces without a mark are omitted. @throws errors of ClickHouse. */
   async of(traces: readonly TraceOfTenant[]): Promise<TraceMark[]> {
     if (traces.length === 0 || !(await this.#haveAny())) return [];
     const rows = await this.#clickhouse.query<{

@@ -7,7 +7,7 @@ import type { Caller } from './caller.ts';
 import { hashKey } from './keys.ts';
 import { effectivePermissions } from './permissions.ts';
 
-/** Credentials of a request; empty headers are left out. */
+/** Credentials of a request; empty headers are omitted. */
 export interface Credentials {
   readonly key: string;
   /** `X-Tenant-Id` */

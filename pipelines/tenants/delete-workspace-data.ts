@@ -111,7 +111,7 @@ export async function deleteWorkspaceData(
       ...(signal && { signal }),
     });
   }
-  // Uses the decision made at the start, because a first purge that ends after the hour is not the second purge.
+  // Decided at the start: a first purge that runs past the hour must not count as the second.
   await database.execute(
     `UPDATE workspaces SET purged_at = CASE WHEN $2 THEN now() ELSE deleted_at END WHERE id = $1`,
     [workspaceId, isSecond],

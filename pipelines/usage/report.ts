@@ -195,7 +195,7 @@ interface OrganizationUsage {
   readonly startSeconds: number;
   readonly endSeconds: number;
   readonly traces: number;
-  /** Traces by workspace id; workspaces without traces are left out. */
+  /** Traces by workspace id; workspaces without traces are omitted. */
   readonly byWorkspace: Readonly<Record<string, number>>;
 }
 

@@ -20,9 +20,9 @@ const dirtyHoursCondition = (column: string, ofSeconds: string) => `tenant_id IN
       AND (tenant_id, ${column}) IN (SELECT tenant_id, ${ofSeconds} FROM dirty_hours)`;
 
 /**
- * Step 4 of a roll-up run (`rollup.ts`) on one shard: counts its traces of the dirty hours. Reads the traces once for all dimensions. The second
- * half of the UNION gives empty lists to an hour that has no traces any more. `pick` is read by position, because under
- * FINAL a subcolumn read by name returns unmerged rows.
+ * Step 4 of a roll-up run (`rollup.ts`) on one shard: counts its traces of the dirty hours. Reads the traces once for
+ * all dimensions. The second half of the UNION emits empty lists for hours that no longer have traces. `pick` is read
+ * by position, because under FINAL a subcolumn read by name returns unmerged rows.
  */
 export function countHours(
   hours: readonly DirtyHour[],

@@ -77,7 +77,7 @@ export function chooseLocation(
   };
 }
 
-/** Gives the account search permission on the data folder; it still cannot read its contents. */
+/** Grants the account search permission on the data folder; it still cannot read its contents. */
 function openFolder(folder: string, account: Account): void {
   const { mode, uid } = statSync(folder);
   if (uid !== account.uid && (mode & 0o001) === 0) chmodSync(folder, (mode & 0o777) | 0o011);

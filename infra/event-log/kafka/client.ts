@@ -164,10 +164,7 @@ export function isOfKind(error: unknown, kinds: readonly string[]): boolean {
   return listErrorNames(error).some((kind) => kinds.includes(kind));
 }
 
-/**
- * Converts an error of the client to ACCESS_DENIED_BY_STORE or KAFKA_UNAVAILABLE; returns an error of the catalogue
- * unchanged.
- */
+/** Converts an error of the client to ACCESS_DENIED_BY_STORE or KAFKA_UNAVAILABLE; returns a RunlakeError unchanged. */
 export function kafkaError(error: unknown, brokers: string | undefined): RunlakeError {
   if (isRunlakeError(error)) return error;
   const reason = String((error as ClientError)?.message ?? error).slice(0, 200);
@@ -191,7 +188,7 @@ export class KafkaAdmin {
     this.#logger = logger;
   }
 
-  /** @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, and the errors of the catalogue that `work` throws. */
+  /** @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, and the RunlakeErrors that `work` throws. */
   async call<Result>(work: (admin: Admin) => Promise<Result>): Promise<Result> {
     this.#link ??= this.#open();
     const link = this.#link;

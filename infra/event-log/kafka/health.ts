@@ -79,7 +79,7 @@ const largeLagRecords = 100_000;
 
 /**
  * Describes problems of each topic: no sink, more sinks than partitions, or a large lag. Fails without the permission
- * to describe groups, because a sink without it would wait for ever at its start.
+ * to describe groups, because a sink without it would block forever at startup.
  */
 async function describeSinks(admin: Admin, topics: readonly Topic[], names: TopicNames): Promise<string[]> {
   const { groups } = await admin.describeGroups(topics.map((topic) => names.group(storingGroup(topic))));

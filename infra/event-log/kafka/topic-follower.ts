@@ -58,7 +58,7 @@ export async function openKafkaFollower(options: KafkaFollowerOptions): Promise<
 export class KafkaFollower implements TopicFollower {
   readonly from: LogPosition;
   /**
-   * Resolves when all events that were in the log at opening were passed on. @throws DRAINING if the follower is closed
+   * Resolves when all events that were in the log at opening are delivered. @throws DRAINING if the follower is closed
    * before.
    */
   readonly caughtUp: Promise<void>;

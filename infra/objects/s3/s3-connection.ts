@@ -1,7 +1,7 @@
 /**
  * The S3 client, with timeouts for every call.
  *
- * Invariant: every call settles, whatever the store does, on the first of
+ * Invariant: every call settles, whatever the store does, on whichever comes first:
  *
  * 1. the response, after at most `limits.attempts` attempts;
  * 2. its signal, with the reason of that signal;
@@ -89,7 +89,7 @@ export interface S3Connection {
   readonly bucket: string;
   /** Name of the store in messages: `host:port` of the endpoint, or AWS S3 with its region. */
   readonly location: string;
-  /** Runs one call. @throws an error of the catalogue about `call`, or the reason of the signal. */
+  /** Runs `work` under the call's timeout. @throws a RunlakeError for `call`, or `signal.reason`. */
   send<Result>(call: ObjectCall, work: (run: RunCommand) => Promise<Result>, options?: S3CallOptions): Promise<Result>;
   /** Closes the connections. Running calls fail. */
   close(): void;

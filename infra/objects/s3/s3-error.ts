@@ -38,8 +38,8 @@ const errorByName: Readonly<Record<string, readonly [code: Parameters<typeof des
 const namePattern = /^[A-Za-z][A-Za-z0-9.]{1,63}$/;
 
 /**
- * Converts an error of the S3 client to an error of the catalogue. The new error never contains the text of the store,
- * only the error name.
+ * Converts an error of the S3 client to a RunlakeError. The new error never contains the text of the store, only the
+ * error name.
  */
 export function s3Error(raw: unknown, call: ObjectCall, location: string): RunlakeError {
   const own = [raw, raw instanceof Error ? raw.cause : undefined].find(isRunlakeError);

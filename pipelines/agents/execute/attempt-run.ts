@@ -243,7 +243,7 @@ export type TraceRun = (run: EndedRun, marks?: TraceMarks) => Promise<void>;
 
 interface TraceDeps {
   readonly accept: AcceptDeps;
-  /** Owner of the trace if the run has no sender, for example if a cron without an end user created it. */
+  /** Trace owner for runs without a sender, such as runs of a cron without an end user. */
   readonly defaultSender: Sender;
   readonly hidden?: HiddenValues;
   readonly logger: Logger;

@@ -118,7 +118,7 @@ export function createFeedbackLinks(deps: {
   /** Returns the public URL for a token. */
   readonly createUrl: (token: string) => string;
   readonly validHours: number;
-  /** Owner of the trace of a run without a sender. */
+  /** Trace owner for runs without a sender. */
   readonly defaultSender: RunSender;
 }): FeedbackLinks {
   return ({ kwargs, sender, runId, endedAt, removed }) => {

@@ -48,7 +48,7 @@ export async function listRuns<Field extends keyof Run = keyof Run>(
   );
 }
 
-/** Returns the id of the thread of a run. @throws RUN_NOT_FOUND */
+/** Returns the thread id of a run. @throws RUN_NOT_FOUND */
 export async function findThreadOfRun(sql: Sql, deploymentId: string, runId: string): Promise<string> {
   const [row] = await sql.query<{ thread_id: string }>(
     'SELECT thread_id FROM agents.runs WHERE deployment_id = $1 AND run_id = $2',

@@ -16,7 +16,7 @@ export interface ReadPosition {
   /** Whether the next sequence number is known. False for a reader from `now` before its first event. */
   readonly isPositionKnown: boolean;
   /**
-   * Compares the event with the position. Before an event that is not kept, missing events are a gap only if they were
+   * Compares the event with the position. Before a non-resumable event, missing events count as a gap only if they were
    * published after the reader attached; earlier events are not available anywhere.
    */
   classify(event: StreamedEvent, kept: boolean): EventOrder;

@@ -217,7 +217,7 @@ export class StreamSubscription implements StreamReader {
     const following = record && decodeRecord(record);
     if (record === undefined || following === undefined) return;
     yield* this.#resolveGap(following, record.kept);
-    // Events that are not kept exist only in the ring buffer.
+    // Events that are not stored exist only in the ring buffer.
     if (record.kept && this.#gap !== undefined) yield* this.#readStored();
   }
 

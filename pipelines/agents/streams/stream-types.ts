@@ -22,7 +22,7 @@ export interface RunStreamStart {
 export interface RunStreamWriter {
   /** Resolves when the writer accepts more chunks. {@link RunStreamWriter.settled} reports publish errors. */
   write(chunks: readonly Chunk[]): Promise<void>;
-  /** Resolves when all events are in the log, and are durable if they are kept. @throws errors of the log. */
+  /** Resolves when all events are in the log, and durable if the stream is resumable. @throws errors of the log. */
   settled(): Promise<void>;
 }
 
@@ -82,8 +82,8 @@ export type ThreadReadFrom = 'start' | 'now' | { readonly threadSeq: number };
  * thread never ends by itself. A reader of a thread also yields the ends of its runs, except runs that were never
  * started; an end may follow the first events of the next run.
  *
- * A reader that attaches after the end was published would wait for ever if the end is not stored or has expired. So
- * the caller must read the row of the run after it has attached, and call `finish` if the run has ended.
+ * A reader that attaches after the end was published would wait forever if the end is not stored or has expired. So the
+ * caller must read the row of the run after it has attached, and call `finish` if the run has ended.
  *
  * @throws STREAM_READER_TOO_SLOW if events were evicted before they were read and are not stored, STREAM_INCOMPLETE if
  *   events are lost.

@@ -33,7 +33,7 @@ export interface WebhookRuleOptions {
   readonly settings?: WebhookSettings;
   /** `http.disable_webhooks` of the langgraph.json. */
   readonly disabled?: boolean;
-  /** Variables that headers can insert. */
+  /** Environment variables that header templates can reference. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
   /** The setting RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. */
   readonly allowPrivate: boolean;

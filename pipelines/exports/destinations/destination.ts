@@ -91,7 +91,10 @@ export interface DestinationDeps {
   readonly limits?: S3Limits | undefined;
 }
 
-/** @param secretKey The secret key of this process: configured, or kept in the data folder. @throws TLS_FILE_UNUSABLE */
+/**
+ * @param secretKey The secret key of this process: configured, or generated in the data folder.
+ * @throws TLS_FILE_UNUSABLE
+ */
 export function destinationDeps(config: Config, database: Database, secretKey: string): DestinationDeps {
   const formerSecretKeys = config.formerSecretKeys?.split(',').flatMap((key) => key.trim() || []);
   const sealer = createSealer({

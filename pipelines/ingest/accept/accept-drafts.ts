@@ -129,8 +129,8 @@ export interface AcceptDeps {
 }
 
 /**
- * An attachment or a feedback in a request. If the same request has events of its run and all of them are rejected, the
- * companion is rejected too.
+ * An attachment or a feedback entry in a request. If the same request has events of its run and all of them are
+ * rejected, the related event is rejected too.
  */
 export interface RelatedEvent {
   readonly topic: Topic;

@@ -12,7 +12,7 @@ export interface RunDraft {
   readonly startTimeMicros: number;
   readonly traceTimeMicros: number;
   readonly dottedOrder?: string | undefined;
-  /** `session_id` of the request; wins over the name. */
+  /** `session_id` of the request; takes precedence over the name. */
   readonly projectId?: string | undefined;
   readonly projectName?: string | undefined;
   readonly values: RunValues;
@@ -110,7 +110,7 @@ function computeEarliestMicros(nowMicros: number, { maxRunAgeDays }: TimeLimits)
   return Math.max(nowMicros - maxRunAgeDays * 86_400_000_000, earliestKeyTimeMicros);
 }
 
-/** Returns which time of a run is out of range or out of order, or undefined. */
+/** Returns the name of the first time that is out of range or order, if any. */
 export function findTimesError(draft: RunDraft, nowMicros: number, limits: TimeLimits): string | undefined {
   const earliest = computeEarliestMicros(nowMicros, limits);
   const latest = nowMicros + maxRunAheadHours * 3_600_000_000;

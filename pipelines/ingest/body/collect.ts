@@ -9,11 +9,11 @@ export interface CollectOptions {
   readonly contentEncoding: string | undefined;
   /** Limits the bytes on the wire, and the bytes after each decoder. */
   readonly maxBytes: number;
-  /** Name of the setting behind `maxBytes`, for the error. */
+  /** Setting that configures `maxBytes`; named in the error. */
   readonly limitName: string;
   /** Maximum time until the body is received and decompressed. */
   readonly timeoutMs: number;
-  /** Budget from which bytes are reserved before they are kept. */
+  /** Budget from which bytes are reserved before they are buffered. */
   readonly share?: BodyShare;
   /** If aborted, reading ends with the reason of the signal. */
   readonly signal?: AbortSignal;

@@ -44,7 +44,7 @@ export class ScanOrigin {
     }
   }
 
-  /** The memory behind `bytes` as words of four bytes; created on first use. */
+  /** `bytes` viewed as 32-bit words; created on first use. */
   get words(): Int32Array {
     this.#words ??= new Int32Array(this.bytes.buffer, 0, this.bytes.buffer.byteLength >>> 2);
     return this.#words;

@@ -1,8 +1,8 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
-/** A request may have this many attributes, events and links for each of its `maxParts` parts. */
+/** Attributes, events and links allowed per request, as a multiple of `maxParts`. */
 const detailsPerPart = 50;
-/** A request may have this many JSON values for each of its `maxParts` parts. An attribute of a span is four values. */
+/** JSON values allowed per request, as a multiple of `maxParts`. An attribute of a span is four values. */
 const valuesPerPart = 100;
 /**
  * Every JSON object may have this many members, even if `maxParts` is smaller. OTLP messages have up to twenty fields.
