@@ -90,8 +90,8 @@ export async function isolateGraphs(
 }
 
 /**
- * Opens the pool of processes that run graph code. A front process opens only the query worker. A process that only executes
- * runs opens no query worker.
+ * Opens the pool of processes that run graph code. A front process opens only the query worker. A process that only
+ * executes runs opens no query worker.
  */
 export async function openGraphPool(
   { config, logger }: AgentParts,

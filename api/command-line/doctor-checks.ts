@@ -26,7 +26,7 @@ export interface ServerCheck extends CheckedServer {
 /** Maximum clock difference between this host and a server whose times order events. */
 const maxClockDifferenceMs = 5_000;
 
-/** Returns a check for every server with a known address, in the order in which a start needs them. */
+/** Returns a check for every server with a known address, in the order in which startup needs them. */
 export function serverChecks(config: Config, addresses: Partial<StoreAddresses>, stores: Stores): ServerCheck[] {
   const { clickhouse, database } = stores;
   const logger = createLogger('silent', 'doctor');
@@ -126,7 +126,7 @@ export interface Inspection {
 }
 
 /**
- * Returns the checks of everything that a start needs: the packages of embedded engines, and a writable data folder.
+ * Returns the checks of everything that startup needs: the packages of embedded engines, and a writable data folder.
  */
 export function inspections(config: Config): Inspection[] {
   const all: (Inspection | false)[] = [

@@ -22,7 +22,7 @@ const timeoutMs = 5_000;
 const importTimeoutMs = 60_000;
 
 /**
- * Reads the agents file, imports each graph in a separate process as a start would, and sends a text to the embedder of
+ * Reads the agents file, imports each graph in a separate process as startup does, and sends a text to the embedder of
  * the store. Persists nothing. Executes graph code.
  */
 export async function inspectGraphs(

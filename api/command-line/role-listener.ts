@@ -14,7 +14,7 @@ import type { LoadedParts } from './role.ts';
  */
 export interface RoleListener {
   readonly url: string;
-  /** Sets the dependency that the start waits for. `/ready` and the error STARTING report it. */
+  /** Sets the dependency that startup waits for. `/ready` and the error STARTING report it. */
   waitFor(what: string): void;
   /** Accepts requests. From now on `/ready` runs `healthChecks`. `services` are those of the main API. */
   open(healthChecks: readonly HealthCheck[], services?: Services): void;

@@ -48,7 +48,7 @@ export function servesAgents(role: Role, { agentsFile }: Config): boolean {
 
 export type LoadedParts = Awaited<ReturnType<typeof loadParts>>;
 
-/** Loads only the code of the role's parts, because loading all code adds a second to each start. */
+/** Loads only the code of the role's parts, because loading all code adds a second to each startup. */
 export async function loadParts(role: Role, config: Config) {
   const isAll = role === 'all';
   const servesMainApi = isAll || role === 'api';

@@ -6,7 +6,7 @@
  *   1. new requests get 503; in-flight requests finish;
  *   2. the log and the sink finish what was accepted;
  *   3. the roll-up finishes its run, and jobs finish;
- *   4. connections close, engines stop, the lock of the data folder is released. After a signal during the start, the
+ *   4. connections close, engines stop, the lock of the data folder is released. After a signal during startup, the
  *      parts that are already up end in the same order, and the process exits with 128 + the signal's number. The
  *      process waits for engines that are still starting, so that no child process is left behind. A second signal ends
  *      the process at once.
@@ -54,7 +54,7 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
     if (typeof served === 'string') {
       interruptedBy = served;
       logger.info({ signal: served }, 'stopping during start');
-      // The start then fails at the next part that it adds, or because the stores are closed.
+      // Startup then fails at the next part that it adds, or because the stores are closed.
       started.catch(() => undefined);
       return;
     }

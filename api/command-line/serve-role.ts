@@ -23,7 +23,7 @@ import type { AgentsPart, LoadedParts, Role } from './role.ts';
 import type { RoleListener } from './role-listener.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 
-/** Text that a role without the main API prints at its start. */
+/** Text that a role without the main API prints at startup. */
 const work = {
   ingest: 'stores events',
   exports: 'writes bulk exports',

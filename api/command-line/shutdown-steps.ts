@@ -3,14 +3,14 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 
 /**
  * Shutdown steps of started parts. They run in reverse order of {@link ShutdownSteps.add}, each even if an earlier one
- * fails. A part that is added after {@link ShutdownSteps.run} was called, because its start was still in progress, ends
- * at once.
+ * fails. A part that is added after {@link ShutdownSteps.run} was called, because its startup was still in progress, is
+ * shut down at once.
  */
 export class ShutdownSteps {
   readonly #steps: [name: string, end: () => unknown][] = [];
   #running = false;
 
-  /** @throws DRAINING if {@link ShutdownSteps.run} was called; the start must stop then. */
+  /** @throws DRAINING if {@link ShutdownSteps.run} was called; startup must stop then. */
   add(name: string, end: () => unknown): void {
     if (this.#running) {
       // Its dependencies may have ended already, so errors of its shutdown are ignored.

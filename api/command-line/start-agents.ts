@@ -49,7 +49,7 @@ import type { ShutdownSteps } from './shutdown-steps.ts';
  */
 const typesHeapMegabytes = 1_024;
 
-/** Values that the start prints for the operator. */
+/** Values that startup prints for the operator. */
 export interface StartedAgents {
   readonly url: string;
   /** Description of the isolation of graph code. */

@@ -1,5 +1,5 @@
 /**
- * Starts a role. During the start it waits for servers that are unavailable.
+ * Starts a role. During startup it waits for servers that are unavailable.
  *
  *   1. The role listens: `/ok` responds with 200, `/ready` with 503 and the state of each server, any other request
  *      with 503 STARTING.
@@ -7,8 +7,8 @@
  *   3. The parts start (`serve-role.ts`). If a server becomes unavailable, the started parts end, and step 2 follows.
  *   4. The listener opens: requests are served, and `/ready` checks the parts.
  *
- * The role waits only for unavailable servers (`isUnavailable`). A wrong password or a refused schema ends the start with its
- * error.
+ * The role waits only for unavailable servers (`isUnavailable`). A wrong password or a refused schema ends startup with
+ * its error.
  */
 import type { Config } from '../../infra/config/settings.ts';
 import type { ErrorCode } from '../../infra/errors/catalogue.ts';
@@ -65,7 +65,7 @@ export async function startRole(
 }
 
 /**
- * Errors of an unavailable server. Any other error at the start ends the process, because only the operator can correct
+ * Errors of an unavailable server. Any other error at startup ends the process, because only the operator can correct
  * it.
  */
 const unavailableCodes: ReadonlySet<ErrorCode> = new Set([

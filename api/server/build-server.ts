@@ -70,7 +70,7 @@ export interface ServerOptions {
   /** Default: the main API. */
   readonly form?: ApiProfile;
   /**
-   * Returns the dependencies that the start waits for; undefined once the server accepts requests. Health operations
+   * Returns the dependencies that startup waits for; undefined once the server accepts requests. Health operations
    * respond meanwhile.
    */
   readonly waitsFor?: () => string | undefined;

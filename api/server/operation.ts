@@ -15,7 +15,10 @@ import type { Services } from './services.ts';
  * → body → schema → handler → response schema.
  */
 export interface Operation {
-  /** Unique, camelCase; identifies the operation in the API description, in metrics and in the table of the tenancy test. */
+  /**
+   * Unique, camelCase; identifies the operation in the API description, in metrics and in the table of the tenancy
+   * test.
+   */
   readonly operationId: string;
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /**
@@ -135,7 +138,8 @@ export interface HandlerInput<A extends Access, S extends OperationSchema, V = S
   readonly body: StaticOf<S, 'body'>;
   readonly services: V;
   /**
-   * Gives access to headers, the raw stream (`request.raw`), `request.signal`, the log (`request.log`) and the request id.
+   * Gives access to headers, the raw stream (`request.raw`), `request.signal`, the log (`request.log`) and the request
+   * id.
    */
   readonly request: FastifyRequest;
 }
@@ -152,7 +156,8 @@ export type OperationOf<A extends Access, S extends OperationSchema, V> = Omit<
 };
 
 /**
- * Declares an operation of the main API. The types of the handler's input and result are derived from `access` and `schema`.
+ * Declares an operation of the main API. The types of the handler's input and result are derived from `access` and
+ * `schema`.
  */
 export function defineOperation<const A extends Access, const S extends OperationSchema>(
   operation: OperationOf<A, S, Services>,

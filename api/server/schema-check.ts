@@ -137,7 +137,7 @@ function formatErrorType(keyword: string, params: Readonly<Record<string, unknow
 
 /**
  * Compiles the schema of a response to a JSON serialiser, like Fastify's own compiler, but only at the first response,
- * because compiling all schemas at the start takes 200 ms.
+ * because compiling all schemas at startup takes 200 ms.
  */
 export const compileWriter: FastifySerializerCompiler<AnySchema> = ({ schema }) => {
   let write: ((response: unknown) => string) | undefined;

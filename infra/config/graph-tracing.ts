@@ -1,15 +1,18 @@
 /** A project's own tracing configuration, from `LANGSMITH_*` or `LANGCHAIN_*` variables as stock clients read them. */
 export interface GraphTracing {
   /**
-   * `own`: the project sends its runs itself, to its own endpoint. `off`: the project disables tracing. `unspecified`: the
-   * project sets neither.
+   * `own`: the project sends its runs itself, to its own endpoint. `off`: the project disables tracing. `unspecified`:
+   * the project sets neither.
    */
   readonly state: 'own' | 'off' | 'unspecified';
   readonly hidesInputs: boolean;
   readonly hidesOutputs: boolean;
 }
 
-/** Reads the variables of the calling process at the time of the call, because a project may set them when it is imported. */
+/**
+ * Reads the variables of the calling process at the time of the call, because a project may set them when it is
+ * imported.
+ */
 export function graphTracing(environment: Readonly<Record<string, string | undefined>> = process.env): GraphTracing {
   const says = (name: string, value: string) =>
     environment[`LANGSMITH_${name}`] === value || environment[`LANGCHAIN_${name}`] === value;

@@ -114,7 +114,7 @@ async function removeCreatedFiles({ kind, request }: Work): Promise<void> {
   if (kind !== 'inspect') await rm(join(request.folder, request.target), { force: true });
 }
 
-/** One encoder process, from its start to its end. */
+/** One encoder process, from startup to exit. */
 interface EncoderProcess {
   readonly pid: number | undefined;
   readonly hasEnded: boolean;

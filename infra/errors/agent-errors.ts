@@ -1,6 +1,6 @@
 import { caller, type ErrorEntry, terminal, transient } from './entry.ts';
 
-/** Errors of the agent server: of its routes, of its streams, and at its start. */
+/** Errors of the agent server: of its routes, of its streams, and at startup. */
 export const agentErrors = {
   DEPLOYMENT_FORBIDDEN: caller(
     403,

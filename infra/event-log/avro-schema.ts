@@ -1,4 +1,7 @@
-/** Functions that parse Avro schemas. This file loads `avsc`, so modules that every start loads must not import it. */
+/**
+ * Functions that parse Avro schemas. This file loads `avsc`, so modules that are loaded at every startup must not
+ * import it.
+ */
 import avsc from 'avsc';
 // The typings of `avsc` omit the reading position, which this file needs to skip values without decoding them.
 import avscInternals from 'avsc/lib/utils.js';

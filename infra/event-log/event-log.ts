@@ -79,7 +79,10 @@ export interface Subscription {
   handle(batch: LogBatch): Promise<void>;
 }
 
-/** Options for following a topic: reading its events as they come, without a consumer group and without storing anything. */
+/**
+ * Options for following a topic: reading its events as they come, without a consumer group and without storing
+ * anything.
+ */
 export interface FollowOptions {
   /** How far back to start, if the log stores events; the in-process log does not. Default: now. */
   readonly sinceMs?: number;
@@ -109,7 +112,8 @@ export interface EventLog {
   /**
    * Publishes messages. Resolves when the whole batch is durable, except messages of a topic with `storedIf` whose flag
    * is false: they are for followers only and may reach no consumer group.
-   * @param onOffsetsAssigned is called when the batch has its offsets, at the latest before `publish` resolves. Events published
+   * @param onOffsetsAssigned is called when the batch has its offsets, at the latest before `publish` resolves. Events
+   * published
    *   from then on have later offsets, even if this batch fails afterwards. Not called if the batch fails before.
    * @throws OVERLOADED if too many bytes are pending, EVENT_LOG_UNAVAILABLE if the batch cannot be made durable now,
    *   DRAINING after {@link EventLog.close} was called.

@@ -232,7 +232,7 @@ async function deriveAncestries(
   );
 }
 
-/** Reads the tokens and costs of the runs of the chunk that have model calls among their descendants. */
+/** Sums tokens and costs of descendant model calls, for each run of the chunk that has any. */
 function sumChunkFigures(
   clickhouse: ClickHouse,
   { scope: { tenantId, projectId }, condition: { sql, params } }: DerivedRequest,

@@ -328,9 +328,9 @@ const hourMicros = 3_600_000_000;
  *
  *   1. An interval is due a fixed delay after its end.
  *   2. If the schedule is on time, the export is spawned even if the previous export is unfinished.
- *   3. If the schedule is behind (the following interval is due as well), the export is spawned only if no other export
- *      of the schedule is unfinished. After a downtime the schedule therefore catches up one interval at a time, oldest
- *      first.
+ *   3. If the schedule has fallen behind (the following interval is due as well), the export is created only if no
+ *      other export of the schedule is unfinished. After a downtime the schedule therefore catches up one interval at a
+ *      time, oldest first.
  *   4. If the project is deleted, the schedule becomes FAILED.
  *
  * @throws errors of the log and the database.

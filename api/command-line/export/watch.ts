@@ -79,8 +79,8 @@ export async function watchUntilEnd(
 }
 
 /**
- * Retries `ask` while the stores are unavailable, and calls `onUnavailable` once. Resolves with undefined if `signal` is
- * aborted.
+ * Retries `ask` while the stores are unavailable, and calls `onUnavailable` once. Resolves with undefined if `signal`
+ * is aborted.
  */
 async function retryWhileUnavailable<Answer>(
   ask: () => Promise<Answer>,

@@ -35,7 +35,7 @@ const bytesPerGib = 1024 ** 3;
  * Resolves when the server is ready; a server that exits unexpectedly is restarted.
  *
  * @param port default: a free port.
- * @param password default: a new one at each start.
+ * @param password default: a new one at each startup.
  * @param memoryLimitBytes memory limit of the server; default: half of the memory of the machine, at least 1 GiB.
  * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED with the engine's last error.
  */

@@ -93,7 +93,7 @@ interface ServerLaunch {
   readonly onLine: (line: string) => void;
 }
 
-/** Timeout of a start, including crash recovery. */
+/** Startup timeout, including crash recovery. */
 const readyTimeoutMs = 120_000;
 /** SQLSTATE invalid_password. */
 const invalidPasswordState = '28P01';

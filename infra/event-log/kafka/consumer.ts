@@ -84,7 +84,7 @@ export class ConsumerSupervisor {
     }
   }
 
-  /** Runs one client from joining to its end. */
+  /** Runs one client from joining the group to closing. */
   async #runClient(): Promise<void> {
     const { address, logger, onLost, forget } = this.#options;
     const over = new AbortController();

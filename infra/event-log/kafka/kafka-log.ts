@@ -56,7 +56,8 @@ export interface KafkaLogOptions {
  */
 const startTimeoutMs = 10_000;
 /**
- * Maximum bytes of a batch: large enough to justify a request, small enough to keep it short. A larger event is sent alone.
+ * Maximum bytes of a batch: large enough to justify a request, small enough to keep it short. A larger event is sent
+ * alone.
  */
 const batchBytes = 1024 * 1024;
 /** Part of the drain timeout that is reserved for leaving the groups and closing the connections. */
@@ -240,7 +241,9 @@ export class KafkaLog implements EventLog {
     return kafkaHealthChecks(this.#opened.admin, this.#opened.registry);
   }
 
-  /** Rejects new events, finishes within the drain timeout what was accepted or is being handled, and leaves the groups. */
+  /**
+   * Rejects new events, finishes within the drain timeout what was accepted or is being handled, and leaves the groups.
+   */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;

@@ -11,7 +11,8 @@
  *   3. Each fetch is passed on at once, so memory never holds more than one fetch.
  *   4. A client that crashed or stalled is fenced (`consumer.ts`), its group is deleted, and another client continues
  *      at the positions.
- *   5. On close the client leaves its group, which is then deleted. Kafka expires the group of a process that was killed.
+ *   5. On close the client leaves its group, which is then deleted. Kafka expires the group of a process that was
+ *      killed.
  */
 import { randomBytes } from 'node:crypto';
 import type { EachBatchPayload } from 'kafkajs';

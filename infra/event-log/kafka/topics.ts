@@ -1,4 +1,4 @@
-/** The topics in Kafka: their names, and how a start creates and checks them. */
+/** The topics in Kafka: their names, and how startup creates and checks them. */
 // Node does not detect all named exports of this CommonJS package; the others are members of the default export.
 import kafkajs, { type Admin } from 'kafkajs';
 import type { Topic } from '../../../schemas/topics.ts';
@@ -51,7 +51,8 @@ export function requiredTopics(topics: readonly Topic[], names: TopicNames): Req
 }
 
 /**
- * Creates those of `topics` that do not exist, and waits until each partition has a leader. Does not alter existing topics.
+ * Creates those of `topics` that do not exist, and waits until each partition has a leader. Does not alter existing
+ * topics.
  *
  * @returns the number of partitions of each topic, by name.
  * @throws TOPIC_UNUSABLE if a run of the maximum size would not fit, and the errors of Kafka.

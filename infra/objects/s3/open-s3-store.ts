@@ -141,7 +141,8 @@ export function openS3Store(options: S3Options): ObjectStore {
   }
 
   /**
-   * Verifies the size of the stored object, if reading is permitted. @returns its ETag. @throws DESTINATION_OBJECT_DAMAGED
+   * Verifies the size of the stored object, if reading is permitted. @returns its ETag. @throws
+   * DESTINATION_OBJECT_DAMAGED
    */
   async function verifyAndReadEtag(call: ObjectCall, name: string, bytes: number, signal: AbortSignal | undefined) {
     const found = await readObjectHead(call, name, signal).catch((error) => {

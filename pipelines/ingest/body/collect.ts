@@ -131,7 +131,7 @@ async function decode(
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
 
-    /** Receives the output of the decoder before `step`; the last step collects the result. */
+    /** Returns the sink for the output of decoder `step - 1`; the sink after the last decoder collects the body. */
     const stepAt = (step: number) => {
       const decoder = decoders[step];
       let bytes = 0;
