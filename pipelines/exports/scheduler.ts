@@ -108,19 +108,14 @@ async function endExports(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
 }
 
 async function cleanUpRuns(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
-  const runsToCleanUp = await deps.database.query<{ id: string }>(
+  const ended = await deps.database.query<{ id: string }>(
     `SELECT id FROM bulk_export_runs
      WHERE finished_at IS NOT NULL AND pending_upload IS NOT NULL AND (lease_until IS NULL OR lease_until <= clock_timestamp())
        AND finished_at > $1
      ORDER BY random() LIMIT $2`,
     [new Date((await readClock(deps)).getTime() - maxCleanupAgeHours * 3_600_000).toISOString(), maxBucketsPerSweep],
   );
-  await forEachConcurrently(
-    maxConcurrentCleanups,
-    runsToCleanUp,
-    (run) => cleanUpRun(deps, run),
-    createBucketDeadline(signal),
-  );
+  await forEachConcurrently(maxConcurrentCleanups, ended, (run) => cleanUpRun(deps, run), createBucketDeadline(signal));
 }
 
 function createBucketDeadline(signal?: AbortSignal): AbortSignal {
@@ -327,7 +322,7 @@ const hourMicros = 3_600_000_000;
  * Spawns all due exports of one schedule, or of all schedules.
  *
  *   1. An interval is due a fixed delay after its end.
- *   2. If the schedule is on time, the export is spawned even if the previous export is unfinished.
+ *   2. If the schedule is on time, the export is created even if the previous export is unfinished.
  *   3. If the schedule has fallen behind (the following interval is due as well), the export is created only if no
  *      other export of the schedule is unfinished. After a downtime the schedule therefore catches up one interval at a
  *      time, oldest first.
