@@ -13,7 +13,7 @@ import { type HttpApp, openHttpApp } from '../../pipelines/agents/app/http-app.t
 import { RecentAssistants } from '../../pipelines/agents/assistants/assistant.ts';
 import { ensureSystemAssistants } from '../../pipelines/agents/assistants/write-assistants.ts';
 import { openAuthProcess } from '../../pipelines/agents/auth/auth-process.ts';
-import { makeCronRun, startCrons } from '../../pipelines/agents/crons/fire-cron.ts';
+import { createCronRun, startCrons } from '../../pipelines/agents/crons/fire-cron.ts';
 import { startExpiry } from '../../pipelines/agents/due-clock.ts';
 import type { Executor } from '../../pipelines/agents/execute/executor.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
@@ -238,8 +238,8 @@ export async function followAgents(
   const crons = startCrons({
     database,
     deploymentId,
-    makeRun: (tx, cron) =>
-      makeCronRun(tx, deploymentId, cron, {
+    createCronRun: (tx, cron) =>
+      createCronRun(tx, deploymentId, cron, {
         webhooks: rules,
         acceptsFeedbackKeys,
         threadTtl,

@@ -23,7 +23,7 @@ export interface DataFolder {
  * @throws DATA_FOLDER_IN_USE with the holder's process id; DATA_FOLDER_UNUSABLE if it cannot be created or written.
  */
 export async function openDataFolder(path: string): Promise<DataFolder> {
-  const folder = makeFolder(resolve(path));
+  const folder = createFolder(resolve(path));
   const lock = acquireLock(folder);
   if (typeof lock === 'number') throw runlakeError('DATA_FOLDER_IN_USE', { folder, pid: lock });
   // A killed process leaves its run file.
@@ -41,7 +41,7 @@ export async function openDataFolder(path: string): Promise<DataFolder> {
   };
 }
 
-function makeFolder(path: string): string {
+function createFolder(path: string): string {
   try {
     createMissing(path);
     const folder = realpathSync(path);

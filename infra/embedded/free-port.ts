@@ -20,8 +20,8 @@ export async function withFreePorts<T>(count: number, start: (ports: readonly nu
     try {
       return await start(ports);
     } catch (error) {
-      const taken = await Promise.all(ports.map(isPortInUse));
-      if (attempt === maxAttempts || !taken.includes(true)) throw error;
+      const inUse = await Promise.all(ports.map(isPortInUse));
+      if (attempt === maxAttempts || !inUse.includes(true)) throw error;
     }
   }
 }

@@ -140,7 +140,7 @@ const minOrphanAgeMs = 60_000;
  *
  * @param options `prefix` of the folder names, to distinguish them in a shared `root`; `mode`, 0700 by default.
  */
-export async function makeProcessFolder(
+export async function createProcessFolder(
   root: string,
   { prefix = '', mode = 0o700 }: { readonly prefix?: string; readonly mode?: number } = {},
 ): Promise<string> {

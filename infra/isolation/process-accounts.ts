@@ -18,7 +18,7 @@ import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { makeProcessFolder } from '../embedded/process-identity.ts';
+import { createProcessFolder } from '../embedded/process-identity.ts';
 
 export interface ProcessAccount {
   readonly uid: number;
@@ -59,7 +59,7 @@ export async function openProcessAccounts(given: {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return 'Runlake does not run as root';
   const range = userIdRanges.find(({ first, count }) => isMapped('uid', first, count) && isMapped('gid', first, count));
   if (range === undefined) return 'the user namespace maps too few user ids';
-  const folder = await makeProcessFolder(tmpdir(), { prefix: 'runlake-accounts-' });
+  const folder = await createProcessFolder(tmpdir(), { prefix: 'runlake-accounts-' });
   // Sets the mode explicitly, because mkdir applies the umask. Other ids must be able to pass through this folder to
   // their own folders.
   chmodSync(folder, 0o711);

@@ -87,7 +87,7 @@ export type ObjectStep = 'reach' | 'write' | 'read' | 'delete' | 'upload';
 export interface ObjectCall {
   readonly step: ObjectStep;
   /** The object or location, in a form that the owner of the destination recognises. */
-  readonly where: string;
+  readonly location: string;
 }
 
 type DestinationCode = Extract<ErrorCode, `DESTINATION_${string}`>;
@@ -95,11 +95,11 @@ type DestinationCode = Extract<ErrorCode, `DESTINATION_${string}`>;
 /** Creates the error of a failed call to an object store. The owner of the destination sees `reason`. */
 export function destinationError(
   code: DestinationCode,
-  { step, where }: ObjectCall,
+  { step, location }: ObjectCall,
   reason: string,
   cause?: unknown,
 ): RunlakeError {
-  return runlakeError(code, { step, where, reason }, { cause });
+  return runlakeError(code, { step, where: location, reason }, { cause });
 }
 
 /** Returns true if the error of a call means that the object does not exist. */

@@ -37,7 +37,7 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
     work: (call: ObjectCall) => Promise<Result>,
   ): Promise<Result> => {
     signal?.throwIfAborted();
-    const call = { step, where: resolvePath(key) };
+    const call = { step, location: resolvePath(key) };
     try {
       return await work(call);
     } catch (error) {
@@ -229,7 +229,7 @@ function toLocalError(raw: unknown, call: ObjectCall): RunlakeError {
   if (isRunlakeError(raw)) return raw;
   const code = String((raw as NodeJS.ErrnoException | undefined)?.code);
   if (code === 'ENOENT' && call.step === 'read')
-    return runlakeError('DESTINATION_OBJECT_MISSING', { where: call.where });
+    return runlakeError('DESTINATION_OBJECT_MISSING', { where: call.location });
   const [name, reason] = errorByCode[code] ?? ['DESTINATION_UNAVAILABLE', `the file system returned ${code}`];
   return destinationError(name, call, reason, raw);
 }

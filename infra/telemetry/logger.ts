@@ -28,10 +28,10 @@ export function createLogger(level: Config['logLevel'], role: string): Logger {
     },
     process.stderr.isTTY ? openTerminal() : pino.destination({ dest: 2, sync: false }),
   );
-  const makeChild = logger.child;
+  const createChild = logger.child;
   // pino writes the bindings of a child unchanged, so they are redacted here.
   logger.child = function child(this: typeof logger, bindings: object, options?: object) {
-    return makeChild.call(this, withoutSecrets(bindings, serializeError) as object, options);
+    return createChild.call(this, withoutSecrets(bindings, serializeError) as object, options);
   } as typeof logger.child;
   return logger;
 }

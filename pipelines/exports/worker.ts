@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { makeProcessFolder } from '../../infra/embedded/process-identity.ts';
+import { createProcessFolder } from '../../infra/embedded/process-identity.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { workFileError } from '../../infra/errors/work-file-error.ts';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
@@ -241,7 +241,7 @@ export async function attemptRun(deps: AttemptDeps, runId: string): Promise<bool
     claimedAtMs,
     async (signal): Promise<AttemptEnd | 'completed'> => {
       try {
-        await makeFiles(deps, claimed, signal);
+        await createFiles(deps, claimed, signal);
         return 'completed';
       } catch (error) {
         // After an abort, the recorded outcome is the reason of the abort and not the error that the aborted step threw,
@@ -256,7 +256,7 @@ export async function attemptRun(deps: AttemptDeps, runId: string): Promise<bool
   return true;
 }
 
-async function makeFiles(
+async function createFiles(
   deps: AttemptDeps,
   { run, of, nextPart }: ClaimedExportRun,
   signal: AbortSignal,
@@ -302,7 +302,7 @@ export interface WorkFolders {
 
 /** @throws WORK_FILE_UNUSABLE if `root` cannot be created, read or written. */
 export async function openWorkFolders(root: string): Promise<WorkFolders> {
-  const own = await makeProcessFolder(root).catch((cause: unknown) => {
+  const own = await createProcessFolder(root).catch((cause: unknown) => {
     throw workFileError(root, cause);
   });
   return {

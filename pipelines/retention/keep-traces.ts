@@ -61,11 +61,11 @@ async function findTraces(clickhouse: ClickHouse, changes: readonly TraceChange[
     locateRunsOfTenants(clickhouse, ofRuns),
     findRunsToKeep(clickhouse, ofRuns),
   ]);
-  const giveUpMicros = Date.now() * 1_000 - maxWaitMicros;
+  const oldestWaitingMicros = Date.now() * 1_000 - maxWaitMicros;
   for (const { id, tenantId, runId, projectId, traceIds, requestedAtMicros, isSecond } of changes) {
     if (runId !== null && !runsToKeep.has(`${tenantId} ${runId}`)) continue;
     const found = runId === null ? undefined : located.get(`${tenantId} ${runId}`);
-    if (runId !== null && found === undefined && requestedAtMicros > giveUpMicros) waiting.add(id);
+    if (runId !== null && found === undefined && requestedAtMicros > oldestWaitingMicros) waiting.add(id);
     for (const traceId of found === undefined ? (traceIds ?? []) : [found]) {
       traces.push({ tenantId, traceId, projectId, requestedAtMicros, isSecond });
     }

@@ -65,7 +65,7 @@ export function chooseLocation(
   const parent =
     recorded ?? (found || canPass(account, dirname(folder)) ? inside : createLocation(folder, account, shared));
   if (parent === inside) openFolder(folder, account);
-  makeFor(account, parent);
+  createFolderFor(account, parent);
   if (!canPass(account, parent)) throw createStartError(`user ${account.uid} cannot reach ${parent}`);
   return {
     account,
@@ -83,7 +83,7 @@ function openFolder(folder: string, account: Account): void {
   if (uid !== account.uid && (mode & 0o001) === 0) chmodSync(folder, (mode & 0o777) | 0o011);
 }
 
-function makeFor(account: Account, path: string): void {
+function createFolderFor(account: Account, path: string): void {
   mkdirSync(path, { recursive: true, mode: 0o700 });
   if (statSync(path).uid === 0) chownSync(path, account.uid, account.gid);
   if (!isOwnFolder(path, account.uid)) throw createStartError(`${path} does not belong to user ${account.uid} alone`);

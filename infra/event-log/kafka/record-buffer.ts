@@ -112,7 +112,7 @@ export function bytesOf(records: readonly KafkaRecord[]): number {
  */
 export class ByteBudget {
   readonly #limitBytes: number;
-  readonly #whenFreed = new Set<() => void>();
+  readonly #onFreed = new Set<() => void>();
   #usedBytes = 0;
 
   constructor(limitBytes: number) {
@@ -133,12 +133,12 @@ export class ByteBudget {
 
   free(bytes: number): void {
     this.#usedBytes -= bytes;
-    for (const listener of this.#whenFreed) listener();
+    for (const listener of this.#onFreed) listener();
   }
 
   /** Calls `listener` after each {@link ByteBudget.free}. @returns a function that removes the listener. */
   onFreed(listener: () => void): () => void {
-    this.#whenFreed.add(listener);
-    return () => this.#whenFreed.delete(listener);
+    this.#onFreed.add(listener);
+    return () => this.#onFreed.delete(listener);
   }
 }

@@ -41,13 +41,13 @@ export function openS3Store(options: S3Options): ObjectStore {
   const resolveKey = (key: string) => joinKey(options.prefix, key);
   const resolvePath = (key: string) =>
     joinKey(options.isBucketInEndpoint ? undefined : options.bucket, options.prefix, key);
-  const callFor = (step: ObjectStep, key: string): ObjectCall => ({ step, where: resolvePath(key) });
+  const callFor = (step: ObjectStep, key: string): ObjectCall => ({ step, location: resolvePath(key) });
 
   return {
     resolvePath,
     async ping({ signal } = {}) {
       const whole = options.isBucketInEndpoint ? undefined : options.bucket;
-      const call: ObjectCall = { step: 'reach', where: joinKey(connection.location, whole) };
+      const call: ObjectCall = { step: 'reach', location: joinKey(connection.location, whole) };
       await connection.send(
         call,
         (run) =>
@@ -132,7 +132,7 @@ export function openS3Store(options: S3Options): ObjectStore {
       (run) =>
         run(new HeadObjectCommand({ Bucket: bucket, Key: name })).catch((raw) => {
           if (getStatus(raw) === 404)
-            throw runlakeError('DESTINATION_OBJECT_MISSING', { where: call.where }, { cause: raw });
+            throw runlakeError('DESTINATION_OBJECT_MISSING', { where: call.location }, { cause: raw });
           throw raw;
         }),
       { signal },

@@ -51,7 +51,8 @@ export function s3Error(raw: unknown, call: ObjectCall, location: string): Runla
   }
   if (status === undefined) return toConnectionError(raw, call, location);
   const responseText = `the response was ${status}${name === undefined ? '' : ` ${name}`}`;
-  if (status === 404 && call.step === 'read') return runlakeError('DESTINATION_OBJECT_MISSING', { where: call.where });
+  if (status === 404 && call.step === 'read')
+    return runlakeError('DESTINATION_OBJECT_MISSING', { where: call.location });
   if (status >= 500 && status !== 501) return destinationError(unavailableCode, call, responseText, raw);
   if (status === 408 || status === 429) return destinationError(unavailableCode, call, responseText, raw);
   if (status === 401 || status === 403) return destinationError(deniedCode, call, responseText, raw);

@@ -36,7 +36,7 @@ export interface FiringDeps {
   readonly database: Database;
   readonly deploymentId: string;
   /** Creates the run of a cron that fires, in the transaction `tx`. Returns the id of the run. */
-  readonly makeRun: (tx: Sql, cron: Cron) => Promise<string>;
+  readonly createCronRun: (tx: Sql, cron: Cron) => Promise<string>;
   readonly logger: Logger;
   /** Default: the clock of Postgres. */
   readonly now?: ReadClock;
@@ -54,7 +54,7 @@ export async function fireCrons(deps: FiringDeps): Promise<number> {
       await database.transaction(async (tx) => {
         const nowMs = await readNow(deps, tx);
         cron = await lockDue(tx, deps, nowMs, 'AND cron_id <> ALL ($3::uuid[])', failed);
-        if (cron !== undefined) await fireCron(tx, deps, nowMs, cron, deps.makeRun);
+        if (cron !== undefined) await fireCron(tx, deps, nowMs, cron, deps.createCronRun);
       });
       if (cron === undefined) return fired;
       fired += 1;
@@ -121,7 +121,7 @@ async function fireCron(
   { deploymentId }: FiringDeps,
   nowMs: number,
   cron: Cron,
-  makeRun: (tx: Sql, cron: Cron) => Promise<string | null>,
+  startRun: (tx: Sql, cron: Cron) => Promise<string | null>,
 ): Promise<void> {
   const dueMs = Date.parse(cron.next_run_date as string);
   const endMs = cron.end_time === null ? Number.POSITIVE_INFINITY : Date.parse(cron.end_time);
@@ -133,7 +133,7 @@ async function fireCron(
     firing,
   );
   if (isFirst === 1) {
-    const runId = await makeRun(tx, cron);
+    const runId = await startRun(tx, cron);
     await tx.execute(
       'UPDATE agents.cron_firings SET run_id = $4 WHERE deployment_id = $1 AND cron_id = $2 AND due_at = $3',
       [...firing, runId],
@@ -158,7 +158,7 @@ async function fireCron(
  *
  * @throws ASSISTANT_NOT_FOUND, THREAD_NOT_FOUND, THREAD_BUSY, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET
  */
-export async function makeCronRun(
+export async function createCronRun(
   tx: Sql,
   deploymentId: string,
   cron: Cron,

@@ -187,8 +187,8 @@ class TypeReader {
     const given = (type.aliasSymbol?.name ?? type.symbol?.name ?? '').replaceAll(/\W/g, '');
     const base = given === '' || given.startsWith('__') ? 'Recursive' : given;
     let name = base;
-    const taken = new Set([...Object.keys(this.definitions), ...this.#open.values()]);
-    for (let count = 2; taken.has(name); count += 1) name = `${base}${count}`;
+    const usedNames = new Set([...Object.keys(this.definitions), ...this.#open.values()]);
+    for (let count = 2; usedNames.has(name); count += 1) name = `${base}${count}`;
     this.#open.set(type, name);
     return { $ref: `#/definitions/${name}` };
   }

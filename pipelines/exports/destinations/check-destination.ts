@@ -34,7 +34,7 @@ export async function checkDestination(store: ObjectStore): Promise<DestinationC
     const found = await store.get(key, { maxBytes: body.length + 1 }).catch(toMissing);
     if (found === undefined || !found.equals(body)) {
       const reason = found === undefined ? 'the object is missing' : 'its content differs from what was written';
-      throw destinationError('DESTINATION_OBJECT_DAMAGED', { step: 'read', where: store.resolvePath(key) }, reason);
+      throw destinationError('DESTINATION_OBJECT_DAMAGED', { step: 'read', location: store.resolvePath(key) }, reason);
     }
   });
   const deleted = await unlessForbidden(() => store.delete(key));

@@ -113,7 +113,7 @@ function checkPrefix(prefix: string): void {
 /** The error does not quote the URL, which may contain a password. */
 function checkEndpoint(text: string): void {
   const refuse = (reason: string) =>
-    destinationError('DESTINATION_ENDPOINT_INVALID', { step: 'reach', where: 'config.endpoint_url' }, reason);
+    destinationError('DESTINATION_ENDPOINT_INVALID', { step: 'reach', location: 'config.endpoint_url' }, reason);
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:\/\//i.test(text))
     throw refuse('it is not a URL that begins with https:// or http://');
@@ -123,4 +123,4 @@ function checkEndpoint(text: string): void {
 }
 
 const createBucketError = (field: string, reason: string) =>
-  destinationError('DESTINATION_BUCKET_NOT_VALID', { step: 'reach', where: `config.${field}` }, reason);
+  destinationError('DESTINATION_BUCKET_NOT_VALID', { step: 'reach', location: `config.${field}` }, reason);

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { fireCrons, makeCronRun } from '../../../pipelines/agents/crons/fire-cron.ts';
+import { createCronRun, fireCrons } from '../../../pipelines/agents/crons/fire-cron.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /** Crons through the stock client, whose types lack some of the fields that it sends and receives. */
@@ -25,7 +25,7 @@ const fireAll = (afterMs: number) =>
   fireCrons({
     database: agent.database,
     deploymentId: agent.owner.id,
-    makeRun: (tx, cron) => makeCronRun(tx, agent.owner.id, cron, { organizationId: agent.owner.id }),
+    createCronRun: (tx, cron) => createCronRun(tx, agent.owner.id, cron, { organizationId: agent.owner.id }),
     logger: createLogger('silent', 'test'),
     now: async () => Date.now() + afterMs,
   });

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { makeCronRun } from '../../../pipelines/agents/crons/fire-cron.ts';
+import { createCronRun } from '../../../pipelines/agents/crons/fire-cron.ts';
 import { readCron } from '../../../pipelines/agents/crons/write-crons.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
@@ -41,7 +41,7 @@ it('threads of crons get the TTL of langgraph.json', async () => {
   const { threadTtl } = services.agents;
   const cron = await readCron(database, owner.id, cronId);
   const runId = await database.transaction((tx) =>
-    makeCronRun(tx, owner.id, cron, { threadTtl, organizationId: owner.id }),
+    createCronRun(tx, owner.id, cron, { threadTtl, organizationId: owner.id }),
   );
   const [row] = await database.query<{ thread_id: string }>('SELECT thread_id FROM agents.runs WHERE run_id = $1', [
     runId,

@@ -4,7 +4,7 @@ import { feedbackLinkHours } from '../../../api/command-line/agent-work.ts';
 import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { fireCrons, makeCronRun } from '../../../pipelines/agents/crons/fire-cron.ts';
+import { createCronRun, fireCrons } from '../../../pipelines/agents/crons/fire-cron.ts';
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 import { all, type Part } from './stream-parts.ts';
@@ -131,7 +131,7 @@ it('crons have links for each of their runs', async () => {
   const fired = await fireCrons({
     database: agent.database,
     deploymentId: agent.owner.id,
-    makeRun: (tx, due) => makeCronRun(tx, agent.owner.id, due, agents),
+    createCronRun: (tx, due) => createCronRun(tx, agent.owner.id, due, agents),
     logger: createLogger('silent', 'test'),
     now: async () => Date.now() + 366 * 86_400_000,
   });

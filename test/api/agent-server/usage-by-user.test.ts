@@ -4,7 +4,7 @@ import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { makeCronRun } from '../../../pipelines/agents/crons/fire-cron.ts';
+import { createCronRun } from '../../../pipelines/agents/crons/fire-cron.ts';
 import { type Cron, searchCrons } from '../../../pipelines/agents/crons/write-crons.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
@@ -48,7 +48,7 @@ it('is counted by identity, for runs of users and of their crons', async () => {
   const { database, owner } = agent;
   const page = { sortBy: 'cron_id', sortOrder: 'asc', limitRows: 1, offsetRows: 0 } as const;
   const [cron] = await searchCrons(database, owner.id, {}, page);
-  await database.transaction((tx) => makeCronRun(tx, owner.id, cron as Cron, { organizationId: owner.id }));
+  await database.transaction((tx) => createCronRun(tx, owner.id, cron as Cron, { organizationId: owner.id }));
   agent.services.agents.wake();
   const counted = [
     ['ada', 2],

@@ -43,7 +43,7 @@ beforeEach(async () => {
 });
 
 /** Creates a run on a new hidden thread, as stateless crons do. */
-async function makeRun(tx: Sql, cron: Cron): Promise<string> {
+async function createCronRun(tx: Sql, cron: Cron): Promise<string> {
   const [runId, threadId] = [randomUUID(), randomUUID()];
   await tx.execute('INSERT INTO agents.threads (deployment_id, thread_id, hidden) VALUES ($1, $2, true)', [
     rows.deploymentId,
@@ -60,7 +60,7 @@ async function makeRun(tx: Sql, cron: Cron): Promise<string> {
 const deps = (changes: Partial<FiringDeps> = {}): FiringDeps => ({
   database: stores.database,
   deploymentId: rows.deploymentId,
-  makeRun,
+  createCronRun,
   logger,
   now: async () => clock.getTime(),
   ...changes,
@@ -156,14 +156,14 @@ describe('fireCrons', () => {
     const { cron_id } = await cron();
     clock = at('2026-04-22T10:01:00Z');
     const dies = async (tx: Sql, due: Cron) => {
-      const run = await makeRun(tx, due);
+      const run = await createCronRun(tx, due);
       // How Postgres sees the death of a process: the connection closes with an open transaction.
       await other.query('SELECT pg_terminate_backend($1)', [
         (await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid'))[0]?.pid,
       ]);
       return run;
     };
-    expect(await fireCrons(deps({ makeRun: dies }))).toBe(0);
+    expect(await fireCrons(deps({ createCronRun: dies }))).toBe(0);
     expect([await runsOf(cron_id), await firingsOf(cron_id)]).toEqual([0, []]);
     expect(await fireCrons(deps())).toBe(1);
     expect([await runsOf(cron_id), await nextOf(cron_id)]).toEqual([1, iso('2026-04-22T10:02Z')]);
@@ -173,12 +173,12 @@ describe('fireCrons', () => {
     const [busy, unlucky, fine] = await Promise.all([cron(), cron(), cron()]);
     clock = at('2026-04-22T10:01:00Z');
     const refuses = async (tx: Sql, due: Cron) => {
-      const run = await makeRun(tx, due);
+      const run = await createCronRun(tx, due);
       if (due.cron_id === busy.cron_id) throw runlakeError('THREAD_BUSY', { thread: 'x' });
       if (due.cron_id === unlucky.cron_id) throw runlakeError('DATABASE_UNAVAILABLE');
       return run;
     };
-    expect(await fireCrons(deps({ makeRun: refuses }))).toBe(1);
+    expect(await fireCrons(deps({ createCronRun: refuses }))).toBe(1);
     expect(await firingsOf(busy.cron_id)).toEqual([[iso('2026-04-22T10:01Z'), false]]);
     expect(await nextOf(busy.cron_id)).toBe(iso('2026-04-22T10:02Z'));
     expect(await nextOf(unlucky.cron_id)).toBe(iso('2026-04-22T10:01Z'));
