@@ -241,7 +241,7 @@ async function findTools<Field extends keyof Assistant>(
   const ofGraphs = Object.keys(graphs).map(systemAssistantId);
   const select = ['assistant_id', 'name', ...fields] as const;
   const page = { limit: maxTools, offset: 0, select, limitBytes: config.maxPageBytes };
-  const oldestFirst = { sortBy: 'created_at', sortOrder: 'asc', besides: ofGraphs, ...page } as const;
+  const oldestFirst = { sortBy: 'created_at', sortOrder: 'asc', alwaysIncludedIds: ofGraphs, ...page } as const;
   let found: readonly Pick<Assistant, Field | keyof NamedAssistant>[] = [];
   await asOperation(request, searchAssistants, { body: {} }, async ({ body }: { readonly body: AssistantFilter }) => {
     found = (await search(database, deploymentId, { ...oldestFirst, ...body })).assistants;

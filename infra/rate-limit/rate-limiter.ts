@@ -57,10 +57,10 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter | unde
     },
   };
   const limits = [
-    { limit: 'RUNLAKE_RATE_LIMIT_PER_KEY', points: perKey, idOf: 'keyId' },
-    { limit: 'RUNLAKE_RATE_LIMIT_PER_ORGANIZATION', points: perOrganization, idOf: 'organizationId' },
+    { limit: 'RUNLAKE_RATE_LIMIT_PER_KEY', points: perKey, idField: 'keyId' },
+    { limit: 'RUNLAKE_RATE_LIMIT_PER_ORGANIZATION', points: perOrganization, idField: 'organizationId' },
   ] as const;
-  const limiters = limits.flatMap(({ limit, points, idOf: idField }) => {
+  const limiters = limits.flatMap(({ limit, points, idField }) => {
     if (points === undefined) return [];
     const shared = { points, duration: 1, keyPrefix: `runlake:${idField}` };
     const insuranceLimiter = new RateLimiterMemory(shared);
@@ -74,11 +74,11 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter | unde
           tableCreated: true,
           insuranceLimiter,
         });
-    return [{ limit, points, idOf: idField, limiter }];
+    return [{ limit, points, idField, limiter }];
   });
   return {
     async take(caller) {
-      for (const { limit, points, idOf: idField, limiter } of limiters) {
+      for (const { limit, points, idField, limiter } of limiters) {
         try {
           await limiter.consume(caller[idField]);
         } catch (rejection) {

@@ -4,23 +4,23 @@ import { chooseStartingPoint, isPast } from '../../../../infra/event-log/kafka/p
 const none = 'the group has no committed offset';
 
 test.each<[string, { committed: number; low: number; high: number }, object]>([
-  ['a new group on an empty topic', { committed: -1, low: 0, high: 0 }, { offset: 0, because: none, lostEvents: 0 }],
+  ['a new group on an empty topic', { committed: -1, low: 0, high: 0 }, { offset: 0, reason: none, lostEvents: 0 }],
   [
     'a new group on a topic with events',
     { committed: -1, low: 3, high: 9 },
-    { offset: 3, because: none, lostEvents: 0 },
+    { offset: 3, reason: none, lostEvents: 0 },
   ],
   ['a committed offset', { committed: 5, low: 0, high: 9 }, { offset: 5, lostEvents: 0 }],
   ['the log-end offset', { committed: 9, low: 0, high: 9 }, { offset: 9, lostEvents: 0 }],
   [
     'an offset whose events were deleted',
     { committed: 1, low: 4, high: 9 },
-    { offset: 4, because: 'events were deleted', lostEvents: 3 },
+    { offset: 4, reason: 'events were deleted', lostEvents: 3 },
   ],
   [
     'an offset after the log-end offset, because the topic was recreated',
     { committed: 7, low: 0, high: 2 },
-    { offset: 0, because: 'the log is another one', lostEvents: 0 },
+    { offset: 0, reason: 'the log is another one', lostEvents: 0 },
   ],
 ])('a partition starts with %s', (_what, found, expected) => {
   expect(chooseStartingPoint(found)).toEqual(expected);
