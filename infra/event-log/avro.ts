@@ -240,6 +240,27 @@ export function readUuidAt(framed: Buffer, at: number): string {
   return framed.toString('latin1', at + 1, at + 37);
 }
 
+/** Value of each hexadecimal digit in lower case. */
+const digitOfByte = Uint8Array.from({ length: 256 }, (_, byte) =>
+  Math.max(0, '0123456789abcdef'.indexOf(String.fromCharCode(byte))),
+);
+/** Positions of the first and second half of each word of 32 bits in the text of a UUID. */
+const halvesOfWords = [0, 4, 9, 14, 19, 24, 28, 32] as const;
+
+/** Writes the valid UUID at `at` into four words from `words[index]` on. */
+export function copyUuidWords(framed: Buffer, at: number, words: Uint32Array, index: number): void {
+  for (let half = 0; half < 8; half++) {
+    const from = at + 1 + (halvesOfWords[half] as number);
+    const bits =
+      ((digitOfByte[framed[from] as number] as number) << 12) |
+      ((digitOfByte[framed[from + 1] as number] as number) << 8) |
+      ((digitOfByte[framed[from + 2] as number] as number) << 4) |
+      (digitOfByte[framed[from + 3] as number] as number);
+    const word = index + (half >> 1);
+    words[word] = half % 2 === 0 ? bits << 16 : (words[word] as number) | bits;
+  }
+}
+
 export function writeUuid(framed: Buffer, at: number, uuid: string): void {
   framed.write(uuid, at + 1, 36, 'latin1');
 }

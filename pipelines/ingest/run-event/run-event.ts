@@ -1,5 +1,6 @@
 import {
   AvroWriter,
+  copyUuidWords,
   fieldOffset,
   isEightByteLong,
   readTimeMicrosAt,
@@ -168,13 +169,13 @@ export function readProjectId(framed: Buffer): string {
 export function readTraceTimeMicros(framed: Buffer): number {
   return readTimeMicrosAt(framed, traceTimeOffset);
 }
-/** Tenant, trace and run as one string, as a key for caches. */
-export function readRunKey(framed: Buffer): string {
-  return framed.toString('latin1', tenantOffset + 1, idOffset + 37);
-}
-/** Builds the key that {@link readRunKey} reads. */
-export function runKey(tenantId: string, traceId: string, runId: string): string {
-  return `${traceKey(tenantId, traceId)}H${runId}`;
+/** Size of {@link copyRunKey} in words of 32 bits. */
+export const runKeyWords = 12;
+/** Writes tenant, trace and run as binary UUIDs from `keys[at]` on, as a key for caches. */
+export function copyRunKey(framed: Buffer, keys: Uint32Array, at: number): void {
+  copyUuidWords(framed, tenantOffset, keys, at);
+  copyUuidWords(framed, traceOffset, keys, at + 4);
+  copyUuidWords(framed, idOffset, keys, at + 8);
 }
 export function readRunId(framed: Buffer): string {
   return readUuidAt(framed, idOffset);

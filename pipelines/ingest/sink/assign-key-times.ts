@@ -1,19 +1,19 @@
 import { RecentMap } from '../../../infra/cache/recent-map.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import {
+  copyRunKey,
   isPatch,
   readRunId,
-  readRunKey,
   readStartTimeMicros,
   readTenantId,
-  readTraceKey,
-  runKey,
+  readTraceId,
+  runKeyWords,
   withStartTime,
 } from '../run-event/run-event.ts';
 import type { TraceLocation } from './assign-trace-locations.ts';
-import type { ValidRecord } from './split-into-batches.ts';
+import type { ValidRunEvent } from './split-into-batches.ts';
 
-/** Minimum number of runs whose key time a process remembers. It holds at most twice as many, about 80 MB. */
+/** Minimum number of runs whose key time a process remembers. It holds at most twice as many, in 26 MB. */
 const minRememberedRuns = 200_000;
 
 /**
@@ -25,58 +25,66 @@ const minRememberedRuns = 200_000;
  * more than {@link minRememberedRuns} other runs.
  */
 export class KeyTimes {
-  readonly #known = new RecentMap<number>(minRememberedRuns);
+  readonly #known = new RecentMap({ minEntries: minRememberedRuns, keyWords: runKeyWords, valueNumbers: 1 });
 
   /**
    * Returns `events` in their order. Those with another time than their run are replaced by copies.
    *
    * @param traces locations of their traces, by `readTraceKey`.
    */
-  async assign<R extends ValidRecord>(
-    events: readonly R[],
+  async assign(
+    events: readonly ValidRunEvent[],
     traces: ReadonlyMap<string, TraceLocation>,
     clickhouse: ClickHouse,
-  ): Promise<R[]> {
-    const unknown = new Map<string, readonly [tenantId: string, runId: string]>();
-    for (const { record } of events) {
+  ): Promise<ValidRunEvent[]> {
+    const keys = new Uint32Array(events.length * runKeyWords);
+    const unknown: { readonly value: Buffer; readonly at: number }[] = [];
+    for (const [index, { record, traceKey }] of events.entries()) {
       const { value } = record;
-      const key = readRunKey(value);
-      if (this.#known.get(key) !== undefined) continue;
-      if (isPatch(value) || traces.get(readTraceKey(value))?.wasRead) {
-        unknown.set(key, [readTenantId(value), readRunId(value)]);
+      const at = index * runKeyWords;
+      copyRunKey(value, keys, at);
+      if (this.#known.get(keys, at) !== undefined) continue;
+      if (isPatch(value) || traces.get(traceKey)?.wasRead) unknown.push({ value, at });
+    }
+    if (unknown.length > 0) {
+      const stored = await readKeyTimes(
+        clickhouse,
+        unknown.map(({ value }) => value),
+      );
+      for (const { value, at } of unknown) {
+        const micros = stored.get(nameRun(readTenantId(value), readTraceId(value), readRunId(value)));
+        if (micros !== undefined) this.#known.set(keys, at, micros);
       }
     }
-    for (const [key, micros] of await readKeyTimes(clickhouse, [...unknown.values()])) {
-      if (unknown.has(key)) this.#known.set(key, micros);
-    }
-    return events.map((event) => this.#assignOne(event));
+    return events.map((event, index) => this.#assignOne(event, keys, index * runKeyWords));
   }
 
-  #assignOne<R extends ValidRecord>(event: R): R {
+  #assignOne(event: ValidRunEvent, keys: Uint32Array, at: number): ValidRunEvent {
     const { record, original = record } = event;
-    const key = readRunKey(record.value);
     const own = readStartTimeMicros(record.value);
-    const known = this.#known.get(key);
-    if (known === undefined) this.#known.set(key, own);
+    const known = this.#known.get(keys, at);
+    if (known === undefined) this.#known.set(keys, at, own);
     if (known === undefined || known === own) return event;
     return { ...event, record: { ...record, value: withStartTime(record.value, known) }, original };
   }
 }
 
+const nameRun = (...ids: readonly [tenantId: string, traceId: string, runId: string]) => ids.join(' ');
+
 /**
- * Reads the stored key times of runs, by run key. If a run has several, returns that of the event that was accepted
- * first.
+ * Reads the stored key times of the runs of `events`, by {@link nameRun}. If a run has several, returns that of the event
+ * that was accepted first.
  */
-async function readKeyTimes(
-  clickhouse: ClickHouse,
-  runs: readonly (readonly [tenantId: string, runId: string])[],
-): Promise<(readonly [key: string, micros: number])[]> {
-  if (runs.length === 0) return [];
+async function readKeyTimes(clickhouse: ClickHouse, events: readonly Buffer[]): Promise<ReadonlyMap<string, number>> {
   const rows = await clickhouse.query<{ tenant_id: string; id: string; trace_id: string; micros: number }>({
     name: 'find-key-times',
     sql: `SELECT tenant_id, id, (min(pick) AS first).3 AS trace_id, toUnixTimestamp64Micro(first.2) AS micros
           FROM run_locator WHERE (tenant_id, id) IN keys GROUP BY tenant_id, id`,
-    external: { name: 'keys', structure: 'tenant_id UUID, id UUID', rows: runs },
+    external: {
+      name: 'keys',
+      structure: 'tenant_id UUID, id UUID',
+      rows: events.map((value) => [readTenantId(value), readRunId(value)]),
+    },
   });
-  return rows.map((row) => [runKey(row.tenant_id, row.trace_id, row.id), row.micros]);
+  return new Map(rows.map((row) => [nameRun(row.tenant_id, row.trace_id, row.id), row.micros]));
 }

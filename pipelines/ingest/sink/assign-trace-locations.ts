@@ -1,14 +1,8 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import { type Lifetime, longerLifetime, parseTierNumber } from '../../retention/lifetimes.ts';
-import {
-  nilUuid,
-  readProjectId,
-  readTraceKey,
-  readTraceTimeMicros,
-  traceKey,
-  withTraceLocation,
-} from '../run-event/run-event.ts';
+import { nilUuid, readProjectId, readTraceTimeMicros, traceKey, withTraceLocation } from '../run-event/run-event.ts';
+import type { ValidRunEvent } from './split-into-batches.ts';
 
 /**
  * Project and time that a trace is stored under: those of the event with the lowest version that names a project
@@ -158,11 +152,11 @@ export async function readLocations(
   return [...found.values()];
 }
 
-interface LocatedEvents<R> {
+interface LocatedEvents {
   /** Events with the project and time of their trace, in log order. */
-  readonly located: (R & { readonly statesLocation: boolean; readonly lifetime: Lifetime })[];
+  readonly located: ValidRunEvent[];
   /** Events whose trace location is not known yet. */
-  readonly deferred: R[];
+  readonly deferred: ValidRunEvent[];
   /** Keys of the traces whose location this batch decides. */
   readonly newTraces: string[];
   /** Number of events whose project or trace time was overwritten. */
@@ -172,10 +166,6 @@ interface LocatedEvents<R> {
 /** Lifetime of a trace whose location an event states. */
 export type StatedLifetime = (projectId: string, traceTimeMicros: number) => Lifetime;
 
-interface HasRecord {
-  readonly record: LogRecord;
-}
-
 /**
  * Assigns each event the location of its trace. The event with the lowest version that names a project decides; the
  * decision also applies to the other events of the batch. Events of traces that still have no location are deferred.
@@ -184,15 +174,14 @@ interface HasRecord {
  * @param contested gets the keys of traces that were stored under another location before.
  * @param statedLifetime lifetime of a trace by the location that an event states.
  */
-export function assignTraceLocations<R extends HasRecord>(
-  events: readonly R[],
+export function assignTraceLocations(
+  events: readonly ValidRunEvent[],
   locations: Map<string, TraceLocation>,
   contested: Set<string>,
   statedLifetime: StatedLifetime,
-): LocatedEvents<R> {
+): LocatedEvents {
   const newTraces = new Set<string>();
-  for (const { record } of events) {
-    const key = readTraceKey(record.value);
+  for (const { record, traceKey: key } of events) {
     const projectId = readProjectId(record.value);
     if (projectId === nilUuid) continue;
     const known = locations.get(key);
@@ -206,24 +195,20 @@ export function assignTraceLocations<R extends HasRecord>(
     if (known === undefined) newTraces.add(key);
     else if (!newTraces.has(key) && !isSameLocation(known, stated)) contested.add(key);
   }
-  const located: LocatedEvents<R>['located'] = [];
-  const deferred: R[] = [];
+  const located: ValidRunEvent[] = [];
+  const deferred: ValidRunEvent[] = [];
   let moved = 0;
   for (const event of events) {
-    const location = locations.get(readTraceKey(event.record.value));
+    const { record: original, schemaId, traceKey: key } = event;
+    const location = locations.get(key);
     if (location === undefined) {
       deferred.push(event);
       continue;
     }
-    const record = moveTo(event.record, location);
-    const statesLocation = record === event.record;
+    const record = moveTo(original, location);
+    const statesLocation = record === original;
     if (!statesLocation) moved++;
-    const { lifetime } = location;
-    located.push(
-      statesLocation
-        ? { ...event, statesLocation, lifetime }
-        : { ...event, record, original: event.record, statesLocation, lifetime },
-    );
+    located.push({ record, schemaId, traceKey: key, original, statesLocation, lifetime: location.lifetime });
   }
   return { located, deferred, newTraces: [...newTraces], moved };
 }

@@ -3,8 +3,10 @@ import { RecentMap } from '../../../infra/cache/recent-map.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import { readReceivedAtMicros, withoutAcceptance } from '../run-event/run-event.ts';
 
-/** Minimum number of events that a process remembers. It holds at most twice as many, about 30 MB. */
+/** Minimum number of events that a process remembers. It holds at most twice as many, in 10 MB. */
 const minRememberedEvents = 100_000;
+/** 160 bits make collisions of different events practically impossible. */
+const digestWords = 5;
 /** Maximum time between two acceptances of the same event: longer than clients retry a request. */
 export const repeatWindowMicros = 10 * 60_000_000;
 
@@ -12,11 +14,6 @@ interface HasRecord {
   readonly record: LogRecord;
   /** The record as it was in the log, if fields of `record` were overwritten. */
   readonly original?: LogRecord;
-}
-
-interface AcceptedEvent {
-  readonly offset: number;
-  readonly receivedAtMicros: number;
 }
 
 /** The events of a batch, without repeats. */
@@ -40,26 +37,26 @@ export interface CheckedEvents<R> {
  * new event.
  */
 export class RecentEvents {
-  readonly #accepted: RecentMap<AcceptedEvent>;
+  readonly #accepted: RecentMap;
 
   constructor(minEvents = minRememberedEvents) {
-    this.#accepted = new RecentMap(minEvents);
+    this.#accepted = createMap(minEvents);
   }
 
   /** @param events of one partition, in the order of the log. */
   withoutRepeats<R extends HasRecord>(events: readonly R[]): CheckedEvents<R> {
-    const found = new Map<string, AcceptedEvent & { readonly record: LogRecord }>();
+    const digests = new Uint32Array(events.length * digestWords);
+    const inBatch = createMap(Math.max(1, events.length));
     const fresh: R[] = [];
     for (const event of events) {
-      const record = event.original ?? event.record;
-      const { value, partition, offset } = record;
+      const { value, partition, offset } = event.original ?? event.record;
       const receivedAtMicros = readReceivedAtMicros(value);
       if (receivedAtMicros !== undefined) {
-        // 160 bits make collisions of different events practically impossible.
-        const digest = withoutAcceptance(value, partition, (bytes) => hash('sha1', bytes, 'base64'));
-        const accepted = { offset, receivedAtMicros, record };
-        if (isRepeat(accepted, found.get(digest) ?? this.#accepted.get(digest))) continue;
-        found.set(digest, accepted);
+        const at = fresh.length * digestWords;
+        writeDigest(value, partition, digests, at);
+        const known = inBatch.get(digests, at) === undefined ? this.#accepted : inBatch;
+        if (isRepeat(known, digests, at, offset, receivedAtMicros)) continue;
+        inBatch.set(digests, at, offset, receivedAtMicros);
       }
       fresh.push(event);
     }
@@ -67,16 +64,44 @@ export class RecentEvents {
       fresh,
       repeats: events.length - fresh.length,
       remember: (refused) => {
-        for (const [digest, { record, offset, receivedAtMicros }] of found) {
-          if (!refused.has(record)) this.#accepted.set(digest, { offset, receivedAtMicros });
+        for (const [index, event] of fresh.entries()) {
+          const record = event.original ?? event.record;
+          const receivedAtMicros = readReceivedAtMicros(record.value);
+          if (receivedAtMicros === undefined || refused.has(record)) continue;
+          this.#accepted.set(digests, index * digestWords, record.offset, receivedAtMicros);
         }
       },
     };
   }
 }
 
-function isRepeat({ offset, receivedAtMicros }: AcceptedEvent, earlier: AcceptedEvent | undefined): boolean {
-  if (earlier === undefined || earlier.offset >= offset) return false;
-  const apartMicros = Math.abs(receivedAtMicros - earlier.receivedAtMicros);
+/** By digest of the event: its offset and its time of acceptance. */
+function createMap(minEntries: number): RecentMap {
+  return new RecentMap({ minEntries, keyWords: digestWords, valueNumbers: 2 });
+}
+
+function writeDigest(value: Buffer, partition: number, digests: Uint32Array, at: number): void {
+  // As text the digest needs no buffer of its own.
+  const digest = withoutAcceptance(value, partition, (bytes) => hash('sha1', bytes, 'binary'));
+  for (let word = 0; word < digestWords; word++) {
+    const from = word * 4;
+    digests[at + word] =
+      digest.charCodeAt(from) |
+      (digest.charCodeAt(from + 1) << 8) |
+      (digest.charCodeAt(from + 2) << 16) |
+      (digest.charCodeAt(from + 3) << 24);
+  }
+}
+
+function isRepeat(
+  known: RecentMap,
+  digests: Uint32Array,
+  at: number,
+  offset: number,
+  receivedAtMicros: number,
+): boolean {
+  const earlier = known.get(digests, at);
+  if (earlier === undefined || earlier >= offset) return false;
+  const apartMicros = Math.abs(receivedAtMicros - (known.get(digests, at, 1) as number));
   return apartMicros > 0 && apartMicros <= repeatWindowMicros;
 }

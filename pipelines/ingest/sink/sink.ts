@@ -33,14 +33,7 @@ import { traceInsert } from '../../../infra/telemetry/tracing/spans.ts';
 import { feedbackEvents, type Topic } from '../../../schemas/topics.ts';
 import { computeLifetime, longerLifetime, ProjectTiers, type RetentionConfig } from '../../retention/lifetimes.ts';
 import { type TraceMark, TraceMarks } from '../../retention/trace-marks.ts';
-import {
-  readProjectId,
-  readTenantId,
-  readTraceId,
-  readTraceKey,
-  toDeletion,
-  traceKey,
-} from '../run-event/run-event.ts';
+import { readProjectId, readTraceKey, toDeletion, traceKey } from '../run-event/run-event.ts';
 import { KeyTimes } from './assign-key-times.ts';
 import {
   assignTraceLocations,
@@ -72,7 +65,7 @@ import {
   readNewestVisibleRunAge,
   repeatedEvents,
 } from './sink-metrics.ts';
-import { splitIntoInsertBatches, type ValidRecord } from './split-into-batches.ts';
+import { splitIntoInsertBatches, type ValidRecord, type ValidRunEvent } from './split-into-batches.ts';
 
 /** Maximum number of trace locations in memory, about 100 MB. The sink reads others from ClickHouse. */
 const maxCachedTraceLocations = 1_000_000;
@@ -85,6 +78,11 @@ export interface SinkOptions {
   readonly logger: Logger;
   /** Called after hours were marked dirty. */
   readonly onHoursMarked: () => void;
+}
+
+/** The key is read once for all steps, because reading it makes a string. */
+function withTraceKey({ record, schemaId }: ValidRecord): ValidRunEvent {
+  return { record, schemaId, traceKey: readTraceKey(record.value) };
 }
 
 export class Sink {
@@ -143,7 +141,7 @@ export class Sink {
       if (this.#needsRecovery) await this.#recover();
       const { good: found, poison } = await this.#inspect(batch);
       const good = prepareRecords(batch.topic, found);
-      if (batch.topic.assignsTraceLocation) await this.#storeRunEvents(batch, good);
+      if (batch.topic.assignsTraceLocation) await this.#storeRunEvents(batch, good.map(withTraceKey));
       else await this.#storeOtherEvents(batch, good);
       await this.#sendToDeadLetters(batch, poison);
       this.#mismatch = undefined;
@@ -190,9 +188,9 @@ export class Sink {
   }
 
   /** Steps 2 to 6 for run events. */
-  async #storeRunEvents(batch: LogBatch, good: readonly ValidRecord[]): Promise<void> {
+  async #storeRunEvents(batch: LogBatch, good: readonly ValidRunEvent[]): Promise<void> {
     const { database, clickhouse, config, onHoursMarked } = this.#options;
-    const keys = new Set(good.map(({ record }) => readTraceKey(record.value)));
+    const keys = new Set(good.map(({ traceKey: key }) => key));
     const contested = new Set<string>();
     const [locations, tiers, marks] = await Promise.all([
       this.#known.locate(keys, clickhouse, contested),
@@ -210,7 +208,7 @@ export class Sink {
     if (deferred.length > 0) {
       const records = deferred.map(({ record }) => record);
       await deferEvents(database, batch.topic.name, records);
-      const unknown = new Set(records.map(({ value }) => readTraceKey(value)));
+      const unknown = new Set(deferred.map(({ traceKey: key }) => key));
       for (const [key, location] of await this.#known.locate(unknown, clickhouse, contested))
         locations.set(key, location);
     }
@@ -230,26 +228,24 @@ export class Sink {
   /** Step 4. Any event of a trace releases its deferred events, even if the trace was known before. */
   async #insertDeferred(
     batch: LogBatch,
-    events: readonly ValidRecord[],
+    events: readonly ValidRunEvent[],
     locations: ReadonlyMap<string, TraceLocation>,
     marks: readonly TraceMark[],
-  ): Promise<readonly ValidRecord[]> {
+  ): Promise<readonly ValidRunEvent[]> {
     const { database } = this.#options;
     const topic = batch.topic.name;
     if (!(await hasDeferred(database, topic))) return [];
-    const traces = new Map<string, { tenantId: string; traceId: string }>();
-    for (const { value } of events.map(({ record }) => record)) {
-      const key = readTraceKey(value);
-      if (locations.has(key)) traces.set(key, { tenantId: readTenantId(value), traceId: readTraceId(value) });
-    }
-    const claimed = await claimDeferredEvents(database, topic, [...traces.values()]);
+    const keys = new Set(events.map(({ traceKey: key }) => key).filter((key) => locations.has(key)));
+    const claimed = await claimDeferredEvents(database, topic, [...keys].map(parseTraceKey));
     if (claimed.length === 0) return [];
     const released = claimed.map(({ record }) => {
-      const location = locations.get(readTraceKey(record.value)) as TraceLocation;
+      const key = readTraceKey(record.value);
+      const location = locations.get(key) as TraceLocation;
       return {
         record: moveTo(record, location),
         original: record,
         schemaId: readSchemaId(record.value) as number,
+        traceKey: key,
         lifetime: location.lifetime,
       };
     });
@@ -267,15 +263,15 @@ export class Sink {
   /** Gives events of kept traces their longer lifetime. Replaces events of deleted traces by deletions of their runs. */
   async #applyMarks(
     topic: Topic,
-    events: readonly ValidRecord[],
+    events: readonly ValidRunEvent[],
     marks: readonly TraceMark[],
-  ): Promise<readonly ValidRecord[]> {
+  ): Promise<readonly ValidRunEvent[]> {
     if (marks.length === 0) return events;
     const byKey = new Map(marks.map((mark) => [traceKey(mark.tenantId, mark.traceId), mark]));
     const schemaId = this.#options.log.schemaId(topic);
-    const marked = events.map((event): ValidRecord => {
+    const marked = events.map((event): ValidRunEvent => {
       const { record, original = record, lifetime } = event;
-      const mark = byKey.get(readTraceKey(record.value));
+      const mark = byKey.get(event.traceKey);
       if (mark === undefined) return event;
       if (!mark.isDeleted)
         return { ...event, lifetime: lifetime ? longerLifetime(lifetime, mark.lifetime) : mark.lifetime };
@@ -297,7 +293,7 @@ export class Sink {
    */
   async #settle(
     batch: LogBatch,
-    events: readonly ValidRecord[],
+    events: readonly ValidRunEvent[],
     found: { locations: Map<string, TraceLocation>; newTraces: readonly string[]; contested: Set<string> },
   ): Promise<void> {
     const { database, clickhouse, log } = this.#options;
@@ -309,11 +305,11 @@ export class Sink {
     }
     await markContested(database, [...contested].map(parseTraceKey));
     if (contested.size === 0 && (log.inFlightInserts !== undefined || !(await hasContested(database)))) return;
-    const keys = new Set(events.map(({ record }) => readTraceKey(record.value)));
+    const keys = new Set(events.map(({ traceKey: key }) => key));
     const noticed = await findContested(database, [...keys].map(parseTraceKey));
     for (const trace of noticed) {
       const key = traceKey(trace.tenantId, trace.traceId);
-      const own = events.filter(({ record }) => readTraceKey(record.value) === key);
+      const own = events.filter((event) => event.traceKey === key);
       const winner = await settleTrace({ clickhouse, database }, trace, (location) => {
         const moved = own.map((event) => {
           const record = moveTo(event.record, location);
@@ -332,10 +328,10 @@ export class Sink {
    * inserted ones and returns them.
    */
   async #insertOnce(
-    events: readonly ValidRecord[],
+    events: readonly ValidRunEvent[],
     locations: ReadonlyMap<string, TraceLocation>,
-    insert: (fresh: readonly ValidRecord[]) => Promise<readonly LogRecord[]>,
-  ): Promise<readonly ValidRecord[]> {
+    insert: (fresh: readonly ValidRunEvent[]) => Promise<readonly LogRecord[]>,
+  ): Promise<readonly ValidRunEvent[]> {
     const timed = await this.#keyTimes.assign(events, locations, this.#options.clickhouse);
     const { fresh, repeats, remember } = this.#recent.withoutRepeats(timed);
     const refused = new Set(await insert(fresh));

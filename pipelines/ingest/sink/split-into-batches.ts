@@ -15,6 +15,12 @@ export interface ValidRecord {
   readonly lifetime?: Lifetime;
 }
 
+/** A run event that passed the inspection. */
+export interface ValidRunEvent extends ValidRecord {
+  /** From `readTraceKey`. */
+  readonly traceKey: string;
+}
+
 export interface InsertLimits {
   readonly rows: number;
   readonly bytes: number;
