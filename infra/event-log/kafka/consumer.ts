@@ -9,7 +9,8 @@
  *      partitions at once, and the loop never waits for an insert.
  *   2. On each rebalance every partition consumer ends, and a new one starts for each assigned partition. One admin
  *      request fetches the starting positions of all of them.
- *   3. When the byte budget is spent, fetching pauses for partitions that have a complete batch in memory.
+ *   3. Fetching pauses for a partition that has its next batch in memory; when the byte budget is spent, for each that has
+ *      any records in memory.
  *   4. A request that times out closes its connection. A client that crashed, or shows no activity for a while, is
  *      fenced with its sockets; its partition consumers end, and another client joins.
  *   5. On close, the partition consumers take no further batch, finish and commit the batch in progress, and the client
@@ -282,6 +283,7 @@ export class GroupConsumer {
         logger: this.#logger,
         brokers: address.kafkaBrokers,
         seek: (offset) => this.#consumer?.seek({ topic: topicName, partition, offset: String(offset) }),
+        onTaken: () => this.#balanceFetching(),
       });
       this.#partitions.set(partition, consumer);
       this.#handlers.set(
@@ -322,8 +324,10 @@ export class GroupConsumer {
   /** Step 3. */
   #balanceFetching(): void {
     const { budget, subscription } = this.#options;
+    // While one batch is stored, the next one is fetched; more would only take memory.
+    const enoughBytes = Math.min(subscription.limits.bytes, maxFetchBytes);
     for (const { partition, bufferedBytes, hasBatch } of this.#partitions.values()) {
-      const hasEnough = hasBatch && (budget.spent || bufferedBytes >= subscription.limits.bytes * 2);
+      const hasEnough = hasBatch && (budget.spent || bufferedBytes >= enoughBytes);
       if (hasEnough && !this.#paused.has(partition)) {
         this.#paused.add(partition);
         this.#consumer?.pause([{ topic: this.#options.topicName, partitions: [partition] }]);

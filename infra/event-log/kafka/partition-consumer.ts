@@ -46,6 +46,8 @@ interface PartitionConsumerOptions {
   readonly brokers: string | undefined;
   /** Makes the client deliver from `offset` on. */
   seek(offset: number): void;
+  /** Called when the buffer holds fewer bytes, because a batch was taken from it. */
+  onTaken(): void;
 }
 
 const lostPartitionKinds = ['ILLEGAL_GENERATION', 'UNKNOWN_MEMBER_ID', 'FENCED_INSTANCE_ID'];
@@ -173,7 +175,11 @@ export class PartitionConsumer {
   async #nextBatch(): Promise<KafkaRecord[] | undefined> {
     for (;;) {
       if (!this.alive || this.#closing) return undefined;
-      if (this.hasBatch) return this.#buffer.take(this.#options.subscription.limits);
+      if (this.hasBatch) {
+        const taken = this.#buffer.take(this.#options.subscription.limits);
+        this.#options.onTaken();
+        return taken;
+      }
       await new Promise<void>((resolve) => {
         this.#wake = resolve;
       });
