@@ -197,6 +197,8 @@ interface GroupConsumerOptions {
 const metadataMaxAgeMs = 30_000;
 const minRebalanceTimeoutMs = 30_000;
 const maxFetchBytes = 16 * 1024 * 1024;
+/** While the batch of a partition is stored, one fetch brings its next batch. More would only take memory. */
+const maxPartitionBytes = maxFetchBytes / 2;
 
 /** Consumes from its construction until {@link GroupConsumer.close}. */
 export class GroupConsumer {
@@ -251,7 +253,7 @@ export class GroupConsumer {
         minBytes: Math.max(1, Math.min(Math.floor(subscription.limits.bytes / 4), maxFetchBytes / 4)),
         maxWaitTimeInMs: insertBatchMs,
         maxBytes: maxFetchBytes,
-        maxBytesPerPartition: Math.max(1_024, Math.min(subscription.limits.bytes, maxFetchBytes / 2)),
+        maxBytesPerPartition: Math.max(1_024, Math.min(subscription.limits.bytes, maxPartitionBytes)),
       }),
       onAssigned: (consumer, partitions) => {
         this.#consumer = consumer;
@@ -324,8 +326,7 @@ export class GroupConsumer {
   /** Step 3. */
   #balanceFetching(): void {
     const { budget, subscription } = this.#options;
-    // While one batch is stored, the next one is fetched; more would only take memory.
-    const enoughBytes = Math.min(subscription.limits.bytes, maxFetchBytes);
+    const enoughBytes = Math.min(subscription.limits.bytes, maxPartitionBytes);
     for (const { partition, bufferedBytes, hasBatch } of this.#partitions.values()) {
       const hasEnough = hasBatch && (budget.spent || bufferedBytes >= enoughBytes);
       if (hasEnough && !this.#paused.has(partition)) {
