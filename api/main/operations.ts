@@ -44,7 +44,7 @@ import {
   listOrganizations,
   listPermissions,
 } from './organizations.ts';
-import { getRun, queryRuns } from './runs.ts';
+import { getRun, queryRuns, validateRunsQuery } from './runs.ts';
 import { createSession, deleteSession, deleteSessions, getSession, listSessions, updateSession } from './sessions.ts';
 import { deleteRuns, deleteTraces, keepTraces } from './traces.ts';
 import { createWorkspace, deleteWorkspace, getWorkspace, listWorkspaces, updateWorkspace } from './workspaces.ts';
@@ -97,6 +97,7 @@ export const operations: readonly Operation[] = [
   // runs
   getRun,
   queryRuns,
+  validateRunsQuery,
   deleteRuns,
   deleteTraces,
   keepTraces,

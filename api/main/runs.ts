@@ -5,6 +5,7 @@ import { attachmentUrls } from '../../pipelines/attachments/attachment-urls.ts';
 import { feedbackStats } from '../../pipelines/feedback/feedback-stats.ts';
 import { runTypes } from '../../pipelines/ingest/run-event/run-event.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
+import { checkRunFilters, parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
 import { getRun as readRun } from '../../pipelines/runs/locate-run.ts';
 import { queryRuns as readRuns } from '../../pipelines/runs/query-runs.ts';
 import type { RunExtras } from '../../pipelines/runs/run-columns.ts';
@@ -148,6 +149,9 @@ const oneOrMore = <T extends TSchema>(schema: T, maxItems: number, description: 
   Type.Optional(Type.Union([Type.Array(schema, { maxItems }), schema, Type.Null()], { description }));
 const describeAccepted = (description: string) => ({ description: `Accepted; ${description}` });
 
+const maxQueryCharacters = 1_000;
+const expression = (description: string) => optional(Type.String({ description }));
+
 const Query = Type.Object({
   id: oneOrMore(Uuid(), maxIds, 'Return these runs and ignore all other conditions.'),
   trace: optional(Uuid()),
@@ -161,6 +165,11 @@ const Query = Type.Object({
     Timestamp({ description: 'Runs that ended at or before this time. Excludes runs without an end.' }),
   ),
   error: optional(Type.Boolean()),
+  filter: expression('Condition on the run, such as `eq(run_type, "llm")`; see the guide.'),
+  trace_filter: expression('Condition on the root run of its trace.'),
+  tree_filter: expression('Condition that some run of its trace satisfies.'),
+  search_filter: expression('Another condition on the run.'),
+  query: optional(Type.String({ maxLength: maxQueryCharacters, description: 'Text to search; as `search("…")`.' })),
   is_root: optional(Type.Boolean()),
   cursor: optional(Type.String({ description: '`cursors.next` of the previous page.' })),
   limit: optional(
@@ -175,6 +184,8 @@ const Query = Type.Object({
   ),
   skip_pagination: optional(Type.Boolean({ description: 'If true, the response has no cursor.' })),
   skip_prev_cursor: optional(Type.Boolean(describeAccepted('responses have no cursor of the previous page.'))),
+  data_source_type: optional(Type.String(describeAccepted('all runs are in one store.'))),
+  use_experimental_search: optional(Type.Boolean(describeAccepted('there is one search.'))),
 });
 
 export const queryRuns = defineOperation({
@@ -187,19 +198,7 @@ export const queryRuns = defineOperation({
     'Newest first by default. A page may contain fewer runs than `limit`; there are more pages as long as ' +
     '`cursors.next` is not null. New runs do not shift pages.',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
-  unsupported: {
-    body: [
-      'query',
-      'filter',
-      'trace_filter',
-      'tree_filter',
-      'search_filter',
-      'use_experimental_search',
-      'data_source_type',
-    ],
-    flags: ['use_experimental_search'],
-  },
-  errors: clickhouseErrors,
+  errors: ['INVALID_FILTER', ...clickhouseErrors],
   schema: {
     body: Query,
     response: {
@@ -228,6 +227,7 @@ export const queryRuns = defineOperation({
         startedFromMicros: parseTimeField(body, 'start_time'),
         endedUntilMicros: parseTimeField(body, 'end_time'),
         referenceExampleIds: normaliseIds(body.reference_example),
+        conditions: parseRunFilters(body),
       },
       select: body.select ?? undefined,
       order: body.order ?? 'desc',
@@ -236,6 +236,29 @@ export const queryRuns = defineOperation({
       withCursor: body.skip_pagination !== true,
     });
     return new RawResponse({ body: page });
+  },
+});
+
+export const validateRunsQuery = defineOperation({
+  operationId: 'validateRunsQuery',
+  method: 'POST',
+  path: '/runs/query/validate',
+  tag: 'runs',
+  summary: 'Check the filters of a query for runs',
+  description: 'Takes the body of the query, and lists what is wrong with each filter. Nothing is read.',
+  access: { public: true, tenantScope: 'none' },
+  schema: {
+    body: Query,
+    response: {
+      200: Type.Object({
+        valid: Type.Boolean(),
+        errors: Type.Array(Type.Object({ field: Type.String(), message: Type.String() })),
+      }),
+    },
+  },
+  handler: async ({ body }) => {
+    const errors = checkRunFilters(body);
+    return { valid: errors.length === 0, errors };
   },
 });
 

@@ -24,6 +24,11 @@ export const catalogue = {
     "The parameter '{parameter}' is not supported yet.",
     'Leave it out; the API description lists the parameters that are supported.',
   ),
+  INVALID_FILTER: caller(
+    400,
+    'Invalid {parameter} at character {position}: {reason}.',
+    'Correct the expression; the guide describes the filter language, and POST /runs/query/validate checks expressions.',
+  ),
   INVALID_JSON: caller(422, 'Invalid JSON in {part} at byte {offset}: {reason}.', 'Send well-formed JSON in UTF-8.'),
   INVALID_UTF8: caller(422, 'Invalid UTF-8 in {part} at byte {offset}.', 'Send text as UTF-8.'),
   TEXT_NOT_STORABLE: caller(

@@ -117,6 +117,13 @@ const figuresSql = `arrayFilter(figure -> isNotNull(figure.2), arrayMap(
     (name, text) -> (name, toDecimal256OrNull(text, 20)),
     arrayConcat(${toSqlList(Object.keys(figureColumns))}, details.1), arrayConcat([${statedFiguresSql.join(', ')}], details.2)))`;
 
+const toAncestors = (dottedOrder: string) =>
+  `arrayDistinct(arrayMap(segment -> toUUID(right(segment, 36)), arrayPopBack(splitByChar('.', assumeNotNull(${dottedOrder})))))`;
+
+/** Ancestors of a run as its own row states them: those in dotted_order, or else only its parent. */
+export const statedAncestors = `multiIf(isNotNull(dotted_order), ${toAncestors('dotted_order')},
+  isNull(parent_run_id), CAST([] AS Array(UUID)), [assumeNotNull(parent_run_id)])`;
+
 async function sumCalls(
   clickhouse: ClickHouse,
   request: FigureRequest,
@@ -143,7 +150,7 @@ async function sumCalls(
           SELECT calls.id AS id, figure.1 AS name, assumeNotNull(figure.2) AS value,
             multiIf(
               isNotNull(placed),
-                arrayDistinct(arrayMap(segment -> toUUID(right(segment, 36)), arrayPopBack(splitByChar('.', assumeNotNull(placed))))),
+                ${toAncestors('placed')},
               notEmpty(walked.ancestors), arrayDistinct(arrayMap(text -> toUUID(text), splitByChar('.', walked.ancestors))),
               isNull(parent), CAST([] AS Array(UUID)),
               [toUUID('${unwalkedMarker}'), assumeNotNull(parent)]) AS ancestors

@@ -14,12 +14,15 @@
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { startRoundingMicros } from '../ingest/run-event/times.ts';
+import { buildFilterSql, findStartRange } from './filter/run-filter.ts';
 import { generateTimeWindows, type PageCursor } from './page-cursor.ts';
 import { allTimes, type Order, type RunKey, runBytes, type TimeWindow } from './run-columns.ts';
 import {
   buildKeyConditions,
   buildKeysCondition,
   buildScopeCondition,
+  buildTraceRange,
+  buildTraceTimes,
   buildValueConditions,
   type KeyCondition,
   type RunFilter,
@@ -106,10 +109,13 @@ function nextSlice(slice: TimeWindow, range: TimeWindow, order: Order): TimeWind
 
 /** Returns the time range that contains all matching runs. */
 function boundTimeRange({ filter, order, after }: PageRequest): TimeWindow {
-  let { fromMicros, untilMicrosExclusive } = allTimes;
+  const started = findStartRange(filter.conditions);
+  let fromMicros = Math.max(allTimes.fromMicros, started.from - startRoundingMicros);
+  let untilMicrosExclusive = Math.min(allTimes.untilMicrosExclusive, started.until + startRoundingMicros + 1);
   if (filter.startedFromMicros !== undefined)
     fromMicros = Math.max(fromMicros, Math.min(filter.startedFromMicros - startRoundingMicros, untilMicrosExclusive));
-  if (after !== undefined && order === 'desc') untilMicrosExclusive = after.startTimeMicros + 1;
+  if (after !== undefined && order === 'desc')
+    untilMicrosExclusive = Math.min(untilMicrosExclusive, after.startTimeMicros + 1);
   if (after !== undefined && order === 'asc') fromMicros = Math.max(fromMicros, after.startTimeMicros);
   return { fromMicros, untilMicrosExclusive };
 }
@@ -149,26 +155,38 @@ interface KeyRow {
   readonly bytes: number;
 }
 
+/** Conditions on values are evaluated from left to right, and numbers in texts are parsed exactly. */
+const filterSettings = {
+  short_circuit_function_evaluation: 'force_enable',
+  precise_float_parsing: 1,
+  // A filter with many conditions is long SQL.
+  max_query_size: '4000000',
+} as const;
+
 async function findKeys(
   clickhouse: ClickHouse,
   request: PageRequest,
   keyRange: KeyCondition,
   limit: number,
 ): Promise<FoundRun[]> {
-  const { order, after, among } = request;
+  const { scope, order, after, among } = request;
   // Runs requested by id match without further conditions.
   const filter = among === undefined ? request.filter : {};
   const keys = buildKeyConditions(filter);
   const values = buildValueConditions(filter);
   const position = after === undefined ? undefined : buildCursorCondition({ order, after });
+  const keySql = [keyRange.sql, ...keys.sql].join(' AND ');
+  const filtered = filter.conditions && buildFilterSql(filter.conditions, buildTraceRange(scope));
+  const expressions = [...(filtered?.usesTraces ? [buildTraceTimes(keySql)] : []), ...(filtered?.expressions ?? [])];
   const rows = await clickhouse.query<KeyRow>({
-    ...bindParams(keyRange, keys.params, values.params, position?.params, { wanted: limit }),
+    ...bindParams(keyRange, keys.params, values.params, filtered?.params, position?.params, { wanted: limit }),
     name: 'find-runs',
-    sql: `SELECT session_id, toUnixTimestamp64Micro(start_time) AS micros, trace_id, id,
+    settings: filterSettings,
+    sql: `${expressions.length > 0 ? `WITH ${expressions.join(', ')}` : ''} SELECT session_id, toUnixTimestamp64Micro(start_time) AS micros, trace_id, id,
             ${runBytes} AS bytes
           FROM runs FINAL
-          PREWHERE ${[keyRange.sql, ...keys.sql].join(' AND ')}
-          WHERE ${[...values.sql, ...(position?.sql ?? [])].join(' AND ')}
+          PREWHERE ${keySql}
+          WHERE ${[...values.sql, ...(position?.sql ?? []), ...(filtered?.sql ?? [])].join(' AND ')}
           ORDER BY start_time ${order}, trace_id ${order}, id ${order}, session_id ${order}
           LIMIT {wanted:UInt64}`,
   });

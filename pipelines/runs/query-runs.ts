@@ -1,6 +1,7 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/database.ts';
+import { findRequiredId } from './filter/run-filter.ts';
 import { type FoundRun, findPage, type PageRequest } from './find-page.ts';
 import { locateRun, locateRuns, locateTrace, readLiveProjectIds } from './locate-run.ts';
 import { readCursor, writeCursor } from './page-cursor.ts';
@@ -70,7 +71,7 @@ async function buildPageRequest({ clickhouse, database }: ReadDeps, query: RunQu
     return { ...paging, scope: { tenantId, projectIds: [...live] }, filter: {}, among };
   }
   const projectIds = await readLiveProjectIds(database, tenantId, query.projectIds);
-  const traceId = filter.traceId ?? (await locateParentTrace(clickhouse, tenantId, filter.parentRunId));
+  const traceId = await findRequiredTrace(clickhouse, tenantId, filter);
   if (traceId === undefined) return { ...paging, scope: { tenantId, projectIds }, filter };
   const projectsOfTrace = new Set(await locateTrace(clickhouse, tenantId, traceId));
   const scope = { tenantId, projectIds: projectIds.filter((id) => projectsOfTrace.has(id)) };
@@ -78,11 +79,15 @@ async function buildPageRequest({ clickhouse, database }: ReadDeps, query: RunQu
 }
 
 /**
- * Finds the trace of a parent run, which contains all its children. If the parent is not stored, returns undefined, and
- * the query is not narrowed.
+ * Finds the trace that all matching runs are in, because the filter demands the trace, the run or its parent. If that
+ * run is not stored, returns undefined, and the query is not narrowed.
  */
-async function locateParentTrace(clickhouse: ClickHouse, tenantId: string, parentRunId: string | undefined) {
-  return parentRunId === undefined ? undefined : (await locateRun(clickhouse, tenantId, parentRunId))?.traceId;
+async function findRequiredTrace(clickhouse: ClickHouse, tenantId: string, filter: RunFilter) {
+  const traceId = filter.traceId ?? findRequiredId(filter.conditions, 'trace_id');
+  if (traceId !== undefined) return traceId;
+  const runId =
+    filter.parentRunId ?? findRequiredId(filter.conditions, 'id') ?? findRequiredId(filter.conditions, 'parent_run_id');
+  return runId === undefined ? undefined : (await locateRun(clickhouse, tenantId, runId))?.traceId;
 }
 
 function listDistinctProjects(keys: readonly RunKey[]): string[] {

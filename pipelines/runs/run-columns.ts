@@ -1,5 +1,6 @@
 import { startRoundingMicros } from '../ingest/run-event/times.ts';
 import { neverSeconds, traceTiers } from '../retention/lifetimes.ts';
+import { toReadableJson } from './json-sql.ts';
 
 const toMicrosSql = (time: string) => `toUnixTimestamp64Micro(${time})`;
 const statedStartMicros = toMicrosSql('started_at');
@@ -7,8 +8,11 @@ const statedStartMicros = toMicrosSql('started_at');
 export const startedAtMicros = `if(abs(${statedStartMicros} - ${toMicrosSql('start_time')}) <= ${startRoundingMicros}, ${statedStartMicros}, ${toMicrosSql('start_time')})`;
 /** Only model calls have usage. The type is checked on read, because a patch may omit it. */
 export const isModelCall = `run_type IN ('llm', 'embedding')`;
+/** Whether the run is the root of its trace. The id of an OpenTelemetry root span differs from its trace id. */
+export const isRootSql = '(id = trace_id OR isNull(parent_run_id))';
 const onlyForModelCalls = (name: string) => `if(${isModelCall}, ${name}, NULL)`;
-const metadataText = (key: string) => `nullIf(JSONExtractString(extra, 'metadata', '${key}'), '')`;
+const readableExtra = toReadableJson(`ifNull(extra, '')`);
+const metadataText = (key: string) => `nullIf(JSONExtractString(${readableExtra}, 'metadata', '${key}'), '')`;
 
 /** Maximum characters of a preview. One more character is read to detect truncation. */
 export const previewCharacters = 250;

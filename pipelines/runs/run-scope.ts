@@ -2,7 +2,8 @@ import type { ExternalTable, QueryParameter } from '../../infra/clickhouse/click
 import type { RunType } from '../ingest/run-event/run-event.ts';
 import { formatTime } from '../ingest/run-event/times.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
-import { allTimes, type RunKey, startedAtMicros, type TimeWindow } from './run-columns.ts';
+import type { RunFilterConditions } from './filter/run-filter.ts';
+import { allTimes, isRootSql, type RunKey, startedAtMicros, type TimeWindow } from './run-columns.ts';
 
 /** Tenant and projects that a query is restricted to. Every query on runs has a scope. */
 export interface RunScope {
@@ -23,34 +24,50 @@ export interface KeyCondition {
 const maxListedIds = 1_000;
 
 /**
- * Restricts a query to runs of some projects in a time window. A single project uses `=`, which lets ClickHouse read in
- * key order.
+ * Restricts a query to runs of some projects. A single project uses `=`, which lets ClickHouse read in key order.
  */
-export function buildScopeCondition({ tenantId, projectIds }: RunScope, window: TimeWindow): KeyCondition {
-  const times = {
-    from: window.fromMicros,
-    until: window.untilMicrosExclusive,
-  };
-  const timeSql =
-    'start_time >= fromUnixTimestamp64Micro({from:Int64}) AND start_time < fromUnixTimestamp64Micro({until:Int64})';
+function buildProjectsCondition({ tenantId, projectIds }: RunScope): KeyCondition {
   const [first] = projectIds;
   if (projectIds.length === 1 && first !== undefined) {
     return {
-      sql: `tenant_id = {tenant:UUID} AND session_id = {project:UUID} AND ${timeSql}`,
-      params: { tenant: tenantId, project: first, ...times },
+      sql: 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}',
+      params: { tenant: tenantId, project: first },
     };
   }
   if (projectIds.length <= maxListedIds) {
     return {
-      sql: `tenant_id = {tenant:UUID} AND session_id IN {projects:Array(UUID)} AND ${timeSql}`,
-      params: { tenant: tenantId, projects: projectIds, ...times },
+      sql: 'tenant_id = {tenant:UUID} AND session_id IN {projects:Array(UUID)}',
+      params: { tenant: tenantId, projects: projectIds },
     };
   }
   return {
-    sql: `tenant_id = {tenant:UUID} AND session_id IN projects AND ${timeSql}`,
-    params: { tenant: tenantId, ...times },
+    sql: 'tenant_id = {tenant:UUID} AND session_id IN projects',
+    params: { tenant: tenantId },
     external: { name: 'projects', structure: 'session_id UUID', rows: projectIds.map((id) => [id]) },
   };
+}
+
+/** Restricts a query to runs of some projects in a time window. */
+export function buildScopeCondition(scope: RunScope, window: TimeWindow): KeyCondition {
+  const projects = buildProjectsCondition(scope);
+  return {
+    ...projects,
+    sql: `${projects.sql} AND start_time >= fromUnixTimestamp64Micro({from:Int64}) AND start_time < fromUnixTimestamp64Micro({until:Int64})`,
+    params: { ...projects.params, from: window.fromMicros, until: window.untilMicrosExclusive },
+  };
+}
+
+/**
+ * Restricts a query within another one to all runs of the traces of the outer query, which `keyRange` restricts. The
+ * WITH clause of the outer query contains {@link buildTraceTimes}.
+ */
+export function buildTraceRange(scope: RunScope): string {
+  return `${buildProjectsCondition(scope).sql} AND start_time >= trace_times.1 AND start_time <= trace_times.2`;
+}
+
+export function buildTraceTimes(keyRange: string): string {
+  return `(SELECT (min(first_start), max(last_start)) FROM trace_locations WHERE tenant_id = {tenant:UUID}
+    AND trace_id IN (SELECT trace_id FROM runs WHERE ${keyRange})) AS trace_times`;
 }
 
 /**
@@ -90,6 +107,8 @@ export interface RunFilter {
   /** End of the run, inclusive. A run without an end does not match. */
   readonly endedUntilMicros?: number | undefined;
   readonly referenceExampleIds?: readonly string[] | undefined;
+  /** Conditions in the filter language. */
+  readonly conditions?: RunFilterConditions | undefined;
 }
 
 /** Conditions of a WHERE clause, to be joined by AND, and the values that they bind. */
@@ -118,9 +137,7 @@ export function buildValueConditions(filter: RunFilter): Conditions {
   const sql: string[] = [liveCondition];
   const params: Record<string, QueryParameter> = {};
   if (isRoot !== undefined) {
-    // The id of an OpenTelemetry root span differs from its trace id.
-    const root = '(id = trace_id OR isNull(parent_run_id))';
-    sql.push(isRoot ? root : `NOT ${root}`);
+    sql.push(isRoot ? isRootSql : `NOT ${isRootSql}`);
   }
   if (parentRunId !== undefined) {
     sql.push('parent_run_id = {parent:UUID}');

@@ -156,7 +156,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   getRun: ({ runId }) => ({ url: `/runs/${runId}`, answers: [200, 404] }),
   queryRuns: ({ projectId, runId }) => ({
     url: '/runs/query',
-    payload: { session: [projectId], trace: runId },
+    payload: { session: [projectId], filter: `eq(id, "${runId}")`, tree_filter: 'search("okapi")' },
     answers: [200, 404],
   }),
   deleteRuns: (victim) => ({ url: '/runs/delete', payload: tracesOf(victim), answers: closed }),

@@ -77,6 +77,17 @@ describe('parameters of clients', () => {
     ['a run type', () => ({ run_type: 'llm' }), []],
     ['from a time', () => ({ start_time: '2026-03-05T13:00:01+01:00' }), ['grandchild', 'child']],
     ['from a time in lower case', () => ({ start_time: '2026-03-05t12:00:01z' }), ['grandchild', 'child']],
+    ['a filter', () => ({ filter: 'eq(name, "child")' }), ['child']],
+    ['a trace filter', () => ({ trace_filter: 'eq(name, "child")' }), []],
+    ['a tree filter', () => ({ tree_filter: 'eq(name, "child")' }), ['grandchild', 'child', 'root']],
+    ['a search filter', () => ({ search_filter: 'search("BOOM")' }), ['grandchild']],
+    ['a text', () => ({ query: 'boom' }), ['grandchild']],
+    [
+      'a kind of store',
+      () => ({ data_source_type: 'current', use_experimental_search: true }),
+      ['grandchild', 'child', 'root'],
+    ],
+    ['ids with a filter, which is ignored', () => ({ id: [ids[0]], filter: 'eq(name, "child")' }), ['root']],
     ['until an end', () => ({ end_time: '2026-03-05T12:00:08.999999' }), []],
     ['ids as a list', () => ({ id: [ids[0], ids[2], randomUUID()] }), ['grandchild', 'root']],
     ['one id without a list', () => ({ id: ids[1] }), ['child']],
@@ -102,9 +113,9 @@ describe('parameters of clients', () => {
 describe('an invalid query', () => {
   const evil = "x') OR 1=1; DROP TABLE runs; --";
   it.each<[string, unknown, number]>([
-    ...['query', 'filter', 'trace_filter', 'tree_filter', 'search_filter'].map((name): [string, unknown, number] => [
-      name,
-      { [name]: 'eq(name, "x")' },
+    ...['filter', 'trace_filter', 'tree_filter', 'search_filter'].map((name): [string, unknown, number] => [
+      `SQL as a ${name}`,
+      { [name]: evil },
       400,
     ]),
     ...['no', '0', 'off', 'false'].map((word): [string, unknown, number] => [
@@ -112,7 +123,8 @@ describe('an invalid query', () => {
       { search_filter: word },
       400,
     ]),
-    ['experimental search', { use_experimental_search: true }, 400],
+    ['a filter that is not a text', { filter: {} }, 422],
+    ['a text that is too long', { query: 'x'.repeat(1_001) }, 422],
     ['an invalid cursor', { cursor: evil }, 400],
     ['contradicting conditions', { execution_order: 1, is_root: false }, 400],
     ['SQL as an id', { id: [evil] }, 422],
@@ -142,15 +154,43 @@ describe('an invalid query', () => {
     expect(await query({})).toMatchObject({ status: 200 });
   });
 
-  it('names an unsupported filter in the response', async () => {
-    const { body } = await query({ trace_filter: 'eq(name, "x")' });
-    expect(body.detail).toBe("The parameter 'trace_filter' is not supported yet.");
+  it('gives the position in a filter, and the closest name', async () => {
+    const { body } = await query({ trace_filter: 'eq(latancy, 5)' });
+    expect(body.detail).toBe('Invalid trace_filter at character 4: unknown field `latancy`, did you mean `latency`.');
+  });
+});
+
+describe('validation', () => {
+  const validate = (body: unknown, key?: string) =>
+    runs.ask({ url: '/runs/query/validate', body, ...(key && { key }) });
+  it('lists what is wrong with each filter, with the messages of the query', async () => {
+    const bad = 'eq(name "x")';
+    const { status, body } = await validate({ session: [runs.projectId], filter: bad, tree_filter: 'eq(name, "x")' });
+    const message = 'Invalid filter at character 9: found `"x"`, expected `,`.';
+    expect([status, body]).toEqual([200, { valid: false, errors: [{ field: 'filter', message }] }]);
+    expect((await query({ filter: bad })).body.detail).toBe(message);
+  });
+
+  it('accepts a valid query, also without a key', async () => {
+    const valid = { filter: 'eq(name, "x")', trace_filter: null, tree_filter: '' };
+    expect((await validate(valid)).body).toEqual({ valid: true, errors: [] });
+    const answer = await runs.api.server.inject({ url: '/api/v1/runs/query/validate', method: 'POST', payload: valid });
+    expect([answer.statusCode, answer.json()]).toEqual([200, { valid: true, errors: [] }]);
+    expect((await validate({ trace: 'x' })).status).toBe(422);
   });
 });
 
 it('returns nothing to other workspaces', async () => {
   for (const key of [runs.theirs.workspaceKeys[0], runs.ours.workspaceKeys[1]]) {
-    const asked = [{}, { session: [runs.projectId] }, { id: ids }, { trace: ids[0] }, { parent_run: ids[0] }];
+    const filters = ['filter', 'trace_filter', 'tree_filter'].map((name) => ({ [name]: `eq(trace_id, "${ids[0]}")` }));
+    const asked = [
+      {},
+      { session: [runs.projectId] },
+      { id: ids },
+      { trace: ids[0] },
+      { parent_run: ids[0] },
+      ...filters,
+    ];
     for (const body of asked) expect((await query(body, key)).body.runs).toEqual([]);
     const { next } = (await query({ limit: 1 })).body.cursors as { next: string };
     expect((await query({ cursor: next }, key)).body.runs).toEqual([]);
@@ -201,5 +241,20 @@ describe('the stock JavaScript client', () => {
       'root',
     ]);
     expect(await list({ projectId: runs.projectId, limit: 2, order: 'asc' })).toEqual(['root', 'child']);
+  });
+
+  it('lists runs by filter, on the run, its root and its tree', async () => {
+    const list = async (options: Parameters<Client['listRuns']>[0]) => {
+      const names: string[] = [];
+      for await (const run of client.listRuns({ projectId: runs.projectId, ...options })) names.push(run.name);
+      return names;
+    };
+    expect(await list({ filter: 'and(eq(run_type, "chain"), neq(error, null))' })).toEqual(['grandchild']);
+    expect(await list({ filter: 'eq(is_root, false)', traceFilter: 'eq(name, "root")' })).toEqual([
+      'grandchild',
+      'child',
+    ]);
+    expect(await list({ isRoot: true, treeFilter: 'search("boom")' })).toEqual(['root']);
+    await expect(list({ filter: 'eq(latancy, 5)' })).rejects.toThrow('did you mean `latency`');
   });
 });

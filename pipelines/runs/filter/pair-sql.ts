@@ -1,0 +1,101 @@
+import { isLive } from '../../retention/lifetimes.ts';
+import { toPlainText } from '../json-sql.ts';
+import { fieldOf, type PairFamily } from './fields.ts';
+import { compareSql, definePairs, type FilterContext, type RunComparison } from './sql-terms.ts';
+
+/** SQL of one comparison on a pair; without its negation. */
+type WritePair = (comparison: RunComparison) => string;
+
+/**
+ * Writes the comparisons of one family within an `and`:
+ *
+ * - `neq` of the key means that the run has no pair with this key;
+ * - all others apply to the same pair, if one of them is positive;
+ * - otherwise, each `neq` means that the run has no pair with this value.
+ */
+export function writePairGroup(family: PairFamily, group: readonly RunComparison[], context: FilterContext): string {
+  const { exists, writePair } = family === 'feedback' ? onFeedback(context) : onDocument(family, context);
+  const isAbsentKey = ({ operator, field }: RunComparison) => operator === 'neq' && fieldOf(field).isKey === true;
+  const absentKeys = group.filter(isAbsentKey);
+  const others = group.filter((comparison) => !isAbsentKey(comparison));
+  const onePair = others.some(({ operator }) => operator !== 'neq');
+  const bound = others.map((each) => (each.operator === 'neq' && onePair ? `NOT ${writePair(each)}` : writePair(each)));
+  return [
+    ...(onePair ? [exists(bound.join(' AND '))] : bound.map((condition) => `NOT ${exists(condition)}`)),
+    ...absentKeys.map((comparison) => `NOT ${exists(writePair(comparison))}`),
+  ].join(' AND ');
+}
+
+interface PairSource {
+  /** SQL: whether the run has a pair that satisfies the condition. */
+  readonly exists: (condition: string) => string;
+  readonly writePair: WritePair;
+}
+
+const columns = { metadata: 'metadata', input: 'inputs', output: 'outputs' } as const;
+
+function onDocument(family: Exclude<PairFamily, 'feedback'>, context: FilterContext): PairSource {
+  return {
+    exists: (condition) => `arrayExists(pair -> ${condition}, ${definePairs(columns[family], context)})`,
+    writePair: (comparison) =>
+      fieldOf(comparison.field).isKey
+        ? writeText('pair.1', comparison, context)
+        : writeValue('pair.2', comparison, context),
+  };
+}
+
+const scoreSql = `multiIf(score = 'true', 1., score = 'false', 0., toFloat64OrNull(score))`;
+
+const feedbackValueSql = `if(isNull(value), NULL, ${toPlainText(`ifNull(value, '')`)})`;
+
+function onFeedback(context: FilterContext): PairSource {
+  return {
+    exists: (condition) =>
+      `id IN (SELECT run_id FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${isLive} AND ${condition})`,
+    writePair: (comparison) => {
+      switch (comparison.field) {
+        case 'feedback_key':
+          return writeText('key', comparison, context);
+        case 'feedback_source':
+          return writeText('source_type', comparison, context);
+        case 'feedback_score':
+          return compareSql(scoreSql, withoutNegation(comparison), comparison.value, 'Float64', context);
+        default:
+          return writeValue(feedbackValueSql, comparison, context);
+      }
+    },
+  };
+}
+
+const withoutNegation = ({ operator }: RunComparison) => (operator === 'neq' ? 'eq' : operator);
+
+function writeText(left: string, comparison: RunComparison, context: FilterContext): string {
+  return compareSql(left, withoutNegation(comparison), comparison.value, 'String', context);
+}
+
+const numberPattern = '^-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$';
+
+/**
+ * A value is compared with a string or a boolean as text, and with a number as a number, if its text is one. Whether
+ * the value was sent as a string or as a number makes no difference, because metadata often comes from environment
+ * variables.
+ */
+function writeValue(text: string, comparison: RunComparison, context: FilterContext): string {
+  const operator = withoutNegation(comparison);
+  const number = `if(match(ifNull(${text}, ''), '${numberPattern}'), toFloat64OrNull(${text}), NULL)`;
+  const compare = (value: RunComparison['value'], isNumber: boolean) =>
+    isNumber
+      ? compareSql(number, operator, value, 'Float64', context)
+      : compareSql(text, operator, value, 'String', context);
+  if (!Array.isArray(comparison.value)) {
+    const { value } = comparison;
+    return typeof value === 'number' ? compare(value, true) : compare(String(value), false);
+  }
+  const numbers = comparison.value.filter((item) => typeof item === 'number');
+  const texts = comparison.value.filter((item) => typeof item !== 'number').map(String);
+  const lists = [
+    ...(numbers.length > 0 ? [compare(numbers, true)] : []),
+    ...(texts.length > 0 ? [compare(texts, false)] : []),
+  ];
+  return `(${lists.join(' OR ')})`;
+}

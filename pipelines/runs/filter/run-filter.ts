@@ -1,0 +1,140 @@
+import type { QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isLive } from '../../retention/lifetimes.ts';
+import { allTimes, isRootSql } from '../run-columns.ts';
+import { checkRunFilter } from './check-filter.ts';
+import { parseFilter } from './parse-filter.ts';
+import { FilterContext, type RunCondition } from './sql-terms.ts';
+import { nameParameter } from './syntax.ts';
+import { writeCondition } from './write-sql.ts';
+
+/** Conditions in the filter language; all of them must be true for a run. */
+export interface RunFilterConditions {
+  /** On the run itself. */
+  readonly run: readonly RunCondition[];
+  /** On the root of its trace. */
+  readonly trace: readonly RunCondition[];
+  /** Each on some run of its trace. */
+  readonly tree: readonly RunCondition[];
+}
+
+/**
+ * Parses and checks an expression.
+ *
+ * @param parameter of the request, for the error.
+ * @throws INVALID_FILTER
+ */
+export function parseRunFilter(parameter: string, text: string): RunCondition {
+  try {
+    return checkRunFilter(parseFilter(text));
+  } catch (error) {
+    throw nameParameter(error, parameter);
+  }
+}
+
+/** The parameters of a request that have an expression, and what each applies to. */
+const expressionParameters = {
+  filter: 'run',
+  search_filter: 'run',
+  trace_filter: 'trace',
+  tree_filter: 'tree',
+} as const satisfies Record<string, keyof RunFilterConditions>;
+
+type ExpressionParameter = keyof typeof expressionParameters;
+const parameterNames = Object.keys(expressionParameters) as ExpressionParameter[];
+
+/** Parameters of a request; absent and empty ones add no condition. */
+export type RunFilterParameters = Readonly<Partial<Record<ExpressionParameter | 'query', string | null>>>;
+
+/**
+ * Parses the filters of a request. `query` is a text to search.
+ *
+ * @returns undefined if there are none.
+ * @throws INVALID_FILTER
+ */
+export function parseRunFilters(request: RunFilterParameters): RunFilterConditions | undefined {
+  const conditions: Record<keyof RunFilterConditions, RunCondition[]> = { run: [], trace: [], tree: [] };
+  for (const name of parameterNames) {
+    const text = request[name];
+    if (text) conditions[expressionParameters[name]].push(parseRunFilter(name, text));
+  }
+  if (request.query) conditions.run.push({ kind: 'search', field: undefined, text: request.query });
+  return Object.values(conditions).every((list) => list.length === 0) ? undefined : conditions;
+}
+
+/** Lists the filters of a request that are invalid, with the message of the error that {@link parseRunFilters} throws. */
+export function checkRunFilters(request: RunFilterParameters): { field: string; message: string }[] {
+  return parameterNames.flatMap((field) => {
+    try {
+      parseRunFilters({ [field]: request[field] });
+      return [];
+    } catch (error) {
+      if (isRunlakeError(error) && error.code === 'INVALID_FILTER') return { field, message: error.message };
+      throw error;
+    }
+  });
+}
+
+interface FilterSql {
+  /** Conditions on `runs FINAL`, joined by AND. */
+  readonly sql: readonly string[];
+  /** Expressions that the conditions use, for the WITH clause of the query. */
+  readonly expressions: readonly string[];
+  readonly params: Readonly<Record<string, QueryParameter>>;
+  /** Whether the conditions contain the trace range. */
+  readonly usesTraces: boolean;
+}
+
+/**
+ * Writes the SQL of conditions. `traceRange` has conditions on the key of `runs` which contain all runs of the traces
+ * that the query reads.
+ */
+export function buildFilterSql({ run, trace, tree }: RunFilterConditions, traceRange: string): FilterSql {
+  const context = new FilterContext(traceRange);
+  const inTrace = (condition: RunCondition, more = '') => {
+    const query = context.writeQuery(
+      () => `SELECT trace_id FROM runs FINAL PREWHERE ${context.traceRange}
+        WHERE ${isLive} ${more} AND ${writeCondition(condition, context)}`,
+    );
+    return `trace_id IN (${query})`;
+  };
+  const sql = [
+    ...run.map((each) => writeCondition(each, context)),
+    ...trace.map((each) => inTrace(each, `AND ${isRootSql}`)),
+    ...tree.map((each) => inTrace(each)),
+  ];
+  return { sql, expressions: context.expressions, params: context.params, usesTraces: context.usesTraces };
+}
+
+/** The conditions that are not nested in `or` or `not`, which every matching run satisfies. */
+function* generateRequired(conditions: readonly RunCondition[]): Generator<RunCondition> {
+  for (const condition of conditions) {
+    if (condition.kind === 'and') yield* generateRequired(condition.terms);
+    else yield condition;
+  }
+}
+
+/** Finds the id that a field must have; undefined if the conditions do not demand one. */
+export function findRequiredId(
+  conditions: RunFilterConditions | undefined,
+  field: 'id' | 'trace_id' | 'parent_run_id',
+): string | undefined {
+  for (const condition of generateRequired(conditions?.run ?? [])) {
+    if (condition.kind === 'compare' && condition.field === field && condition.operator === 'eq' && condition.value)
+      return String(condition.value);
+  }
+  return undefined;
+}
+
+/** The range of start times, as shown, in which all matching runs are; both ends are inclusive. */
+export function findStartRange(conditions: RunFilterConditions | undefined): { from: number; until: number } {
+  const range = { from: allTimes.fromMicros, until: allTimes.untilMicrosExclusive };
+  for (const condition of generateRequired(conditions?.run ?? [])) {
+    if (condition.kind !== 'compare' || condition.field !== 'start_time' || typeof condition.value !== 'number')
+      continue;
+    const { operator, value } = condition;
+    if (operator === 'eq' || operator === 'gt' || operator === 'gte') range.from = Math.max(range.from, value);
+    if (operator === 'eq' || operator === 'lt' || operator === 'lte') range.until = Math.min(range.until, value);
+  }
+  return range;
+}

@@ -1,0 +1,107 @@
+import type { QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
+import { toPairs, toReadableJson } from '../json-sql.ts';
+import type { RunFilterField } from './fields.ts';
+import type { Comparison, Condition, Scalar } from './syntax.ts';
+
+export type RunCondition = Condition<RunFilterField>;
+export type RunComparison = Comparison<RunFilterField>;
+export type Operation = Pick<RunComparison, 'operator' | 'value'>;
+
+/** What the SQL of a filter needs of the query around it. */
+export class FilterContext {
+  readonly params: Record<string, QueryParameter> = {};
+  /**
+   * Conditions on the key of `runs` for all runs of the traces that the query reads, joined by AND. They are valid only
+   * in the query that {@link usesTraces} is read for.
+   */
+  readonly #traceRange: string;
+  #usesTraces = false;
+  #expressions = new Map<string, string>();
+  #names = 0;
+
+  constructor(traceRange: string) {
+    this.#traceRange = traceRange;
+  }
+
+  get traceRange(): string {
+    this.#usesTraces = true;
+    return this.#traceRange;
+  }
+
+  /** Whether the SQL that was written contains {@link traceRange}. */
+  get usesTraces(): boolean {
+    return this.#usesTraces;
+  }
+
+  /**
+   * Writes a query of its own, which begins with the expressions that its conditions use more than once.
+   */
+  writeQuery(write: () => string): string {
+    const outer = this.#expressions;
+    this.#expressions = new Map();
+    const sql = write();
+    const list = this.expressions;
+    this.#expressions = outer;
+    return list.length === 0 ? sql : `WITH ${list.join(', ')} ${sql}`;
+  }
+
+  /** The named expressions of the outer query, for its WITH clause. */
+  get expressions(): readonly string[] {
+    return [...this.#expressions].map(([sql, name]) => `${sql} AS ${name}`);
+  }
+
+  /** Returns the name of an expression, which the WITH clause of the current query defines once. */
+  define(sql: string): string {
+    const name = this.#expressions.get(sql) ?? `filter_expression_${this.#names++}`;
+    this.#expressions.set(sql, name);
+    return name;
+  }
+
+  /**
+   * Returns the placeholder of a value. Nothing that a caller wrote is ever part of the SQL text. The client encodes
+   * texts as UTF-8, so that a lone surrogate becomes U+FFFD, as in stored texts.
+   */
+  bind(type: string, value: Scalar | readonly Scalar[]): string {
+    const name = `filter_${Object.keys(this.params).length}`;
+    this.params[name] = value as QueryParameter;
+    return `{${name}:${type}}`;
+  }
+}
+
+const signs = { eq: '=', gt: '>', gte: '>=', lt: '<', lte: '<=' } as const;
+
+/** A comparison with a value that is not null. It is 0 if the left side is null. `type` is that of the parameter. */
+export function compareSql(
+  left: string,
+  operator: RunComparison['operator'],
+  value: Scalar | readonly Scalar[],
+  type: string,
+  context: FilterContext,
+): string {
+  if (operator === 'in') return `ifNull(${left} IN ${context.bind(`Array(${type})`, value)}, 0)`;
+  if (operator === 'like') return `ifNull(${left} LIKE ${context.bind('String', toLikePattern(String(value)))}, 0)`;
+  const sign = signs[operator as keyof typeof signs];
+  return `ifNull(${left} ${sign} ${context.bind(type, value)}, 0)`;
+}
+
+/** `%` stands for any text, `_` for one character, and a backslash makes the next character stand for itself. */
+function toLikePattern(pattern: string): string {
+  let written = '';
+  const characters = [...pattern];
+  for (let at = 0; at < characters.length; at++) {
+    const character = characters[at]!;
+    if (character === '%' || character === '_') written += character;
+    else {
+      const literal = character === '\\' ? (characters[++at] ?? '\\') : character;
+      written += '%_\\'.includes(literal) ? `\\${literal}` : literal;
+    }
+  }
+  return written;
+}
+
+/** Name of the pairs of the JSON object in a column, as {@link toPairs} lists them. */
+export function definePairs(column: 'metadata' | 'inputs' | 'outputs', context: FilterContext): string {
+  if (column !== 'metadata') return context.define(toPairs(context.define(toReadableJson(`ifNull(${column}, '{}')`))));
+  const extra = context.define(toReadableJson(`ifNull(extra, '{}')`));
+  return context.define(toPairs(context.define(`JSONExtractRaw(${extra}, 'metadata')`)));
+}

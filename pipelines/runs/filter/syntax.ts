@@ -1,0 +1,90 @@
+/**
+ * The syntax tree of a filter expression:
+ *
+ *     expression := ("and" | "or") "(" expression ("," expression)* ")" | "not" "(" expression ")"
+ *                 | operator "(" field "," value ")" | "search" "(" [field ","] string ")"
+ *     value      := string | number | "true" | "false" | "null" | "[" value ("," value)* "]"
+ *
+ * The parser makes an {@link Expression}; the checker makes a {@link Condition} of it, in which every field exists and
+ * every value has the type of its field.
+ */
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+
+export const operators = ['eq', 'neq', 'gt', 'gte', 'lt', 'lte', 'in', 'has', 'like', 'exists'] as const;
+export type Operator = (typeof operators)[number];
+
+/** Limits of an expression. The depth counts nested `and`, `or` and `not`; the terms are comparisons and searches. */
+export const filterLimits = { characters: 20_000, depth: 32, terms: 100, listItems: 1_000 } as const;
+
+/** A part of an expression: its offset in the text, in UTF-16 code units. */
+interface Positioned {
+  readonly at: number;
+}
+
+export type Scalar = string | number | boolean | null;
+
+export interface Literal extends Positioned {
+  readonly value: Scalar | readonly Literal[];
+}
+
+/** A field as written, with or without quotes. */
+export interface FieldName extends Positioned {
+  readonly name: string;
+}
+
+export type Expression = Positioned &
+  (
+    | { readonly kind: 'and' | 'or'; readonly terms: readonly Expression[] }
+    | { readonly kind: 'not'; readonly term: Expression }
+    | { readonly kind: 'compare'; readonly operator: Operator; readonly field: FieldName; readonly value: Literal }
+    | { readonly kind: 'search'; readonly field: FieldName | undefined; readonly text: Literal }
+  );
+
+/** A checked comparison. Times and durations are microseconds; ids are in lower case; `in` has a list. */
+export interface Comparison<Field extends string> {
+  readonly kind: 'compare';
+  readonly operator: Operator;
+  readonly field: Field;
+  readonly value: Scalar | readonly Scalar[];
+}
+
+/** A checked expression over the fields of a resource. */
+export type Condition<Field extends string = string> =
+  | { readonly kind: 'and' | 'or'; readonly terms: readonly Condition<Field>[] }
+  | { readonly kind: 'not'; readonly term: Condition<Field> }
+  | Comparison<Field>
+  | { readonly kind: 'search'; readonly field: Field | undefined; readonly text: string };
+
+/** @returns INVALID_FILTER for the position `at`; the message counts from 1. {@link nameParameter} completes it. */
+export function filterError(at: number, reason: string): RunlakeError {
+  return runlakeError('INVALID_FILTER', { parameter: 'filter', position: at + 1, reason });
+}
+
+/** Returns the error with the name of the parameter that has the expression. */
+export function nameParameter(error: unknown, parameter: string): unknown {
+  if (!isRunlakeError(error) || error.code !== 'INVALID_FILTER') return error;
+  return runlakeError('INVALID_FILTER', { ...error.parameters, parameter });
+}
+
+/** `, did you mean …` if one of `names` is similar to `name`; otherwise empty. */
+export function suggestName(name: string, names: readonly string[]): string {
+  const distances = names.map((known) => ({ known, distance: countEdits(name.toLowerCase(), known) }));
+  const [closest] = distances.sort((a, b) => a.distance - b.distance);
+  const isSimilar = closest !== undefined && closest.distance <= Math.max(1, Math.floor(closest.known.length / 3));
+  return isSimilar ? `, did you mean \`${closest.known}\`` : '';
+}
+
+/** Levenshtein distance. Long names are cut, because the names are from callers. */
+function countEdits(one: string, other: string): number {
+  const [left, right] = [one.slice(0, 64), other.slice(0, 64)];
+  let row = Array.from({ length: right.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= left.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= right.length; j++) {
+      const replaced = row[j - 1]! + (left[i - 1] === right[j - 1] ? 0 : 1);
+      next.push(Math.min(replaced, row[j]! + 1, next[j - 1]! + 1));
+    }
+    row = next;
+  }
+  return row[right.length]!;
+}

@@ -1,0 +1,151 @@
+import { figureColumns } from '../descendant-figures.ts';
+import { buildFigureCondition } from '../figure-condition.ts';
+import { toDecodedText, toPairs, toPlainText, toReadableJson } from '../json-sql.ts';
+import { isRootSql, runColumns, startedAtMicros } from '../run-columns.ts';
+import { defaultRunType } from '../run-scope.ts';
+import { fieldOf, type PairFamily, type PlainField, type RunFilterField } from './fields.ts';
+import { writePairGroup } from './pair-sql.ts';
+import {
+  compareSql,
+  definePairs,
+  type FilterContext,
+  type Operation,
+  type RunComparison,
+  type RunCondition,
+} from './sql-terms.ts';
+
+/** Values of the fields as they are shown, as SQL over `runs FINAL`. */
+const plainSql: Readonly<Record<Exclude<PlainField, FigureField>, string>> = {
+  id: 'id',
+  trace_id: 'trace_id',
+  session_id: 'session_id',
+  parent_run_id: 'parent_run_id',
+  reference_example_id: 'reference_example_id',
+  name: `ifNull(name, '')`,
+  run_type: `ifNull(run_type, '${defaultRunType}')`,
+  status: `multiIf(isNotNull(error), 'error', isNotNull(ended_at), 'success', 'pending')`,
+  start_time: startedAtMicros,
+  end_time: runColumns.endedAtMicros,
+  first_token_time: runColumns.firstTokenTimeMicros,
+  latency: `${runColumns.endedAtMicros} - ${startedAtMicros}`,
+  error: `if(isNull(error), NULL, ${toPlainText(`ifNull(error, '')`)})`,
+  is_root: isRootSql,
+  execution_order: isRootSql,
+  tags: `JSONExtract(${toReadableJson(`ifNull(tags, '[]')`)}, 'Array(String)')`,
+  thread_id: runColumns.threadId,
+};
+
+type FigureField = keyof typeof figureColumns;
+
+const isFigure = (field: string): field is FigureField => Object.hasOwn(figureColumns, field);
+
+const parameterTypes: Readonly<Record<string, string>> = {
+  uuid: 'UUID',
+  text: 'String',
+  choice: 'String',
+  tags: 'String',
+  duration: 'Int64',
+  time: 'Int64',
+  boolean: 'Bool',
+  number: 'Float64',
+};
+
+/** Texts that `search` without a field looks at. Each is JSON, except the name. */
+const searched = { name: `ifNull(name, '')`, error: 'error', inputs: 'inputs', outputs: 'outputs' } as const;
+
+/** Writes the SQL of one condition on a row of `runs FINAL`. Its value is 0 or 1, never null. */
+export function writeCondition(condition: RunCondition, context: FilterContext): string {
+  switch (condition.kind) {
+    case 'and':
+      return writeAnd(condition.terms, context);
+    case 'or':
+      return `(${condition.terms.map((term) => writeCondition(term, context)).join(' OR ')})`;
+    case 'not':
+      return `NOT ${writeCondition(condition.term, context)}`;
+    case 'search':
+      return writeSearch(condition.field, condition.text, context);
+    case 'compare':
+      return writeAnd([condition], context);
+  }
+}
+
+/** Of the comparisons of one family in an `and`, all apply to the same pair. */
+function writeAnd(terms: readonly RunCondition[], context: FilterContext): string {
+  const groups = new Map<PairFamily, RunComparison[]>();
+  const written: string[] = [];
+  for (const term of terms) {
+    const family = term.kind === 'compare' ? fieldOf(term.field).family : undefined;
+    if (term.kind !== 'compare') written.push(writeCondition(term, context));
+    else if (family === undefined) written.push(writeComparison(term, context));
+    else if (groups.has(family)) groups.get(family)?.push(term);
+    else groups.set(family, [term]);
+  }
+  for (const [family, group] of groups) written.push(writePairGroup(family, group, context));
+  return `(${written.join(' AND ')})`;
+}
+
+function writeComparison({ operator, field, value }: RunComparison, context: FilterContext): string {
+  if (field === 'metadata') return writeMetadata(operator, String(value), context);
+  if (isFigure(field)) return writeFigure(field, { operator, value }, context);
+  if (field === 'tags') return writeTags({ operator, value }, context);
+  const plain = plainSql[field as Exclude<PlainField, FigureField>];
+  // An expression, unlike a column, is written only once.
+  const sql = plain.includes('(') ? context.define(plain) : plain;
+  if (value === null) return operator === 'eq' ? `isNull(${sql})` : `isNotNull(${sql})`;
+  const type = parameterTypes[fieldOf(field).type]!;
+  const bound = fieldOf(field).type === 'number' ? 'Bool' : type;
+  const compared = compareSql(sql, operator === 'neq' ? 'eq' : operator, value, bound, context);
+  return operator === 'neq' ? `NOT ${compared}` : compared;
+}
+
+/** Token counts are 0 if no model call states them; costs are null. */
+function writeFigure(field: FigureField, { operator, value }: Operation, context: FilterContext): string {
+  const isNegated = operator === 'neq';
+  if (value === null) {
+    const stated = buildFigureCondition(field, 'true', context.traceRange);
+    return isNegated ? stated : `NOT ${stated}`;
+  }
+  const compared = compareSql('toFloat64(total)', isNegated ? 'eq' : operator, value, 'Float64', context);
+  const matchesZero = field.endsWith('tokens') && isTrueForZero(isNegated ? 'eq' : operator, value);
+  const sql = matchesZero
+    ? `NOT ${buildFigureCondition(field, `NOT ${compared}`, context.traceRange)}`
+    : buildFigureCondition(field, compared, context.traceRange);
+  return isNegated ? `NOT ${sql}` : sql;
+}
+
+function isTrueForZero(operator: RunComparison['operator'], value: RunComparison['value']): boolean {
+  if (Array.isArray(value)) return value.includes(0);
+  const number = Number(value);
+  const results = { eq: number === 0, gt: number < 0, gte: number <= 0, lt: number > 0, lte: number >= 0 };
+  return results[operator as keyof typeof results];
+}
+
+function writeTags({ operator, value }: Operation, context: FilterContext): string {
+  const compared = operator === 'has' || operator === 'neq' ? 'eq' : operator;
+  const exists = `arrayExists(tag -> ${compareSql('tag', compared, value, 'String', context)}, ${context.define(plainSql.tags)})`;
+  return operator === 'neq' ? `NOT ${exists}` : exists;
+}
+
+/** `exists`: the key is present. `has`: every key and value of the object is. */
+function writeMetadata(operator: string, value: string, context: FilterContext): string {
+  const pairs = definePairs('metadata', context);
+  if (operator === 'exists') return `arrayExists(pair -> pair.1 = ${context.bind('String', value)}, ${pairs})`;
+  const wanted = context.define(toReadableJson(context.bind('String', value)));
+  return `hasAll(${pairs}, ${toPairs(wanted)})`;
+}
+
+function writeSearch(field: RunFilterField | undefined, text: string, context: FilterContext): string {
+  const fields = (field === undefined ? Object.keys(searched) : [field]) as (keyof typeof searched)[];
+  const needle = context.bind('String', text);
+  const found = fields.map((name) => {
+    const shown = name === 'name' ? searched.name : context.define(toDecodedText(`ifNull(${searched[name]}, '')`));
+    return `${containsSql(shown, text, needle)}`;
+  });
+  return `(${found.join(' OR ')})`;
+}
+
+/** Whether a text contains another one, in upper or lower case. */
+function containsSql(text: string, needle: string, bound: string): string {
+  if (Buffer.byteLength(needle) === needle.length) return `positionCaseInsensitive(${text}, ${bound}) > 0`;
+  return `position(lowerUTF8(${text}), lowerUTF8(${bound})) > 0`;
+}

@@ -1,0 +1,158 @@
+/**
+ * The meaning of the filter language in plain JavaScript, over runs in memory. Written from the description of the
+ * language; uses nothing of the product, so that both can only agree if both are right.
+ */
+export type Tree =
+  | { readonly kind: 'and' | 'or'; readonly terms: readonly Tree[] }
+  | { readonly kind: 'not'; readonly term: Tree }
+  | { readonly kind: 'compare'; readonly operator: string; readonly field: string; readonly value: unknown }
+  | { readonly kind: 'search'; readonly field?: string | undefined; readonly text: string };
+type Comparison = Tree & { kind: 'compare' };
+
+/** `fields` has the plain values; times and durations are in microseconds. The documents are JSON as it was sent. */
+export interface ModelRun {
+  readonly id: string;
+  readonly traceId: string;
+  readonly parentId: string | null;
+  readonly isRoot: boolean;
+  readonly fields: Readonly<Record<string, string | number | boolean | null>>;
+  readonly tags: readonly string[];
+  readonly documents: Readonly<Record<'metadata' | 'inputs' | 'outputs' | 'error' | 'name', string | null>>;
+  readonly feedback: readonly { key: string; score: number | null; value: unknown; source: string }[];
+}
+
+interface Pair {
+  readonly key: string;
+  readonly [part: string]: unknown;
+}
+
+const clean = (text: string) => Buffer.from(text).toString();
+const plain = (value: unknown) => (typeof value === 'string' ? clean(value) : JSON.stringify(value));
+
+/** Every key of a JSON object, nested ones as paths; items of a list have the key of the list. */
+function flatten(value: object, path: string): Pair[] {
+  return Object.entries(value).flatMap(([name, child]) => visit(`${path}${clean(name)}`, child));
+}
+function visit(key: string, value: unknown): Pair[] {
+  if (Array.isArray(value)) return value.length === 0 ? [{ key }] : value.flatMap((item) => visit(key, item));
+  if (typeof value === 'object' && value !== null) return [{ key }, ...flatten(value, `${key}.`)];
+  return [{ key, value: plain(value) }];
+}
+
+function pairsOf(run: ModelRun, family: string): Pair[] {
+  if (family === 'feedback')
+    return run.feedback.map((each) => ({ ...each, value: each.value === null ? undefined : plain(each.value) }));
+  const document = family === 'metadata' ? 'metadata' : `${family}s`;
+  return flatten(JSON.parse(run.documents[document as 'inputs'] ?? '{}') as object, '');
+}
+
+function like(text: string, pattern: string): boolean {
+  const source = [...pattern.matchAll(/\\(.)|(.)/gsu)].map(([, escaped, bare]) => {
+    if (bare === '%') return '.*';
+    if (bare === '_') return '.';
+    return (escaped ?? bare ?? '').replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
+  });
+  return new RegExp(`^(?:${source.join('')})$`, 'su').test(text);
+}
+
+const isNumeric = (text: unknown) => typeof text === 'string' && /^-?\d+(\.\d+)?(e[+-]?\d+)?$/i.test(text);
+
+/** Whether one value satisfies a comparison, of which `neq` is taken as `eq`. An absent value never does. */
+function holds(value: unknown, operator: string, wanted: unknown): boolean {
+  if (operator === 'in') return (wanted as unknown[]).some((item) => holds(value, 'eq', item));
+  if (wanted === null) return value === null || value === undefined;
+  if (value === null || value === undefined) return false;
+  if (operator === 'like') return like(String(value), clean(String(wanted)));
+  if (operator === 'eq' || operator === 'neq' || operator === 'has')
+    return typeof wanted === 'string' ? value === clean(wanted) : value === wanted;
+  const [left, right] = [value as number, wanted as number];
+  return { gt: left > right, gte: left >= right, lt: left < right, lte: left <= right }[operator] ?? false;
+}
+
+/** As {@link holds}, for a value of a pair: text, or a number if the wanted value is one. */
+function holdsOfPair(value: unknown, operator: string, wanted: unknown): boolean {
+  if (operator === 'in') return (wanted as unknown[]).some((item) => holdsOfPair(value, 'eq', item));
+  if (typeof wanted === 'number') return isNumeric(value) && holds(Number(value), operator, wanted);
+  return holds(value, operator, String(wanted));
+}
+
+function pairHolds(pair: Pair, { field, operator, value }: Comparison): boolean {
+  const part = field.slice(field.indexOf('_') + 1);
+  if (part === 'value') return holdsOfPair(pair.value, operator, value);
+  return holds(pair[part], operator, typeof value === 'boolean' ? Number(value) : value);
+}
+
+/** Conditions of one family in one `and` are on the same pair; `neq` of a key is on all pairs. */
+function pairsHold(pairs: readonly Pair[], group: readonly Comparison[]): boolean {
+  const absent = group.filter(({ field, operator }) => operator === 'neq' && field.endsWith('_key'));
+  const rest = group.filter((each) => !absent.includes(each));
+  if (absent.some((each) => pairs.some((pair) => pairHolds(pair, each)))) return false;
+  if (rest.every(({ operator }) => operator === 'neq'))
+    return !rest.some((each) => pairs.some((pair) => pairHolds(pair, each)));
+  return pairs.some((pair) => rest.every((each) => pairHolds(pair, each) !== (each.operator === 'neq')));
+}
+
+const families = ['metadata', 'input', 'output', 'feedback'];
+const familyOf = (tree: Tree) =>
+  tree.kind === 'compare' ? families.find((family) => tree.field.startsWith(`${family}_`)) : undefined;
+
+const decode = (json: string) => {
+  const names: Record<string, string> = { n: '\n', r: '\r', t: '\t', b: '\b', f: '\f' };
+  return clean(
+    json.replace(/\\(?:u([0-9a-f]{4})|(.))/gi, (_, code, letter) =>
+      code === undefined ? (names[letter] ?? letter) : String.fromCharCode(Number.parseInt(code, 16)),
+    ),
+  );
+};
+
+function searched(run: ModelRun, field: string | undefined, text: string): boolean {
+  const fields = field === undefined ? (['name', 'error', 'inputs', 'outputs'] as const) : [field as 'name'];
+  const lower = (value: string) =>
+    [...text].every((letter) => letter <= '\x7f')
+      ? value.replace(/[A-Z]/g, (a) => a.toLowerCase())
+      : value.toLowerCase();
+  return fields.some((name) => {
+    const document = run.documents[name] ?? '';
+    return lower(name === 'name' ? clean(document) : decode(document)).includes(lower(clean(text)));
+  });
+}
+
+export function matches(run: ModelRun, tree: Tree): boolean {
+  if (tree.kind === 'or') return tree.terms.some((term) => matches(run, term));
+  if (tree.kind === 'not') return !matches(run, tree.term);
+  if (tree.kind === 'search') return searched(run, tree.field, tree.text);
+  const terms = tree.kind === 'and' ? tree.terms : [tree];
+  const grouped = families.map((family) => [family, terms.filter((term) => familyOf(term) === family)] as const);
+  return (
+    grouped.every(([family, group]) => group.length === 0 || pairsHold(pairsOf(run, family), group as Comparison[])) &&
+    terms.every((term) => {
+      if (familyOf(term) !== undefined) return true;
+      return term.kind === 'compare' ? compares(run, term) : matches(run, term);
+    })
+  );
+}
+
+function compares(run: ModelRun, { operator, field, value }: Comparison): boolean {
+  if (field === 'tags') return run.tags.some((tag) => holds(tag, operator, value)) !== (operator === 'neq');
+  if (field === 'metadata') {
+    const pairs = pairsOf(run, 'metadata');
+    if (operator === 'exists') return pairs.some(({ key }) => key === clean(String(value)));
+    const wanted = flatten(JSON.parse(String(value)) as object, '');
+    return wanted.every((pair) => pairs.some((each) => each.key === pair.key && each.value === pair.value));
+  }
+  const own = field === 'is_root' || field === 'execution_order' ? Number(run.isRoot) : run.fields[field];
+  return holds(own, operator, toComparable(field, value)) !== (operator === 'neq');
+}
+
+const units: Readonly<Record<string, number>> = { ms: 1e3, s: 1e6, m: 6e7, h: 36e8 };
+
+/** Times and durations in microseconds, booleans as numbers, in lists too. */
+function toComparable(field: string, value: unknown): unknown {
+  if (Array.isArray(value)) return value.map((item) => toComparable(field, item));
+  if (typeof value === 'boolean') return Number(value);
+  if (field === 'latency' && typeof value === 'number') return value * 1e6;
+  if (typeof value !== 'string') return value;
+  if (field.endsWith('_time')) return Date.parse(value) * 1e3;
+  if (field === 'latency') return Number.parseFloat(value) * (units[value.replace(/[0-9.]/g, '')] ?? Number.NaN);
+  return value;
+}

@@ -1,0 +1,89 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { parseFilter } from '../../../../pipelines/runs/filter/parse-filter.ts';
+import { parseRunFilters } from '../../../../pipelines/runs/filter/run-filter.ts';
+import { findPage } from '../../../../pipelines/runs/find-page.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { Random } from '../../../histories/random.ts';
+import { isFullExtent } from '../../../house/extent.ts';
+import { type ModelRun, matches, type Tree } from './expected-runs.ts';
+import { type FilterTenant, storeFilterTenant } from './filter-tenant.ts';
+import { drawTree, printTree } from './random-filter.ts';
+
+const trees = Number(process.env.FILTER_TREES ?? (isFullExtent ? 10_000 : 150));
+const seed = Number(process.env.FILTER_SEED ?? Math.floor(Math.random() * 2 ** 31));
+const tenantId = randomUUID();
+const projectIds = [randomUUID(), randomUUID()];
+
+let stores: FreshStores;
+let tenant: FilterTenant;
+const traces = new Map<string, ModelRun[]>();
+beforeAll(async () => {
+  stores = await freshStores();
+  tenant = await storeFilterTenant(stores.clickhouse, { tenantId, projectIds }, seed, 2_000);
+  for (const run of tenant.runs) traces.set(run.traceId, [...(traces.get(run.traceId) ?? []), run]);
+  // The same runs again under other ids, in another workspace and in another project of this one.
+  await storeFilterTenant(stores.clickhouse, { tenantId: randomUUID(), projectIds }, seed, 300);
+  await storeFilterTenant(stores.clickhouse, { tenantId, projectIds: [randomUUID()] }, seed, 300);
+}, 120_000);
+afterAll(() => stores?.close());
+
+/** A parsed expression without positions. */
+function withoutPositions(parsed: unknown): unknown {
+  if (Array.isArray(parsed)) return parsed.map(withoutPositions);
+  if (typeof parsed !== 'object' || parsed === null) return parsed;
+  const { at: _at, ...rest } = parsed as Record<string, unknown>;
+  if (Object.keys(rest).length === 1 && 'value' in rest) return withoutPositions(rest.value);
+  if (Object.keys(rest).length === 1 && 'name' in rest) return rest.name;
+  return Object.fromEntries(Object.entries(rest).map(([name, value]) => [name, withoutPositions(value)]));
+}
+
+async function select(filters: Parameters<typeof parseRunFilters>[0]): Promise<string[]> {
+  const found = await findPage(stores.clickhouse, {
+    scope: { tenantId, projectIds },
+    filter: { conditions: parseRunFilters(filters) },
+    order: 'desc',
+    limitRows: 10_000,
+  });
+  return found.map((key) => key.runId).sort();
+}
+
+function expectRuns(filters: { filter?: Tree; trace?: Tree; tree?: Tree }): string[] {
+  const inTrace = (run: ModelRun) => traces.get(run.traceId) ?? [];
+  return tenant.runs
+    .filter((run) => filters.filter === undefined || matches(run, filters.filter))
+    .filter(
+      (run) => filters.trace === undefined || inTrace(run).some((each) => each.isRoot && matches(each, filters.trace!)),
+    )
+    .filter((run) => filters.tree === undefined || inTrace(run).some((each) => matches(each, filters.tree!)))
+    .map((run) => run.id)
+    .sort();
+}
+
+it(`${trees} random expressions parse to their trees and find the runs that they describe`, {
+  timeout: 3_600_000,
+}, async () => {
+  let found = 0;
+  for (let at = 0; at < trees; at++) {
+    const random = new Random(seed + at);
+    const tree = drawTree(random, tenant.pools);
+    const text = printTree(random, tree);
+    const context = `FILTER_SEED=${seed}, tree ${at}: ${JSON.stringify(text)}`;
+    expect(withoutPositions(parseFilter(text)), context).toEqual(JSON.parse(JSON.stringify(tree)));
+    // One in five on the root of the trace, and one in five on any run of it.
+    const place = random.pick(['filter', 'filter', 'filter', 'trace', 'tree'] as const);
+    const parameter = { filter: 'filter', trace: 'trace_filter', tree: 'tree_filter' }[place];
+    const ids = await select({ [parameter]: text }).catch((error) => {
+      throw new Error(`${context}: ${error}`, { cause: error });
+    });
+    const wanted = expectRuns({ [place]: tree });
+    if (ids.join() !== wanted.join()) {
+      const difference = ids.filter((id) => !wanted.includes(id)).concat(wanted.filter((id) => !ids.includes(id)))[0];
+      expect.fail(`${context} (${parameter}): ${ids.length} runs instead of ${wanted.length}, first difference:
+        ${JSON.stringify(tenant.runs.find(({ id }) => id === difference))}`);
+    }
+    found += ids.length > 0 && ids.length < tenant.runs.length ? 1 : 0;
+  }
+  // Most expressions tell runs apart; otherwise they would prove little.
+  expect(found / trees).toBeGreaterThan(0.5);
+});
