@@ -58,7 +58,9 @@ const NewBulkExport = Type.Object({
       description: 'Columns of the files. Default: all.',
     }),
   ),
-  filter: Type.Optional(Type.Unknown({ description: 'Not supported yet. Must be null, empty or absent.' })),
+  filter: optional(
+    Type.String({ description: 'Condition on the runs in the filter language; see the guide. Default: all runs.' }),
+  ),
 });
 
 const Progress = Type.Object(
@@ -168,8 +170,15 @@ export const createBulkExport = defineOperation({
   description:
     'The export contains the runs in the range that were accepted before the request. Runs that arrive later are counted, but not exported.',
   access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
-  unsupported: { body: ['filter', 'all_experiments'], flags: ['all_experiments'] },
-  errors: ['NOT_FOUND', 'PARAMETER_NOT_SUPPORTED', 'INVALID_REQUEST', 'LIMIT_REACHED', 'KAFKA_UNAVAILABLE'],
+  unsupported: { body: ['all_experiments'], flags: ['all_experiments'] },
+  errors: [
+    'NOT_FOUND',
+    'PARAMETER_NOT_SUPPORTED',
+    'INVALID_REQUEST',
+    'INVALID_FILTER',
+    'LIMIT_REACHED',
+    'KAFKA_UNAVAILABLE',
+  ],
   schema: { body: NewBulkExport, response: { 200: BulkExport } },
   handler: async ({ caller, body, services }) => {
     const created = await createExport(services.exports, caller, {
@@ -181,6 +190,7 @@ export const createBulkExport = defineOperation({
       formatVersion: body.format_version ?? 'v1',
       compression: body.compression ?? 'zstandard',
       exportFields: body.export_fields ?? undefined,
+      filter: body.filter || undefined,
     });
     return formatExport(created, await readClock(services.exports));
   },

@@ -10,9 +10,10 @@ import { buildSelectList } from './chunk-columns.ts';
 import { readDerivedValues } from './derived-values.ts';
 import {
   buildMembersCondition,
+  buildMembersFilter,
   exportableCondition,
-  type MembersCondition,
   memberCondition,
+  type MembersCondition,
   memberOrder,
 } from './members.ts';
 import type { ExportFormat, ExportScope } from './record.ts';
@@ -32,7 +33,7 @@ export interface ExportChunk {
   /** Undefined if the chunk begins at the start of the window. */
   readonly after: ExportCursor | undefined;
   readonly last: ExportCursor;
-  /** Number of members when the chunk was found; later deletions can only reduce it. */
+  /** Number of members when the chunk was found; later deletions can reduce it, and patches that change whether a run matches the filter can change it. */
   readonly rows: number;
   /** Total size of the JSON columns. */
   readonly bytes: number;
@@ -158,22 +159,25 @@ async function findEnd(
   limits: ChunkLimits & { readonly heavyBytes: number },
   signal: AbortSignal | undefined,
 ): Promise<FilledChunk> {
-  const { sql, params } = buildMembersCondition(scope, { after, window: { fromMicros, untilMicrosExclusive } });
+  const condition = buildMembersCondition(scope, { after, window: { fromMicros, untilMicrosExclusive } });
+  const filter = buildMembersFilter(scope, condition);
   const [row] = await clickhouse.query<EndRow>({
     name: 'find-chunk',
-    sql: `SELECT toUnixTimestamp64Micro(start_time) AS micros, trace_id, id, ordinal, total, heavy, found FROM (
+    settings: filter.settings,
+    sql: `${filter.withSql} SELECT toUnixTimestamp64Micro(start_time) AS micros, trace_id, id, ordinal, total, heavy, found FROM (
             SELECT start_time, trace_id, id, row_number() OVER w AS ordinal, sum(bytes) OVER w AS total,
               sumIf(bytes, bytes > ${heavyRunBytes}) OVER w AS heavy, count() OVER () AS found
             FROM (
               SELECT start_time, trace_id, id, ${runBytes} AS bytes
-              FROM runs FINAL PREWHERE ${sql} WHERE ${exportableCondition} AND ${memberCondition}
+              FROM runs FINAL PREWHERE ${condition.sql} WHERE ${[exportableCondition, memberCondition, ...filter.sql].join(' AND ')}
               ORDER BY ${memberOrder} LIMIT {limit:UInt64})
             WINDOW w AS (ORDER BY ${memberOrder} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))
           WHERE ordinal = 1 OR (total <= {bytes:Int64} AND heavy <= {heavy:Int64} AND ordinal < {limit:UInt64})
           ORDER BY ordinal DESC LIMIT 1`,
     // The query asks for one row more than fits, which shows whether the range is exhausted.
     params: {
-      ...params,
+      ...condition.params,
+      ...filter.params,
       limit: limits.rows + 1,
       bytes: Math.max(limits.bytes, 0),
       heavy: Math.max(limits.heavyBytes, 0),
@@ -264,16 +268,17 @@ export async function readChunk(
 ): Promise<ChunkFiles> {
   const fields = format.fields as readonly ExportField[];
   const condition = buildMembersCondition(scope, chunk);
-  const { sql, params } = condition;
+  const filter = buildMembersFilter(scope, condition);
   const rowBytes = otherRowBytes + chunk.bytes / Math.max(chunk.rows, 1);
   const groupRows = Math.min(maxSourceGroupRows, Math.max(1, Math.floor(sourceGroupBytes / rowBytes)));
   try {
     await clickhouse.queryToFile({
       name: 'read-chunk',
-      sql: `SELECT ${buildSelectList(fields)} FROM runs FINAL PREWHERE ${sql} WHERE ${exportableCondition} AND ${memberCondition}
-        ORDER BY ${memberOrder}`,
-      params,
+      sql: `${filter.withSql} SELECT ${buildSelectList(fields)} FROM runs FINAL PREWHERE ${condition.sql}
+        WHERE ${[exportableCondition, memberCondition, ...filter.sql].join(' AND ')} ORDER BY ${memberOrder}`,
+      params: { ...condition.params, ...filter.params },
       settings: {
+        ...filter.settings,
         max_block_size: String(await computeBlockRows(clickhouse, condition, signal)),
         output_format_parquet_row_group_size: String(groupRows),
         output_format_parquet_row_group_size_bytes: String(sourceGroupBytes),

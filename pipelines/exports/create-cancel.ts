@@ -4,6 +4,7 @@ import type { LogPosition } from '../../infra/event-log/event-log.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { feedbackEvents, runEvents } from '../../schemas/topics.ts';
 import { formatTimeWithZone } from '../ingest/run-event/times.ts';
+import { parseRunFilters } from '../runs/filter/run-filter.ts';
 import { readLiveProjectIds } from '../runs/locate-run.ts';
 import { allTimes } from '../runs/run-columns.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
@@ -30,6 +31,7 @@ interface ExportToInsert {
   readonly formatVersion: string;
   readonly compression: string;
   readonly exportFields: readonly string[] | null;
+  readonly filter: string | null;
   readonly sourceExportId: string | null;
   readonly logPosition: Readonly<Record<string, LogPosition>> | null;
   readonly createdAt: Date;
@@ -46,8 +48,8 @@ export async function insertExport(sql: Sql, row: ExportToInsert): Promise<boole
   const added = await sql.execute(
     `INSERT INTO bulk_exports (id, workspace_id, destination_id, project_id, created_by_key_id, start_time, end_time,
        interval_hours, format, format_version, compression, export_fields, status, status_reason, source_bulk_export_id,
-       next_start_time, log_position, members_until, started_at, created_at, updated_at)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'Parquet', $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $19)
+       next_start_time, log_position, members_until, started_at, filter, created_at, updated_at)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'Parquet', $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $20)
      ON CONFLICT (source_bulk_export_id, start_time) DO NOTHING`,
     [
       row.id,
@@ -70,6 +72,7 @@ export async function insertExport(sql: Sql, row: ExportToInsert): Promise<boole
       row.logPosition,
       new Date(row.createdAt.getTime() + clockSkewMs).toISOString(),
       isSchedule ? createdAt : null,
+      row.filter,
       createdAt,
     ],
   );
@@ -123,6 +126,8 @@ export interface NewExport {
   readonly compression: ExportFormat['compression'];
   /** If undefined, all fields are exported. */
   readonly exportFields: readonly string[] | undefined;
+  /** Condition on the runs in the filter language. */
+  readonly filter?: string | undefined;
 }
 
 const dayMicros = 86_400_000_000;
@@ -137,7 +142,7 @@ const maxNamedFields = 5;
  * time, so that the export waits for every run accepted before its creation. An export is queued at once; a schedule is
  * not queued.
  *
- * @throws INVALID_REQUEST with the invalid fields; LIMIT_REACHED; NOT_FOUND if the workspace has no such project or
+ * @throws INVALID_REQUEST with the invalid fields; INVALID_FILTER; LIMIT_REACHED; NOT_FOUND if the workspace has no such project or
  *   destination; errors of the log and the database.
  */
 export async function createExport(
@@ -146,6 +151,7 @@ export async function createExport(
   request: NewExport,
 ): Promise<ExportWithProgress> {
   const errors = validateExport(request, await readClock(deps));
+  parseRunFilters({ filter: request.filter ?? null });
   if (errors.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields: errors });
   const { workspaceId } = owner;
   const { database, limits } = deps;
@@ -175,6 +181,7 @@ export async function createExport(
       formatVersion: request.formatVersion,
       compression: request.compression,
       exportFields: request.exportFields === undefined ? null : [...new Set(request.exportFields)],
+      filter: request.filter ?? null,
       sourceExportId: null,
       logPosition,
       createdAt,

@@ -1,6 +1,7 @@
 /**
  * SQL conditions for the members of an export. A run is a member if its key is in the window of the export, it is not
- * deleted, it had not expired at `members_until`, and its first event was received no later than `members_until`. Rows
+ * deleted, it had not expired at `members_until`, its first event was received no later than `members_until`, and it
+ * matches the filter of the export. Rows
  * of expired runs stay for another week, so a run that expires while its export runs is still exported.
  *
  * The time of the first event is compared on merged rows only. Merging keeps the minimum, so a run that is patched
@@ -8,6 +9,7 @@
  * applying the condition to single rows before it merges them.
  */
 import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
+import { buildFilterClauses, type FilterClauses } from '../runs/filter-clauses.ts';
 import type { TimeWindow } from '../runs/run-columns.ts';
 import { buildScopeCondition } from '../runs/run-scope.ts';
 import type { ExportCursor } from './chunk-reader.ts';
@@ -70,6 +72,14 @@ export function buildMembersCondition(
   return { sql: conditions.join(' AND '), params: values };
 }
 
+/**
+ * Builds the clauses for the filter of an export. The filter sees the values of a run when its chunk is read, so a
+ * run that is patched while its export runs may begin or cease to match.
+ */
+export function buildMembersFilter(scope: ExportScope, { sql }: MembersCondition): FilterClauses {
+  return buildFilterClauses(scope.conditions, { tenantId: scope.tenantId, projectIds: [scope.projectId] }, sql);
+}
+
 interface MemberCount {
   /** Members of the scope. */
   readonly members: number;
@@ -90,12 +100,14 @@ export async function countMembers(
   scope: ExportScope,
   signal?: AbortSignal,
 ): Promise<MemberCount> {
-  const { sql, params } = buildMembersCondition(scope, {});
+  const condition = buildMembersCondition(scope, {});
+  const filter = buildMembersFilter(scope, condition);
   const [row] = await clickhouse.query<MemberCount>({
     name: 'count-members',
-    sql: `SELECT countIf(${memberCondition}) AS members, countIf(NOT (${memberCondition})) AS late
-          FROM runs FINAL PREWHERE ${sql} WHERE ${exportableCondition}`,
-    params,
+    sql: `${filter.withSql} SELECT countIf(${memberCondition}) AS members, countIf(NOT (${memberCondition})) AS late
+          FROM runs FINAL PREWHERE ${condition.sql} WHERE ${[exportableCondition, ...filter.sql].join(' AND ')}`,
+    params: { ...condition.params, ...filter.params },
+    settings: filter.settings,
     timeoutMs: countTimeoutMs,
     ...(signal && { signal }),
   });

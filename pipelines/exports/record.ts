@@ -2,6 +2,7 @@ import type { LogPosition } from '../../infra/event-log/event-log.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { exportFields, isExportField } from '../../schemas/parquet/run-columns.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
+import { parseRunFilters, type RunFilterConditions } from '../runs/filter/run-filter.ts';
 import type { TimeWindow } from '../runs/run-columns.ts';
 import type { ExportRunRecord } from './checkpoint.ts';
 import type { ExportStatus } from './states.ts';
@@ -62,6 +63,8 @@ export interface ExportScope {
   readonly window: TimeWindow;
   /** Runs whose first event was received later are not members. */
   readonly membersUntilMicros: number;
+  /** The filter of the export. */
+  readonly conditions?: RunFilterConditions | undefined;
 }
 
 /** Builds the scope that selects the members of an export run. */
@@ -71,6 +74,7 @@ export function buildScope(of: ExportRecord, run: Pick<ExportRunRecord, 'startTi
     projectId: of.projectId,
     window: { fromMicros: parseMicros(run.startTime), untilMicrosExclusive: parseMicros(run.endTime) },
     membersUntilMicros: parseMicros(of.membersUntil),
+    conditions: parseRunFilters({ filter: of.filter }),
   };
 }
 

@@ -378,6 +378,7 @@ async function spawnNext(deps: ExportDeps, scheduleId: string): Promise<'spawned
       formatVersion: schedule.formatVersion,
       compression: schedule.compression,
       exportFields: schedule.exportFields,
+      filter: schedule.filter,
       sourceExportId: schedule.id,
       logPosition,
       createdAt,

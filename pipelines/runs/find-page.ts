@@ -14,15 +14,14 @@
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { startRoundingMicros } from '../ingest/run-event/times.ts';
-import { buildFilterSql, findStartRange } from './filter/run-filter.ts';
+import { findStartRange } from './filter/run-filter.ts';
+import { buildFilterClauses } from './filter-clauses.ts';
 import { generateTimeWindows, type PageCursor } from './page-cursor.ts';
 import { allTimes, type Order, type RunKey, runBytes, type TimeWindow } from './run-columns.ts';
 import {
   buildKeyConditions,
   buildKeysCondition,
   buildScopeCondition,
-  buildTraceRange,
-  buildTraceTimes,
   buildValueConditions,
   type KeyCondition,
   type RunFilter,
@@ -155,14 +154,6 @@ interface KeyRow {
   readonly bytes: number;
 }
 
-/** Conditions on values are evaluated from left to right, and numbers in texts are parsed exactly. */
-const filterSettings = {
-  short_circuit_function_evaluation: 'force_enable',
-  precise_float_parsing: 1,
-  // A filter with many conditions is long SQL.
-  max_query_size: '4000000',
-} as const;
-
 async function findKeys(
   clickhouse: ClickHouse,
   request: PageRequest,
@@ -176,17 +167,16 @@ async function findKeys(
   const values = buildValueConditions(filter);
   const position = after === undefined ? undefined : buildCursorCondition({ order, after });
   const keySql = [keyRange.sql, ...keys.sql].join(' AND ');
-  const filtered = filter.conditions && buildFilterSql(filter.conditions, buildTraceRange(scope));
-  const expressions = [...(filtered?.usesTraces ? [buildTraceTimes(keySql)] : []), ...(filtered?.expressions ?? [])];
+  const filtered = buildFilterClauses(filter.conditions, scope, keySql);
   const rows = await clickhouse.query<KeyRow>({
-    ...bindParams(keyRange, keys.params, values.params, filtered?.params, position?.params, { wanted: limit }),
+    ...bindParams(keyRange, keys.params, values.params, filtered.params, position?.params, { wanted: limit }),
     name: 'find-runs',
-    settings: filterSettings,
-    sql: `${expressions.length > 0 ? `WITH ${expressions.join(', ')}` : ''} SELECT session_id, toUnixTimestamp64Micro(start_time) AS micros, trace_id, id,
+    settings: filtered.settings,
+    sql: `${filtered.withSql} SELECT session_id, toUnixTimestamp64Micro(start_time) AS micros, trace_id, id,
             ${runBytes} AS bytes
           FROM runs FINAL
           PREWHERE ${keySql}
-          WHERE ${[...values.sql, ...(position?.sql ?? []), ...(filtered?.sql ?? [])].join(' AND ')}
+          WHERE ${[...values.sql, ...(position?.sql ?? []), ...filtered.sql].join(' AND ')}
           ORDER BY start_time ${order}, trace_id ${order}, id ${order}, session_id ${order}
           LIMIT {wanted:UInt64}`,
   });

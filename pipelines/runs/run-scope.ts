@@ -26,7 +26,7 @@ const maxListedIds = 1_000;
 /**
  * Restricts a query to runs of some projects. A single project uses `=`, which lets ClickHouse read in key order.
  */
-function buildProjectsCondition({ tenantId, projectIds }: RunScope): KeyCondition {
+export function buildProjectsCondition({ tenantId, projectIds }: RunScope): KeyCondition {
   const [first] = projectIds;
   if (projectIds.length === 1 && first !== undefined) {
     return {
@@ -55,19 +55,6 @@ export function buildScopeCondition(scope: RunScope, window: TimeWindow): KeyCon
     sql: `${projects.sql} AND start_time >= fromUnixTimestamp64Micro({from:Int64}) AND start_time < fromUnixTimestamp64Micro({until:Int64})`,
     params: { ...projects.params, from: window.fromMicros, until: window.untilMicrosExclusive },
   };
-}
-
-/**
- * Restricts a query within another one to all runs of the traces of the outer query, which `keyRange` restricts. The
- * WITH clause of the outer query contains {@link buildTraceTimes}.
- */
-export function buildTraceRange(scope: RunScope): string {
-  return `${buildProjectsCondition(scope).sql} AND start_time >= trace_times.1 AND start_time <= trace_times.2`;
-}
-
-export function buildTraceTimes(keyRange: string): string {
-  return `(SELECT (min(first_start), max(last_start)) FROM trace_locations WHERE tenant_id = {tenant:UUID}
-    AND trace_id IN (SELECT trace_id FROM runs WHERE ${keyRange})) AS trace_times`;
 }
 
 /**

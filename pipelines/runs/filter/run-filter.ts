@@ -75,7 +75,7 @@ export function checkRunFilters(request: RunFilterParameters): { field: string; 
   });
 }
 
-interface FilterSql {
+export interface FilterSql {
   /** Conditions on `runs FINAL`, joined by AND. */
   readonly sql: readonly string[];
   /** Expressions that the conditions use, for the WITH clause of the query. */

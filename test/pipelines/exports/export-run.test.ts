@@ -73,6 +73,40 @@ describe('an undisturbed run', () => {
     expect((await shop.runs(made.id)).map(({ rowsWritten }) => rowsWritten)).toEqual([2, 0]);
   });
 
+  it('contains only the runs that match the filter of the export, in all its files and counts', async () => {
+    const at = nextDay();
+    const ids = await shop.store(40, at, undefined, (place) => ({
+      name: place % 2 === 0 ? 'even' : 'odd',
+      runType: 'llm',
+      totalTokens: place,
+      extra: Buffer.from(`{"metadata":{"place":${place % 10}}}`),
+    }));
+    const filter =
+      'and(eq(name, "even"), gt(total_tokens, 3), not(and(eq(metadata_key, "place"), eq(metadata_value, 6))))';
+    const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros, filter });
+    await shop.work();
+    const expected = ids.filter((_, place) => place % 2 === 0 && place > 3 && place % 10 !== 6);
+    expect(await shop.exportedIds(made.id)).toEqual(expected);
+    expect(await shop.runs(made.id)).toMatchObject([
+      { status: 'COMPLETED', rowsTotal: expected.length, rowsWritten: expected.length },
+    ]);
+    expect(made.filter).toBe(filter);
+  });
+
+  it('counts as late only runs that match the filter', async () => {
+    const at = nextDay();
+    await shop.store(2, at, undefined, () => ({ name: 'wanted' }));
+    const late = Date.now() * 1_000 + dayMicros;
+    await shop.store(3, at + 60_000_000, late, (place) => ({ name: place === 0 ? 'wanted' : 'other' }));
+    const made = await shop.create({
+      startTimeMicros: at,
+      endTimeMicros: at + dayMicros,
+      filter: 'eq(name, "wanted")',
+    });
+    await shop.work();
+    expect(await shop.runs(made.id)).toMatchObject([{ rowsWritten: 2, lateRuns: 1 }]);
+  });
+
   it('leaves the work folder empty', async () => {
     const own = await readdir(shop.workRoot);
     expect(own).toHaveLength(1);

@@ -11,10 +11,16 @@ let shop: Workshop;
 afterEach(() => shop?.close());
 
 /** Creates a schedule that begins at `start`, in an installation whose clock is at `now`. */
-async function scheduled(intervalHours: number, start: string, now: string, limits: Partial<ExportLimits> = {}) {
+async function scheduled(
+  intervalHours: number,
+  start: string,
+  now: string,
+  limits: Partial<ExportLimits> = {},
+  filter?: string,
+) {
   shop = await openWorkshop({ exportsPerWorkspace: 1_000, ...limits });
   shop.clock.now = new Date(now);
-  return shop.create({ startTimeMicros: Date.parse(start) * 1_000, intervalHours });
+  return shop.create({ startTimeMicros: Date.parse(start) * 1_000, intervalHours, filter });
 }
 
 /** Exports that the schedule spawned, oldest first. */
@@ -99,6 +105,13 @@ describe('a schedule', () => {
       expectTiled(schedule, await spawned(schedule));
     },
   );
+
+  it('passes its filter to the exports', async () => {
+    const schedule = await scheduled(6, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z', {}, 'eq(run_type, "llm")');
+    shop.clock.now = new Date('2026-03-05T06:10:00Z');
+    await spawnDue(shop.deps);
+    expect((await spawned(schedule)).map(({ filter }) => filter)).toEqual(['eq(run_type, "llm")']);
+  });
 
   it('catches up after a downtime one interval at a time, without gaps or duplicates', async () => {
     const schedule = await scheduled(24, '2024-02-01T00:00:00Z', '2024-02-01T00:00:00Z');

@@ -87,7 +87,12 @@ describe('creating an export', () => {
     });
     expect(status).toBe(200);
     expect(made).toMatchObject({ format_version: 'v1', compression: 'zstandard', export_fields: null });
-    expect((await create({ filter: '' })).status).toBe(200);
+    expect((await create({ filter: '' })).body.filter).toBe(null);
+  });
+
+  it('keeps its filter', async () => {
+    const filter = 'and(eq(is_root, true), eq(feedback_key, "prompt_intent"))';
+    expect((await create({ filter })).body.filter).toBe(filter);
   });
 
   it('accepts every field that can be exported', async () => {
@@ -116,7 +121,8 @@ describe('creating an export', () => {
   });
 
   it.each([
-    ['a filter', { filter: 'eq(name, "x")' }, 400, /filter.*not supported yet/],
+    ['an invalid filter', { filter: 'eq(nam, "x")' }, 400, /character 4.*did you mean `name`/],
+    ['a filter that is not a text', { filter: {} }, 422, /filter/],
     ['all experiments', { all_experiments: true }, 400, /all_experiments.*not supported yet/],
     ['no project', { session_id: undefined }, 422, /session_id/],
     ['a malformed project id', { session_id: 'x' }, 422, /session_id/],

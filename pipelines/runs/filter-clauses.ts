@@ -1,0 +1,41 @@
+import type { ClickHouseSettings } from '@clickhouse/client';
+import { buildFilterSql, type RunFilterConditions } from './filter/run-filter.ts';
+import type { KeyCondition, RunScope } from './run-scope.ts';
+import { buildProjectsCondition } from './run-scope.ts';
+
+/** The parts of a query on `runs FINAL` that select the runs that match a filter. */
+export interface FilterClauses {
+  /** Before SELECT; empty if no clause is needed. */
+  readonly withSql: string;
+  /** Conditions of the WHERE clause, joined by AND. */
+  readonly sql: readonly string[];
+  readonly params: KeyCondition['params'];
+  readonly settings: ClickHouseSettings;
+}
+
+const filterSettings = {
+  // Conditions are evaluated from left to right, for the rows that the conditions before them leave.
+  short_circuit_function_evaluation: 'force_enable',
+  precise_float_parsing: 1,
+  // A filter with many conditions is long SQL.
+  max_query_size: '4000000',
+} as const satisfies ClickHouseSettings;
+
+/**
+ * Builds the clauses for conditions in the filter language, of a query that reads the runs of `scope` in `keyRange`.
+ * Subqueries on other runs of their traces read the time between the first and the last of these.
+ */
+export function buildFilterClauses(
+  conditions: RunFilterConditions | undefined,
+  scope: RunScope,
+  keyRange: string,
+): FilterClauses {
+  if (conditions === undefined) return { withSql: '', sql: [], params: {}, settings: {} };
+  const projects = buildProjectsCondition(scope).sql;
+  const traceRange = `${projects} AND start_time >= trace_times.1 AND start_time <= trace_times.2`;
+  const { sql, expressions, params, usesTraces } = buildFilterSql(conditions, traceRange);
+  const traceTimes = `(SELECT (min(first_start), max(last_start)) FROM trace_locations WHERE tenant_id = {tenant:UUID}
+    AND trace_id IN (SELECT trace_id FROM runs WHERE ${keyRange})) AS trace_times`;
+  const defined = [...(usesTraces ? [traceTimes] : []), ...expressions];
+  return { withSql: defined.length > 0 ? `WITH ${defined.join(', ')}` : '', sql, params, settings: filterSettings };
+}
