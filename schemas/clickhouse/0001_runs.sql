@@ -121,7 +121,17 @@ CREATE TABLE runs (
   first_token_time Nullable(DateTime64(6, 'UTC')) ALIAS ranked_first_token_time.2,
   post_bytes Nullable(Int64) ALIAS ranked_post_bytes.2,
   patch_bytes Nullable(Int64) ALIAS ranked_patch_bytes.2,
-  INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1
+  INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1,
+  -- For filters (`pipelines/runs/filter/index-hints.ts` has the same expressions). JSON that ClickHouse cannot parse is
+  -- marked by '\x01'. Metadata is indexed as key and value, and nested metadata as its key alone.
+  INDEX by_name name TYPE bloom_filter(0.01) GRANULARITY 1,
+  INDEX by_tag if(isValidJSON(ifNull(tags, '[]')), JSONExtract(ifNull(tags, '[]'), 'Array(String)'), ['\x01'])
+    TYPE bloom_filter(0.01) GRANULARITY 1,
+  INDEX by_metadata if(isValidJSON(ifNull(extra, '{}')), arrayMap(pair ->
+      if(startsWith(pair.2, '{') OR startsWith(pair.2, '['), concat(pair.1, '\x01'),
+        concat(pair.1, '\x02', if(startsWith(pair.2, '"'), JSONExtractString(pair.2), pair.2))),
+      JSONExtractKeysAndValuesRaw(ifNull(extra, '{}'), 'metadata')), ['\x01'])
+    TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = AggregatingMergeTree
 SHARD BY (tenant_id, trace_id)
