@@ -8,7 +8,7 @@
  *      these rows: this is the slice. A window with fewer rows is one slice; an empty window is skipped.
  *   2. A slice is read with `FINAL`: keys and filter columns only, with the conditions on values.
  *   3. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is eight times
- *      as wide as the one before.
+ *      as wide as the one before, or 64 times with a filter.
  *
  * The number of queries for a page is therefore bounded, even if few runs match and lie far apart.
  */
@@ -46,6 +46,8 @@ export interface FoundRun extends RunKey {
 
 const maxProbedRows = 2_048;
 const sliceGrowth = 8;
+/** With a filter, few runs may match, and a skip index may leave most of a slice unread. */
+const filteredSliceGrowth = 64;
 const minSliceMicros = 1_000_000;
 
 /**
@@ -87,15 +89,16 @@ async function* generateSlices(
       continue;
     }
     let slice: TimeWindow | undefined = { fromMicros: oldest, untilMicrosExclusive: newest + 1 };
-    for (; slice !== undefined; slice = nextSlice(slice, range, request.order)) yield slice;
+    for (; slice !== undefined; slice = nextSlice(slice, range, request)) yield slice;
     return;
   }
 }
 
 /** Returns the slice after `slice`, which is wider; undefined at the end of `range`. */
-function nextSlice(slice: TimeWindow, range: TimeWindow, order: Order): TimeWindow | undefined {
+function nextSlice(slice: TimeWindow, range: TimeWindow, { order, filter }: PageRequest): TimeWindow | undefined {
   const { fromMicros, untilMicrosExclusive } = slice;
-  const width = Math.max(untilMicrosExclusive - fromMicros, minSliceMicros) * sliceGrowth;
+  const growth = filter.conditions === undefined ? sliceGrowth : filteredSliceGrowth;
+  const width = Math.max(untilMicrosExclusive - fromMicros, minSliceMicros) * growth;
   const next =
     order === 'desc'
       ? { fromMicros: Math.max(fromMicros - width, range.fromMicros), untilMicrosExclusive: fromMicros }

@@ -34,22 +34,22 @@ export function toPlainText(json: string): string {
 
 /**
  * JSON with all its escapes decoded, for searches. The whole text is turned into one JSON string, which ClickHouse
- * decodes. Text without a backslash needs no decoding.
+ * decodes.
  */
 export function toDecodedText(json: string): string {
   const single = `replaceAll(${json}, '\\\\\\\\', '\\\\u005c')`;
   const quotes = `replaceAll(replaceAll(${single}, '\\\\"', '\\\\u0022'), '"', '\\\\u0022')`;
   const spaces = `replaceAll(replaceAll(replaceAll(${quotes}, '\\n', '\\\\n'), '\\r', '\\\\r'), '\\t', '\\\\t')`;
   const string = `concat('"', ${spaces}, '"')`;
-  return `if(position(${json}, '\\\\') = 0, ${json}, ${decodeString(string)})`;
+  return decodeString(string);
 }
 
 /** Maximum depth of nested objects and lists in which keys are found. */
 export const maxKeyDepth = 32;
 
 /**
- * The keys and values of a JSON object that ClickHouse can parse, as `Array(Tuple(String, Nullable(String)))`. The key of a nested value is the
- * path to it, joined by dots; the items of a list have the key of the list. A value is its plain text; objects and empty
+ * The keys and values of a JSON object that ClickHouse can parse, as `Array(Tuple(String, Nullable(String)))`. The key
+ * of a nested value is the path to it, joined by dots; the items of a list have the key of the list. A value is its plain text; objects and empty
  * lists have none.
  *
  * Each step of the fold moves one level of values from the second list to the first, and expands it.

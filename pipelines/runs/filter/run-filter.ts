@@ -3,6 +3,7 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isLive } from '../../retention/lifetimes.ts';
 import { allTimes, isRootSql } from '../run-columns.ts';
 import { checkRunFilter } from './check-filter.ts';
+import { generateRequired, writeIndexHints } from './index-hints.ts';
 import { parseFilter } from './parse-filter.ts';
 import { FilterContext, type RunCondition } from './sql-terms.ts';
 import { nameParameter } from './syntax.ts';
@@ -91,27 +92,20 @@ export interface FilterSql {
  */
 export function buildFilterSql({ run, trace, tree }: RunFilterConditions, traceRange: string): FilterSql {
   const context = new FilterContext(traceRange);
-  const inTrace = (condition: RunCondition, more = '') => {
+  const inTrace = (condition: RunCondition, more: readonly string[] = []) => {
     const query = context.writeQuery(
       () => `SELECT trace_id FROM runs FINAL PREWHERE ${context.traceRange}
-        WHERE ${isLive} ${more} AND ${writeCondition(condition, context)}`,
+        WHERE ${[isLive, ...more, ...writeIndexHints([condition], context), writeCondition(condition, context)].join(' AND ')}`,
     );
     return `trace_id IN (${query})`;
   };
   const sql = [
+    ...writeIndexHints(run, context),
     ...run.map((each) => writeCondition(each, context)),
-    ...trace.map((each) => inTrace(each, `AND ${isRootSql}`)),
+    ...trace.map((each) => inTrace(each, [isRootSql])),
     ...tree.map((each) => inTrace(each)),
   ];
   return { sql, expressions: context.expressions, params: context.params, usesTraces: context.usesTraces };
-}
-
-/** The conditions that are not nested in `or` or `not`, which every matching run satisfies. */
-function* generateRequired(conditions: readonly RunCondition[]): Generator<RunCondition> {
-  for (const condition of conditions) {
-    if (condition.kind === 'and') yield* generateRequired(condition.terms);
-    else yield condition;
-  }
 }
 
 /** Finds the id that a field must have; undefined if the conditions do not demand one. */

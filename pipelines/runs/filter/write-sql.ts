@@ -138,8 +138,10 @@ function writeSearch(field: RunFilterField | undefined, text: string, context: F
   const fields = (field === undefined ? Object.keys(searched) : [field]) as (keyof typeof searched)[];
   const needle = context.bind('String', text);
   const found = fields.map((name) => {
-    const shown = name === 'name' ? searched.name : context.define(toDecodedText(`ifNull(${searched[name]}, '')`));
-    return `${containsSql(shown, text, needle)}`;
+    if (name === 'name') return containsSql(searched.name, text, needle);
+    const json = `ifNull(${searched[name]}, '')`;
+    // Text without a backslash needs no decoding, and is not copied.
+    return `if(position(${json}, '\\\\') = 0, ${containsSql(json, text, needle)}, ${containsSql(toDecodedText(json), text, needle)})`;
   });
   return `(${found.join(' OR ')})`;
 }

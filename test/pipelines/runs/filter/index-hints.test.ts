@@ -1,0 +1,57 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { ClickHouse, Query } from '../../../../infra/clickhouse/clickhouse.ts';
+import { parseRunFilters } from '../../../../pipelines/runs/filter/run-filter.ts';
+import { findPage } from '../../../../pipelines/runs/find-page.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { insertEvents, json, projectId, runEvent, tenantId } from '../run-events.ts';
+
+let stores: FreshStores;
+beforeAll(async () => {
+  stores = await freshStores();
+  const extra = json({ metadata: { user_id: 'u1', thread_id: 't1' } });
+  await insertEvents(stores.clickhouse, [runEvent({ values: { name: 'one', tags: json(['beta']), extra } })]);
+});
+afterAll(() => stores?.close());
+
+/** The indexes of `runs` that the query for the runs of a page uses. */
+async function findUsedIndexes(filter: string): Promise<string[]> {
+  const queries: Query[] = [];
+  const { clickhouse } = stores;
+  const observed: ClickHouse = {
+    ...clickhouse,
+    query: <Row>(query: Query) => {
+      queries.push(query);
+      return clickhouse.query<Row>(query);
+    },
+  };
+  await findPage(observed, {
+    scope: { tenantId, projectIds: [projectId] },
+    filter: { conditions: parseRunFilters({ filter }) },
+    order: 'desc',
+    limitRows: 100,
+  });
+  const page = queries.find(({ name }) => name === 'find-runs') as Query;
+  const lines = await clickhouse.query<{ explain: string }>({ ...page, sql: `EXPLAIN indexes = 1 ${page.sql}` });
+  return [...new Set(lines.flatMap(({ explain }) => /Name: (by_\w+)/.exec(explain)?.[1] ?? []))];
+}
+
+it.each([
+  ['eq(name, "one")', ['by_name']],
+  ['and(in(name, ["one", "two"]), gt(latency, 5))', ['by_name']],
+  ['has(tags, "beta")', ['by_tag']],
+  ['and(eq(metadata_key, "user_id"), eq(metadata_value, "u1"))', ['by_metadata']],
+  [
+    'and(eq(is_root, true), and(in(metadata_key, ["a.b", "user_id"]), in(metadata_value, ["u1", "u2"])))',
+    ['by_metadata'],
+  ],
+  ['eq(thread_id, "t1")', ['by_metadata']],
+  ['and(eq(name, "one"), eq(tags, "beta"))', ['by_name', 'by_tag']],
+  // An index cannot tell which runs match these.
+  ['neq(name, "one")', []],
+  ['eq(name, "")', []],
+  ['not(eq(name, "one"))', []],
+  ['and(eq(metadata_key, "user_id"), neq(metadata_value, "u1"))', []],
+  ['and(eq(metadata_key, "user_id"), eq(metadata_value, 1))', []],
+])('%s reads the indexes %j', async (filter, indexes) => {
+  expect(await findUsedIndexes(filter)).toEqual(indexes);
+});
