@@ -10,6 +10,8 @@ export interface RunLoad {
   readonly spanSeconds: number;
   /** Approximate bytes of JSON in a run. */
   readonly bytes: number;
+  /** SQL of values in place of the usual ones; `number` is the number of the run. */
+  readonly values?: { readonly name: string; readonly tags: string; readonly metadata: string; readonly word: string };
 }
 
 /**
@@ -21,11 +23,12 @@ export async function insertRuns(clickhouse: ClickHouse, load: RunLoad, first: n
   const id = (text: string) => `toUUID(lower(hex(MD5(concat({project:String}, ${text})))))`;
   const text = (share: number, seed: number) =>
     `hex(randomString(${Math.round((load.bytes * share) / 2)} + number % 2, ${seed}))`;
-  const post = `'step', ['llm', 'chain', 'tool'][1 + number % 3], began,
-    concat('{"text":"', ${text(0.28, 1)}, '"}'), concat('{"metadata":{"note":"', ${text(0.18, 2)}, '"}}'), ${load.bytes / 2}`;
-  const patch = `began + 1, concat('{"text":"', ${text(0.48, 3)}, '"}'), if(number % 50 = 7, '"boom"', NULL), ${load.bytes / 2}`;
+  const { name, tags, metadata, word } = load.values ?? { name: `'step'`, tags: 'NULL', metadata: `''`, word: `''` };
+  const post = `${name}, ${tags}, ['llm', 'chain', 'tool'][1 + number % 3], began,
+    concat('{"text":"', ${text(0.28, 1)}, '"}'), concat('{"metadata":{', ${metadata}, '"note":"', ${text(0.18, 2)}, '"}}'), ${load.bytes / 2}`;
+  const patch = `began + 1, concat('{"text":"', ${word}, ${text(0.48, 3)}, '"}'), if(number % 50 = 7, '"boom"', NULL), ${load.bytes / 2}`;
   for (const [isPatch, columns, values] of [
-    [false, 'name, run_type, started_at, inputs, extra, bytes', post],
+    [false, 'name, tags, run_type, started_at, inputs, extra, bytes', post],
     [true, 'ended_at, outputs, error, bytes', patch],
   ]) {
     await clickhouse.command({

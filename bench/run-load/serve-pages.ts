@@ -61,6 +61,8 @@ export async function addProjects({ database }: Pick<BenchEngines, 'database'>, 
 export interface PageServer {
   /** Returns the body of the response with the 100 newest runs, or those that failed, over a keep-alive connection. */
   ask(projectId: string, error?: boolean): Promise<string>;
+  /** Returns the body of the response to a query with the 100 newest runs of all projects that match. */
+  query(filters: object): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -81,6 +83,7 @@ export async function servePages({ clickhouse, database, logger }: BenchEngines,
         agent,
         JSON.stringify({ session: [projectId], limit: 100, select, ...(error && { error }) }),
       ),
+    query: (filters) => post(`${address}/runs/query`, key, agent, JSON.stringify({ limit: 100, select, ...filters })),
     async close() {
       agent.destroy();
       await server.drain();
