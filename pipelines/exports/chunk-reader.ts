@@ -12,8 +12,8 @@ import {
   buildMembersCondition,
   buildMembersFilter,
   exportableCondition,
-  memberCondition,
   type MembersCondition,
+  memberCondition,
   memberOrder,
 } from './members.ts';
 import type { ExportFormat, ExportScope } from './record.ts';

@@ -1,6 +1,6 @@
 import type { QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { isLive } from '../../retention/lifetimes.ts';
+import { liveCondition } from '../../retention/lifetimes.ts';
 import { allTimes, isRootSql } from '../run-columns.ts';
 import { checkRunFilter } from './check-filter.ts';
 import { generateRequired, writeIndexHints } from './index-hints.ts';
@@ -95,7 +95,7 @@ export function buildFilterSql({ run, trace, tree }: RunFilterConditions, traceR
   const inTrace = (condition: RunCondition, more: readonly string[] = []) => {
     const query = context.writeQuery(
       () => `SELECT trace_id FROM runs FINAL PREWHERE ${context.traceRange}
-        WHERE ${[isLive, ...more, ...writeIndexHints([condition], context), writeCondition(condition, context)].join(' AND ')}`,
+        WHERE ${[liveCondition, ...more, ...writeIndexHints([condition], context), writeCondition(condition, context)].join(' AND ')}`,
     );
     return `trace_id IN (${query})`;
   };
