@@ -7,7 +7,7 @@ import type { GraphNodes } from '../../pipelines/agents/graphs/graph-nodes.ts';
 import type { WorkerSlot } from '../../pipelines/agents/runs/request-run.ts';
 import type { HeaderRule } from '../../pipelines/agents/runs/run-request.ts';
 import type { GraphTypes } from '../../pipelines/agents/schemas/read-types-in-background.ts';
-import type { StoreRules } from '../../pipelines/agents/store/store-item.ts';
+import type { StoreConfig } from '../../pipelines/agents/store/store-item.ts';
 import type { PublishState } from '../../pipelines/agents/streams/publish-state.ts';
 import type { StreamHub } from '../../pipelines/agents/streams/stream-types.ts';
 import type { ThreadTtl } from '../../pipelines/agents/threads/write-threads.ts';
@@ -129,7 +129,7 @@ export interface Agents {
   /** Version of `@langchain/langgraph` that the graphs load. */
   readonly libraryVersion?: string | undefined;
   /** The rules in `store` of the langgraph.json. Unset: no index and no TTL. */
-  readonly store?: StoreRules;
+  readonly store?: StoreConfig;
   /** Wakes the executor of this process to claim a run; other processes get a notification from Postgres. */
   readonly wake: () => void;
   /** Reserves a worker slot of this process for a new run. The run then starts without waiting to be claimed. */

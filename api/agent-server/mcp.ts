@@ -45,7 +45,7 @@ import { isObject, JsonValue } from './agent-schema.ts';
 import { searchAssistants } from './assistants.ts';
 import { waitForStatelessRun } from './runs/create.ts';
 import { toRunRequest } from './runs/run-schema.ts';
-import { liveBody, liveOptions } from './streaming/live-body.ts';
+import { buildLiveOptions, liveBody } from './streaming/live-body.ts';
 
 export const postMcp = defineAgentOperation({
   operationId: 'postMcp',
@@ -84,7 +84,7 @@ export const postMcp = defineAgentOperation({
     return new RawResponse({
       headers: { 'content-type': 'application/json' },
       body: liveBody<string>({
-        ...liveOptions(input),
+        ...buildLiveOptions(input),
         source: {
           async *[Symbol.asyncIterator]() {
             yield await (await responsePromise).text();

@@ -3,7 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { containsRequired, type RequiredMetadata } from '../../pipelines/agents/auth/access-filter.ts';
 import type { Allowed } from '../../pipelines/agents/auth/auth-process.ts';
 import { getItems, listNamespaces, searchItems } from '../../pipelines/agents/store/read-items.ts';
-import { checkNamespace, type StoreRules } from '../../pipelines/agents/store/store-item.ts';
+import { checkNamespace, type StoreConfig } from '../../pipelines/agents/store/store-item.ts';
 import { deleteItems, putItems } from '../../pipelines/agents/store/write-items.ts';
 import { JsonObject, nullable, optional, Text, Timestamp } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
@@ -34,8 +34,8 @@ const RefreshTtl = () =>
     description: 'Whether reading resets the TTL of items. Default: the setting in the langgraph.json, otherwise true.',
   });
 
-/** Returns the store rules of the langgraph.json. Without its `store` there is no index and no TTL. */
-const getStoreRules = ({ store }: Agents): StoreRules => store ?? { refreshOnRead: true };
+/** Returns the store configuration of the langgraph.json. Without its `store` there is no index and no TTL. */
+const getStoreConfig = ({ store }: Agents): StoreConfig => store ?? { refreshOnRead: true };
 
 /*
  * Access rules. A handler can change the namespace and the key, and can return a filter. The server compares the filter
@@ -138,7 +138,7 @@ export const getStoreItem = defineAgentOperation({
   handler: async ({ query, services: { agents } }) => {
     const namespace = query.namespace.flatMap((labels) => labels.split('.'));
     checkNamespace(namespace);
-    const refresh = query.refresh_ttl ?? getStoreRules(agents).refreshOnRead;
+    const refresh = query.refresh_ttl ?? getStoreConfig(agents).refreshOnRead;
     const keys = [{ namespace, key: query.key }];
     const [item] = await getItems(agents.database, agents.deploymentId, keys, refresh);
     // Sends the text `null`, because clients cannot parse an empty body.
@@ -236,11 +236,11 @@ export const putStoreItem = defineAgentOperation({
   },
   handler: async ({ body, services: { agents } }) => {
     const { index, ttl, ...item } = body;
-    const rules = getStoreRules(agents);
-    if (Array.isArray(index) && rules.index === undefined)
+    const config = getStoreConfig(agents);
+    if (Array.isArray(index) && config.index === undefined)
       throw runlakeError('STORE_WITHOUT_INDEX', { field: 'index' });
     const put = { ...item, index: index ?? undefined, ttl: ttl ?? undefined };
-    await putItems(agents.database, agents.deploymentId, rules, [put]);
+    await putItems(agents.database, agents.deploymentId, config, [put]);
     return new RawResponse({ status: 204 });
   },
 });
@@ -286,16 +286,16 @@ export const searchStoreItems = defineAgentOperation({
     response: { 200: Type.Object({ items: Type.Array(FoundItem) }) },
   },
   handler: async ({ body, services: { agents }, request }) => {
-    const rules = getStoreRules(agents);
-    if (body.query && rules.index === undefined) throw runlakeError('STORE_WITHOUT_INDEX', { field: 'query' });
-    const items = await searchItems(agents.database, agents.deploymentId, rules, {
+    const config = getStoreConfig(agents);
+    if (body.query && config.index === undefined) throw runlakeError('STORE_WITHOUT_INDEX', { field: 'query' });
+    const items = await searchItems(agents.database, agents.deploymentId, config, {
       namespacePrefix: body.namespace_prefix ?? [],
       filter: body.filter ?? undefined,
       query: body.query ?? undefined,
       limit: body.limit ?? 10,
       offset: body.offset ?? 0,
       required: request.agentAccess?.items,
-      refresh: body.refresh_ttl ?? rules.refreshOnRead,
+      refresh: body.refresh_ttl ?? config.refreshOnRead,
       limitBytes: agents.config.maxPageBytes,
     });
     return { items };

@@ -197,8 +197,8 @@ type RecordContent = Pick<DeadLetterRecord, 'value' | 'headers'> & {
 };
 
 /**
- * Formats a dead-letter record as JSON. With `shown`, includes its headers and the decoded record, or its bytes in
- * base64 if it cannot be decoded.
+ * Formats a dead-letter record as JSON. With `content`, includes its headers and the decoded record, or its bytes
+ * in base64 if they cannot be decoded.
  */
 function toDeadLetterJson(head: DeadLetterHead, replayedAt: string | undefined, content?: RecordContent): object {
   const { id, topic, partition, offset, key, sizeBytes, reason, step, deadAtMs } = head;

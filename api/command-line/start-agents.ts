@@ -22,7 +22,7 @@ import { type DeploymentWatch, openDeployment, watchDeployment } from '../../pip
 import { deleteExpiredFinalValues } from '../../pipelines/agents/runs/published-ends.ts';
 import { createHeaderRule } from '../../pipelines/agents/runs/run-request.ts';
 import { readTypesInBackground } from '../../pipelines/agents/schemas/read-types-in-background.ts';
-import { storeRules } from '../../pipelines/agents/store/store-item.ts';
+import { buildStoreConfig } from '../../pipelines/agents/store/store-item.ts';
 import { deleteExpiredItems } from '../../pipelines/agents/store/write-items.ts';
 import { publishStateBy } from '../../pipelines/agents/streams/publish-state.ts';
 import { openStreamHub } from '../../pipelines/agents/streams/stream-hub.ts';
@@ -185,7 +185,7 @@ export async function openAgents(
     allowPrivate: config.allowPrivateEndpoints,
   });
   const protocols = { mcp: !file.http.disable_mcp, a2a: !file.http.disable_a2a };
-  const store = storeRules(file.store, async (texts) => JSON.parse(await pool.query({ kind: 'embed', texts })));
+  const store = buildStoreConfig(file.store, async (texts) => JSON.parse(await pool.query({ kind: 'embed', texts })));
   const wake = () => executor.wake();
   const copiesHeader = createHeaderRule(file.http.configurable_headers);
   const acceptsFeedbackKeys = config.publicUrl !== undefined;

@@ -13,7 +13,7 @@ import {
   runs,
 } from '../agent-operation.ts';
 import { AssistantParams, isObject, JsonValue } from '../agent-schema.ts';
-import { type LiveSource, liveBody, liveOptions } from '../streaming/live-body.ts';
+import { buildLiveOptions, type LiveSource, liveBody } from '../streaming/live-body.ts';
 import { acceptsEventStream, eventStream, eventStreamHeaders } from '../streaming/sse.ts';
 import {
   A2aError,
@@ -169,7 +169,7 @@ function createStoppableSource(input: Call, items: (signal: AbortSignal) => Asyn
     [Symbol.asyncIterator]: () => items(signal),
     close: () => closed.abort(),
   };
-  return { ...liveOptions(input), source, stopping: new AbortController().signal };
+  return { ...buildLiveOptions(input), source, stopping: new AbortController().signal };
 }
 
 type Outcome = { readonly result: Task | StreamedResult } | { readonly error: RpcError };

@@ -146,7 +146,7 @@ export async function respondToInput(context: CommandContext, params: unknown): 
 }
 
 /**
- * How long a response to an interrupt waits for the run that raised it to end. The run stores its state before it ends.
+ * Maximum wait for an interrupted run to end before a response to its interrupt is applied. The run stores its state before it ends.
  */
 const runEndTimeoutMs = 5_000;
 

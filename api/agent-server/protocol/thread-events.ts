@@ -15,7 +15,7 @@ import { asOperation } from '../access/agent-access.ts';
 import { onThread, open } from '../access/rules.ts';
 import { type Agents, defineAgentOperation, reads } from '../agent-operation.ts';
 import { Closed, ThreadParams } from '../agent-schema.ts';
-import { liveOptions } from '../streaming/live-body.ts';
+import { buildLiveOptions } from '../streaming/live-body.ts';
 import { eventStream, eventStreamHeaders, type SseFrame, toStreamError } from '../streaming/sse.ts';
 import {
   buildErrorResponse,
@@ -115,7 +115,7 @@ export const streamThreadEvents = defineAgentOperation({
     const { params, body, services } = input;
     const { reader, filter } = await openEvents(services.agents, params.thread_id.toLowerCase(), body);
     const stream = eventStream<StreamedEvent>({
-      ...liveOptions(input),
+      ...buildLiveOptions(input),
       source: reader,
       frame: (event) => {
         const missing = buildMissingEventsError(event);

@@ -45,8 +45,8 @@ export interface LiveBodyOptions<Item> {
   left?(): void;
 }
 
-/** Returns the options that are the same for all bodies of a request. */
-export function liveOptions({ services, request }: Pick<AgentInput, 'services' | 'request'>) {
+/** Returns the body options that every streaming response takes from its request. */
+export function buildLiveOptions({ services, request }: Pick<AgentInput, 'services' | 'request'>) {
   return {
     heartbeatMs: services.agents.config.agentsHeartbeatMs,
     stopping: request.server.drainStarted,

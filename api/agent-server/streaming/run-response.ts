@@ -11,7 +11,7 @@ import {
 } from '../../../pipelines/agents/streams/stream-types.ts';
 import { RawResponse } from '../../server/operation.ts';
 import type { AgentInput } from '../agent-operation.ts';
-import { liveBody, liveOptions } from './live-body.ts';
+import { buildLiveOptions, liveBody } from './live-body.ts';
 import { eventStream, eventStreamHeaders, formatEventId, type SseFrame, toStreamError } from './sse.ts';
 
 export interface FollowedRun extends AwaitedRun {
@@ -91,7 +91,7 @@ function buildRunOptions(context: RunContext, run: FollowedRun) {
     cancelRun(database, deploymentId, run, 'interrupt').then(wake, (err) =>
       log.warn({ err, runId: run.runId }, 'cancelling a run after its client disconnected failed'),
     );
-  return { ...liveOptions(context), ...(run.cancelOnDisconnect && { left: () => void cancel() }) };
+  return { ...buildLiveOptions(context), ...(run.cancelOnDisconnect && { left: () => void cancel() }) };
 }
 
 function encodeFailure(error: unknown): Buffer {

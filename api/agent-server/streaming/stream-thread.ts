@@ -9,7 +9,7 @@ import { RawResponse } from '../../server/operation.ts';
 import { onThread } from '../access/rules.ts';
 import { type Agents, defineAgentOperation, reads } from '../agent-operation.ts';
 import { ThreadParams, words } from '../agent-schema.ts';
-import { type LiveSource, liveOptions } from './live-body.ts';
+import { buildLiveOptions, type LiveSource } from './live-body.ts';
 import { buildEndFrame, formatEventName } from './run-response.ts';
 import { eventStream, eventStreamHeaders, LastEventId, readThreadFrom, type SseFrame, toStreamError } from './sse.ts';
 
@@ -95,7 +95,7 @@ export const streamThread = defineAgentOperation({
       close: () => source.close(),
     };
     const body = eventStream<ThreadEvent>({
-      ...liveOptions(input),
+      ...buildLiveOptions(input),
       source: wantsStates ? addStates(source, agents, threadId) : plain,
       frame: ({ event, state }) => {
         if (state !== undefined) return buildStateFrame(event, state);

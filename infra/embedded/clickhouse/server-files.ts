@@ -47,9 +47,9 @@ export function serverFiles(folder: string): ServerFiles {
 /** A cluster of servers on this machine, with one shard each. */
 export interface LocalCluster {
   readonly name: string;
-  /** Ports of ClickHouse's own protocol, by shard. */
+  /** Ports of ClickHouse's native protocol, by shard. */
   readonly portOfShard: readonly number[];
-  /** Port of ClickHouse's own protocol on this server. */
+  /** Port of ClickHouse's native protocol on this server. */
   readonly tcpPort: number;
 }
 

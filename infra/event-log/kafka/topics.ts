@@ -173,7 +173,11 @@ async function fetchShapes(
   }
 }
 
-/** Requires that the largest run fits, and warns about other differences from the configuration. */
+/**
+ * Checks the settings of existing topics; logs a warning for each other unsuitable setting.
+ *
+ * @throws TOPIC_UNUSABLE if `max.message.bytes` of a topic is too small for a run of the maximum size.
+ */
 async function checkTopics(
   admin: Admin,
   topics: readonly RequiredTopic[],

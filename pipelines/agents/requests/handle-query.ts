@@ -6,7 +6,7 @@ import type { LoadedGraph } from '../graphs/load-graph.ts';
 import { requireWithin } from '../page-within.ts';
 import type { GraphConfig, RunCommand } from '../runs/run.ts';
 import type { StoreFor } from '../store/agent-store.ts';
-import type { StoreRules } from '../store/store-item.ts';
+import type { StoreConfig } from '../store/store-item.ts';
 import { embedTexts } from '../store/write-items.ts';
 import { selectedState, type ThreadCheckpoint, type ThreadState } from '../threads/thread.ts';
 import { graphJson } from '../workers/graph-json.ts';
@@ -23,7 +23,7 @@ export interface RequestDeps {
   readonly loadErrors: Readonly<Record<string, string>>;
   readonly saverFor: SaverFor;
   readonly storeFor: StoreFor;
-  readonly rules: StoreRules;
+  readonly config: StoreConfig;
 }
 
 /**
@@ -32,7 +32,7 @@ export interface RequestDeps {
  * @throws GRAPH_NOT_FOUND, GRAPH_UNUSABLE, STORE_EMBEDDER_UNUSABLE, and errors of the graph.
  */
 export async function handleQuery(request: GraphRequest, deps: RequestDeps): Promise<string> {
-  if (request.kind === 'embed') return JSON.stringify(await embedTexts(deps.rules, request.texts));
+  if (request.kind === 'embed') return JSON.stringify(await embedTexts(deps.config, request.texts));
   const target = 'thread' in request ? request.thread : request;
   const config = toLibraryConfig(target.config as GraphConfig, {
     ...('thread' in request && { threadId: request.thread.threadId }),

@@ -18,10 +18,10 @@ import type { AccountSource } from '../../../infra/isolation/process-accounts.ts
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphSource } from '../graphs/graphs-file.ts';
 import type { GraphSchemas } from '../requests/schemas.ts';
-import { type Frame, limitsOfWorker, requireJson, violation } from '../workers/frames.ts';
+import { computeWorkerFrameLimits, type Frame, requireJson, violation } from '../workers/frames.ts';
 import { type ChildEnd, WorkerChild } from '../workers/worker-child.ts';
 import type { WorkerPool } from '../workers/worker-pool.ts';
-import { type CachedTypes, cacheTypes, readCachedTypes } from './kept-types.ts';
+import { type CachedTypes, cacheTypes, readCachedTypes } from './cached-types.ts';
 import type { TypedGraph } from './read-graph-types.ts';
 import type { FromTypesProcess, TypesTask } from './types-process.ts';
 
@@ -180,7 +180,7 @@ function startProcess(
     environment: {},
     accounts,
     execArgv: [`--max-old-space-size=${heapMegabytes}`, ...(fromSource ? ['--import', tsx()] : [])],
-    limits: { ...limitsOfWorker(0), bodyBytes: 0 },
+    limits: { ...computeWorkerFrameLimits(0), bodyBytes: 0 },
     onFrame: (frame) => receive(decodeTypes(frame)),
     onExit,
   });

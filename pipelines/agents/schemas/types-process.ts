@@ -10,7 +10,7 @@ import type * as ts from 'typescript';
 import type { GraphSource } from '../graphs/graphs-file.ts';
 import { encodeFrame } from '../workers/frames.ts';
 import { openParentPipe, watchParent } from '../workers/parent-pipe.ts';
-import { type CachedTypes, hashFiles, isCurrent } from './kept-types.ts';
+import { type CachedTypes, hashFiles, isCurrent } from './cached-types.ts';
 import { createUnreadableTypesError, readGraphTypes, type TypedGraph } from './read-graph-types.ts';
 
 export interface TypesTask {

@@ -18,7 +18,7 @@ import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/
 import { sqlThrough } from '../../../infra/postgres/connection.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { getItems, listNamespaces, searchItems } from './read-items.ts';
-import type { Embed, FoundItem, StoreRules } from './store-item.ts';
+import type { Embed, FoundItem, StoreConfig } from './store-item.ts';
 import { deleteItems, putItems } from './write-items.ts';
 
 /**
@@ -28,15 +28,15 @@ import { deleteItems, putItems } from './write-items.ts';
 export class AgentStore extends BaseStore {
   readonly #sql: Sql;
   readonly #deploymentId: string;
-  readonly #rules: StoreRules;
+  readonly #config: StoreConfig;
 
-  constructor(pool: pg.Pool, deploymentId: string, rules: StoreRules) {
+  constructor(pool: pg.Pool, deploymentId: string, config: StoreConfig) {
     super();
     this.#sql = sqlThrough((text, params, options) =>
       pool.query({ text, values: [...(params ?? [])], ...(options?.name !== undefined && { name: options.name }) }),
     );
     this.#deploymentId = deploymentId;
-    this.#rules = rules;
+    this.#config = config;
   }
 
   /**
@@ -52,18 +52,18 @@ export class AgentStore extends BaseStore {
     const puts = entries
       .filter((one): one is Indexed<PutOperation> => isPut(one.operation))
       .map((one) => one.operation);
-    const [sql, deploymentId, rules] = [this.#sql, this.#deploymentId, this.#rules];
+    const [sql, deploymentId, config] = [this.#sql, this.#deploymentId, this.#config];
 
     const read = async () => {
       const keys = gets.map(({ operation }) => operation);
-      const items = await getItems(sql, deploymentId, keys, rules.refreshOnRead);
+      const items = await getItems(sql, deploymentId, keys, config.refreshOnRead);
       for (const [order, { index }] of gets.entries()) results[index] = items[order] && toItem(items[order]);
     };
     const search = async ({ operation, index }: Indexed<Operation>) => {
       if (isSearch(operation)) {
         const { namespacePrefix, filter, query, limit = 10, offset = 0 } = operation;
-        const itemSearch = { namespacePrefix, filter, query, limit, offset, refresh: rules.refreshOnRead };
-        results[index] = (await searchItems(sql, deploymentId, rules, itemSearch)).map(toItem);
+        const itemSearch = { namespacePrefix, filter, query, limit, offset, refresh: config.refreshOnRead };
+        results[index] = (await searchItems(sql, deploymentId, config, itemSearch)).map(toItem);
       } else if (isList(operation)) {
         const { matchConditions = [], maxDepth, limit, offset } = operation;
         const matches = matchConditions.map(({ matchType: side, path: labels }) => ({ side, labels }));
@@ -74,7 +74,7 @@ export class AgentStore extends BaseStore {
 
     const last = [...new Map(puts.map((put) => [JSON.stringify([put.namespace, put.key]), put])).values()];
     const stored = last.flatMap(({ value, ...rest }) => (value === null ? [] : [{ ...rest, value }]));
-    await putItems(sql, deploymentId, rules, stored);
+    await putItems(sql, deploymentId, config, stored);
     await deleteItems(
       sql,
       deploymentId,
@@ -103,12 +103,12 @@ function toItem({ created_at, updated_at, namespace, ...item }: FoundItem): Item
 export type StoreFor = (deploymentId: string) => BaseStore;
 
 /** Returns a function that finds stores. Without connections, stores keep items in the memory of this process. */
-export function openStores(connections: pg.Pool | undefined, rules: StoreRules): StoreFor {
+export function openStores(connections: pg.Pool | undefined, config: StoreConfig): StoreFor {
   const stores = new Map<string, BaseStore>();
   return (deploymentId) => {
     const store =
       stores.get(deploymentId) ??
-      (connections === undefined ? new InMemoryStore() : new AgentStore(connections, deploymentId, rules));
+      (connections === undefined ? new InMemoryStore() : new AgentStore(connections, deploymentId, config));
     stores.set(deploymentId, store);
     return store;
   };

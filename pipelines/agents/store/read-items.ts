@@ -10,9 +10,9 @@ import {
   labels,
   live,
   namespacePath,
+  type StoreConfig,
   type StoreItem,
   type StoreKey,
-  type StoreRules,
 } from './store-item.ts';
 import { embedTexts } from './write-items.ts';
 
@@ -107,7 +107,7 @@ const maxComparedVectors = 10_000;
 export async function searchItems(
   sql: Sql,
   deploymentId: string,
-  rules: StoreRules,
+  config: StoreConfig,
   search: ItemSearch,
 ): Promise<FoundItem[]> {
   const conditions = new Conditions(deploymentId);
@@ -115,7 +115,7 @@ export async function searchItems(
   filterItems(conditions, search.filter ?? {});
   conditions.requireMembers(search.required);
   const where = `deployment_id = $1 AND ${live}${conditions.text}`;
-  const [vector] = await embedTexts(rules, search.query ? [search.query] : []);
+  const [vector] = await embedTexts(config, search.query ? [search.query] : []);
   const page = () => `LIMIT ${conditions.bind(search.limit)} OFFSET ${conditions.bind(search.offset)}`;
   if (vector === undefined) {
     const orderSql = 'ORDER BY store_items.updated_at DESC, namespace, key';

@@ -25,7 +25,7 @@ export interface StoreKey {
 export type Embed = (texts: readonly string[]) => Promise<readonly (readonly number[])[]>;
 
 /** Settings of a deployment's store, from `store` of its langgraph.json. */
-export interface StoreRules {
+export interface StoreConfig {
   /** Settings of similarity search. If absent, the store has no similarity search. */
   readonly index?: {
     readonly embed: Embed;
@@ -66,10 +66,10 @@ export function checkKey(key: unknown): void {
 }
 
 /**
- * Builds the rules from `store` of a langgraph.json. The rules have an index only if the file configures one and
+ * Builds the configuration from `store` of a langgraph.json. It has an index only if the file configures one and
  * `embed` is given.
  */
-export function storeRules({ index, ttl = {} }: GraphsFile['store'], embed: Embed | undefined): StoreRules {
+export function buildStoreConfig({ index, ttl = {} }: GraphsFile['store'], embed: Embed | undefined): StoreConfig {
   const { default_ttl: defaultTtlMinutes, refresh_on_read: refreshOnRead = true } = ttl;
   return {
     ...(index && embed && { index: { embed, dims: index.dims, fields: index.fields ?? ['$'] } }),

@@ -1,7 +1,7 @@
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { jsonbText } from '../checkpoints/stored-tuples.ts';
-import { checkKey, checkNamespace, labels, namespacePath, type StoreKey, type StoreRules } from './store-item.ts';
+import { checkKey, checkNamespace, labels, namespacePath, type StoreConfig, type StoreKey } from './store-item.ts';
 
 interface TextAtPath {
   /** Path of the text. If the path matches several texts, it ends with the index of the text. */
@@ -47,7 +47,7 @@ function followPath(from: readonly unknown[], steps: readonly string[]): readonl
  * @throws STORE_EMBEDDER_UNUSABLE if the embedder throws or returns vectors of the wrong number or length; errors of
  *   the worker.
  */
-export async function embedTexts({ index }: StoreRules, texts: readonly string[]): Promise<number[][]> {
+export async function embedTexts({ index }: StoreConfig, texts: readonly string[]): Promise<number[][]> {
   if (index === undefined || texts.length === 0) return [];
   const unusable = (reason: string, cause?: unknown) => runlakeError('STORE_EMBEDDER_UNUSABLE', { reason }, { cause });
   const distinct = [...new Set(texts)];
@@ -72,7 +72,7 @@ interface NewItem extends StoreKey {
   readonly value: Readonly<Record<string, unknown>>;
   /** Paths to index instead of the default paths. If false, the item is not indexed. */
   readonly index?: false | readonly string[] | undefined;
-  /** Minutes until the item expires. If null, it never expires; if undefined, the default of the rules applies. */
+  /** Minutes until the item expires. If null, it never expires; if undefined, the default of the store applies. */
   readonly ttl?: number | null | undefined;
 }
 
@@ -85,7 +85,7 @@ interface NewItem extends StoreKey {
 export async function putItems(
   sql: Sql,
   deploymentId: string,
-  rules: StoreRules,
+  config: StoreConfig,
   items: readonly NewItem[],
 ): Promise<void> {
   for (const { namespace, key } of items) {
@@ -95,10 +95,10 @@ export async function putItems(
   const last = [...new Map(items.map((item) => [JSON.stringify([item.namespace, item.key]), item])).values()];
   if (last.length === 0) return;
   const texts = last.flatMap((item, itemIndex) =>
-    collectTexts(item.value, rules.index?.fields, item.index).map((text) => ({ ...text, itemIndex })),
+    collectTexts(item.value, config.index?.fields, item.index).map((text) => ({ ...text, itemIndex })),
   );
   const vectors = await embedTexts(
-    rules,
+    config,
     texts.map(({ text }) => text),
   );
   const values = last.map((item) => JSON.stringify(item.value));
@@ -110,7 +110,7 @@ export async function putItems(
       last.map((item) => item.key),
       values,
       values.map(jsonbText),
-      last.map((item) => (item.ttl === undefined ? (rules.defaultTtlMinutes ?? null) : item.ttl)),
+      last.map((item) => (item.ttl === undefined ? (config.defaultTtlMinutes ?? null) : item.ttl)),
       texts.map(({ itemIndex }) => itemIndex + 1),
       texts.map(({ path }) => path),
       vectors.map((vector) => `{${vector.join(',')}}`),

@@ -69,7 +69,7 @@ interface PendingRun {
 
 const maxPendingCharacters = 64 * 1024 * 1024;
 /** Maximum characters of the open child runs of one attempt. */
-const maxOpenCharacters = 16 * 1024 * 1024;
+const maxOpenRunCharacters = 16 * 1024 * 1024;
 /** Estimated memory of the objects of a run, in addition to its text. */
 const runOverheadCharacters = 1_000;
 
@@ -141,7 +141,7 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
       /** Open child runs: JSON of their location by run id. */
       const openRuns = new Map<string, string>();
       let marks: TraceMarks = { droppedRuns: 0, droppedValues: 0 };
-      let openCharacters = 0;
+      let openRunCharacters = 0;
       let overflow = 0;
       let reportedRuns = 0;
       let isRootSent = false;
@@ -149,15 +149,15 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
         if (!put({ ...shared, run: child })) overflow += 1;
       };
       const close = (id: string) => {
-        openCharacters -= countOpenCharacters(openRuns.get(id));
+        openRunCharacters -= countOpenRunCharacters(openRuns.get(id));
         openRuns.delete(id);
       };
       /** @returns whether the run is within the limit. */
       const keepOpen = ({ runId: id, location }: ChildRun) => {
         close(id);
-        if (openCharacters + countOpenCharacters(location) > maxOpenCharacters) return false;
+        if (openRunCharacters + countOpenRunCharacters(location) > maxOpenRunCharacters) return false;
         openRuns.set(id, location);
-        openCharacters += countOpenCharacters(location);
+        openRunCharacters += countOpenRunCharacters(location);
         return true;
       };
       return {
@@ -230,6 +230,6 @@ function countCharacters({ location, members, values }: ChildRun): number {
   return runOverheadCharacters + location.length + members.length + values.length;
 }
 
-function countOpenCharacters(location: string | undefined): number {
+function countOpenRunCharacters(location: string | undefined): number {
   return location === undefined ? 0 : runOverheadCharacters + location.length;
 }

@@ -31,12 +31,12 @@ const mib = 1024 * 1024;
  * It only scans the body (events, state). Parsing costs time and memory for each value, so that a head of many small
  * values would block the parent process for seconds. A send window full of small events needs 82,000 values.
  */
-export function limitsOfWorker(maxEventBytes: number): FrameLimits {
+export function computeWorkerFrameLimits(maxEventBytes: number): FrameLimits {
   return { headBytes: 32 * mib, headValues: 200_000, bodyBytes: Math.max(64 * mib, maxEventBytes + 16 * mib) };
 }
 
 /** Limits of messages from the parent process, which is trusted. */
-export const limitsOfFront: FrameLimits = {
+export const parentFrameLimits: FrameLimits = {
   headBytes: 0xffff_ffff,
   headValues: Number.POSITIVE_INFINITY,
   bodyBytes: 0,

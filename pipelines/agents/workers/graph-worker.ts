@@ -17,7 +17,7 @@ import { fileURLToPath } from 'node:url';
 import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
 import type { AppRoute } from '../app/app-route.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
-import { limitsOfWorker, violation } from './frames.ts';
+import { computeWorkerFrameLimits, violation } from './frames.ts';
 import { decodeMessage } from './message-codec.ts';
 import { needsTypescript, typescriptLoader } from './read-typescript.ts';
 import { toRunlakeError } from './serialized-error.ts';
@@ -90,7 +90,7 @@ export class GraphWorker {
       folder,
       environment,
       accounts,
-      limits: limitsOfWorker(setup.maxEventBytes),
+      limits: computeWorkerFrameLimits(setup.maxEventBytes),
       onFrame: (frame) => this.#receive(decodeMessage(frame, setup.maxEventBytes)),
       onLine,
       onExit: (end) => {

@@ -11,7 +11,7 @@ import { catalogue, type ErrorCode } from '../../../infra/errors/catalogue.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { ChildRun } from '../traces/trace-order.ts';
 import { encodeFrame, type Frame, requireJson, violation } from './frames.ts';
-import { type ChunkGroup, requirePacked } from './packed-chunks.ts';
+import { type ChunkGroup, validatePackedChunks } from './packed-chunks.ts';
 import type { FromWorker, SerializedError } from './worker-messages.ts';
 import type { RunOutcome } from './worker-pool.ts';
 
@@ -111,7 +111,7 @@ const decoders: Readonly<Record<FromWorker['kind'], Decoder>> = {
   chunks: (parsed, body, maxEventBytes) => {
     const { kind, key, chunkGroups } = validate('chunks', parsed);
     const packed = { chunkGroups: chunkGroups as readonly ChunkGroup[], bytes: body };
-    requirePacked(packed, maxEventBytes);
+    validatePackedChunks(packed, maxEventBytes);
     return { kind, key, packed };
   },
   traced: (parsed, body) => {

@@ -1,5 +1,5 @@
 import { type ErrorParameters, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { exceedsValueCount, type FrameLimits, limitsOfWorker } from './frames.ts';
+import { computeWorkerFrameLimits, exceedsValueCount, type FrameLimits } from './frames.ts';
 import { encodeMessage } from './message-codec.ts';
 import { packChunks } from './packed-chunks.ts';
 import type { ParentPipe } from './parent-pipe.ts';
@@ -18,7 +18,7 @@ interface OpenChunks {
  */
 export class Outbox {
   readonly #pipe: ParentPipe;
-  #limits: FrameLimits = limitsOfWorker(0);
+  #limits: FrameLimits = computeWorkerFrameLimits(0);
   #buffer: (FromWorker | OpenChunks)[] = [];
   /** The last entry of `#buffer` if it holds chunks; further chunks of the same run are added to it. */
   #open: OpenChunks | undefined;

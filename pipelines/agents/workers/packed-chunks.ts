@@ -53,7 +53,7 @@ export function packedCost({ chunkGroups, bytes }: PackedChunks): number {
  *
  * @throws WORKER_PROTOCOL_VIOLATED
  */
-export function requirePacked({ chunkGroups, bytes }: PackedChunks, maxEventBytes: number): void {
+export function validatePackedChunks({ chunkGroups, bytes }: PackedChunks, maxEventBytes: number): void {
   const limitBytes = Math.max(maxEventBytes, minEventLimitBytes);
   const count = chunkGroups.reduce((sum, chunkGroup) => sum + chunkGroup[3], 0);
   const dataAt = count * sizeFieldBytes;
@@ -76,7 +76,7 @@ export function requirePacked({ chunkGroups, bytes }: PackedChunks, maxEventByte
   if (from !== bytes.byteLength) throw violation('data without an event');
 }
 
-/** Unpacks chunks that {@link requirePacked} has validated. They share the memory of `bytes`. */
+/** Unpacks chunks that {@link validatePackedChunks} has validated. They share the memory of `bytes`. */
 export function unpackChunks({ chunkGroups, bytes }: PackedChunks): Chunk[] {
   const chunks: Chunk[] = [];
   let from = chunkGroups.reduce((sum, chunkGroup) => sum + chunkGroup[3], 0) * sizeFieldBytes;

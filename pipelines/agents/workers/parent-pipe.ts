@@ -1,6 +1,6 @@
 import { Socket } from 'node:net';
 import { Worker } from 'node:worker_threads';
-import { FrameReader, limitsOfFront, pipeDescriptor } from './frames.ts';
+import { FrameReader, parentFrameLimits, pipeDescriptor } from './frames.ts';
 
 export interface ParentPipe {
   /** Writes the buffers. `sent` is called when the operating system has accepted all bytes. */
@@ -15,7 +15,7 @@ export function openParentPipe(onMessage: (message: unknown) => void): ParentPip
   // Bind `process.exit` now, because project code may replace it later.
   const exit = process.exit.bind(process);
   const pipe = new Socket({ fd: pipeDescriptor, readable: true, writable: true });
-  const reader = new FrameReader(limitsOfFront, ({ head }) => onMessage(JSON.parse(head.toString('utf8'))));
+  const reader = new FrameReader(parentFrameLimits, ({ head }) => onMessage(JSON.parse(head.toString('utf8'))));
   pipe.on('data', (bytes: Buffer) => reader.push(bytes));
   pipe.on('error', () => exit(0));
   pipe.on('close', () => exit(0));

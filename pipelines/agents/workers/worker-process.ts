@@ -23,11 +23,11 @@ import { type LoadedAuth, loadAuth } from '../auth/load-auth.ts';
 import { type LoadedGraph, loadGraph } from '../graphs/load-graph.ts';
 import { handleQuery } from '../requests/handle-query.ts';
 import { loadEmbedder, openStores, type StoreFor } from '../store/agent-store.ts';
-import { type StoreRules, storeRules } from '../store/store-item.ts';
+import { buildStoreConfig, type StoreConfig } from '../store/store-item.ts';
 import { openTracer } from '../traces/run-tracer.ts';
 import { EventLoopTurn } from './event-loop-turn.ts';
 import { executeJob } from './execute-job.ts';
-import { limitsOfWorker } from './frames.ts';
+import { computeWorkerFrameLimits } from './frames.ts';
 import { Outbox } from './outbox.ts';
 import { openParentPipe, watchParent } from './parent-pipe.ts';
 import { installProjectGlobals } from './project-globals.ts';
@@ -53,7 +53,7 @@ let buffers: SendBuffers;
 let turn: EventLoopTurn;
 let saverFor: SaverFor;
 let storeFor: StoreFor;
-let rules: StoreRules;
+let storeConfig: StoreConfig;
 let loadErrors: Record<string, string> = {};
 let auth: LoadedAuth | undefined;
 
@@ -93,7 +93,7 @@ function receive(message: ToWorker): void {
 
 async function startWorker(receivedSetup: WorkerSetup): Promise<void> {
   setup = receivedSetup;
-  outbox.limits = limitsOfWorker(setup.maxEventBytes);
+  outbox.limits = computeWorkerFrameLimits(setup.maxEventBytes);
   turn = new EventLoopTurn(2 * setup.heartbeatMs);
   buffers = new SendBuffers(setup.maxBufferedBytes);
   loadErrors = { ...setup.loadErrors };
@@ -101,14 +101,14 @@ async function startWorker(receivedSetup: WorkerSetup): Promise<void> {
   installProjectGlobals(setup.serverUrl);
   if (needsTypescript(setup)) await readTypescript();
   try {
-    rules = await loadStoreRules(setup);
+    storeConfig = await loadStoreConfig(setup);
   } catch (error) {
     outbox.send({ kind: 'unusable', error: serializeError({ kind: 'embed', texts: [] }, error) }, () => exit(70));
     return;
   }
   const connections = openConnections(setup);
   saverFor = openSavers(connections);
-  storeFor = openStores(connections, rules);
+  storeFor = openStores(connections, storeConfig);
   for (const source of setup.graphs) {
     outbox.send({ kind: 'loading', graphId: source.graphId });
     try {
@@ -137,8 +137,8 @@ async function startWorker(receivedSetup: WorkerSetup): Promise<void> {
   outbox.put({ kind: 'ready', loadErrors, routes, nodes });
 }
 
-async function loadStoreRules({ store }: WorkerSetup): Promise<StoreRules> {
-  return storeRules(store ?? {}, store?.index && (await loadEmbedder(store.index.embed, store.folder)));
+async function loadStoreConfig({ store }: WorkerSetup): Promise<StoreConfig> {
+  return buildStoreConfig(store ?? {}, store?.index && (await loadEmbedder(store.index.embed, store.folder)));
 }
 
 async function executeRun({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<void> {
@@ -184,7 +184,7 @@ async function runQuery({ key, request }: Extract<ToWorker, { kind: 'query' }>):
     outbox.put({
       kind: 'response',
       key,
-      json: await handleQuery(request, { graphs, loadErrors, saverFor, storeFor, rules }),
+      json: await handleQuery(request, { graphs, loadErrors, saverFor, storeFor, config: storeConfig }),
     });
   } catch (error) {
     outbox.put({ kind: 'query-error', key, error: serializeError(request, error) });

@@ -6,7 +6,7 @@ import { scanAny, skipSpace } from '../json/scan-any.ts';
 import { ScanOrigin } from '../json/scan-origin.ts';
 import { decodeStringBytes } from '../json/text.ts';
 import { computeJsonDepth, toProtoName } from './json-message.ts';
-import { createOwnValueLimit, createValueLimit, type PartLimit, partLimit, requireMemberLimit } from './part-limit.ts';
+import { createOwnValueLimit, createValueLimit, enforceMemberLimit, type PartLimit, partLimit } from './part-limit.ts';
 
 /** The ranges of a resource, its scopes and their spans in a JSON body. */
 export interface ResourcePositions {
@@ -131,7 +131,7 @@ class SpanFinder {
     let protoList: T[] | undefined;
     let hasMember = cursor.first();
     for (let members = 1; hasMember; members++) {
-      requireMemberLimit(members, this.#maxParts);
+      enforceMemberLimit(members, this.#maxParts);
       this.#ownValues.reset();
       const { keyStart, keyEnd, at } = cursor;
       // A longer key matches no name, unless it is written with escapes; such a key is ignored.

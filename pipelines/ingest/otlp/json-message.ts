@@ -2,7 +2,7 @@ import { KeySet } from '../json/key-set.ts';
 import { parseKnown } from '../json/parse-known.ts';
 import type { JsonRange } from '../json/scan.ts';
 import type { JsonObject } from './json-fields.ts';
-import { requireMemberLimit } from './part-limit.ts';
+import { enforceMemberLimit } from './part-limit.ts';
 
 /** Known fields of Resource, InstrumentationScope and Span, and of the messages in them. */
 const fieldNames = [
@@ -54,7 +54,7 @@ export function parseMessage(
 ): JsonObject {
   if (range === undefined) return {};
   const maxDepth = computeJsonDepth(valueDepth);
-  const onMember = (count: number) => requireMemberLimit(count, maxParts);
+  const onMember = (count: number) => enforceMemberLimit(count, maxParts);
   return parseKnown(body, range.start, range.end, knownKeys, { maxDepth, onMember }) as JsonObject;
 }
 

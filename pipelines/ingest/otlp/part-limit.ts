@@ -72,7 +72,7 @@ export function createOwnValueLimit(): PartLimit {
 }
 
 /** Limits the members of one JSON object, including unknown members. @throws TOO_MANY_PARTS if `count` is too high. */
-export function requireMemberLimit(count: number, maxParts: number): void {
+export function enforceMemberLimit(count: number, maxParts: number): void {
   if (count <= minMembers || count <= maxParts) return;
   const limitParts = Math.max(minMembers, maxParts);
   throw runlakeError('TOO_MANY_PARTS', { limitParts, limit: 'members of one JSON object' });

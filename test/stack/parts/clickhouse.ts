@@ -12,7 +12,7 @@ const cluster = 'shards';
 export const clickhouse: Part = {
   name: 'clickhouse',
   title,
-  // HTTP ports of two servers, then their ports of ClickHouse's own protocol.
+  // HTTP ports of two servers, then their ports of ClickHouse's native protocol.
   portCount: 4,
   async install({ clickhouseShards }) {
     findLibrary();

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { AgentStore, loadEmbedder } from '../../../../pipelines/agents/store/agent-store.ts';
 import { getItems } from '../../../../pipelines/agents/store/read-items.ts';
-import type { Embed, StoreRules } from '../../../../pipelines/agents/store/store-item.ts';
+import type { Embed, StoreConfig } from '../../../../pipelines/agents/store/store-item.ts';
 import { deleteExpiredItems, putItems } from '../../../../pipelines/agents/store/write-items.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
 import { openThreads, type Threads } from '../checkpoints/threads.ts';
@@ -15,9 +15,9 @@ beforeAll(async () => {
 });
 afterAll(() => threads?.close());
 
-const plain: StoreRules = { refreshOnRead: true };
+const plain: StoreConfig = { refreshOnRead: true };
 const newDeployment = () => addDeployment(threads.database);
-const open = async (rules = plain) => new AgentStore(threads.pool, await newDeployment(), rules);
+const open = async (config = plain) => new AgentStore(threads.pool, await newDeployment(), config);
 const keysOf = (items: readonly { key: string }[]) => items.map(({ key }) => key).sort();
 
 test('puts, reads, overwrites and deletes an item with any JSON value', async () => {
@@ -157,9 +157,9 @@ test('executes a batch of many operations in few statements', async () => {
 test('hides and deletes expired items; a read with refresh extends the TTL', async () => {
   const deploymentId = await newDeployment();
   const sql = threads.database;
-  const rules: StoreRules = { refreshOnRead: false, defaultTtlMinutes: 60 };
+  const config: StoreConfig = { refreshOnRead: false, defaultTtlMinutes: 60 };
   const item = (key: string, ttl?: number | null) => ({ namespace: ['t'], key, value: {}, ttl });
-  await putItems(sql, deploymentId, rules, [item('default'), item('never', null), item('short', 1), item('over', 0)]);
+  await putItems(sql, deploymentId, config, [item('default'), item('never', null), item('short', 1), item('over', 0)]);
   const minutes = async () =>
     Object.fromEntries(
       (
@@ -198,10 +198,10 @@ describe('vector search', () => {
   /** Counts of the letters a, b and c. */
   const embed: Embed = async (texts) =>
     texts.map((text) => ['a', 'b', 'c'].map((letter) => text.split(letter).length - 1));
-  const rules: StoreRules = { refreshOnRead: true, index: { embed, dims: 3, fields: ['text', 'lines[*].say'] } };
+  const config: StoreConfig = { refreshOnRead: true, index: { embed, dims: 3, fields: ['text', 'lines[*].say'] } };
 
   test('ranks items by their best text, nearest first, and items without text last', async () => {
-    const store = await open(rules);
+    const store = await open(config);
     await store.put(['v'], 'a', { text: 'aaaa' });
     await store.put(['v'], 'ab', { text: 'aabb' });
     await store.put(['v'], 'lines', { lines: [{ say: 'c' }, { say: 'aaab' }, { say: 5 }] });
@@ -228,7 +228,7 @@ describe('vector search', () => {
   });
 
   test('compares ten thousand vectors, and refuses one more', async () => {
-    const store = await open(rules);
+    const store = await open(config);
     const many = Array.from({ length: 10_000 }, (_, index) => ({
       namespace: ['m'],
       key: `${index}`,
@@ -247,7 +247,7 @@ describe('vector search', () => {
     ['values that are not numbers', async (texts) => texts.map(() => [1, 2, Number.NaN])],
     ['a rejection', async () => Promise.reject(new Error('boom'))],
   ])('refuses an item if the embedder returns %s, and stores nothing', async (_, broken) => {
-    const store = await open({ ...rules, index: { embed: broken, dims: 3, fields: ['text'] } });
+    const store = await open({ ...config, index: { embed: broken, dims: 3, fields: ['text'] } });
     await expect(store.put(['v'], 'k', { text: 'a' })).rejects.toMatchObject({ code: 'STORE_EMBEDDER_UNUSABLE' });
     expect(await store.get(['v'], 'k')).toBeNull();
   });

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
-import { encodeFrame, FrameReader, limitsOfWorker } from '../../../../pipelines/agents/workers/frames.ts';
+import { computeWorkerFrameLimits, encodeFrame, FrameReader } from '../../../../pipelines/agents/workers/frames.ts';
 import { decodeMessage, encodeMessage } from '../../../../pipelines/agents/workers/message-codec.ts';
 import { packChunks, packedCost, unpackChunks } from '../../../../pipelines/agents/workers/packed-chunks.ts';
 import { eventCost } from '../../../../pipelines/agents/workers/send-window.ts';
@@ -13,7 +13,7 @@ const maxEventBytes = 64 * 1024;
 /** Decodes bytes as the parent process does, in reads of `size` bytes. */
 function read(bytes: Uint8Array, size = bytes.byteLength): FromWorker[] {
   const messages: FromWorker[] = [];
-  const reader = new FrameReader(limitsOfWorker(maxEventBytes), (frame) => {
+  const reader = new FrameReader(computeWorkerFrameLimits(maxEventBytes), (frame) => {
     messages.push(decodeMessage(frame, maxEventBytes));
   });
   const all = Buffer.from(bytes);

@@ -26,11 +26,11 @@ export async function readCachedTypes(folder: string, source: ExportReference): 
 }
 
 /** Caches the types of an export for the next start. Writes atomically; ignores a folder that is not writable. */
-export async function cacheTypes(folder: string, source: ExportReference, kept: CachedTypes): Promise<void> {
+export async function cacheTypes(folder: string, source: ExportReference, types: CachedTypes): Promise<void> {
   try {
     await mkdir(folder, { recursive: true, mode: 0o700 });
     const location = buildCachePath(folder, source);
-    await writeFile(`${location}.${process.pid}`, JSON.stringify(kept));
+    await writeFile(`${location}.${process.pid}`, JSON.stringify(types));
     await rename(`${location}.${process.pid}`, location);
   } catch {
     // Ignore the error: without a cache, the next start reads the types again.
