@@ -13,6 +13,7 @@ import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts'
 import { RunLocations } from '../../pipelines/ingest/accept/run-locations.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import { locateRuns } from '../../pipelines/runs/locate-run.ts';
+import { createShareSealer } from '../../pipelines/runs/shared-traces.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Services } from '../server/services.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
@@ -60,6 +61,7 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
     projects,
     attachmentSigner: createTokenSigner(secretKey, 'attachments'),
     feedbackSigner: createFeedbackSigner(secretKey),
+    shareSealer: createShareSealer(config, secretKey),
     recentFeedback: new RecentFeedback(),
     accept: { log, projects, runLocations, config, count: countRuns },
     destinations: destinationDeps(config, database, secretKey),

@@ -44,9 +44,22 @@ import {
   listOrganizations,
   listPermissions,
 } from './organizations.ts';
+import {
+  getRunShare,
+  getSharedRun,
+  getSharedTrace,
+  getSharedV2Run,
+  listSharedV2Runs,
+  querySharedRuns,
+  shareRun,
+  shareV2Run,
+  unshareRun,
+  unshareV2Run,
+} from './run-shares.ts';
 import { getRun, queryRuns, validateRunsQuery } from './runs.ts';
 import { createSession, deleteSession, deleteSessions, getSession, listSessions, updateSession } from './sessions.ts';
 import { deleteRuns, deleteTraces, keepTraces } from './traces.ts';
+import { getV2Run, queryV2Runs } from './v2-runs.ts';
 import { createWorkspace, deleteWorkspace, getWorkspace, listWorkspaces, updateWorkspace } from './workspaces.ts';
 
 /** All operations of the main API. Add a new operation here and to the table of `test/api/tenancy.test.ts`. */
@@ -98,6 +111,18 @@ export const operations: readonly Operation[] = [
   getRun,
   queryRuns,
   validateRunsQuery,
+  queryV2Runs,
+  getV2Run,
+  getRunShare,
+  shareRun,
+  unshareRun,
+  shareV2Run,
+  unshareV2Run,
+  getSharedTrace,
+  getSharedRun,
+  querySharedRuns,
+  getSharedV2Run,
+  listSharedV2Runs,
   deleteRuns,
   deleteTraces,
   keepTraces,

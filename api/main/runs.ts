@@ -1,33 +1,15 @@
-import type { FastifyRequest } from 'fastify';
-import { type Static, type TSchema, Type } from 'typebox';
+import { type Static, type TObject, type TSchema, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { attachmentUrls } from '../../pipelines/attachments/attachment-urls.ts';
-import { feedbackStats } from '../../pipelines/feedback/feedback-stats.ts';
 import { runTypes } from '../../pipelines/ingest/run-event/run-event.ts';
-import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { checkRunFilters, parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
 import { getRun as readRun } from '../../pipelines/runs/locate-run.ts';
-import { queryRuns as readRuns } from '../../pipelines/runs/query-runs.ts';
-import type { RunExtras } from '../../pipelines/runs/run-columns.ts';
-import { selectNames } from '../../pipelines/runs/run-select.ts';
-import { JsonObject, nullable, optional, Timestamp, Uuid } from '../server/formats.ts';
+import { queryRuns as readRuns, v1Envelope } from '../../pipelines/runs/query-runs.ts';
+import type { RunFilter } from '../../pipelines/runs/run-scope.ts';
+import { publicFields, selectAll, selectFields, selectNames } from '../../pipelines/runs/run-select.ts';
+import { JsonObject, nullable, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
-import { buildPublicUrl } from '../server/public-base.ts';
-import type { Services } from '../server/services.ts';
-
-/**
- * Returns the functions that read the feedback and the attachment links of runs. Links are absolute and reachable for
- * the sender of `request`.
- */
-function createRunExtras({ clickhouse, attachmentSigner, config }: Services, request: FastifyRequest): RunExtras {
-  const linkBase = buildPublicUrl('/public/attachments/', request, config);
-  return {
-    feedbackStats: (tenantId, runIds) => feedbackStats(clickhouse, tenantId, runIds),
-    attachmentUrls: (tenantId, runIds) =>
-      attachmentUrls({ clickhouse, signer: attachmentSigner, linkBase }, tenantId, runIds),
-  };
-}
+import { createRunExtras } from './run-extras.ts';
 
 const RunType = Type.Union(runTypes.map((type) => Type.Literal(type)));
 
@@ -101,6 +83,9 @@ const Run = Type.Object({
   trace_max_start_time: optional(Time()),
 });
 
+/** A run of a shared trace. */
+export const PublicRun: TObject = Type.Pick(Run as TObject, [...publicFields]);
+
 export const getRun = defineOperation({
   operationId: 'getRun',
   method: 'GET',
@@ -131,7 +116,7 @@ export const getRun = defineOperation({
       tenantId: caller.workspaceId,
       runId: params.run_id.toLowerCase(),
       projectId: query.session_id?.toLowerCase(),
-      withSerialized: !query.exclude_serialized,
+      selected: selectAll(query.exclude_serialized ? ['serialized'] : []),
     });
     return new RawResponse({ body });
   },
@@ -141,11 +126,11 @@ export const getRun = defineOperation({
  * Maximum number of rows in a page. A larger limit is reduced to it, and clients continue with the cursor. Other
  * servers respond with an error.
  */
-const maxLimitRows = 100;
+export const maxLimitRows = 100;
 const maxIds = 10_000;
 
 /** Accepts a list or a single value, because clients send a single id without a list. An empty list matches no run. */
-const oneOrMore = <T extends TSchema>(schema: T, maxItems: number, description: string) =>
+export const oneOrMore = <T extends TSchema>(schema: T, maxItems: number, description: string) =>
   Type.Optional(Type.Union([Type.Array(schema, { maxItems }), schema, Type.Null()], { description }));
 const describeAccepted = (description: string) => ({ description: `Accepted; ${description}` });
 
@@ -214,28 +199,20 @@ export const queryRuns = defineOperation({
   },
   handler: async ({ caller, body, services, request }) => {
     const deps = { ...services, extras: createRunExtras(services, request) };
-    const page = await readRuns(deps, {
+    const envelope =
+      body.skip_pagination === true ? { ...v1Envelope, after: () => v1Envelope.after(null) } : v1Envelope;
+    const runIds = normaliseIds(body.id);
+    const query = {
       tenantId: caller.workspaceId,
-      runIds: normaliseIds(body.id),
-      projectIds: normaliseIds(body.session),
-      filter: {
-        traceId: body.trace?.toLowerCase(),
-        parentRunId: body.parent_run?.toLowerCase(),
-        runType: body.run_type ?? undefined,
-        isRoot: readIsRoot(body),
-        hasError: body.error ?? undefined,
-        startedFromMicros: parseTimeField(body, 'start_time'),
-        endedUntilMicros: parseTimeField(body, 'end_time'),
-        referenceExampleIds: normaliseIds(body.reference_example),
-        conditions: parseRunFilters(body),
-      },
-      select: body.select ?? undefined,
+      runIds,
+      // Runs requested by id match without further conditions.
+      ...(runIds === undefined ? { projectIds: normaliseIds(body.session), filter: readFilter(body) } : { filter: {} }),
+      selected: selectFields(body.select ?? undefined),
       order: body.order ?? 'desc',
       limitRows: Math.min(body.limit ?? maxLimitRows, maxLimitRows),
       cursor: body.cursor || undefined,
-      withCursor: body.skip_pagination !== true,
-    });
-    return new RawResponse({ body: page });
+    } as const;
+    return new RawResponse({ body: await readRuns(deps, query, envelope) });
   },
 });
 
@@ -267,17 +244,22 @@ function normaliseIds(value: string | readonly string[] | null | undefined): str
   return value == null ? undefined : [value].flat().map((id) => id.toLowerCase());
 }
 
+function readFilter(body: Static<typeof Query>): RunFilter {
+  return {
+    traceId: body.trace?.toLowerCase(),
+    parentRunId: body.parent_run?.toLowerCase(),
+    runType: body.run_type ?? undefined,
+    isRoot: readIsRoot(body),
+    hasError: body.error ?? undefined,
+    startedFromMicros: parseOptionalTime(body.start_time),
+    endedUntilMicros: parseOptionalTime(body.end_time),
+    referenceExampleIds: normaliseIds(body.reference_example),
+    conditions: parseRunFilters(body),
+  };
+}
+
 function readIsRoot({ execution_order, is_root }: Static<typeof Query>): boolean | undefined {
   if (execution_order == null) return is_root ?? undefined;
   if (is_root === false) throw runlakeError('BAD_REQUEST', { reason: 'execution_order 1 contradicts is_root false.' });
   return true;
-}
-
-function parseTimeField(body: Static<typeof Query>, name: 'start_time' | 'end_time'): number | undefined {
-  const text = body[name];
-  if (text == null) return undefined;
-  const micros = parseTime(text);
-  if (micros !== undefined) return micros;
-  const field = { loc: ['body', name], msg: 'must be an ISO 8601 date and time', type: 'date_time_format' };
-  throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
 }

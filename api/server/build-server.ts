@@ -177,7 +177,8 @@ export async function buildServer({
     const seconds = retryAfterSeconds(error);
     if (seconds !== undefined) reply.header('retry-after', String(Math.ceil(seconds)));
     if (drain.draining) reply.header('connection', 'close');
-    const requestInfo = { id: request.id, contentType: request.headers['content-type'] };
+    const path = stripQuery(request.originalUrl);
+    const requestInfo = { id: request.id, path, contentType: request.headers['content-type'] };
     const { status, contentType, body } = renderError(error, operation?.errorStyle ?? 'detail', requestInfo);
     reply.code(status).headers(securityHeaders).type(contentType).send(body);
   }

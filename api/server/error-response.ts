@@ -75,10 +75,14 @@ export function retryAfterSeconds(error: RunlakeError): number | undefined {
 export function renderError(
   error: RunlakeError,
   style: ErrorStyle,
-  request: { readonly id: string; readonly contentType: string | undefined },
+  request: { readonly id: string; readonly path: string; readonly contentType: string | undefined },
 ): { readonly status: number; readonly contentType: string; readonly body: Buffer | string } {
   const { status } = error;
   if (style === 'otlp') return { status, ...otlpFailure(request.contentType, `${error.message} ${error.remedy}`) };
+  if (style === 'problem') {
+    const body = JSON.stringify(buildProblem(error, request));
+    return { status, contentType: 'application/problem+json; charset=utf-8', body };
+  }
   const contentType = 'application/json; charset=utf-8';
   if (style === 'json-rpc' && parseErrorCodes.has(error.code)) {
     const body = JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32700, message: error.message } });
@@ -94,12 +98,12 @@ const parseErrorCodes: ReadonlySet<string> = new Set(['INVALID_JSON', 'INVALID_U
  * Builds the body of an error response. Both JSON styles contain `code` and `remedy`, which clients ignore.
  * A 422 response lists the fields.
  */
-export function buildErrorBody(error: RunlakeError, style: Exclude<ErrorStyle, 'otlp'>, requestId: string): object {
-  const more = {
-    code: error.code,
-    remedy: error.remedy,
-    ...(error.status >= 500 ? { request_id: requestId } : {}),
-  };
+export function buildErrorBody(
+  error: RunlakeError,
+  style: Exclude<ErrorStyle, 'otlp' | 'problem'>,
+  requestId: string,
+): object {
+  const more = buildCommonFields(error, requestId);
   // SDKs search `error` for this text, on every route.
   if (error.code === 'WORKSPACE_REQUIRED') return { error: error.message, detail: error.message, ...more };
   if (style === 'error') {
@@ -108,6 +112,29 @@ export function buildErrorBody(error: RunlakeError, style: Exclude<ErrorStyle, '
   if (error.status !== 422) return { detail: error.message, ...more };
   const whole = { loc: ['body'], msg: error.message, type: error.code.toLowerCase() };
   return { detail: error.fields ?? [whole], message: joinFieldErrors(error), ...more };
+}
+
+/** Source: RFC 9457. `type` stays `about:blank`, because `code` identifies the error. */
+function buildProblem(error: RunlakeError, { id, path }: { readonly id: string; readonly path: string }): object {
+  return {
+    type: 'about:blank',
+    title: STATUS_CODES[error.status],
+    status: error.status,
+    detail: joinFieldErrors(error),
+    instance: path,
+    // As in the other styles.
+    ...(error.code === 'WORKSPACE_REQUIRED' ? { error: error.message } : {}),
+    ...(error.fields ? { errors: error.fields } : {}),
+    ...buildCommonFields(error, id),
+  };
+}
+
+function buildCommonFields(error: RunlakeError, requestId: string): object {
+  return {
+    code: error.code,
+    remedy: error.remedy,
+    ...(error.status >= 500 ? { request_id: requestId } : {}),
+  };
 }
 
 /** Joins the field errors to one text, for clients that display only a text, such as the Python SDK of `langgraph`. */

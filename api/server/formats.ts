@@ -20,6 +20,11 @@ export function registerTimestampFormat(): void {
   Format.Set('date-time', isTimestamp);
 }
 
+/** Microseconds since 1970 of an optional field with the schema {@link Timestamp}. */
+export function parseOptionalTime(text: string | null | undefined): number | undefined {
+  return text == null ? undefined : parseTime(text);
+}
+
 // Building blocks of schemas. The building blocks are functions because options differ and schema objects must not be
 // shared.
 

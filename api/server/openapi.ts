@@ -53,7 +53,7 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
             description: 'Id of the workspace, for keys with access to several workspaces.',
           },
         },
-        schemas: { Error: buildErrorSchema() },
+        schemas: { Error: buildErrorSchema(), Problem: buildProblemSchema() },
       },
     },
     transform: ({ schema, url, route }) => ({ schema: describeOperation(schema, route.config?.operation), url }),
@@ -117,13 +117,50 @@ function removeDefaultsFromRequired(query: TObject): object {
 /** Error responses by status, each with its codes. `docs/reference/errors.md` explains the codes. */
 function buildErrorResponses(operation: Operation): object {
   const errors = listErrors(operation);
+  const schema = operation.errorStyle === 'problem' ? 'Problem' : 'Error';
   const statuses = new Set(errors.map((code) => catalogue[code].status));
   return Object.fromEntries(
     [...statuses].map((status) => {
       const codes = errors.filter((code) => catalogue[code].status === status);
-      return [status, { description: codes.join(', '), $ref: '#/components/schemas/Error' }];
+      return [status, { description: codes.join(', '), $ref: `#/components/schemas/${schema}` }];
     }),
   );
+}
+
+const fieldErrors = {
+  type: 'array',
+  items: {
+    type: 'object',
+    required: ['loc', 'msg', 'type'],
+    properties: {
+      loc: { type: 'array', items: { anyOf: [{ type: 'string' }, { type: 'integer' }] } },
+      msg: { type: 'string' },
+      type: { type: 'string' },
+    },
+  },
+} as const;
+
+const commonErrorFields = {
+  code: { type: 'string', enum: Object.keys(catalogue) },
+  remedy: { type: 'string' },
+  request_id: { type: 'string' },
+} as const;
+
+function buildProblemSchema(): object {
+  return {
+    type: 'object',
+    description: 'Problem details (RFC 9457).',
+    properties: {
+      type: { type: 'string' },
+      title: { type: 'string' },
+      status: { type: 'integer' },
+      detail: { type: 'string' },
+      instance: { type: 'string' },
+      errors: { ...fieldErrors, description: 'Fields of the request that are invalid.' },
+      error: { type: 'string' },
+      ...commonErrorFields,
+    },
+  };
 }
 
 function buildErrorSchema(): object {
@@ -133,27 +170,11 @@ function buildErrorSchema(): object {
       'Ingest operations use `error` in place of `detail`. The OTLP operation returns google.rpc.Status, encoded like the request.',
     properties: {
       detail: {
-        anyOf: [
-          { type: 'string' },
-          {
-            type: 'array',
-            items: {
-              type: 'object',
-              required: ['loc', 'msg', 'type'],
-              properties: {
-                loc: { type: 'array', items: { anyOf: [{ type: 'string' }, { type: 'integer' }] } },
-                msg: { type: 'string' },
-                type: { type: 'string' },
-              },
-            },
-          },
-        ],
+        anyOf: [{ type: 'string' }, fieldErrors],
       },
       message: { type: 'string', description: 'The list in `detail` as one text.' },
       error: { type: 'string' },
-      code: { type: 'string', enum: Object.keys(catalogue) },
-      remedy: { type: 'string' },
-      request_id: { type: 'string' },
+      ...commonErrorFields,
     },
   };
 }

@@ -23,7 +23,7 @@ export interface Operation {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /**
    * The canonical path without its prefix, such as `/sessions/:session_id`. The server accepts it under `/api/v1`,
-   * `/api` and `/`, with or without a trailing slash. With `mount: 'root'` it accepts only the path itself.
+   * `/api` and `/`, with or without a trailing slash; a path that starts with `/v2/` is canonical under `/api`. With `mount: 'root'` it accepts only the path itself.
    */
   readonly path: string;
   /** Other paths of the same operation; the API description omits them. */
@@ -35,8 +35,8 @@ export interface Operation {
   readonly access: Access;
   /**
    * Format of error responses. `detail` (default): `{"detail": …}`. `error`: `{"error": …}`, for ingest operations.
-   * `otlp`: google.rpc.Status, encoded like the request. `json-rpc`: like `detail`, but invalid JSON results in
-   * JSON-RPC error -32700 with status 200.
+   * `problem`: problem details (RFC 9457), for operations of version 2. `otlp`: google.rpc.Status, encoded like the
+   * request. `json-rpc`: like `detail`, but invalid JSON results in JSON-RPC error -32700 with status 200.
    */
   readonly errorStyle?: ErrorStyle;
   readonly schema: OperationSchema;
@@ -76,7 +76,7 @@ export type Access =
   | { readonly permission: Permission; readonly tenantScope: 'workspace' | 'organization' }
   | { readonly public: true; readonly tenantScope: 'none' };
 
-export type ErrorStyle = 'detail' | 'error' | 'otlp' | 'json-rpc';
+export type ErrorStyle = 'detail' | 'error' | 'problem' | 'otlp' | 'json-rpc';
 
 /** Describes a raw body in the API description. */
 export interface RawBody {

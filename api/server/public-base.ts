@@ -19,9 +19,17 @@ export function buildPublicUrl(
 
 /** Returns the absolute URL of `path` under `publicUrl`, for callers without a request. */
 export function urlUnder(publicUrl: string, path: string): string {
-  // The public URL may already end in the prefix.
-  const base = publicUrl.replace(/\/+$/, '').replace(/\/api(?:\/v1)?$/, '');
-  return base + canonicalPath(path);
+  return stripPrefix(publicUrl) + canonicalPath(path);
+}
+
+/** Returns the absolute URL of a page, which has no prefix. Otherwise as {@link buildPublicUrl}. */
+export function buildPageUrl(path: string, request: FastifyRequest, { publicUrl }: Pick<Config, 'publicUrl'>): string {
+  return (publicUrl === undefined ? getRequestOrigin(request) : stripPrefix(publicUrl)) + path;
+}
+
+/** The public URL may already end in the prefix. */
+function stripPrefix(publicUrl: string): string {
+  return publicUrl.replace(/\/+$/, '').replace(/\/api(?:\/v1)?$/, '');
 }
 
 /**

@@ -2,6 +2,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { RateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
+import type { Sealer } from '../../infra/sealing/sealer.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { DestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
@@ -33,6 +34,8 @@ export interface Services {
   readonly attachmentSigner: TokenSigner;
   /** Verifies links that accept feedback without a key. */
   readonly feedbackSigner: TokenSigner;
+  /** Encrypts the tokens of shared traces. */
+  readonly shareSealer: Sealer;
   /** Creates, reads and cancels bulk exports. Only processes with export workers execute them. */
   readonly exports: ExportDeps;
   /** Checks of the dependencies that must be up for this process to serve requests. `/ready` lists them. */

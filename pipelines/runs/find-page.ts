@@ -21,6 +21,7 @@ import { allTimes, type Order, type RunKey, runBytes, type TimeWindow } from './
 import {
   buildKeyConditions,
   buildKeysCondition,
+  buildProjectsCondition,
   buildScopeCondition,
   buildValueConditions,
   type KeyCondition,
@@ -35,7 +36,7 @@ export interface PageRequest {
   /** Maximum number of runs on the page. */
   readonly limitRows: number;
   readonly after?: RunKey | undefined;
-  /** If present, only these runs; the filter is ignored. */
+  /** If present, only these runs. */
   readonly among?: readonly RunKey[] | undefined;
 }
 
@@ -116,6 +117,8 @@ function boundTimeRange({ filter, order, after }: PageRequest): TimeWindow {
   let untilMicrosExclusive = Math.min(allTimes.untilMicrosExclusive, started.until + startRoundingMicros + 1);
   if (filter.startedFromMicros !== undefined)
     fromMicros = Math.max(fromMicros, Math.min(filter.startedFromMicros - startRoundingMicros, untilMicrosExclusive));
+  if (filter.startedBeforeMicros !== undefined)
+    untilMicrosExclusive = Math.min(untilMicrosExclusive, filter.startedBeforeMicros + startRoundingMicros);
   if (after !== undefined && order === 'desc')
     untilMicrosExclusive = Math.min(untilMicrosExclusive, after.startTimeMicros + 1);
   if (after !== undefined && order === 'asc') fromMicros = Math.max(fromMicros, after.startTimeMicros);
@@ -163,16 +166,16 @@ async function findKeys(
   keyRange: KeyCondition,
   limit: number,
 ): Promise<FoundRun[]> {
-  const { scope, order, after, among } = request;
-  // Runs requested by id match without further conditions.
-  const filter = among === undefined ? request.filter : {};
+  const { scope, filter, order, after, among } = request;
+  // Subqueries of a filter need them; `keyRange` has them unless it lists runs.
+  const projects = among && filter.conditions ? buildProjectsCondition(scope).params : {};
   const keys = buildKeyConditions(filter);
   const values = buildValueConditions(filter);
   const position = after === undefined ? undefined : buildCursorCondition({ order, after });
   const keySql = [keyRange.sql, ...keys.sql].join(' AND ');
   const filtered = buildFilterClauses(filter.conditions, scope, keySql);
   const rows = await clickhouse.query<KeyRow>({
-    ...bindParams(keyRange, keys.params, values.params, filtered.params, position?.params, { wanted: limit }),
+    ...bindParams(keyRange, projects, keys.params, values.params, filtered.params, position?.params, { wanted: limit }),
     name: 'find-runs',
     settings: filtered.settings,
     sql: `${filtered.withSql} SELECT session_id, toUnixTimestamp64Micro(start_time) AS micros, trace_id, id,

@@ -4,7 +4,7 @@ import type { Database } from '../../infra/postgres/database.ts';
 import type { ReadDeps } from './query-runs.ts';
 import { readRuns } from './read-runs.ts';
 import type { RunKey } from './run-columns.ts';
-import { selectAll } from './run-select.ts';
+import type { Selection } from './run-select.ts';
 import { JsonChunks, writeRun } from './write-runs.ts';
 
 /** Key of a run, and the start time of its trace. */
@@ -104,24 +104,56 @@ export async function readLiveProjectIds(
   return rows.map((row) => row.id);
 }
 
+/** @throws NOT_FOUND if one of `projectIds` is not a project of the workspace, or is deleted. */
+export async function requireProjects(
+  database: Database,
+  workspaceId: string,
+  projectIds: readonly string[],
+): Promise<string[]> {
+  const live = await readLiveProjectIds(database, workspaceId, projectIds);
+  const missing = projectIds.find((id) => !live.includes(id));
+  if (missing !== undefined) throw runlakeError('NOT_FOUND', { what: `Project ${missing}` });
+  return live;
+}
+
+/** Reads the ids of the projects (experiments) on a dataset. */
+export async function readDatasetProjectIds(
+  database: Database,
+  workspaceId: string,
+  datasetId: string,
+): Promise<string[]> {
+  const rows = await database.query<{ id: string }>(
+    'SELECT id FROM projects WHERE workspace_id = $1 AND reference_dataset_id = $2 AND deleted_at IS NULL',
+    [workspaceId, datasetId],
+  );
+  return rows.map((row) => row.id);
+}
+
 interface RunRequest {
   readonly tenantId: string;
   readonly runId: string;
   /** If present, the run must be in this project. */
   readonly projectId?: string | undefined;
-  readonly withSerialized: boolean;
+  /** If present, the run must be in this trace. */
+  readonly traceId?: string | undefined;
+  readonly selected: Selection;
 }
 
 /**
- * Reads one run with all its fields, as JSON.
+ * Reads the selected fields of one run, as JSON.
  *
  * @throws NOT_FOUND if the workspace has no such run, or the run or its project was deleted; errors of the stores.
  */
 export async function getRun(deps: ReadDeps, request: RunRequest): Promise<Buffer> {
-  const { tenantId, runId, projectId } = request;
-  const selected = selectAll(request.withSerialized ? [] : ['serialized']);
+  const { tenantId, runId } = request;
+  const { selected } = request;
   const key = await locateRun(deps.clickhouse, tenantId, runId);
-  if (key === undefined || (projectId !== undefined && key.projectId !== projectId)) throw createNotFoundError(runId);
+  if (
+    key === undefined ||
+    key.projectId !== (request.projectId ?? key.projectId) ||
+    key.traceId !== (request.traceId ?? key.traceId)
+  )
+    throw createNotFoundError(runId);
   const [live, { rows, related }] = await Promise.all([
     readLiveProjectIds(deps.database, tenantId, [key.projectId]),
     readRuns(deps, tenantId, [key], selected),
@@ -129,7 +161,7 @@ export async function getRun(deps: ReadDeps, request: RunRequest): Promise<Buffe
   const [row] = rows;
   if (live.length === 0 || row === undefined) throw createNotFoundError(runId);
   const json = new JsonChunks();
-  writeRun(json, row, selected.fields, related);
+  writeRun(json, row, selected, related);
   return json.toBuffer();
 }
 

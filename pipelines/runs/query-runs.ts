@@ -1,5 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { findRequiredId } from './filter/run-filter.ts';
 import { type FoundRun, findPage, type PageRequest } from './find-page.ts';
@@ -8,7 +9,7 @@ import { readCursor, writeCursor } from './page-cursor.ts';
 import { type ReadRuns, readRuns } from './read-runs.ts';
 import type { Order, RunExtras, RunKey } from './run-columns.ts';
 import type { RunFilter } from './run-scope.ts';
-import { type SelectName, selectFields } from './run-select.ts';
+import type { Selection } from './run-select.ts';
 import { JsonChunks, writeRun } from './write-runs.ts';
 
 export interface ReadDeps {
@@ -20,44 +21,97 @@ export interface ReadDeps {
 
 export interface RunQuery {
   readonly tenantId: string;
-  /** If present, only these runs; `projectIds` and `filter` are ignored. */
+  /** If present, only these runs, in any time. */
   readonly runIds?: readonly string[] | undefined;
   /** If absent, all projects of the workspace that are not deleted. */
   readonly projectIds?: readonly string[] | undefined;
   readonly filter: RunFilter;
-  readonly select?: readonly SelectName[] | undefined;
+  readonly selected: Selection;
   readonly order: Order;
   /** At least 1. */
   readonly limitRows: number;
   readonly cursor?: string | undefined;
-  /** Whether the response contains the cursor of the next page. */
-  readonly withCursor: boolean;
 }
 
+/** JSON around the list of runs of a page. */
+export interface PageEnvelope {
+  readonly before: string;
+  /** @param next cursor of the next page; null if there is none. */
+  after(next: string | null): string;
+}
+
+export const v1Envelope: PageEnvelope = {
+  before: '{"runs":',
+  after: (next) => `,"cursors":{"next":${JSON.stringify(next)}},"search_cursors":null,"parsed_query":null}`,
+};
+
+export const v2Envelope: PageEnvelope = {
+  before: '{"items":',
+  after: (next) => `,"next_cursor":${JSON.stringify(next)},"has_more":${next !== null}}`,
+};
+
+/** Number of runs that {@link listRuns} reads at once. */
+const listedRowsAtOnce = 1_000;
+
+/** A response of version 2 without pages. */
+export const v2ListEnvelope: PageEnvelope = { before: '{"items":', after: () => '}' };
+
 /**
- * Reads a page of runs as JSON: `{"runs":[…],"cursors":{"next":…},…}`. The page ends early, with a cursor, when the
+ * Reads a page of runs as a JSON list in an envelope. The page ends early, with a cursor, when the
  * JSON of its runs exceeds `maxPageBytes`, but not before the first run. A page with a cursor is never empty, because
  * clients would stop at an empty page.
  *
  * @throws BAD_REQUEST for an invalid cursor; errors of the stores.
  */
-export async function queryRuns(deps: ReadDeps, query: RunQuery): Promise<Buffer> {
-  const selected = selectFields(query.select);
+export async function queryRuns(deps: ReadDeps, query: RunQuery, envelope: PageEnvelope): Promise<Buffer> {
+  const { selected } = query;
   const request = await buildPageRequest(deps, query);
-  const { rows, related, last } = await readPage(deps, request, (keys) =>
-    readRuns(deps, query.tenantId, keys, selected),
-  );
+  const { found, last } = await readPage(deps, request, (keys) => readRuns(deps, query.tenantId, keys, selected));
   const json = new JsonChunks();
-  let before = '{"runs":[';
-  for (const row of rows) {
-    json.add(before);
-    writeRun(json, row, selected.fields, related);
-    before = ',';
-  }
-  const next = last && query.withCursor ? writeCursor({ order: query.order, after: last }) : null;
-  json.add(rows.length === 0 ? `${before}]` : ']');
-  json.add(`,"cursors":{"next":${JSON.stringify(next)}},"search_cursors":null,"parsed_query":null}`);
+  json.add(`${envelope.before}[`);
+  writeRuns(json, found, selected);
+  json.add(`]${envelope.after(last ? writeCursor({ order: query.order, after: last }) : null)}`);
   return json.toBuffer();
+}
+
+/**
+ * Reads all runs that match, as a JSON list in an envelope. For queries that a trace bounds.
+ *
+ * @throws BAD_REQUEST if their JSON exceeds `maxPageBytes`; errors of the stores.
+ */
+export async function listRuns(
+  deps: ReadDeps,
+  query: Omit<RunQuery, 'limitRows' | 'cursor'>,
+  envelope: PageEnvelope,
+): Promise<Buffer> {
+  const { selected } = query;
+  let request = await buildPageRequest(deps, { ...query, limitRows: listedRowsAtOnce });
+  const json = new JsonChunks();
+  json.add(`${envelope.before}[`);
+  for (let bytes = 0, before = ''; ; before = ',') {
+    const { found, last, ...page } = await readPage(deps, request, (keys) =>
+      readRuns(deps, query.tenantId, keys, selected),
+    );
+    bytes += page.bytes;
+    if (bytes > deps.config.maxPageBytes && (last !== undefined || found.rows.length > 1)) {
+      throw runlakeError('BAD_REQUEST', {
+        reason: 'The runs are too large for one response. Query runs with trace_id, which returns pages.',
+      });
+    }
+    if (found.rows.length > 0) json.add(before);
+    writeRuns(json, found, selected);
+    if (last === undefined) break;
+    request = { ...request, after: last };
+  }
+  json.add(`]${envelope.after(null)}`);
+  return json.toBuffer();
+}
+
+function writeRuns(json: JsonChunks, { rows, related }: ReadRuns, selected: Selection): void {
+  for (const [index, row] of rows.entries()) {
+    if (index > 0) json.add(',');
+    writeRun(json, row, selected, related);
+  }
 }
 
 /** Builds the request for a page, with a scope as narrow as the ids in the query allow. */
@@ -66,9 +120,11 @@ async function buildPageRequest({ clickhouse, database }: ReadDeps, query: RunQu
   const paging = { order, limitRows, after: cursor === undefined ? undefined : readCursor(cursor, order).after };
   if (runIds !== undefined) {
     const located = await locateRuns(clickhouse, tenantId, runIds);
-    const live = new Set(await readLiveProjectIds(database, tenantId, listDistinctProjects(located)));
+    const requested = query.projectIds === undefined ? undefined : new Set(query.projectIds);
+    const projectsOfRuns = listDistinctProjects(located).filter((id) => requested?.has(id) ?? true);
+    const live = new Set(await readLiveProjectIds(database, tenantId, projectsOfRuns));
     const among = located.filter((key) => live.has(key.projectId));
-    return { ...paging, scope: { tenantId, projectIds: [...live] }, filter: {}, among };
+    return { ...paging, scope: { tenantId, projectIds: [...live] }, filter, among };
   }
   const projectIds = await readLiveProjectIds(database, tenantId, query.projectIds);
   const traceId = await findRequiredTrace(clickhouse, tenantId, filter);
@@ -94,7 +150,10 @@ function listDistinctProjects(keys: readonly RunKey[]): string[] {
   return [...new Set(keys.map((key) => key.projectId))];
 }
 
-interface Page extends ReadRuns {
+interface Page {
+  readonly found: ReadRuns;
+  /** Size of the JSON columns of its runs. */
+  readonly bytes: number;
   /** The last run that was considered for the page, if more runs follow. */
   readonly last: RunKey | undefined;
 }
@@ -110,7 +169,9 @@ async function readPage(
     const last = keys.length < matching.length ? keys.at(-1) : undefined;
     const found = await read(keys);
     // All runs of the page may have been deleted after they were found.
-    if (found.rows.length > 0 || last === undefined) return { ...found, last };
+    if (found.rows.length > 0 || last === undefined) {
+      return { found, bytes: keys.reduce((sum, run) => sum + run.bytes, 0), last };
+    }
     after = last;
   }
 }

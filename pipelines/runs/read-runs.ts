@@ -50,10 +50,11 @@ export async function readRuns(
     return { rows, ofRows: { dottedOrders, children, firstReceived } };
   }
 
-  const [{ rows, ofRows }, feedbackStats, attachmentUrls, figures, spans] = await Promise.all([
+  const [{ rows, ofRows }, feedbackStats, attachmentUrls, shares, figures, spans] = await Promise.all([
     readRows(),
     ifWanted('feedbackStats', () => extras.feedbackStats(tenantId, runIds)),
     ifWanted('attachmentUrls', () => extras.attachmentUrls(tenantId, runIds)),
+    ifWanted('shares', () => extras.shares(tenantId, traceIds)),
     ifWanted('figures', () =>
       sumDescendants(clickhouse, {
         scope,
@@ -64,7 +65,7 @@ export async function readRuns(
     ),
     ifWanted('spans', () => readTraceSpans(clickhouse, tenantId, traceIds)),
   ]);
-  return { rows, related: { tenantId, ...ofRows, feedbackStats, attachmentUrls, figures, spans } };
+  return { rows, related: { tenantId, ...ofRows, feedbackStats, attachmentUrls, shares, figures, spans } };
 }
 
 function toMember({ key, text, number }: TracedRunRow): RunWithoutDottedOrder {

@@ -14,6 +14,9 @@ const onlyForModelCalls = (name: string) => `if(${isModelCall}, ${name}, NULL)`;
 const readableExtra = toReadableJson(`ifNull(extra, '')`);
 const metadataText = (key: string) => `nullIf(JSONExtractString(${readableExtra}, 'metadata', '${key}'), '')`;
 
+/** Thread (conversation) of a run, null if it has none: the first of three metadata keys that is not null or empty. */
+export const threadIdSql = `coalesce(${['thread_id', 'session_id', 'conversation_id'].map(metadataText).join(', ')})`;
+
 /** Maximum characters of a preview. One more character is read to detect truncation. */
 export const previewCharacters = 250;
 const preview = (name: string) => `substringUTF8(${name}, 1, ${previewCharacters + 1})`;
@@ -61,21 +64,29 @@ export const runColumns = {
   totalCost: onlyForModelCalls('total_cost'),
   usageDetails: onlyForModelCalls('usage_details'),
   firstTokenTimeMicros: toMicrosSql(onlyForModelCalls('first_token_time')),
-  /** Conversation of the run: the first of three metadata keys that is not null or empty. */
-  threadId: `coalesce(${['thread_id', 'session_id', 'conversation_id'].map(metadataText).join(', ')})`,
+  threadId: threadIdSql,
+  /** JSON object; null if the extra data has none. */
+  metadata: `nullIf(JSONExtractRaw(${readableExtra}, 'metadata'), '')`,
 } as const satisfies Record<string, string>;
 
 export type RunColumn = keyof typeof runColumns;
 
 /**
- * Data of runs that other modules store. Both functions take the runs of a page, at most 100, and are only called if
- * the response needs them. The values of the maps are JSON objects as text.
+ * Data of runs that other modules store. The functions take the runs of a page and are only called if the response
+ * needs them. The values of the first two maps are JSON objects as text.
  */
 export interface RunExtras {
   /** Feedback key → statistics (`n`, `avg`, `values`, …), by run. Runs without feedback are left out. */
   feedbackStats(tenantId: string, runIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
   /** `attachment.<name>` → `{presigned_url, mime_type}`, by run. Runs without attachments are left out. */
   attachmentUrls(tenantId: string, runIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
+  /** Token and URL of the public view, by trace. Traces that are not shared are left out. */
+  shares(tenantId: string, traceIds: readonly string[]): Promise<ReadonlyMap<string, Share>>;
+}
+
+export interface Share {
+  readonly token: string;
+  readonly url: string;
 }
 
 /** Sorting key of a run without the tenant. Ids are lower case with dashes. */

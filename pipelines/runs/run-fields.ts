@@ -1,7 +1,7 @@
 import { formatTime } from '../ingest/run-event/times.ts';
 import { type Figures, figureColumns } from './descendant-figures.ts';
 import { ancestorIds } from './dotted-orders.ts';
-import { previewCharacters, type RunColumn } from './run-columns.ts';
+import { previewCharacters, type RunColumn, type Share } from './run-columns.ts';
 import { defaultRunType } from './run-scope.ts';
 import type { TraceSpan } from './trace-facts.ts';
 import type { TracedRunRow } from './write-runs.ts';
@@ -14,6 +14,8 @@ export interface RelatedData {
   /** By run, as JSON; runs without values are absent. */
   readonly feedbackStats: ReadonlyMap<string, string>;
   readonly attachmentUrls: ReadonlyMap<string, string>;
+  /** By trace; traces that are not shared are absent. */
+  readonly shares: ReadonlyMap<string, Share>;
   /** By run: tokens and costs of the model calls among its descendants. */
   readonly figures: ReadonlyMap<string, Figures>;
   /** By run: all its descendants, and its direct children. */
@@ -24,7 +26,14 @@ export interface RelatedData {
 }
 
 /** Kinds of data read separately, each with one query. */
-export type RelatedKind = 'feedbackStats' | 'attachmentUrls' | 'children' | 'figures' | 'firstReceived' | 'spans';
+export type RelatedKind =
+  | 'feedbackStats'
+  | 'attachmentUrls'
+  | 'shares'
+  | 'children'
+  | 'figures'
+  | 'firstReceived'
+  | 'spans';
 
 /** One field of the response: the columns it needs, and its JSON text. Stored JSON is returned byte for byte. */
 export interface RunField {
@@ -33,7 +42,7 @@ export interface RunField {
   json(run: TracedRunRow, related: RelatedData): Buffer | string;
 }
 
-function createField(
+export function createField(
   columns: readonly RunColumn[],
   json: (run: TracedRunRow, related: RelatedData) => Buffer | string | undefined,
   relatedKind?: RelatedKind,
@@ -45,21 +54,22 @@ function createField(
   };
 }
 
-const quote = (text: string | undefined) => (text === undefined ? undefined : JSON.stringify(text));
+export const quote = (text: string | undefined) => (text === undefined ? undefined : JSON.stringify(text));
 const formatOptionalTime = (micros: number | undefined) =>
   micros === undefined ? undefined : `"${formatTime(micros)}"`;
 
-const nullField = createField([], () => 'null');
+export const nullField = createField([], () => 'null');
 const textField = (column: RunColumn) => createField([column], (run) => quote(run.text(column)));
-const storedField = (column: RunColumn, absent = 'null') => createField([column], (run) => run.bytes(column) ?? absent);
-const readFigure = (name: keyof typeof figureColumns) => (run: TracedRunRow, related: RelatedData) =>
+export const storedField = (column: RunColumn, absent = 'null') =>
+  createField([column], (run) => run.bytes(column) ?? absent);
+export const readFigure = (name: keyof typeof figureColumns) => (run: TracedRunRow, related: RelatedData) =>
   related.figures.get(run.key.runId)?.get(name) ?? run.text(figureColumns[name]);
 const countField = (name: keyof typeof figureColumns) =>
   createField([figureColumns[name]], (run, related) => readFigure(name)(run, related) ?? '0', 'figures');
 const costField = (name: keyof typeof figureColumns) =>
   createField([figureColumns[name]], (run, related) => quote(readFigure(name)(run, related)), 'figures');
 const timeField = (column: RunColumn) => createField([column], (run) => formatOptionalTime(run.number(column)));
-const keyField = (json: (run: TracedRunRow, related: RelatedData) => string) => createField([], json);
+export const keyField = (json: (run: TracedRunRow, related: RelatedData) => string) => createField([], json);
 const formatIdList = (ids: readonly string[]) => JSON.stringify(ids);
 
 const readDottedOrder = (run: TracedRunRow, related: RelatedData) => related.dottedOrders.get(run.key.runId) ?? '';
@@ -127,7 +137,7 @@ export const runFields = {
   thread_id: textField('threadId'),
   in_dataset: keyField(() => 'false'),
   last_queued_at: nullField,
-  share_token: nullField,
+  share_token: createField([], (run, related) => quote(related.shares.get(run.key.traceId)?.token), 'shares'),
   trace_tier: textField('traceTier'),
   ttl_seconds: createField(['lifetimeSeconds'], (run) => run.text('lifetimeSeconds')),
   trace_upgrade: keyField(() => 'false'),
@@ -158,7 +168,7 @@ function deriveStatus(run: TracedRunRow): string {
   return run.bytes('endedAtMicros') === undefined ? 'pending' : 'success';
 }
 
-function truncate(start: string | undefined): string | undefined {
+export function truncate(start: string | undefined): string | undefined {
   const characters = start === undefined ? [] : [...start];
   return characters.length > previewCharacters ? `${characters.slice(0, previewCharacters).join('')}…` : start;
 }

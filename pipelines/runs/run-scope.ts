@@ -91,6 +91,8 @@ export interface RunFilter {
   readonly hasError?: boolean | undefined;
   /** Start of the run as shown, inclusive. */
   readonly startedFromMicros?: number | undefined;
+  /** Start of the run as shown, exclusive. */
+  readonly startedBeforeMicros?: number | undefined;
   /** End of the run, inclusive. A run without an end does not match. */
   readonly endedUntilMicros?: number | undefined;
   readonly referenceExampleIds?: readonly string[] | undefined;
@@ -120,7 +122,8 @@ export function buildKeyConditions({ traceId }: RunFilter): Conditions {
 
 /** Conditions on values, which require `FINAL`. Excludes deleted and expired runs. */
 export function buildValueConditions(filter: RunFilter): Conditions {
-  const { isRoot, parentRunId, runType, hasError, startedFromMicros, endedUntilMicros, referenceExampleIds } = filter;
+  const { isRoot, parentRunId, runType, hasError, referenceExampleIds } = filter;
+  const { startedFromMicros, startedBeforeMicros, endedUntilMicros } = filter;
   const sql: string[] = [liveCondition];
   const params: Record<string, QueryParameter> = {};
   if (isRoot !== undefined) {
@@ -140,6 +143,10 @@ export function buildValueConditions(filter: RunFilter): Conditions {
   if (startedFromMicros !== undefined) {
     sql.push(`${startedAtMicros} >= {started_from:Int64}`);
     params.started_from = Math.min(Math.max(startedFromMicros, 0), allTimes.untilMicrosExclusive);
+  }
+  if (startedBeforeMicros !== undefined) {
+    sql.push(`${startedAtMicros} < {started_before:Int64}`);
+    params.started_before = Math.min(Math.max(startedBeforeMicros, 0), allTimes.untilMicrosExclusive);
   }
   if (endedUntilMicros !== undefined) {
     sql.push('ended_at <= fromUnixTimestamp64Micro({ended_until:Int64})');

@@ -1,5 +1,6 @@
 import type { RunColumn } from './run-columns.ts';
-import { type RelatedKind, type RunFieldName, runFields } from './run-fields.ts';
+import { type RelatedKind, type RunField, type RunFieldName, runFields } from './run-fields.ts';
+import { type V2FieldName, v2Fields } from './v2-fields.ts';
 
 /** Aliases of fields in `select`. Runlake stores all values in the run itself and never returns a URL instead. */
 const fieldAliases = {
@@ -61,7 +62,9 @@ const omittedByDefault: ReadonlySet<RunFieldName> = new Set([
 
 /** The fields of a response, and the data that has to be read for them. */
 export interface Selection {
-  readonly fields: readonly RunFieldName[];
+  /** How each field of {@link fields} is written. */
+  readonly form: Readonly<Record<string, RunField>>;
+  readonly fields: readonly string[];
   readonly columns: ReadonlySet<RunColumn>;
   readonly relatedKinds: ReadonlySet<RelatedKind>;
 }
@@ -84,11 +87,76 @@ export function selectAll(without: readonly RunFieldName[] = []): Selection {
 }
 
 function createSelection(wanted: (field: RunFieldName) => boolean): Selection {
-  const fields = allFields.filter((field) => alwaysFields.has(field) || wanted(field));
+  return createSelectionOf(
+    runFields,
+    allFields.filter((field) => alwaysFields.has(field) || wanted(field)),
+  );
+}
+
+/**
+ * Fields of a run of a shared trace. Source: the public schema of shared runs. Links to attachments are left out, because
+ * they stay valid when the sharing ends.
+ */
+export const publicFields = [
+  'id',
+  'name',
+  'run_type',
+  'start_time',
+  'end_time',
+  'status',
+  'error',
+  'extra',
+  'events',
+  'inputs',
+  'inputs_preview',
+  'outputs',
+  'outputs_preview',
+  'serialized',
+  'tags',
+  'trace_id',
+  'dotted_order',
+  'parent_run_id',
+  'parent_run_ids',
+  'child_run_ids',
+  'direct_child_run_ids',
+  'execution_order',
+  'reference_example_id',
+  'total_tokens',
+  'prompt_tokens',
+  'completion_tokens',
+  'prompt_token_details',
+  'completion_token_details',
+  'total_cost',
+  'prompt_cost',
+  'completion_cost',
+  'prompt_cost_details',
+  'completion_cost_details',
+  'first_token_time',
+  'feedback_stats',
+] as const satisfies readonly RunFieldName[];
+
+export function selectPublicFields(): Selection {
+  return createSelectionOf(runFields, publicFields);
+}
+
+/** Returns the selection of fields of version 2 for names in upper case; only the id if there are none. */
+export function selectV2Fields(names: readonly string[] | undefined): Selection {
+  const wanted = new Set(names === undefined || names.length === 0 ? ['ID'] : names);
+  return createSelectionOf(
+    v2Fields,
+    (Object.keys(v2Fields) as V2FieldName[]).filter((field) => wanted.has(field.toUpperCase())),
+  );
+}
+
+function createSelectionOf<Name extends string>(
+  form: Readonly<Record<Name, RunField>>,
+  fields: readonly Name[],
+): Selection {
   return {
+    form,
     fields,
-    columns: new Set(fields.flatMap((field) => runFields[field].columns as readonly RunColumn[])),
-    relatedKinds: new Set(fields.flatMap((field) => runFields[field].relatedKind ?? [])),
+    columns: new Set(fields.flatMap((field) => form[field].columns)),
+    relatedKinds: new Set(fields.flatMap((field) => form[field].relatedKind ?? [])),
   };
 }
 

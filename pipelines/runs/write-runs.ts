@@ -2,8 +2,9 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
 import { type RunColumn, type RunKey, runColumns } from './run-columns.ts';
-import { type RelatedData, type RunFieldName, runFields } from './run-fields.ts';
+import type { RelatedData } from './run-fields.ts';
 import { buildKeysCondition } from './run-scope.ts';
+import type { Selection } from './run-select.ts';
 
 /** Selected columns of one run. */
 export interface TracedRunRow {
@@ -93,17 +94,17 @@ export class JsonChunks {
   }
 }
 
-/** Appends one run as a JSON object with `fields`. */
+/** Appends one run as a JSON object with the selected fields. */
 export function writeRun(
   json: JsonChunks,
   run: TracedRunRow,
-  fields: readonly RunFieldName[],
+  { form, fields }: Pick<Selection, 'form' | 'fields'>,
   related: RelatedData,
 ): void {
   let before = '{';
   for (const name of fields) {
     json.add(`${before}"${name}":`);
-    json.add(runFields[name].json(run, related));
+    json.add(form[name]?.json(run, related) ?? 'null');
     before = ',';
   }
   json.add('}');

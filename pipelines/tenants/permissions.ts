@@ -21,6 +21,7 @@ const permissionTable = {
   'projects:delete': ['Delete tracing projects with their runs.', 'workspace', false],
   'runs:read': ['Read and query runs, traces and attachments.', 'workspace', true],
   'runs:write': ['Send runs, and create the projects that they name.', 'workspace', false],
+  'runs:share': ['Share traces by public links, and end that.', 'workspace', false],
   'runs:delete': ['Delete traces.', 'workspace', false],
   'feedback:read': ['Read feedback.', 'workspace', true],
   'feedback:write': ['Send feedback.', 'workspace', false],

@@ -111,6 +111,19 @@ CREATE TABLE project_former_names (
   PRIMARY KEY (workspace_id, name)
 );
 
+-- Traces that anyone who has the token can read. Deleting the row ends that at once.
+CREATE TABLE shared_traces (
+  workspace_id uuid NOT NULL REFERENCES workspaces (id),
+  trace_id uuid NOT NULL,
+  -- SHA-256 of the token, by which public requests find the trace. Tokens have 122 random bits.
+  token_hash bytea NOT NULL UNIQUE,
+  -- The encrypted token, for the API responses that return it.
+  sealed_token text NOT NULL,
+  shared_by uuid NOT NULL REFERENCES users (id),
+  created_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (workspace_id, trace_id)
+);
+
 -- Requests of the current second by API key and by organisation. Used if RUNLAKE_RATE_LIMIT_PER_KEY or
 -- RUNLAKE_RATE_LIMIT_PER_ORGANIZATION is set and Redis is not. The package rate-limiter-flexible defines the columns.
 -- The table is unlogged: a crash loses the counts, so that the limits are not enforced for up to one second.

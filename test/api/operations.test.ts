@@ -5,6 +5,7 @@ import { agentOperations } from '../../api/agent-server/operations.ts';
 import { operations as mainOperations } from '../../api/main/operations.ts';
 import { mainApi } from '../../api/server/api-form.ts';
 import { buildServer } from '../../api/server/build-server.ts';
+import { canonicalPath } from '../../api/server/canonical-url.ts';
 import type { Services } from '../../api/server/services.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import { catalogue } from '../../infra/errors/catalogue.ts';
@@ -28,7 +29,7 @@ const apis = [
     name: 'main API',
     operations: mainOperations,
     form: mainApi(config),
-    knownPaths: /^\/api\/v1\/|^\/(ready|metrics)$/,
+    knownPaths: /^\/api\/v[12]\/|^\/(ready|metrics)$/,
     metricsTypes: [prometheus],
   },
   {
@@ -75,7 +76,7 @@ describe.each(apis)('$name', ({ operations, form, knownPaths, metricsTypes }) =>
     });
 
     it('is described once, under its canonical path', () => {
-      const canonical = (operation.mount === 'root' ? path : `/api/v1${path}`).replace(/:(\w+)/g, '{$1}');
+      const canonical = (operation.mount === 'root' ? path : canonicalPath(path)).replace(/:(\w+)/g, '{$1}');
       const described = paths[canonical]?.[method.toLowerCase()];
       expect(described).toMatchObject({
         operationId: operation.operationId,

@@ -5,6 +5,8 @@ import { operations } from '../../api/main/operations.ts';
 import { hashKey } from '../../pipelines/tenants/keys.ts';
 import { runRollUp } from '../../pipelines/usage/rollup.ts';
 import { addExport, type ExportUnderTest } from './add-export.ts';
+import { type Attempt, closed, own } from './attempt.ts';
+import { type RunVictim, runAttempts } from './run-attempts.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
 
 /**
@@ -15,24 +17,12 @@ import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startAp
  * key of zebra's second workspace. Each calls every operation with the victim's ids. No response may contain the
  * victim's words, and at the end the victim is unchanged.
  */
-interface Attempt {
-  readonly url: string;
-  readonly payload?: object | string;
-  readonly headers?: Readonly<Record<string, string>>;
-  /** Statuses that a stranger may get. */
-  readonly answers: readonly number[];
-}
-
-interface Victim extends ExportUnderTest {
+interface Victim extends ExportUnderTest, RunVictim {
   readonly workspaceId: string;
-  readonly projectId: string;
   readonly keyId: string;
-  readonly runId: string;
   readonly feedbackId: string;
 }
 
-const closed = [403, 404];
-const own = [200];
 const now = new Date().toISOString();
 const [from, until] = [-1, 1].map((days) => new Date(Date.now() + days * 24 * 3_600_000).toISOString());
 const range = `start_time=${from}&end_time=${until}`;
@@ -78,6 +68,7 @@ function otlp(projectId: string) {
 
 /** One entry per operation that needs a key. An operation without an entry fails the test. */
 const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
+  ...runAttempts,
   getSettings: () => ({ url: '/settings', answers: own }),
   listOrganizations: () => ({ url: '/orgs', answers: own }),
   createOrganization: () => ({ url: '/orgs', payload: { display_name: 'stolen' }, answers: [403] }),
@@ -277,6 +268,7 @@ async function victimNow(): Promise<unknown> {
     projects: await read('/sessions'),
     keys: (await read('/api-key')).map((each: object) => ({ ...each, last_used_at: null })),
     run: await read(`/runs/${victim.runId}`),
+    share: await read(`/runs/${victim.runId}/share`),
     feedback: await read('/feedback'),
     exports: (await read('/bulk-exports')).map((each: object) => ({ ...each, progress: null })),
     exportRuns: await read(`/bulk-exports/${victim.exportId}/runs`),
@@ -307,6 +299,8 @@ beforeAll(async () => {
   const feedback = { id: victim.feedbackId, run_id: victim.runId, key: 'okapi', comment: 'okapi' };
   expect((await ask('POST', { url: '/feedback', payload: feedback }, key)).statusCode).toBe(200);
   await api.settled();
+  // No stranger may end the sharing of the victim's trace.
+  expect((await ask('PUT', { url: `/runs/${victim.runId}/share` }, key)).statusCode).toBe(200);
   await runRollUp(api.services);
   before = await victimNow();
   expect(before).toMatchObject({
@@ -314,6 +308,7 @@ beforeAll(async () => {
     projects: [{ name: 'okapi' }],
     keys: [{ description: 'okapi' }],
     run: { name: 'okapi', inputs: { secret: 'okapi' }, feedback_stats: { okapi: { n: 1 } } },
+    share: { share_token: expect.any(String) },
     feedback: [{ key: 'okapi', comment: 'okapi' }],
     exports: [{ status: 'RUNNING', status_reason: 'okapi' }],
     exportRuns: [{ errors: { retry_0: 'okapi' }, metadata: { result: { exported_files: ['okapi/file.parquet'] } } }],
@@ -328,6 +323,15 @@ describe('the table', () => {
   });
 });
 
+/** Field of an error that has its text. */
+const textFields = {
+  detail: 'detail',
+  error: 'error',
+  problem: 'detail',
+  otlp: 'message',
+  'json-rpc': 'detail',
+} as const;
+
 describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
   const attempt = () => attempts[id]?.(victim) as Attempt;
 
@@ -335,7 +339,7 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
     for (const key of [undefined, '', 'rlk_wrong', `${stranger.adminKey}x`]) {
       const answer = await ask(method, attempt(), key);
       expect(answer.statusCode).toBe(401);
-      expect(answer.json()).toHaveProperty(errorStyle === 'otlp' ? 'message' : errorStyle);
+      expect(answer.json()).toHaveProperty(textFields[errorStyle]);
     }
   });
 
@@ -372,7 +376,7 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
       return;
     }
     expect(answer.json()).toMatchObject({
-      [errorStyle]: 'Forbidden',
+      [textFields[errorStyle]]: 'Forbidden',
       remedy: expect.stringContaining(access.permission),
     });
   });

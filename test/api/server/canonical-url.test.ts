@@ -20,6 +20,10 @@ describe('canonicalUrl', () => {
     ['/docs/static/index.css', '/docs/static/index.css'],
     ['/metrics?x=1', '/metrics?x=1'],
     ['/api/v1/metrics', '/api/v1/metrics'],
+    ['/v2/runs/query', '/api/v2/runs/query'],
+    ['/api/v2/runs/1?x=/v2', '/api/v2/runs/1?x=/v2'],
+    ['/api/v1/v2/runs/query/', '/api/v2/runs/query/'],
+    ['/v2runs', '/api/v1/v2runs'],
     ['*', '*'],
   ])('maps %s to %s', (url, canonical) => {
     expect(canonicalUrl(url, root)).toBe(canonical);

@@ -16,7 +16,8 @@ import { encodeChunk, type ParquetPart } from '../../../pipelines/exports/parque
 import type { ExportFormat, ExportScope } from '../../../pipelines/exports/record.ts';
 import { feedbackStats } from '../../../pipelines/feedback/feedback-stats.ts';
 import { formatTime } from '../../../pipelines/ingest/run-event/times.ts';
-import { queryRuns } from '../../../pipelines/runs/query-runs.ts';
+import { queryRuns, v1Envelope } from '../../../pipelines/runs/query-runs.ts';
+import { selectFields } from '../../../pipelines/runs/run-select.ts';
 import { exportFields, runParquetColumns } from '../../../schemas/parquet/run-columns.ts';
 import { splitJson } from '../../histories/json-text.ts';
 import { openReading, type Reading } from '../runs/reading.ts';
@@ -46,6 +47,7 @@ export async function openExporting(): Promise<Exporting> {
   const reading = await openReading({
     feedbackStats: (tenant, runIds) => feedbackStats(reading.stores.clickhouse, tenant, runIds),
     attachmentUrls: async () => new Map(),
+    shares: async () => new Map(),
   });
   const encoder = openEncoder({ memoryLimitBytes: 256 * 1024 * 1024 });
   const root = await mkdtemp(join(tmpdir(), 'runlake-export-'));
@@ -125,16 +127,19 @@ export async function answeredRows(
 ): Promise<Row[]> {
   const rows: Row[] = [];
   for (let cursor: string | undefined; ; ) {
-    const answer = await queryRuns(reading.deps, {
-      tenantId: scope.tenantId,
-      projectIds: [scope.projectId],
-      filter: { startedFromMicros: scope.window.fromMicros },
-      select: exportFields.filter((name) => name !== 'tenant_id' && name !== 'is_root') as never,
-      order: 'asc',
-      limitRows: 1_000,
-      cursor,
-      withCursor: true,
-    });
+    const answer = await queryRuns(
+      reading.deps,
+      {
+        tenantId: scope.tenantId,
+        projectIds: [scope.projectId],
+        filter: { startedFromMicros: scope.window.fromMicros },
+        selected: selectFields(exportFields.filter((name) => name !== 'tenant_id' && name !== 'is_root') as never),
+        order: 'asc',
+        limitRows: 1_000,
+        cursor,
+      },
+      v1Envelope,
+    );
     const page = splitJson(answer.toString('utf8'));
     for (const text of splitJson(page.get('runs') as string).values()) {
       const run = splitJson(text);

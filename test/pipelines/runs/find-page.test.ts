@@ -160,13 +160,6 @@ describe('pages', () => {
     );
     expect(page.runs.map((run) => run.id)).toEqual(runs.slice(2).map((run) => run.runId));
   });
-
-  it('have no cursor unless one is requested', async () => {
-    const projectId = await newProject();
-    await store([runEvent({ projectId }), runEvent({ projectId })]);
-    const page = await reading.page({ projectIds: [projectId], limitRows: 1, withCursor: false });
-    expect([page.runs.length, page.cursors.next]).toEqual([1, null]);
-  });
 });
 
 describe('a project of many runs', () => {

@@ -212,11 +212,8 @@ describe('the scope of a query', () => {
     ['a foreign project', { ...from, projectIds: [foreignProjectId] }, []],
     ['an unknown project', { ...from, projectIds: [uuidOf('unknown')] }, []],
     ['ids', everything, [mine, others]],
-    [
-      'ids, other conditions ignored',
-      { ...everything, projectIds: [otherProjectId], filter: { hasError: true } },
-      [mine, others],
-    ],
+    ['ids in a project', { ...everything, projectIds: [otherProjectId] }, [others]],
+    ['ids and a condition', { ...everything, filter: { hasError: true } }, []],
     ['ids, queried by another organisation', { ...everything, tenantId: foreignTenantId }, [foreign]],
     ['unknown ids', { runIds: [uuidOf('nobody')] }, []],
     ['a foreign trace', { filter: { traceId: foreign } }, []],
@@ -351,6 +348,10 @@ describe('conditions', () => {
         calls.push('attachments');
         return new Map([[runIds[0] ?? '', '{"attachment.a":{"presigned_url":"/x"}}']]);
       },
+      shares: async (_tenant: string, traceIds: readonly string[]) => {
+        calls.push('shares');
+        return new Map([[traceIds[0] ?? '', { token: 'token', url: '/token' }]]);
+      },
     };
     await reading.page({ runIds: [root], select: ['name'] }, { extras });
     expect(calls).toEqual([]);
@@ -358,6 +359,7 @@ describe('conditions', () => {
     expect(runs[0]).toMatchObject({
       feedback_stats: { score: { n: 1, avg: 0.5 } },
       s3_urls: { 'attachment.a': { presigned_url: '/x' } },
+      share_token: 'token',
     });
   });
 });

@@ -1,22 +1,24 @@
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../../infra/config/settings.ts';
-import { queryRuns, type ReadDeps, type RunQuery } from '../../../pipelines/runs/query-runs.ts';
+import { queryRuns, type ReadDeps, type RunQuery, v1Envelope } from '../../../pipelines/runs/query-runs.ts';
 import type { RunExtras } from '../../../pipelines/runs/run-columns.ts';
+import { type SelectName, selectFields } from '../../../pipelines/runs/run-select.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { otherProjectId, projectId, tenantId, uuidOf } from './run-events.ts';
 
 const noExtras: RunExtras = {
   feedbackStats: async () => new Map(),
   attachmentUrls: async () => new Map(),
+  shares: async () => new Map(),
 };
 
 export interface Reading {
   readonly stores: FreshStores;
   readonly deps: ReadDeps;
   /** A page, parsed. */
-  page(query?: Partial<RunQuery>, deps?: Partial<ReadDeps>): Promise<Page>;
+  page(query?: TestQuery, deps?: Partial<ReadDeps>): Promise<Page>;
   /** The runs of all pages, in order, and the page sizes. */
-  all(query?: Partial<RunQuery>, deps?: Partial<ReadDeps>): Promise<{ ids: string[]; sizes: number[] }>;
+  all(query?: TestQuery, deps?: Partial<ReadDeps>): Promise<{ ids: string[]; sizes: number[] }>;
 }
 
 export interface Page {
@@ -27,6 +29,13 @@ export interface Page {
 export const foreignTenantId = uuidOf('foreign tenant');
 export const foreignProjectId = uuidOf('foreign project');
 export const deletedProjectId = uuidOf('deleted project');
+
+/** A query with a list of fields in place of a selection. */
+export type TestQuery = Partial<RunQuery> & { readonly select?: readonly SelectName[] };
+
+export function wholeQuery({ select, ...query }: TestQuery): RunQuery {
+  return { tenantId, filter: {}, selected: selectFields(select), order: 'desc', limitRows: 100, ...query };
+}
 
 /** Stores with two workspaces: one with two existing projects and a deleted one, and one of another organisation. */
 export async function openReading(extras: RunExtras = noExtras): Promise<Reading> {
@@ -55,12 +64,11 @@ export async function openReading(extras: RunExtras = noExtras): Promise<Reading
   const config: Pick<Config, 'maxPageBytes'> = { maxPageBytes: 64 * 1024 * 1024 };
   const deps: ReadDeps = { clickhouse, database, extras, config };
 
-  async function page(query: Partial<RunQuery> = {}, other: Partial<ReadDeps> = {}): Promise<Page> {
-    const whole: RunQuery = { tenantId, filter: {}, order: 'desc', limitRows: 100, withCursor: true, ...query };
-    return JSON.parse((await queryRuns({ ...deps, ...other }, whole)).toString());
+  async function page(query: TestQuery = {}, other: Partial<ReadDeps> = {}): Promise<Page> {
+    return JSON.parse((await queryRuns({ ...deps, ...other }, wholeQuery(query), v1Envelope)).toString());
   }
 
-  async function all(query: Partial<RunQuery> = {}, other: Partial<ReadDeps> = {}) {
+  async function all(query: TestQuery = {}, other: Partial<ReadDeps> = {}) {
     const ids: string[] = [];
     const sizes: number[] = [];
     for (let cursor: string | undefined; ; ) {

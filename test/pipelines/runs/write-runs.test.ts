@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { queryRuns, type RunQuery } from '../../../pipelines/runs/query-runs.ts';
-import { openReading, type Reading } from './reading.ts';
-import { insertEvents, json, runEvent, tenantId, uuidOf } from './run-events.ts';
+import { queryRuns, v1Envelope } from '../../../pipelines/runs/query-runs.ts';
+import { openReading, type Reading, wholeQuery } from './reading.ts';
+import { insertEvents, json, runEvent, uuidOf } from './run-events.ts';
 
 let reading: Reading;
 beforeAll(async () => {
@@ -32,7 +32,7 @@ describe('values', () => {
     const bytes = Buffer.from(text);
     const fields = { inputs: bytes, outputs: bytes, extra: bytes, events: bytes, serialized: bytes };
     await store([runEvent({ runId, values: fields })]);
-    const answer = await queryRuns(reading.deps, query({ runIds: [runId] }));
+    const answer = await queryRuns(reading.deps, wholeQuery({ runIds: [runId] }), v1Envelope);
     for (const field of Object.keys(fields)) expect(answer.includes(`"${field}":${text},"`)).toBe(true);
   });
 
@@ -40,7 +40,7 @@ describe('values', () => {
     const runId = uuidOf('large');
     const inputs = json({ text: 'é'.repeat(5 * 1024 * 1024) });
     await store([runEvent({ runId, values: { inputs } })]);
-    const answer = await queryRuns(reading.deps, query({ runIds: [runId] }));
+    const answer = await queryRuns(reading.deps, wholeQuery({ runIds: [runId] }), v1Envelope);
     expect(answer.includes(Buffer.concat([Buffer.from('"inputs":'), inputs]))).toBe(true);
   });
 
@@ -52,8 +52,4 @@ describe('values', () => {
     expect(runs[0]?.outputs_preview).toBe('{"a":1}');
     expect(runs[0]).not.toHaveProperty('inputs');
   });
-
-  function query(more: Partial<RunQuery>): RunQuery {
-    return { tenantId, filter: {}, order: 'desc', limitRows: 100, withCursor: true, ...more };
-  }
 });

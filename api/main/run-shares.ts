@@ -1,0 +1,278 @@
+import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { runForTenant } from '../../infra/fairness/tenant-context.ts';
+import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
+import { getRun } from '../../pipelines/runs/locate-run.ts';
+import { listRuns, queryRuns, type ReadDeps, v1Envelope, v2ListEnvelope } from '../../pipelines/runs/query-runs.ts';
+import { selectPublicFields, selectV2Fields } from '../../pipelines/runs/run-select.ts';
+import {
+  openShare,
+  readShareOfRun,
+  type SharedTrace,
+  shareTrace,
+  unshareTrace,
+} from '../../pipelines/runs/shared-traces.ts';
+import { publicV2Fields } from '../../pipelines/runs/v2-fields.ts';
+import { nullable, optional, Timestamp, Uuid } from '../server/formats.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+import type { Services } from '../server/services.ts';
+import { createRunExtras } from './run-extras.ts';
+import { maxLimitRows, oneOrMore, PublicRun } from './runs.ts';
+import { Selects, storedJson, toUpperCase, V2Run, v2Errors } from './v2-runs.ts';
+
+const sealErrors = ['SEAL_KEY_UNKNOWN', 'SEAL_BROKEN'] as const;
+const shareErrors = ['CONFLICT', ...v2Errors, ...sealErrors] as const;
+const about =
+  'Anyone who has the token can read all runs of the trace, with feedback and without attachments, until it is deleted.';
+
+const RunParams = Type.Object({ run_id: Uuid() });
+const Share = Type.Object({ run_id: Uuid(), share_token: Uuid() });
+
+export const getRunShare = defineOperation({
+  operationId: 'getRunShare',
+  method: 'GET',
+  path: '/runs/:run_id/share',
+  tag: 'sharing',
+  summary: 'Get the token of a shared trace',
+  description: '`null` if the trace of the run is not shared.',
+  access: { permission: 'runs:read', tenantScope: 'workspace' },
+  errors: shareErrors,
+  schema: { params: RunParams, response: { 200: nullable(Share) } },
+  handler: async ({ caller, params, services }) => {
+    const run = { tenantId: caller.workspaceId, runId: params.run_id.toLowerCase() };
+    const token = await readShareOfRun(services, run);
+    return token === undefined ? null : { run_id: run.runId, share_token: token };
+  },
+});
+
+export const shareRun = defineOperation({
+  operationId: 'shareRun',
+  method: 'PUT',
+  path: '/runs/:run_id/share',
+  tag: 'sharing',
+  summary: 'Share the trace of a run',
+  description: `${about} A shared trace keeps its token.`,
+  access: { permission: 'runs:share', tenantScope: 'workspace' },
+  errors: shareErrors,
+  // The SDKs send it without a content type.
+  rawBody: {
+    contentTypes: ['application/json'],
+    description: 'Ignored: the server creates the token, because a token of the client may be easy to guess.',
+  },
+  schema: { params: RunParams, response: { 200: Share } },
+  handler: async ({ caller, params, services }) => {
+    const run = { tenantId: caller.workspaceId, runId: params.run_id.toLowerCase() };
+    return { run_id: run.runId, share_token: await shareTrace(services, run, caller.userId) };
+  },
+});
+
+export const unshareRun = defineOperation({
+  operationId: 'unshareRun',
+  method: 'DELETE',
+  path: '/runs/:run_id/share',
+  tag: 'sharing',
+  summary: 'End the sharing of the trace of a run',
+  description: 'Takes effect at once. Does nothing if the trace is not shared.',
+  access: { permission: 'runs:share', tenantScope: 'workspace' },
+  errors: clickhouseErrors,
+  schema: { params: RunParams, response: { 200: Type.Object({ message: Type.String() }) } },
+  handler: async ({ caller, params, services }) => {
+    await unshareTrace(services, { tenantId: caller.workspaceId, runId: params.run_id.toLowerCase() });
+    return { message: 'Sharing ended' };
+  },
+});
+
+export const shareV2Run = defineOperation({
+  operationId: 'shareV2Run',
+  method: 'POST',
+  path: '/v2/runs/:run_id/share',
+  tag: 'sharing',
+  summary: 'Share the trace of a run',
+  description: `${about} A shared trace keeps its token.`,
+  access: { permission: 'runs:share', tenantScope: 'workspace' },
+  errorStyle: 'problem',
+  errors: shareErrors,
+  schema: {
+    params: RunParams,
+    body: Type.Object({
+      session_id: optional(Uuid({ description: '404 if the run is not in this project.' })),
+      trace_id: optional(Uuid({ description: '404 if the run is not in this trace.' })),
+    }),
+    response: { 200: Type.Object({ share_token: Uuid() }) },
+  },
+  handler: async ({ caller, params, body, services }) => {
+    const run = {
+      tenantId: caller.workspaceId,
+      runId: params.run_id.toLowerCase(),
+      projectId: body.session_id?.toLowerCase(),
+      traceId: body.trace_id?.toLowerCase(),
+    };
+    return { share_token: await shareTrace(services, run, caller.userId) };
+  },
+});
+
+export const unshareV2Run = defineOperation({
+  operationId: 'unshareV2Run',
+  method: 'DELETE',
+  path: '/v2/runs/:run_id/share',
+  tag: 'sharing',
+  summary: 'End the sharing of the trace of a run',
+  description: 'Takes effect at once. Does nothing if the trace is not shared.',
+  access: { permission: 'runs:share', tenantScope: 'workspace' },
+  errorStyle: 'problem',
+  errors: clickhouseErrors,
+  schema: {
+    params: RunParams,
+    body: optional(
+      Type.Object({ session_id: optional(Uuid({ description: 'Accepted; the id of the run suffices.' })) }),
+    ),
+    response: { 204: Type.Null() },
+  },
+  handler: async ({ caller, params, services }) => {
+    await unshareTrace(services, { tenantId: caller.workspaceId, runId: params.run_id.toLowerCase() });
+    return new RawResponse({ status: 204 });
+  },
+});
+
+const ShareParams = Type.Object({ share_token: Uuid() });
+const SharedRunParams = Type.Object({ share_token: Uuid(), run_id: Uuid() });
+const isPublic = { public: true, tenantScope: 'none' } as const;
+const publicErrors = [...v2Errors, 'DATABASE_UNAVAILABLE', 'DATABASE_QUERY_FAILED', 'BAD_REQUEST'] as const;
+/** A shared trace may be withdrawn, so nothing stores it. */
+const headers = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
+
+/** Runs a read of a shared trace; the organisation that owns the trace is charged for it. */
+async function readShared(
+  services: Services,
+  request: FastifyRequest,
+  token: string,
+  read: (deps: ReadDeps, trace: SharedTrace) => Promise<Buffer>,
+): Promise<RawResponse> {
+  const trace = await openShare(services.database, token);
+  const deps = { ...services, extras: createRunExtras(services, request) };
+  const body = await runForTenant({ organizationId: trace.organizationId }, () => read(deps, trace));
+  return new RawResponse({ body, headers });
+}
+
+export const getSharedTrace = defineOperation({
+  operationId: 'getSharedTrace',
+  method: 'GET',
+  path: '/public/:share_token/run',
+  // The page that the SDKs link to.
+  aliases: ['/public/:share_token/r'],
+  tag: 'sharing',
+  summary: 'Get the root run of a shared trace',
+  access: isPublic,
+  errors: publicErrors,
+  schema: { params: ShareParams, response: { 200: PublicRun }, produces: storedJson },
+  handler: ({ params, services, request }) =>
+    readShared(services, request, params.share_token, (deps, { tenantId, traceId }) =>
+      getRun(deps, { tenantId, runId: traceId, traceId, selected: selectPublicFields() }),
+    ),
+});
+
+export const getSharedRun = defineOperation({
+  operationId: 'getSharedRun',
+  method: 'GET',
+  path: '/public/:share_token/run/:run_id',
+  tag: 'sharing',
+  summary: 'Get a run of a shared trace',
+  access: isPublic,
+  errors: publicErrors,
+  schema: { params: SharedRunParams, response: { 200: PublicRun }, produces: storedJson },
+  handler: ({ params, services, request }) =>
+    readShared(services, request, params.share_token, (deps, { tenantId, traceId }) =>
+      getRun(deps, { tenantId, runId: params.run_id.toLowerCase(), traceId, selected: selectPublicFields() }),
+    ),
+});
+
+export const querySharedRuns = defineOperation({
+  operationId: 'querySharedRuns',
+  method: 'POST',
+  path: '/public/:share_token/runs/query',
+  tag: 'sharing',
+  summary: 'Query the runs of a shared trace, page by page',
+  access: isPublic,
+  errors: ['INVALID_FILTER', ...publicErrors],
+  schema: {
+    params: ShareParams,
+    body: Type.Object({
+      id: oneOrMore(Uuid(), 1_000, 'Only these runs.'),
+      filter: optional(Type.String({ description: 'Condition on the run; see the guide.' })),
+      cursor: optional(Type.String({ description: '`cursors.next` of the previous page.' })),
+      limit: optional(Type.Integer({ minimum: 1, maximum: maxLimitRows, default: maxLimitRows })),
+    }),
+    response: {
+      200: Type.Object({
+        runs: Type.Array(PublicRun),
+        cursors: Type.Object({ next: nullable(Type.String()) }),
+        search_cursors: Type.Null(),
+        parsed_query: Type.Null(),
+      }),
+    },
+    produces: storedJson,
+  },
+  handler: ({ params, body, services, request }) =>
+    readShared(services, request, params.share_token, (deps, { tenantId, traceId }) => {
+      const query = {
+        tenantId,
+        runIds: body.id == null ? undefined : [body.id].flat().map((id) => id.toLowerCase()),
+        filter: { traceId, conditions: parseRunFilters({ filter: body.filter ?? null }) },
+        selected: selectPublicFields(),
+        order: 'desc' as const,
+        limitRows: body.limit ?? maxLimitRows,
+        cursor: body.cursor || undefined,
+      };
+      return queryRuns(deps, query, v1Envelope);
+    }),
+});
+
+const PublicSelects = () => Selects(toUpperCase(publicV2Fields));
+
+export const getSharedV2Run = defineOperation({
+  operationId: 'getSharedV2Run',
+  method: 'GET',
+  path: '/v2/public/:share_token/run/:run_id',
+  tag: 'sharing',
+  summary: 'Get the selected fields of a run of a shared trace',
+  access: isPublic,
+  errorStyle: 'problem',
+  errors: publicErrors,
+  schema: {
+    params: SharedRunParams,
+    query: Type.Object({
+      start_time: Type.Optional(Timestamp({ description: 'Accepted; Runlake needs only the id of the run.' })),
+      selects: Type.Optional(PublicSelects()),
+    }),
+    response: { 200: V2Run },
+    produces: storedJson,
+  },
+  handler: ({ params, query, services, request }) =>
+    readShared(services, request, params.share_token, (deps, { tenantId, traceId }) =>
+      getRun(deps, { tenantId, runId: params.run_id.toLowerCase(), traceId, selected: selectV2Fields(query.selects) }),
+    ),
+});
+
+export const listSharedV2Runs = defineOperation({
+  operationId: 'listSharedV2Runs',
+  method: 'POST',
+  path: '/v2/public/:share_token/runs/query',
+  tag: 'sharing',
+  summary: 'List the selected fields of all runs of a shared trace',
+  description: 'Oldest first. 400 if the runs are too large for one response; select fewer fields then.',
+  access: isPublic,
+  errorStyle: 'problem',
+  errors: publicErrors,
+  schema: {
+    params: ShareParams,
+    body: Type.Object({ selects: optional(PublicSelects()) }),
+    response: { 200: Type.Object({ items: Type.Array(V2Run) }) },
+    produces: storedJson,
+  },
+  handler: ({ params, body, services, request }) =>
+    readShared(services, request, params.share_token, (deps, { tenantId, traceId }) => {
+      const selected = selectV2Fields(body.selects ?? undefined);
+      return listRuns(deps, { tenantId, filter: { traceId }, selected, order: 'asc' }, v2ListEnvelope);
+    }),
+});

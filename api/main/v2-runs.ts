@@ -1,0 +1,222 @@
+import { type Static, Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { runTypes } from '../../pipelines/ingest/run-event/run-event.ts';
+import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
+import { getRun, readDatasetProjectIds, requireProjects } from '../../pipelines/runs/locate-run.ts';
+import { queryRuns, v2Envelope } from '../../pipelines/runs/query-runs.ts';
+import { selectV2Fields } from '../../pipelines/runs/run-select.ts';
+import { type V2FieldName, v2Fields } from '../../pipelines/runs/v2-fields.ts';
+import { JsonObject, nullable, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+import type { Services } from '../server/services.ts';
+import { createRunExtras } from './run-extras.ts';
+
+export const toUpperCase = <Name extends string>(names: readonly Name[]) =>
+  names.map((name) => name.toUpperCase() as Uppercase<Name>);
+const RunType = Type.Unsafe<Uppercase<(typeof runTypes)[number]>>(
+  Type.Union(toUpperCase(runTypes).map((type) => Type.Literal(type))),
+);
+const selectNames = toUpperCase(Object.keys(v2Fields) as V2FieldName[]);
+
+/** Names of fields that a response has; `null` and an empty list mean only the id. */
+export const Selects = (names: readonly string[] = selectNames) =>
+  Type.Array(Type.Union(names.map((name) => Type.Literal(name))), {
+    maxItems: 200,
+    description: 'Fields of the response; only `ID` if none is given.',
+  });
+
+const Time = () => nullable(Timestamp());
+const Costs = () => nullable(Type.Object({ raw: Type.Record(Type.String(), Type.Number()) }));
+const Count = () => Type.Integer();
+const Text = () => nullable(Type.String());
+
+/** A run in responses of version 2. It has only the fields that the request selects. */
+export const V2Run = Type.Partial(
+  Type.Object({
+    id: Uuid(),
+    name: Type.String(),
+    run_type: RunType,
+    status: Type.Union([Type.Literal('SUCCESS'), Type.Literal('ERROR'), Type.Literal('PENDING')]),
+    start_time: Timestamp(),
+    end_time: Time(),
+    latency_seconds: nullable(Type.Number()),
+    first_token_time: Time(),
+    error: Text(),
+    error_preview: Text(),
+    extra: nullable(JsonObject()),
+    metadata: nullable(JsonObject()),
+    events: nullable(Type.Array(JsonObject())),
+    inputs: JsonObject({ description: 'The JSON that was sent, byte for byte; `{}` if none was sent.' }),
+    inputs_preview: Text(),
+    outputs: nullable(JsonObject({ description: 'The JSON that was sent, byte for byte.' })),
+    outputs_preview: Text(),
+    manifest: nullable(JsonObject({ description: '`serialized` of the run.' })),
+    parent_run_id: nullable(Uuid()),
+    parent_run_ids: Type.Array(Uuid(), { description: 'From the root to the parent.' }),
+    project_id: Uuid(),
+    trace_id: Uuid(),
+    thread_id: Text(),
+    dotted_order: Type.String(),
+    is_root: Type.Boolean(),
+    reference_example_id: nullable(Uuid()),
+    reference_dataset_id: nullable(Uuid()),
+    total_tokens: Count(),
+    prompt_tokens: Count(),
+    completion_tokens: Count(),
+    total_cost: nullable(Type.Number()),
+    prompt_cost: nullable(Type.Number()),
+    completion_cost: nullable(Type.Number()),
+    prompt_token_details: Costs(),
+    completion_token_details: Costs(),
+    prompt_cost_details: Costs(),
+    completion_cost_details: Costs(),
+    price_model_id: nullable(Uuid()),
+    tags: nullable(Type.Array(Type.String())),
+    app_path: Type.String(),
+    attachments: nullable(Type.Record(Type.String(), Type.String(), { description: 'Name to a link for an hour.' })),
+    thread_evaluation_time: Time(),
+    is_in_dataset: Type.Boolean(),
+    last_queued_at: Time(),
+    share_url: nullable(Type.String({ description: 'URL of the public view, if the trace is shared.' })),
+    feedback_stats: nullable(Type.Record(Type.String(), JsonObject())),
+  }),
+);
+
+export const v2Errors = ['NOT_FOUND', ...clickhouseErrors] as const;
+
+/** The response contains stored JSON, which must not be re-serialised. */
+export const storedJson = 'application/json; charset=utf-8';
+
+export const getV2Run = defineOperation({
+  operationId: 'getV2Run',
+  method: 'GET',
+  path: '/v2/runs/:run_id',
+  tag: 'runs',
+  summary: 'Get the selected fields of a run',
+  access: { permission: 'runs:read', tenantScope: 'workspace' },
+  errorStyle: 'problem',
+  errors: v2Errors,
+  schema: {
+    params: Type.Object({ run_id: Uuid() }),
+    query: Type.Object({
+      project_id: Uuid({ description: '404 if the run is not in this project.' }),
+      start_time: Type.Optional(Timestamp({ description: 'Accepted; Runlake needs only the id of the run.' })),
+      selects: Type.Optional(Selects()),
+    }),
+    response: { 200: V2Run },
+    produces: storedJson,
+  },
+  handler: async ({ caller, params, query, services, request }) => {
+    const deps = { ...services, extras: createRunExtras(services, request) };
+    const body = await getRun(deps, {
+      tenantId: caller.workspaceId,
+      runId: params.run_id.toLowerCase(),
+      projectId: query.project_id.toLowerCase(),
+      selected: selectV2Fields(query.selects),
+    });
+    return new RawResponse({ body });
+  },
+});
+
+const maxPageSize = 1_000;
+const defaultPageSize = 100;
+const maxIds = 1_000;
+export const dayMicros = 86_400_000_000;
+
+const Ids = (description: string) => optional(Type.Array(Uuid(), { maxItems: maxIds, description }));
+
+/** Paging of lists of version 2. */
+export const paging = (maxSize: number, defaultSize: number) => ({
+  page_size: optional(Type.Integer({ minimum: 1, maximum: maxSize, default: defaultSize })),
+  cursor: optional(Type.String({ description: '`next_cursor` of the previous page.' })),
+});
+
+export const PageOf = <T extends ReturnType<typeof Type.Object>>(item: T) =>
+  Type.Object({ items: Type.Array(item), next_cursor: nullable(Type.String()), has_more: Type.Boolean() });
+
+const Query = Type.Object({
+  project_ids: Ids('Projects. Exclusive with `reference_dataset_id`; one of them is required.'),
+  reference_dataset_id: optional(Uuid({ description: 'All experiments on this dataset.' })),
+  ids: Ids('Only these runs.'),
+  trace_id: optional(Uuid()),
+  run_type: optional(RunType),
+  is_root: optional(Type.Boolean()),
+  has_error: optional(Type.Boolean()),
+  min_start_time: optional(
+    Timestamp({ description: 'Inclusive. Default: a day ago; without limit if `reference_dataset_id` is given.' }),
+  ),
+  max_start_time: optional(Timestamp({ description: 'Inclusive. Default: no limit.' })),
+  filter: optional(Type.String({ description: 'Condition on the run; see the guide.' })),
+  trace_filter: optional(Type.String({ description: 'Condition on the root run of its trace.' })),
+  tree_filter: optional(Type.String({ description: 'Condition that some run of its trace satisfies.' })),
+  reference_examples: Ids('Runs of these examples.'),
+  selects: optional(Selects()),
+  sort_order: optional(
+    Type.Union([Type.Literal('ASC'), Type.Literal('DESC')], {
+      default: 'DESC',
+      description: 'By the start time in dotted_order.',
+    }),
+  ),
+  ...paging(maxPageSize, defaultPageSize),
+});
+
+export const queryV2Runs = defineOperation({
+  operationId: 'queryV2Runs',
+  method: 'POST',
+  path: '/v2/runs/query',
+  tag: 'runs',
+  summary: 'Query the selected fields of runs, page by page',
+  description:
+    'Newest first by default. A page may contain fewer runs than `page_size`; there are more pages as long as ' +
+    '`has_more` is true. New runs do not shift pages.',
+  access: { permission: 'runs:read', tenantScope: 'workspace' },
+  errorStyle: 'problem',
+  unsupported: { body: ['ai_query'] },
+  errors: ['INVALID_FILTER', ...v2Errors],
+  schema: { body: Query, response: { 200: PageOf(V2Run) }, produces: storedJson },
+  handler: async ({ caller, body, services, request }) => {
+    const deps = { ...services, extras: createRunExtras(services, request) };
+    const untilMicros = parseOptionalTime(body.max_start_time);
+    const query = {
+      tenantId: caller.workspaceId,
+      runIds: toLowerCase(body.ids),
+      projectIds: await resolveProjects(services, caller.workspaceId, body),
+      filter: {
+        traceId: body.trace_id?.toLowerCase(),
+        runType: runTypes.find((type) => type.toUpperCase() === body.run_type),
+        isRoot: body.is_root ?? undefined,
+        hasError: body.has_error ?? undefined,
+        startedFromMicros: readStart(body),
+        startedBeforeMicros: untilMicros === undefined ? undefined : untilMicros + 1,
+        referenceExampleIds: toLowerCase(body.reference_examples),
+        conditions: parseRunFilters(body),
+      },
+      selected: selectV2Fields(body.selects ?? undefined),
+      order: body.sort_order === 'ASC' ? ('asc' as const) : ('desc' as const),
+      limitRows: body.page_size ?? defaultPageSize,
+      cursor: body.cursor || undefined,
+    };
+    return new RawResponse({ body: await queryRuns(deps, query, v2Envelope) });
+  },
+});
+
+async function resolveProjects(
+  { database }: Services,
+  tenantId: string,
+  { project_ids, reference_dataset_id }: Static<typeof Query>,
+): Promise<readonly string[]> {
+  if ((project_ids == null) === (reference_dataset_id == null)) {
+    throw runlakeError('BAD_REQUEST', { reason: 'Send either project_ids or reference_dataset_id.' });
+  }
+  if (project_ids == null) return readDatasetProjectIds(database, tenantId, reference_dataset_id ?? '');
+  return requireProjects(database, tenantId, toLowerCase(project_ids) ?? []);
+}
+
+function readStart({ min_start_time, reference_dataset_id }: Static<typeof Query>): number | undefined {
+  const stated = parseOptionalTime(min_start_time);
+  if (stated !== undefined || reference_dataset_id != null) return stated;
+  return Date.now() * 1_000 - dayMicros;
+}
+
+export const toLowerCase = (ids: readonly string[] | null | undefined) => ids?.map((id) => id.toLowerCase());

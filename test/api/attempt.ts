@@ -1,0 +1,11 @@
+/** A request of a stranger in the tenancy test. */
+export interface Attempt {
+  readonly url: string;
+  readonly payload?: object | string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Statuses that a stranger may get. */
+  readonly answers: readonly number[];
+}
+
+export const closed = [403, 404];
+export const own = [200];

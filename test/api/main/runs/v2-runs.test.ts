@@ -1,0 +1,190 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from 'langsmith';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { v2Fields } from '../../../../pipelines/runs/v2-fields.ts';
+import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
+import { type RunsApi, startRunsApi } from './runs.fixture.ts';
+
+let runs: RunsApi;
+let client: Client;
+let rootId: string;
+/** The runs of the fixture are older than the default time range. */
+const min_start_time = new Date(noonMicros / 1_000).toISOString();
+const everything = Object.keys(v2Fields).map((name) => name.toUpperCase());
+beforeAll(async () => {
+  runs = await startRunsApi();
+  rootId = runs.trace[0].runId;
+  const url = await runs.api.server.listen({ port: 0 });
+  client = new Client({ apiUrl: url, apiKey: runs.ours.workspaceKeys[0] });
+});
+afterAll(() => runs?.api.close());
+
+const query = (body: object, more: object = {}) =>
+  runs.ask({ url: '/v2/runs/query', body: { project_ids: [runs.projectId], min_start_time, ...body }, ...more });
+const items = async (body: object) => (await query(body)).body.items as { id: string }[];
+const ids = async (body: object) => (await items(body)).map(({ id }) => id);
+
+describe('the stock SDK', () => {
+  it('queries runs over all pages', async () => {
+    const read: object[] = [];
+    const parameters = { project_ids: [runs.projectId], min_start_time, page_size: 1 };
+    for await (const run of client.runs.query({ ...parameters, selects: ['ID', 'NAME', 'STATUS'] })) read.push(run);
+    expect(read).toEqual([
+      { id: runs.trace[2].runId, name: 'grandchild', status: 'ERROR' },
+      { id: runs.trace[1].runId, name: 'child', status: 'SUCCESS' },
+      { id: rootId, name: 'root', status: 'SUCCESS' },
+    ]);
+  });
+
+  it('retrieves a run', async () => {
+    const run = await client.runs.retrieve(rootId, { project_id: runs.projectId, selects: ['ID', 'NAME', 'OUTPUTS'] });
+    expect(run).toMatchObject({ id: rootId, name: 'root' });
+    await expect(client.runs.retrieve(rootId, { project_id: randomUUID() })).rejects.toMatchObject({ status: 404 });
+  });
+});
+
+describe('the record', () => {
+  it.each(['/v2', '/api/v2', '/api/v1/v2'])('of %s/runs/{id} has exactly the selected fields', async (prefix) => {
+    const url = `${prefix}/runs/${runs.trace[2].runId}?project_id=${runs.projectId}`;
+    expect((await runs.ask({ url })).body).toEqual({ id: runs.trace[2].runId });
+    const selects = everything.map((name) => `&selects=${name}`).join('');
+    const { body, text } = await runs.ask({ url: url + selects });
+    expect(Object.keys(body)).toEqual(Object.keys(v2Fields));
+    expect(text).toContain('"outputs":{"n":12345678901234567890}');
+    expect(body).toMatchObject({
+      run_type: 'CHAIN',
+      status: 'ERROR',
+      start_time: '2026-03-05T12:00:02.000000Z',
+      end_time: '2026-03-05T12:00:09.000000Z',
+      latency_seconds: 7,
+      error: 'boom',
+      error_preview: 'boom',
+      manifest: { lc: 1 },
+      parent_run_id: runs.trace[1].runId,
+      parent_run_ids: [rootId, runs.trace[1].runId],
+      project_id: runs.projectId,
+      trace_id: rootId,
+      is_root: false,
+      share_url: null,
+    });
+  });
+
+  it('has numbers for costs, and details in raw', async () => {
+    const [tenantId] = runs.ours.workspaceIds;
+    const usage = '{"prompt_token_details":{"cache_read":2},"prompt_cost_details":{"cache_read":"0.25"}}';
+    const values = {
+      runType: 'llm' as const,
+      promptTokens: 3,
+      promptCost: '0.5',
+      usageDetails: Buffer.from(usage),
+      extra: json({ metadata: { thread_id: 't', n: { deep: [1] } } }),
+      error: Buffer.from(JSON.stringify('x'.repeat(300))),
+    };
+    const projectId = randomUUID();
+    await runs.api.database.execute('INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)', [
+      projectId,
+      tenantId,
+      'costs',
+    ]);
+    const call = runEvent({ tenantId, projectId, values });
+    await insertEvents(runs.api.services.clickhouse, [call]);
+    const answer = await query({ project_ids: [projectId], ids: [call.runId], selects: everything });
+    expect(answer.body).toMatchObject({
+      items: [
+        {
+          prompt_tokens: 3,
+          prompt_cost: 0.5,
+          completion_cost: null,
+          prompt_token_details: { raw: { cache_read: 2 } },
+          prompt_cost_details: { raw: { cache_read: 0.25 } },
+          completion_cost_details: null,
+          thread_id: 't',
+          metadata: { thread_id: 't', n: { deep: [1] } },
+          error_preview: `${'x'.repeat(250)}…`,
+          latency_seconds: null,
+          is_root: true,
+        },
+      ],
+    });
+  });
+});
+
+describe('conditions', () => {
+  const reversed = () => [runs.trace[2].runId, runs.trace[1].runId, rootId];
+  it.each<[string, () => object, () => string[]]>([
+    ['of nothing', () => ({}), reversed],
+    ['ascending', () => ({ sort_order: 'ASC' }), () => reversed().reverse()],
+    ['root', () => ({ is_root: true }), () => [rootId]],
+    ['not root', () => ({ is_root: false, has_error: false }), () => [runs.trace[1].runId]],
+    ['error', () => ({ has_error: true }), () => [runs.trace[2].runId]],
+    ['run type', () => ({ run_type: 'CHAIN' }), reversed],
+    ['other run type', () => ({ run_type: 'LLM' }), () => []],
+    ['trace', () => ({ trace_id: rootId.toUpperCase() }), reversed],
+    ['filter', () => ({ filter: 'eq(name, "child")' }), () => [runs.trace[1].runId]],
+    ['tree filter', () => ({ tree_filter: 'eq(name, "child")', is_root: true }), () => [rootId]],
+    ['ids', () => ({ ids: [rootId.toUpperCase(), randomUUID()] }), () => [rootId]],
+    ['ids and a filter', () => ({ ids: [rootId], filter: 'eq(name, "child")' }), () => []],
+    ['ids and a trace filter', () => ({ ids: [rootId], trace_filter: 'eq(name, "root")' }), () => [rootId]],
+    ['ids and a time', () => ({ ids: [rootId], min_start_time: '2026-03-05T12:00:01Z' }), () => []],
+    ['first time', () => ({ min_start_time: '2026-03-05T12:00:02Z' }), () => [runs.trace[2].runId]],
+    ['last time', () => ({ max_start_time: '2026-03-05T12:00:00Z' }), () => [rootId]],
+    ['no time', () => ({ min_start_time: null }), () => []],
+    ['examples', () => ({ reference_examples: [randomUUID()] }), () => []],
+    ['a dataset', () => ({ project_ids: null, reference_dataset_id: randomUUID() }), () => []],
+  ])('%s', async (_name, body, expected) => {
+    expect(await ids(body())).toEqual(expected());
+  });
+
+  it('of a dataset: the runs of its experiments, at any time', async () => {
+    const datasetId = randomUUID();
+    const link = (id: string | null) =>
+      runs.api.database.execute('UPDATE projects SET reference_dataset_id = $1 WHERE id = $2', [id, runs.projectId]);
+    await link(datasetId);
+    const { body } = await runs.ask({ url: '/v2/runs/query', body: { reference_dataset_id: datasetId } });
+    expect(body.items).toHaveLength(3);
+    await link(null);
+  });
+});
+
+describe('errors are problems', () => {
+  it.each<[string, () => object, number, string]>([
+    ['no project', () => ({ project_ids: null }), 400, 'BAD_REQUEST'],
+    ['projects and a dataset', () => ({ reference_dataset_id: randomUUID() }), 400, 'BAD_REQUEST'],
+    ['an unknown project', () => ({ project_ids: [runs.projectId, randomUUID()] }), 404, 'NOT_FOUND'],
+    ['an invalid filter', () => ({ filter: 'eq(' }), 400, 'INVALID_FILTER'],
+    ['an invalid cursor', () => ({ cursor: 'x' }), 400, 'BAD_REQUEST'],
+    ['an unknown field', () => ({ selects: ['id'] }), 422, 'INVALID_REQUEST'],
+    ['a page that is too large', () => ({ page_size: 1_001 }), 422, 'INVALID_REQUEST'],
+    ['an empty page', () => ({ page_size: 0 }), 422, 'INVALID_REQUEST'],
+    ['an invalid time', () => ({ min_start_time: 'yesterday' }), 422, 'INVALID_REQUEST'],
+    ['a lower-case run type', () => ({ run_type: 'llm' }), 422, 'INVALID_REQUEST'],
+    ['too many ids', () => ({ ids: Array(1_001).fill(rootId) }), 422, 'INVALID_REQUEST'],
+    ['an AI query', () => ({ ai_query: 'find errors' }), 400, 'PARAMETER_NOT_SUPPORTED'],
+  ])('%s', async (_name, body, status, code) => {
+    const answer = await query(body());
+    expect(answer.type).toBe('application/problem+json; charset=utf-8');
+    expect(answer.body).toMatchObject({
+      type: 'about:blank',
+      title: expect.any(String),
+      status,
+      detail: expect.any(String),
+      instance: '/v2/runs/query',
+      code,
+    });
+    expect(answer.status).toBe(status);
+  });
+
+  it('also for keys and other workspaces', async () => {
+    expect((await query({}, { key: runs.blindKey })).body).toMatchObject({ status: 403, detail: 'Forbidden' });
+    expect((await query({}, { key: 'none' })).body).toMatchObject({ status: 401 });
+    for (const key of [runs.theirs.workspaceKeys[0], runs.ours.workspaceKeys[1]]) {
+      expect((await query({}, { key })).body).toMatchObject({ status: 404 });
+      const url = `/v2/runs/${rootId}?project_id=${runs.projectId}`;
+      expect((await runs.ask({ url, key })).body).toMatchObject({ status: 404, instance: `/v2/runs/${rootId}` });
+    }
+    expect((await runs.ask({ url: `/v2/runs/${rootId}` })).body).toMatchObject({
+      status: 422,
+      errors: [{ loc: ['query', 'project_id'] }],
+    });
+  });
+});

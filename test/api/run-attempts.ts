@@ -1,0 +1,32 @@
+import { type Attempt, closed, own } from './attempt.ts';
+
+export interface RunVictim {
+  readonly projectId: string;
+  readonly runId: string;
+}
+
+/** Attempts to read and to share the runs of another workspace, by operation. */
+export const runAttempts: Readonly<Record<string, (victim: RunVictim) => Attempt>> = {
+  queryV2Runs: ({ projectId }) => ({
+    url: '/v2/runs/query',
+    payload: { project_ids: [projectId], selects: ['ID', 'NAME', 'INPUTS'] },
+    answers: closed,
+  }),
+  getV2Run: ({ runId, projectId }) => ({
+    url: `/v2/runs/${runId}?project_id=${projectId}&selects=NAME`,
+    answers: closed,
+  }),
+  getRunShare: ({ runId }) => ({ url: `/runs/${runId}/share`, answers: [200, 404] }),
+  shareRun: ({ runId }) => ({ url: `/runs/${runId}/share`, answers: [200, 404] }),
+  unshareRun: ({ runId }) => ({ url: `/runs/${runId}/share`, answers: own }),
+  shareV2Run: ({ runId, projectId }) => ({
+    url: `/v2/runs/${runId}/share`,
+    payload: { session_id: projectId, trace_id: runId },
+    answers: closed,
+  }),
+  unshareV2Run: ({ runId, projectId }) => ({
+    url: `/v2/runs/${runId}/share`,
+    payload: { session_id: projectId },
+    answers: [204],
+  }),
+};
