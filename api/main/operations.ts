@@ -10,6 +10,7 @@ import {
 import { getAttachment } from './attachments.ts';
 import { exportGranularUsage, getGranularUsage, getOrganizationUsage } from './billing.ts';
 import { cancelBulkExport, createBulkExport, getBulkExport, listBulkExports } from './bulk-exports.ts';
+import { createDataset, deleteDataset, getDataset, listDatasets, updateDataset } from './datasets.ts';
 import {
   createDestination,
   deleteDestination,
@@ -135,6 +136,12 @@ export const operations: readonly Operation[] = [
   deleteFeedback,
   leaveFeedback,
   leaveFeedbackByLink,
+  // datasets
+  listDatasets,
+  createDataset,
+  getDataset,
+  updateDataset,
+  deleteDataset,
   // billing
   getGranularUsage,
   exportGranularUsage,

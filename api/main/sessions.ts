@@ -4,6 +4,7 @@ import { deleteProjects } from '../../pipelines/projects/delete-projects.ts';
 import { listProjects, maxNameLength, type ProjectRecord, readProject } from '../../pipelines/projects/project.ts';
 import { createProject, updateProject } from '../../pipelines/projects/write-project.ts';
 import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { metadataParameter, pageParameters, parseMetadata } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 
 const TraceTier = Type.Union([Type.Literal('longlived'), Type.Literal('shortlived')]);
@@ -207,9 +208,7 @@ const Query = Type.Object({
   id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
   name: Type.Optional(Type.String()),
   name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
-  metadata: Type.Optional(
-    Type.String({ description: 'A JSON object. Only projects whose metadata contains all of its pairs.' }),
-  ),
+  metadata: metadataParameter,
   reference_free: Type.Optional(
     Type.Boolean({ description: 'true: without experiments on datasets; false: only experiments.' }),
   ),
@@ -220,8 +219,7 @@ const Query = Type.Object({
     { default: 'start_time', description: '`start_time` or `name`. Other values are not supported yet.' },
   ),
   sort_by_desc: Type.Boolean({ default: true }),
-  limit: Type.Integer({ minimum: 1, maximum: 100, default: 100 }),
-  offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
+  ...pageParameters,
 });
 
 export const listSessions = defineOperation({
@@ -257,7 +255,7 @@ export const listSessions = defineOperation({
       ids: query.id,
       name: query.name,
       nameContains: query.name_contains,
-      metadata: query.metadata === undefined ? undefined : readMetadata(query.metadata),
+      metadata: parseMetadata(query.metadata),
       referenceFree: query.reference_free,
       referenceDatasetIds: query.reference_dataset,
       sortBy,
@@ -268,17 +266,6 @@ export const listSessions = defineOperation({
     return projects.map(formatSessionWithStatistics);
   },
 });
-
-function readMetadata(text: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
-  } catch {
-    // Invalid JSON has the same error as JSON that is not an object.
-  }
-  const field = { loc: ['query', 'metadata'], msg: 'must be a JSON object', type: 'json_object' };
-  throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
-}
 
 export const updateSession = defineOperation({
   operationId: 'updateSession',

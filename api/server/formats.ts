@@ -47,6 +47,15 @@ export const nullable = <T extends TSchema>(schema: T, options: TSchemaOptions =
 export const optional = <T extends TSchema>(schema: T, options: TSchemaOptions = {}) =>
   Type.Optional(nullable(schema, options));
 
+/** One of the given texts. */
+export const OneOf = <const T extends string>(values: readonly T[], options: TSchemaOptions = {}) =>
+  Type.Unsafe<T>(
+    Type.Union(
+      values.map((value) => Type.Literal(value)),
+      options,
+    ),
+  );
+
 /** A JSON object with any keys. The value is stored unchanged. */
 export const JsonObject = (options: { description?: string; maxProperties?: number } = {}) =>
   Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: true, ...options });

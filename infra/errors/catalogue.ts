@@ -140,7 +140,25 @@ export const catalogue = {
   // Feedback and attachments
   INVALID_FEEDBACK: caller(422, 'Feedback {feedback}: {reason}.', 'Correct the feedback and send it again.'),
   INVALID_ATTACHMENT: caller(422, 'Attachment {attachment}: {reason}.', 'Correct the attachment and send it again.'),
-  LINK_EXPIRED: caller(403, 'The link has expired.', 'Read the run again to get a new link.'),
+  LINK_EXPIRED: caller(403, 'The link has expired.', 'Read the run or the example again to get a new link.'),
+
+  // Datasets
+  INVALID_SCHEMA: caller(
+    422,
+    'The JSON Schema {field} cannot be used: {reason}.',
+    'Correct the schema of the dataset.',
+  ),
+  INVALID_EXAMPLE: caller(422, 'Example {example}: {reason}.', 'Correct the example and send it again.'),
+  EXAMPLE_TOO_LARGE: caller(
+    413,
+    'Example {example} is larger than {limitBytes} bytes ({limit}).',
+    'Send smaller inputs, outputs and attachments.',
+  ),
+  DATASET_FULL: caller(
+    422,
+    'The dataset would have more than {limit} {what}.',
+    'Use another dataset, or delete what is not needed.',
+  ),
 
   // Bulk exports and their destinations
   ...exportErrors,

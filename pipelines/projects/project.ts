@@ -1,4 +1,5 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { toJsonb } from '../../infra/postgres/jsonb-text.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 
 /** A row of `projects`. Times are ISO 8601 with microseconds. */
@@ -34,11 +35,6 @@ export function toExtraColumns(
   if (extra === null || extra === undefined) return [null, null];
   const metadata = Object.hasOwn(extra, 'metadata') ? extra.metadata : undefined;
   return [JSON.stringify(extra), toJsonb(isObject(metadata) ? metadata : {})];
-}
-
-/** Formats JSON that `jsonb` accepts: NUL characters and lone surrogates, which `jsonb` rejects, become U+FFFD. */
-function toJsonb(value: object): string {
-  return JSON.stringify(value).replace(/(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][\da-f]{2})/gi, '$1\ufffd');
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

@@ -8,7 +8,7 @@
  *   2. Close the deployments of the workspace, so that no row is added to them, and give the processes that serve them
  *      time to end their runs. Then delete the rows of the deployments: runs and threads before state, because state is
  *      written only under the locks of runs and threads.
- *   3. Delete shares, deferred events, and dead-letter records of the embedded log.
+ *   3. Delete shares, datasets, deferred events, and dead-letter records of the embedded log.
  *   4. Delete rows in ClickHouse.
  *   5. Set `purged_at`.
  *
@@ -87,6 +87,8 @@ export async function deleteWorkspaceData(
   await execute(closeWorkspaceSql, [deploymentIds]);
   await waitForProcesses(deps, deploymentIds, signal);
   for (const deletion of agentDeletionStatements) await execute(deletion, [deploymentIds]);
+  // Examples and versions are deleted with their datasets, and attachments of examples with those of runs.
+  await execute('DELETE FROM datasets WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM deferred_events WHERE tenant_id = $1', [workspaceId]);
   await execute('DELETE FROM shared_traces WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM trace_changes WHERE tenant_id = $1', [workspaceId]);

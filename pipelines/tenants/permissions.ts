@@ -25,6 +25,10 @@ const permissionTable = {
   'runs:delete': ['Delete traces.', 'workspace', false],
   'feedback:read': ['Read feedback.', 'workspace', true],
   'feedback:write': ['Send feedback.', 'workspace', false],
+  'datasets:read': ['List and read datasets and their examples.', 'workspace', true],
+  'datasets:create': ['Create datasets.', 'workspace', false],
+  'datasets:update': ['Change datasets, and create, change and delete examples.', 'workspace', false],
+  'datasets:delete': ['Delete datasets, and examples from all versions.', 'workspace', false],
   'bulk-exports:read': ['List and read bulk exports and their destinations.', 'workspace', true],
   'bulk-exports:manage': [
     'Create and cancel bulk exports, and create and change their destinations.',

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { type Attempt, closed, own } from './attempt.ts';
 
 export interface RunVictim {
@@ -30,3 +31,15 @@ export const runAttempts: Readonly<Record<string, (victim: RunVictim) => Attempt
     answers: [204],
   }),
 };
+
+/** A span that names the victim's project. */
+export function otlp(projectId: string) {
+  const span = {
+    traceId: randomBytes(16).toString('hex'),
+    spanId: randomBytes(8).toString('hex'),
+    name: 'stolen',
+    startTimeUnixNano: String(Date.now() * 1e6),
+    attributes: [{ key: 'langsmith.trace.session_id', value: { stringValue: projectId } }],
+  };
+  return { resourceSpans: [{ scopeSpans: [{ spans: [span] }] }] };
+}

@@ -1,4 +1,4 @@
-import { randomBytes, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { operations } from '../../api/main/operations.ts';
@@ -6,7 +6,8 @@ import { hashKey } from '../../pipelines/tenants/keys.ts';
 import { runRollUp } from '../../pipelines/usage/rollup.ts';
 import { addExport, type ExportUnderTest } from './add-export.ts';
 import { type Attempt, closed, own } from './attempt.ts';
-import { type RunVictim, runAttempts } from './run-attempts.ts';
+import { type DatasetVictim, datasetAttempts } from './dataset-attempts.ts';
+import { otlp, type RunVictim, runAttempts } from './run-attempts.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
 
 /**
@@ -17,7 +18,7 @@ import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startAp
  * key of zebra's second workspace. Each calls every operation with the victim's ids. No response may contain the
  * victim's words, and at the end the victim is unchanged.
  */
-interface Victim extends ExportUnderTest, RunVictim {
+interface Victim extends ExportUnderTest, RunVictim, DatasetVictim {
   readonly workspaceId: string;
   readonly keyId: string;
   readonly feedbackId: string;
@@ -54,21 +55,10 @@ const multipart = (victim: Victim) => {
 
 const tracesOf = ({ projectId, runId }: Victim) => ({ session_id: projectId, trace_ids: [runId] });
 
-/** A span that names the victim's project. */
-function otlp(projectId: string) {
-  const span = {
-    traceId: randomBytes(16).toString('hex'),
-    spanId: randomBytes(8).toString('hex'),
-    name: 'stolen',
-    startTimeUnixNano: String(Date.now() * 1e6),
-    attributes: [{ key: 'langsmith.trace.session_id', value: { stringValue: projectId } }],
-  };
-  return { resourceSpans: [{ scopeSpans: [{ spans: [span] }] }] };
-}
-
 /** One entry per operation that needs a key. An operation without an entry fails the test. */
 const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   ...runAttempts,
+  ...datasetAttempts,
   getSettings: () => ({ url: '/settings', answers: own }),
   listOrganizations: () => ({ url: '/orgs', answers: own }),
   createOrganization: () => ({ url: '/orgs', payload: { display_name: 'stolen' }, answers: [403] }),
@@ -272,6 +262,7 @@ async function victimNow(): Promise<unknown> {
     feedback: await read('/feedback'),
     exports: (await read('/bulk-exports')).map((each: object) => ({ ...each, progress: null })),
     exportRuns: await read(`/bulk-exports/${victim.exportId}/runs`),
+    datasets: await read('/datasets'),
     usage: await read(attempts.getGranularUsage?.(victim).url ?? ''),
   };
 }
@@ -284,6 +275,7 @@ beforeAll(async () => {
   const [key] = zebra.workspaceKeys;
   await ask('PATCH', { url: `/workspaces/${workspaceId}`, payload: { display_name: 'okapi' } }, zebra.adminKey);
   const project = await ask('POST', { url: '/sessions', payload: { name: 'okapi', description: 'okapi' } }, key);
+  const dataset = await ask('POST', { url: '/datasets', payload: { name: 'okapi', description: 'okapi' } }, key);
   const [row] = await api.database.query<{ id: string }>('SELECT id FROM api_keys WHERE hash = $1', [hashKey(key)]);
   await api.database.execute("UPDATE api_keys SET description = 'okapi' WHERE id = $1", [row?.id]);
   victim = {
@@ -292,6 +284,7 @@ beforeAll(async () => {
     keyId: row?.id ?? '',
     runId: randomUUID(),
     feedbackId: randomUUID(),
+    datasetId: dataset.json().id,
     ...(await addExport(api.database, { workspaceId, projectId: project.json().id, word: 'okapi' })),
   };
   const payload = run(victim, { session_id: victim.projectId, name: 'okapi', inputs: { secret: 'okapi' } });
@@ -306,6 +299,7 @@ beforeAll(async () => {
   expect(before).toMatchObject({
     workspace: { display_name: 'okapi' },
     projects: [{ name: 'okapi' }],
+    datasets: [{ name: 'okapi', description: 'okapi' }],
     keys: [{ description: 'okapi' }],
     run: { name: 'okapi', inputs: { secret: 'okapi' }, feedback_stats: { okapi: { n: 1 } } },
     share: { share_token: expect.any(String) },

@@ -65,6 +65,9 @@ async function fill(id: string, key: string, deploymentId: string): Promise<Work
   expect((await api.server.inject({ method: 'POST', url: '/feedback', headers, payload })).statusCode).toBe(200);
 
   const { database, services } = api;
+  expect(
+    (await api.server.inject({ method: 'POST', url: '/datasets', headers, payload: { name: 'd' } })).statusCode,
+  ).toBe(200);
   const record = {
     partition: 0,
     offset: Date.now(),
@@ -184,7 +187,7 @@ describe('a workspace', () => {
   it('keeps its data if it is not deleted', async () => {
     const before = await tablesWithRows(deletedWorkspace);
     expect(before.postgres).toEqual(
-      expect.arrayContaining(['deferred_events', 'dead_letters', 'webhooks', 'checkpoints']),
+      expect.arrayContaining(['deferred_events', 'dead_letters', 'webhooks', 'checkpoints', 'datasets']),
     );
     expect(before.clickhouse).toEqual(expect.arrayContaining(['runs', 'feedback', 'attachments', 'stream_events']));
     expect(before.clickhouse).toEqual(expect.arrayContaining([...stays.locators, 'traces']));

@@ -1,0 +1,202 @@
+import { Type } from 'typebox';
+import {
+  type DatasetRecord,
+  datasetOrders,
+  dataTypes,
+  readDataset,
+  listDatasets as readList,
+} from '../../pipelines/datasets/dataset.ts';
+import {
+  updateDataset as changeDataset,
+  createDataset as insertDataset,
+  deleteDataset as removeDataset,
+} from '../../pipelines/datasets/write-dataset.ts';
+import { maxNameLength } from '../../pipelines/projects/project.ts';
+import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { answerPage, metadataParameter, pageParameters, parseMetadata } from '../server/list-parameters.ts';
+import { defineOperation } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+
+const DataType = OneOf(dataTypes);
+const Name = Text({ minLength: 1, maxLength: maxNameLength });
+const Description = Text({ maxLength: 100_000 });
+const Schema = () =>
+  JsonObject({ description: 'JSON Schema, draft 2020-12, or draft 7 if `$schema` says so. Examples must match it.' });
+
+export const DatasetParams = Type.Object({ dataset_id: Uuid() });
+
+const NewDataset = Type.Object({
+  id: optional(Uuid()),
+  name: Name,
+  description: optional(Description),
+  data_type: optional(DataType, { default: 'kv' }),
+  inputs_schema_definition: optional(Schema()),
+  outputs_schema_definition: optional(Schema()),
+  externally_managed: optional(Type.Boolean()),
+  extra: optional(JsonObject({ description: '`metadata` in it is stored; other fields are ignored.' })),
+  created_at: optional(Timestamp()),
+});
+
+const DatasetChange = Type.Object({
+  name: optional(Name),
+  description: optional(Description),
+  inputs_schema_definition: optional(Schema()),
+  outputs_schema_definition: optional(Schema()),
+  metadata: optional(JsonObject()),
+  baseline_experiment_id: optional(Uuid()),
+});
+
+export const Dataset = Type.Object({
+  id: Uuid(),
+  tenant_id: Uuid({ description: 'Id of the workspace.' }),
+  name: Type.String(),
+  description: nullable(Type.String()),
+  data_type: DataType,
+  inputs_schema_definition: nullable(JsonObject()),
+  outputs_schema_definition: nullable(JsonObject()),
+  metadata: nullable(JsonObject()),
+  baseline_experiment_id: nullable(Uuid()),
+  externally_managed: Type.Boolean(),
+  example_count: Type.Integer({ description: 'Number of examples in the newest version.' }),
+  session_count: Type.Integer({ description: 'Number of experiments.' }),
+  last_session_start_time: nullable(Timestamp()),
+  transformations: Type.Null(),
+  created_at: Timestamp(),
+  modified_at: Timestamp(),
+});
+
+export function showDataset(dataset: DatasetRecord) {
+  return { ...dataset, transformations: null };
+}
+
+export const createDataset = defineOperation({
+  operationId: 'createDataset',
+  method: 'POST',
+  path: '/datasets',
+  tag: 'datasets',
+  summary: 'Create a dataset',
+  access: { permission: 'datasets:create', tenantScope: 'workspace' },
+  unsupported: { body: ['transformations', 'tag_value_ids'] },
+  errors: ['CONFLICT', 'LIMIT_REACHED', 'INVALID_SCHEMA'],
+  schema: { body: NewDataset, response: { 200: Dataset } },
+  handler: async ({ caller, body, services }) => {
+    const metadata = body.extra?.metadata;
+    const dataset = {
+      id: body.id,
+      name: body.name,
+      description: body.description,
+      dataType: body.data_type ?? 'kv',
+      inputsSchema: body.inputs_schema_definition,
+      outputsSchema: body.outputs_schema_definition,
+      metadata: typeof metadata === 'object' ? (metadata as Record<string, unknown> | null) : undefined,
+      externallyManaged: body.externally_managed,
+      createdAt: body.created_at,
+    };
+    return showDataset(await insertDataset(services.database, caller.workspaceId, dataset));
+  },
+});
+
+const Query = Type.Object({
+  id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
+  name: Type.Optional(Type.String()),
+  name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
+  data_type: Type.Optional(Type.Array(DataType, { maxItems: dataTypes.length })),
+  metadata: metadataParameter,
+  sort_by: OneOf(datasetOrders, {
+    default: 'last_session_start_time',
+    description: 'Datasets without experiments are last.',
+  }),
+  sort_by_desc: Type.Boolean({ default: true }),
+  exclude: Type.Optional(
+    Type.Array(Type.Literal('example_count'), { description: 'Accepted; the response has all fields.' }),
+  ),
+  exclude_corrections_datasets: Type.Optional(
+    Type.Boolean({ description: 'Accepted; there are no datasets of corrections.' }),
+  ),
+  ...pageParameters,
+});
+
+export const listDatasets = defineOperation({
+  operationId: 'listDatasets',
+  method: 'GET',
+  path: '/datasets',
+  tag: 'datasets',
+  summary: 'List the datasets of the workspace',
+  description:
+    'The list is empty if no dataset has the given name. `X-Pagination-Total` is the number of datasets on all pages.',
+  access: { permission: 'datasets:read', tenantScope: 'workspace' },
+  unsupported: { query: ['tag_value_id'] },
+  schema: { query: Query, response: { 200: Type.Array(Dataset) } },
+  handler: async ({ caller, query, services }) => {
+    const { rows, total } = await readList(services.database, caller.workspaceId, {
+      ids: query.id,
+      name: query.name,
+      nameContains: query.name_contains,
+      dataTypes: query.data_type,
+      metadata: parseMetadata(query.metadata),
+      sortBy: query.sort_by,
+      descending: query.sort_by_desc,
+      limit: query.limit,
+      offset: query.offset,
+    });
+    return answerPage({ rows: rows.map(showDataset), total });
+  },
+});
+
+export const getDataset = defineOperation({
+  operationId: 'getDataset',
+  method: 'GET',
+  path: '/datasets/:dataset_id',
+  tag: 'datasets',
+  summary: 'Get a dataset',
+  access: { permission: 'datasets:read', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND'],
+  schema: {
+    params: DatasetParams,
+    query: Type.Object({ limit: Type.Optional(Type.Integer({ description: 'Accepted; clients send it.' })) }),
+    response: { 200: Dataset },
+  },
+  handler: async ({ caller, params, services }) =>
+    showDataset(await readDataset(services.database, caller.workspaceId, params.dataset_id)),
+});
+
+export const updateDataset = defineOperation({
+  operationId: 'updateDataset',
+  method: 'PATCH',
+  path: '/datasets/:dataset_id',
+  tag: 'datasets',
+  summary: 'Update a dataset',
+  description:
+    'Absent fields stay unchanged; null clears a field, except for the name. Changed schemas apply to later writes of examples.',
+  access: { permission: 'datasets:update', tenantScope: 'workspace' },
+  unsupported: { body: ['patch_examples', 'transformations'] },
+  errors: ['NOT_FOUND', 'CONFLICT', 'INVALID_SCHEMA'],
+  schema: { params: DatasetParams, body: DatasetChange, response: { 200: Dataset } },
+  handler: async ({ caller, params, body, services }) => {
+    const change = {
+      name: body.name,
+      description: body.description,
+      inputsSchema: body.inputs_schema_definition,
+      outputsSchema: body.outputs_schema_definition,
+      metadata: body.metadata,
+      baselineExperimentId: body.baseline_experiment_id,
+    };
+    return showDataset(await changeDataset(services.database, caller.workspaceId, params.dataset_id, change));
+  },
+});
+
+export const deleteDataset = defineOperation({
+  operationId: 'deleteDataset',
+  method: 'DELETE',
+  path: '/datasets/:dataset_id',
+  tag: 'datasets',
+  summary: 'Delete a dataset with all versions of its examples',
+  description: 'Experiments on the dataset stay.',
+  access: { permission: 'datasets:delete', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND', ...clickhouseErrors],
+  schema: { params: DatasetParams, response: { 200: Type.Object({ message: Type.String() }) } },
+  handler: async ({ caller, params, services }) => {
+    await removeDataset(services, caller.workspaceId, params.dataset_id);
+    return { message: 'Dataset deleted' };
+  },
+});

@@ -1,0 +1,32 @@
+import { Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Page } from '../../infra/postgres/list-page.ts';
+import { RawResponse } from './operation.ts';
+
+/** Parameters of lists in pages by offset. */
+export const pageParameters = {
+  limit: Type.Integer({ minimum: 1, maximum: 100, default: 100 }),
+  offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
+};
+
+export const metadataParameter = Type.Optional(
+  Type.String({ description: 'A JSON object. Only items whose metadata contains all of its pairs.' }),
+);
+
+/** Parses {@link metadataParameter}. @throws INVALID_REQUEST if the text is not a JSON object. */
+export function parseMetadata(text: string | undefined): Record<string, unknown> | undefined {
+  if (text === undefined) return undefined;
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
+  } catch {
+    // Invalid JSON has the same error as JSON that is not an object.
+  }
+  const field = { loc: ['query', 'metadata'], msg: 'must be a JSON object', type: 'json_object' };
+  throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
+}
+
+/** Response of a list: the rows of the page, and the number of all rows in `X-Pagination-Total`. */
+export function answerPage<Row extends object>({ rows, total }: Page<Row>): RawResponse {
+  return new RawResponse({ headers: { 'x-pagination-total': String(total) }, body: [...rows] });
+}

@@ -1,0 +1,107 @@
+import {
+  type Compilable,
+  DummyDriver,
+  type Expression,
+  Kysely,
+  PostgresAdapter,
+  PostgresIntrospector,
+  PostgresQueryCompiler,
+  type RawBuilder,
+  type SelectQueryBuilder,
+  type SqlBool,
+  sql,
+} from 'kysely';
+import type { Tables } from '../../schemas/tables.ts';
+import type { Sql } from './database.ts';
+import { toJsonb } from './jsonb-text.ts';
+
+/** Builds typed statements. It has no connection: {@link fetchRows} executes what it builds. */
+export const statements = new Kysely<Tables>({
+  dialect: {
+    createAdapter: () => new PostgresAdapter(),
+    createDriver: () => new DummyDriver(),
+    createIntrospector: (db) => new PostgresIntrospector(db),
+    createQueryCompiler: () => new PostgresQueryCompiler(),
+  },
+});
+
+/** Executes a statement. @throws errors of the database client. */
+export function fetchRows<Row>(database: Sql, statement: Compilable<Row>): Promise<Row[]> {
+  const { sql: text, parameters } = statement.compile();
+  return database.query<Row>(text, parameters);
+}
+
+export interface PageRequest {
+  /** At least 1. */
+  readonly limit: number;
+  readonly offset: number;
+}
+
+export interface Page<Row> {
+  readonly rows: readonly Row[];
+  /** Number of rows on all pages. */
+  readonly total: number;
+}
+
+/** The order of a list. The last expression must be unique, so that pages neither repeat nor skip a row. */
+export interface ListOrder {
+  readonly by: readonly Expression<unknown>[];
+  readonly descending: boolean;
+}
+
+/** Appends order, limit and offset to a query. Nulls are last in both directions. */
+export function pageOf<DB, TB extends keyof DB, Row>(
+  query: SelectQueryBuilder<DB, TB, Row>,
+  { by, descending }: ListOrder,
+  { limit, offset }: PageRequest,
+): SelectQueryBuilder<DB, TB, Row> {
+  const ordered = by.reduce<SelectQueryBuilder<DB, TB, Row>>(
+    (built, expression) =>
+      built.orderBy(expression, (item) => (descending ? item.desc().nullsLast() : item.asc().nullsLast())),
+    query,
+  );
+  return ordered.limit(limit).offset(offset);
+}
+
+/** Reads one page of a query, and counts all its rows if the page does not show how many there are. */
+export async function listPage<DB, TB extends keyof DB, Row>(
+  database: Sql,
+  query: SelectQueryBuilder<DB, TB, Row>,
+  order: ListOrder,
+  page: PageRequest,
+): Promise<Page<Row>> {
+  const rows = await fetchRows(database, pageOf(query, order, page));
+  const isLast = rows.length < page.limit && (rows.length > 0 || page.offset === 0);
+  return { rows, total: isLast ? page.offset + rows.length : await countRows(database, query) };
+}
+
+export async function countRows<DB, TB extends keyof DB, Row>(
+  database: Sql,
+  query: SelectQueryBuilder<DB, TB, Row>,
+): Promise<number> {
+  const counted = query.clearSelect().select(sql<number>`count(*)`.as('rows')) as Compilable<{ rows: number }>;
+  const [found] = await fetchRows(database, counted);
+  return found?.rows ?? 0;
+}
+
+/** `column` is one of `values`. An empty list matches nothing. The list is one parameter, so it may be long. */
+export function isOneOf<T extends string>(
+  column: Expression<T>,
+  values: readonly T[],
+  type: 'uuid' | 'text',
+): RawBuilder<SqlBool> {
+  return sql<SqlBool>`${column} = ANY (${values}::${sql.raw(type)}[])`;
+}
+
+/** The text `column` contains `part`, ignoring case. */
+export function containsText(column: Expression<string>, part: string): RawBuilder<SqlBool> {
+  return sql<SqlBool>`strpos(lower(${column}), lower(${part}::text)) > 0`;
+}
+
+/** The JSON object `column` contains all `pairs`, at any depth below the same keys. */
+export function containsPairs(
+  column: Expression<unknown>,
+  pairs: Readonly<Record<string, unknown>>,
+): RawBuilder<SqlBool> {
+  return sql<SqlBool>`${column} @> ${toJsonb(pairs)}::jsonb`;
+}

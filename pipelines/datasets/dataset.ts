@@ -1,0 +1,143 @@
+import { type Expression, type SqlBool, sql } from 'kysely';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import {
+  containsPairs,
+  containsText,
+  fetchRows,
+  isOneOf,
+  listPage,
+  type Page,
+  type PageRequest,
+  statements,
+} from '../../infra/postgres/list-page.ts';
+
+export const dataTypes = ['kv', 'llm', 'chat'] as const;
+export type DataType = (typeof dataTypes)[number];
+
+/** A dataset in responses. Times are ISO 8601 with microseconds. */
+export interface DatasetRecord {
+  readonly id: string;
+  readonly tenant_id: string;
+  readonly name: string;
+  readonly description: string | null;
+  readonly data_type: DataType;
+  readonly inputs_schema_definition: Record<string, unknown> | null;
+  readonly outputs_schema_definition: Record<string, unknown> | null;
+  readonly metadata: Record<string, unknown> | null;
+  readonly baseline_experiment_id: string | null;
+  readonly externally_managed: boolean;
+  readonly example_count: number;
+  /** Number of experiments on the dataset. */
+  readonly session_count: number;
+  readonly last_session_start_time: string | null;
+  readonly created_at: string;
+  readonly modified_at: string;
+}
+
+type DatasetRow = Omit<DatasetRecord, 'inputs_schema_definition' | 'outputs_schema_definition' | 'metadata'> & {
+  readonly inputs_schema_definition: string | null;
+  readonly outputs_schema_definition: string | null;
+  readonly metadata: string | null;
+};
+
+const parse = (text: string | null) => (text === null ? null : (JSON.parse(text) as Record<string, unknown>));
+
+function toDatasetRecord(row: DatasetRow): DatasetRecord {
+  return {
+    ...row,
+    inputs_schema_definition: parse(row.inputs_schema_definition),
+    outputs_schema_definition: parse(row.outputs_schema_definition),
+    metadata: parse(row.metadata),
+  };
+}
+
+/** The datasets of a workspace, with figures about their experiments. */
+function datasetsOf(workspaceId: string) {
+  return statements
+    .selectFrom('datasets')
+    .innerJoinLateral(
+      (from) =>
+        from
+          .selectFrom('projects')
+          .select((project) => [
+            sql<number>`count(*)`.as('session_count'),
+            project.fn.max<string | null>('start_time').as('last_session_start_time'),
+          ])
+          .whereRef('reference_dataset_id', '=', 'datasets.id')
+          .where('deleted_at', 'is', null)
+          .as('experiments'),
+      (join) => join.onTrue(),
+    )
+    .select([
+      'id',
+      'workspace_id as tenant_id',
+      'name',
+      'description',
+      'data_type',
+      'inputs_schema_definition',
+      'outputs_schema_definition',
+      'metadata',
+      'baseline_experiment_id',
+      'externally_managed',
+      'example_count',
+      'session_count',
+      'last_session_start_time',
+      'created_at',
+      'modified_at',
+    ])
+    .where('workspace_id', '=', workspaceId);
+}
+
+/** @throws NOT_FOUND if the workspace has no dataset with this id. */
+export async function readDataset(database: Sql, workspaceId: string, datasetId: string): Promise<DatasetRecord> {
+  const [row] = await fetchRows<DatasetRow>(database, datasetsOf(workspaceId).where('id', '=', datasetId));
+  if (!row) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
+  return toDatasetRecord(row);
+}
+
+export const datasetOrders = [
+  'name',
+  'created_at',
+  'modified_at',
+  'last_session_start_time',
+  'example_count',
+  'session_count',
+] as const;
+
+export interface DatasetQuery extends PageRequest {
+  readonly ids?: readonly string[] | undefined;
+  readonly name?: string | undefined;
+  /** Part of the name, ignoring case. */
+  readonly nameContains?: string | undefined;
+  readonly dataTypes?: readonly DataType[] | undefined;
+  /** Pairs that the metadata must contain. */
+  readonly metadata?: Readonly<Record<string, unknown>> | undefined;
+  readonly sortBy: (typeof datasetOrders)[number];
+  readonly descending: boolean;
+}
+
+/** The datasets of a workspace that meet every given condition. */
+export async function listDatasets(
+  database: Sql,
+  workspaceId: string,
+  { ids, name, nameContains, dataTypes, metadata, sortBy, descending, limit, offset }: DatasetQuery,
+): Promise<Page<DatasetRecord>> {
+  const query = datasetsOf(workspaceId).where((dataset) => {
+    const conditions: Expression<SqlBool>[] = [];
+    if (ids) conditions.push(isOneOf(dataset.ref('id'), ids, 'uuid'));
+    if (name !== undefined) conditions.push(dataset('name', '=', name));
+    if (nameContains !== undefined) conditions.push(containsText(dataset.ref('name'), nameContains));
+    if (dataTypes) conditions.push(isOneOf(dataset.ref('data_type'), dataTypes, 'text'));
+    if (metadata) conditions.push(containsPairs(dataset.ref('searchable'), metadata));
+    return dataset.and(conditions);
+  });
+  // A dataset without experiments is sorted by its creation.
+  const by =
+    sortBy === 'last_session_start_time'
+      ? [sql.ref('last_session_start_time'), sql.ref('created_at')]
+      : [sql.ref(sortBy)];
+  const order = { by: [...by, sql.ref('id')], descending };
+  const { rows, total } = await listPage<never, never, DatasetRow>(database, query as never, order, { limit, offset });
+  return { rows: rows.map(toDatasetRecord), total };
+}

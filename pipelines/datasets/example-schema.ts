@@ -1,0 +1,106 @@
+import { createContext, Script } from 'node:vm';
+import { Ajv, type ErrorObject, type Options, type ValidateFunction } from 'ajv';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+import { LRUCache } from 'lru-cache';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+
+/** Returns the error of a value at its path, or undefined if the value is valid. */
+export type ExampleSchema = (value: unknown) => string | undefined;
+
+const maxSchemaCharacters = 256 * 1024;
+
+/**
+ * Maximum time of compiling a schema, and of validating one value. Callers write the schemas, and a pattern or
+ * `uniqueItems` can take exponential or quadratic time. Usual schemas take less than a millisecond.
+ */
+const timeoutMs = 1_000;
+
+const options: Options = { strict: false, logger: false };
+
+/** The dialects, each with a validator of its schemas, which is slow to create. */
+const dialects = {
+  draft7: { create: (more: Options) => new Ajv({ ...options, ...more }), meta: undefined as Ajv | undefined },
+  draft2020: {
+    create: (more: Options) => new Ajv2020({ ...options, ...more }),
+    meta: undefined as Ajv2020 | undefined,
+  },
+};
+
+/** Schemas by text, because a dataset is written to many times with one schema. */
+const compiled = new LRUCache<string, ExampleSchema>({ max: 200 });
+
+/**
+ * Compiles a JSON Schema of a dataset: draft 2020-12, or draft 7 if `$schema` names draft 4, 6 or 7. References must
+ * stay within the schema.
+ *
+ * @param field Name of the schema in errors.
+ * @throws INVALID_SCHEMA
+ */
+export function compileExampleSchema(field: string, text: string): ExampleSchema {
+  const known = compiled.get(text);
+  if (known) return known;
+  const check = compile(field, text);
+  compiled.set(text, check);
+  return check;
+}
+
+function compile(field: string, text: string): ExampleSchema {
+  const refuse = (reason: string) => runlakeError('INVALID_SCHEMA', { field, reason });
+  if (text.length > maxSchemaCharacters) throw refuse(`it has more than ${maxSchemaCharacters} characters`);
+  const schema = JSON.parse(text) as { readonly $schema?: unknown };
+  const dialect = /draft-0[467]\b/.test(String(schema.$schema)) ? dialects.draft7 : dialects.draft2020;
+  dialect.meta ??= prepareMeta(dialect.create({}));
+  const { meta } = dialect;
+  let validate: ValidateFunction;
+  try {
+    validate = withinTime(() => {
+      // The dialect is known; the text of `$schema` may differ from the one that the library knows.
+      const own = { ...schema, $schema: undefined } as object;
+      if (!meta.validateSchema(own)) throw refuse(meta.errorsText(meta.errors, { dataVar: 'it' }));
+      const ajv = dialect.create({ meta: false, validateSchema: false });
+      addFormats.default(ajv, { mode: 'fast' });
+      return ajv.compile(own);
+    });
+  } catch (error) {
+    throw refuse(describeFailure(error));
+  }
+  return (value) => {
+    try {
+      return withinTime(() => validate(value)) ? undefined : describeError(validate.errors?.[0]);
+    } catch (error) {
+      return `cannot be validated: ${describeFailure(error)}`;
+    }
+  };
+}
+
+function prepareMeta(meta: Ajv | Ajv2020): Ajv | Ajv2020 {
+  meta.validateSchema({});
+  return meta;
+}
+
+function describeError(error: ErrorObject | undefined): string {
+  const extra = error?.keyword === 'additionalProperties' ? `: ${JSON.stringify(error.params.additionalProperty)}` : '';
+  return `${error?.instancePath ?? ''} ${error?.message ?? 'is invalid'}${extra}`;
+}
+
+function describeFailure(error: unknown): string {
+  if (isRunlakeError(error)) throw error;
+  const { code, message } = error as { code?: unknown; message?: unknown };
+  return code === 'ERR_SCRIPT_EXECUTION_TIMEOUT'
+    ? `it takes longer than ${timeoutMs} ms`
+    : String(message).slice(0, 500);
+}
+
+const slot = createContext({ work: (): unknown => undefined });
+const callWork = new Script('work()');
+
+/** Runs synchronous work. V8 ends it at the timeout, also within a regular expression. */
+function withinTime<Result>(work: () => Result): Result {
+  slot.work = work;
+  try {
+    return callWork.runInContext(slot, { timeout: timeoutMs }) as Result;
+  } finally {
+    slot.work = () => undefined;
+  }
+}

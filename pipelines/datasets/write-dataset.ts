@@ -1,0 +1,167 @@
+import { randomUUID } from 'node:crypto';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { violatedConstraint } from '../../infra/postgres/database-error.ts';
+import { toJsonb } from '../../infra/postgres/jsonb-text.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
+import { enforceLimit } from '../tenants/enforce-limit.ts';
+import { type DatasetRecord, type DataType, readDataset } from './dataset.ts';
+import { compileExampleSchema } from './example-schema.ts';
+
+/** Maximum number of datasets of an organisation. */
+const maxDatasets = 10_000;
+
+const countDatasetsSql = `SELECT count(*) AS count FROM datasets JOIN workspaces AS w ON w.id = workspace_id
+  WHERE w.organization_id = $1 AND w.deleted_at IS NULL`;
+
+type JsonObject = Readonly<Record<string, unknown>>;
+
+interface NewDataset {
+  readonly id?: string | null | undefined;
+  readonly name: string;
+  readonly description?: string | null | undefined;
+  readonly dataType: DataType;
+  readonly inputsSchema?: JsonObject | null | undefined;
+  readonly outputsSchema?: JsonObject | null | undefined;
+  readonly metadata?: JsonObject | null | undefined;
+  readonly externallyManaged?: boolean | null | undefined;
+  readonly createdAt?: string | null | undefined;
+}
+
+const toText = (value: JsonObject | null | undefined) => (value == null ? null : JSON.stringify(value));
+
+/** @throws CONFLICT if the name or the id is taken; INVALID_SCHEMA; LIMIT_REACHED. */
+export async function createDataset(
+  database: Database,
+  workspaceId: string,
+  dataset: NewDataset,
+): Promise<DatasetRecord> {
+  requireValidSchemas(dataset);
+  const id = dataset.id?.toLowerCase() ?? randomUUID();
+  const values = [
+    id,
+    workspaceId,
+    dataset.name,
+    dataset.description ?? null,
+    dataset.dataType,
+    toText(dataset.inputsSchema),
+    toText(dataset.outputsSchema),
+    toText(dataset.metadata),
+    toJsonb(dataset.metadata ?? {}),
+    dataset.externallyManaged ?? false,
+    dataset.createdAt ?? null,
+  ];
+  await database
+    .transaction(async (tx) => {
+      await tx.execute(
+        `INSERT INTO datasets (id, workspace_id, name, description, data_type, inputs_schema_definition,
+           outputs_schema_definition, metadata, searchable, externally_managed, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, $10, coalesce($11, now()))`,
+        values,
+      );
+      await enforceLimit(tx, { workspaceId }, { max: maxDatasets, countSql: countDatasetsSql }, () =>
+        runlakeError('LIMIT_REACHED', {
+          limit: maxDatasets,
+          what: 'datasets',
+          hint: 'Use an existing dataset, or delete those that are not needed',
+        }),
+      );
+    })
+    .catch(refuseDuplicate);
+  return readDataset(database, workspaceId, id);
+}
+
+/** Absent fields stay unchanged; null clears a field, except for the name. */
+interface DatasetChange {
+  readonly name?: string | null | undefined;
+  readonly description?: string | null | undefined;
+  readonly inputsSchema?: JsonObject | null | undefined;
+  readonly outputsSchema?: JsonObject | null | undefined;
+  readonly metadata?: JsonObject | null | undefined;
+  readonly baselineExperimentId?: string | null | undefined;
+}
+
+/**
+ * Changes a dataset. Changed schemas apply to later writes; stored examples stay as they are.
+ *
+ * @throws NOT_FOUND; CONFLICT if the new name is taken; INVALID_SCHEMA.
+ */
+export async function updateDataset(
+  database: Database,
+  workspaceId: string,
+  datasetId: string,
+  change: DatasetChange,
+): Promise<DatasetRecord> {
+  requireValidSchemas(change);
+  const columns: Record<string, unknown> = {
+    name: change.name ?? undefined,
+    description: change.description,
+    inputs_schema_definition: change.inputsSchema === undefined ? undefined : toText(change.inputsSchema),
+    outputs_schema_definition: change.outputsSchema === undefined ? undefined : toText(change.outputsSchema),
+    metadata: change.metadata === undefined ? undefined : toText(change.metadata),
+    searchable: change.metadata === undefined ? undefined : toJsonb(change.metadata ?? {}),
+    baseline_experiment_id: change.baselineExperimentId,
+  };
+  const changed = Object.entries(columns).filter(([, value]) => value !== undefined);
+  const assignments = changed.map(([column], index) => `${column} = $${index + 3}`);
+  await database
+    .execute(
+      `UPDATE datasets SET ${['modified_at = now()', ...assignments].join(', ')} WHERE id = $1 AND workspace_id = $2`,
+      [datasetId, workspaceId, ...changed.map(([, value]) => value)],
+    )
+    .catch(refuseDuplicate);
+  return readDataset(database, workspaceId, datasetId);
+}
+
+/**
+ * Deletes a dataset with all versions of its examples. Its experiments stay. Attachments are deleted first, so that a
+ * crash leaves no content without a dataset; a repeated call deletes the rest.
+ *
+ * @throws NOT_FOUND; errors of the stores.
+ */
+export async function deleteDataset(
+  { database, clickhouse }: { readonly database: Database; readonly clickhouse: ClickHouse },
+  workspaceId: string,
+  datasetId: string,
+): Promise<void> {
+  await database.transaction(
+    async (tx) => {
+      const [locked] = await tx.query('SELECT FROM datasets WHERE id = $1 AND workspace_id = $2 FOR UPDATE', [
+        datasetId,
+        workspaceId,
+      ]);
+      if (!locked) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
+      const sets = await tx.query<{ id: string }>(
+        `SELECT DISTINCT entry.value ->> 'set' AS id FROM examples, jsonb_each(attachments) AS entry
+         WHERE dataset_id = $1`,
+        [datasetId],
+      );
+      await deleteAttachmentSets(
+        clickhouse,
+        workspaceId,
+        sets.map(({ id }) => id),
+      );
+      await tx.execute('DELETE FROM datasets WHERE id = $1', [datasetId]);
+    },
+    { timeoutMs: deletionTimeoutMs },
+  );
+}
+
+/** A dataset may have a million rows of examples. */
+const deletionTimeoutMs = 120_000;
+
+function requireValidSchemas({ inputsSchema, outputsSchema }: Pick<NewDataset, 'inputsSchema' | 'outputsSchema'>) {
+  if (inputsSchema) compileExampleSchema('inputs_schema_definition', JSON.stringify(inputsSchema));
+  if (outputsSchema) compileExampleSchema('outputs_schema_definition', JSON.stringify(outputsSchema));
+}
+
+function refuseDuplicate(error: unknown): never {
+  const constraint = violatedConstraint(error);
+  if (constraint === undefined) throw error;
+  const reason =
+    constraint === 'datasets_by_name'
+      ? 'Dataset with this name already exists.'
+      : 'A dataset with this id already exists.';
+  throw runlakeError('CONFLICT', { reason }, { cause: error });
+}

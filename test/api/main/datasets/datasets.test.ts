@@ -1,0 +1,167 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from 'langsmith';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { asking } from '../../ask.ts';
+import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+let client: Client;
+
+beforeAll(async () => {
+  api = await startApi();
+  acme = await addOrganization(api.database, 'acme');
+  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
+  client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
+});
+afterAll(() => api.close());
+
+const send = asking(() => api);
+/** Sends a request of the second workspace. */
+const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object) =>
+  send(acme.workspaceKeys[1], method, url, payload);
+
+async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const item of items) all.push(item);
+  return all;
+}
+
+describe('the stock SDK', () => {
+  it('creates, finds, reads, changes, lists and deletes datasets', async () => {
+    const metadata = { team: 'a', size: 2 };
+    const made = await client.createDataset('first', { description: 'about', dataType: 'kv', metadata });
+    expect(made).toMatchObject({
+      name: 'first',
+      description: 'about',
+      data_type: 'kv',
+      tenant_id: acme.workspaceIds[0],
+    });
+    expect(made).toMatchObject({ metadata, example_count: 0, session_count: 0, last_session_start_time: null });
+    await expect(client.createDataset('first')).rejects.toThrow(/already exists/);
+
+    expect(await client.hasDataset({ datasetName: 'first' })).toBe(true);
+    expect(await client.hasDataset({ datasetName: 'never' })).toBe(false);
+    expect(await client.hasDataset({ datasetId: made.id })).toBe(true);
+    expect(await client.hasDataset({ datasetId: randomUUID() })).toBe(false);
+    expect(await client.readDataset({ datasetName: 'first' })).toEqual(made);
+    expect(await client.readDataset({ datasetId: made.id })).toEqual(made);
+
+    const changed = await client.updateDataset({ datasetId: made.id, name: 'renamed' });
+    expect(changed).toMatchObject({ name: 'renamed', description: 'about', metadata });
+    await client.createDataset('second', { metadata: { team: 'b' } });
+    const names = async (query: Parameters<typeof client.listDatasets>[0]) =>
+      (await collect(client.listDatasets(query))).map(({ name }) => name);
+    expect(await names({})).toEqual(['second', 'renamed']);
+    expect(await names({ datasetNameContains: 'SEC' })).toEqual(['second']);
+    expect(await names({ datasetIds: [made.id] })).toEqual(['renamed']);
+    expect(await names({ metadata: { team: 'a' } })).toEqual(['renamed']);
+
+    await client.deleteDataset({ datasetName: 'renamed' });
+    expect(await client.hasDataset({ datasetId: made.id })).toBe(false);
+    expect((await client.createDataset('renamed')).id).not.toBe(made.id);
+  });
+});
+
+describe('a list of datasets', () => {
+  it('is paged, sorted and filtered, and has the total number in a header', async () => {
+    const word = randomUUID();
+    for (const [index, data_type] of ['kv', 'llm', 'chat', 'kv', 'kv'].entries()) {
+      await ask('POST', '/datasets', { name: `${word} ${index}`, data_type });
+    }
+    const list = async (query: string) => {
+      const url = `/datasets?name_contains=${word}&${query}`;
+      const { headers, ...answer } = await api.server.inject({ url, headers: { 'x-api-key': acme.workspaceKeys[1] } });
+      const names: string[] = answer.json().map(({ name }: { name: string }) => name.slice(word.length + 1));
+      return [names.join(), headers['x-pagination-total']];
+    };
+    expect(await list('sort_by=name')).toEqual(['4,3,2,1,0', '5']);
+    expect(await list('sort_by=name&sort_by_desc=false&limit=2')).toEqual(['0,1', '5']);
+    expect(await list('sort_by=name&sort_by_desc=false&limit=2&offset=4')).toEqual(['4', '5']);
+    expect(await list('limit=2&offset=10')).toEqual(['', '5']);
+    expect(await list('sort_by=name&data_type=llm&data_type=chat')).toEqual(['2,1', '2']);
+    expect(await list('data_type=llm')).toEqual(['1', '1']);
+    const experiment = {
+      name: randomUUID(),
+      reference_dataset_id: (await ask('GET', `/datasets?name=${word}%202`)).body[0].id,
+    };
+    await ask('POST', '/sessions', experiment);
+    expect(await list('limit=1')).toEqual(['2', '5']);
+    expect((await ask('GET', `/datasets/${experiment.reference_dataset_id}`)).body).toMatchObject({ session_count: 1 });
+  });
+
+  it('refuses invalid parameters', async () => {
+    for (const query of ['limit=0', 'limit=101', 'offset=-1', 'sort_by=size', 'data_type=x', 'metadata=[]', 'id=1']) {
+      expect([query, (await ask('GET', `/datasets?${query}`)).status]).toEqual([query, 422]);
+    }
+    expect((await ask('GET', `/datasets?tag_value_id=${randomUUID()}`)).status).toBe(400);
+  });
+});
+
+describe('a dataset', () => {
+  it('keeps its properties exactly', async () => {
+    const text = `"' \\ \u{1f600} ${'x'.repeat(3000)}`;
+    const schema = { type: 'object', properties: { b: { type: 'string' }, a: { const: '\u0000' } } };
+    const metadata = { text, deep: { list: [1, null, '\ud800'] } };
+    const body = {
+      id: randomUUID(),
+      name: randomUUID(),
+      description: text,
+      extra: { metadata },
+      created_at: '2026-01-02',
+    };
+    const sent = { ...body, created_at: '2026-01-02T03:04:05Z', inputs_schema_definition: schema };
+    const made = (await ask('POST', '/datasets', sent)).body;
+    const expected = { description: text, metadata, inputs_schema_definition: schema, outputs_schema_definition: null };
+    expect(made).toMatchObject({ ...expected, id: body.id, created_at: '2026-01-02T03:04:05.000000Z' });
+    expect((await ask('GET', `/datasets/${body.id}`)).body).toEqual(made);
+    const cleared = { description: null, inputs_schema_definition: null, metadata: null, name: null };
+    const changed = (await ask('PATCH', `/datasets/${body.id}`, cleared)).body;
+    expect(changed).toMatchObject({ ...cleared, name: body.name, outputs_schema_definition: null });
+    expect((await ask('GET', `/datasets?metadata={"deep":{"list":[1]}}`)).body).toEqual([]);
+  });
+
+  it('refuses a taken name or id, and invalid fields', async () => {
+    const first = (await ask('POST', '/datasets', { name: randomUUID() })).body;
+    const second = (await ask('POST', '/datasets', { name: randomUUID() })).body;
+    expect((await ask('POST', '/datasets', { name: randomUUID(), id: first.id })).status).toBe(409);
+    expect((await ask('PATCH', `/datasets/${second.id}`, { name: first.name })).status).toBe(409);
+    for (const body of [
+      {},
+      { name: '' },
+      { name: 'a\u0000' },
+      { name: 'x'.repeat(513) },
+      { name: 'a', data_type: 'csv' },
+    ]) {
+      expect((await ask('POST', '/datasets', body)).status).toBe(422);
+    }
+    expect((await ask('POST', '/datasets', { name: 'a', transformations: [{}] })).status).toBe(400);
+    for (const inputs_schema_definition of [
+      { type: 'strin' },
+      { $ref: 'https://example.com/schema' },
+      { type: 'object', description: 'x'.repeat(300_000) },
+    ]) {
+      const { status, body } = await ask('POST', '/datasets', { name: randomUUID(), inputs_schema_definition });
+      expect([status, body.detail[0].msg]).toEqual([422, expect.stringContaining('inputs_schema_definition')]);
+    }
+    for (const method of ['GET', 'PATCH', 'DELETE'] as const) {
+      const payload = method === 'PATCH' ? {} : undefined;
+      expect((await ask(method, `/datasets/${randomUUID()}`, payload)).status).toBe(404);
+      expect((await ask(method, '/datasets/1', payload)).status).toBe(422);
+    }
+  });
+
+  it('needs the permission of each operation', async () => {
+    const { id } = (await ask('POST', '/datasets', { name: randomUUID() })).body;
+    const owner = { database: api.database, organizationId: acme.id, userId: acme.userId };
+    const workspaceIds = [acme.workspaceIds[1]];
+    const reader = await addKey({ ...owner, workspaceIds, permissions: ['datasets:read'] });
+    expect((await send(reader, 'GET', `/datasets/${id}`)).status).toBe(200);
+    expect((await send(reader, 'POST', '/datasets', { name: 'x' })).status).toBe(403);
+    expect((await send(reader, 'PATCH', `/datasets/${id}`, { name: 'x' })).status).toBe(403);
+    expect((await send(reader, 'DELETE', `/datasets/${id}`)).status).toBe(403);
+    const writer = await addKey({ ...owner, workspaceIds, permissions: ['datasets:create', 'datasets:update'] });
+    expect((await send(writer, 'GET', '/datasets')).status).toBe(403);
+    expect((await send(writer, 'DELETE', `/datasets/${id}`)).status).toBe(403);
+  });
+});
