@@ -24,6 +24,7 @@ interface DatasetTable {
   readonly externally_managed: boolean;
   readonly example_count: number;
   readonly last_version: string | null;
+  readonly version_count: number;
   readonly created_at: string;
   readonly modified_at: string;
 }

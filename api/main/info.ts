@@ -43,9 +43,8 @@ const flags = {
   // The multipart route accepts both compressions.
   gzip_body_enabled: true,
   zstd_compression_enabled: true,
-  // Datasets are not implemented. With `true`, clients would call a route that does not exist; with `false`, clients
-  // report that datasets are not supported.
-  dataset_examples_multipart_enabled: false,
+  dataset_examples_multipart_enabled: true,
+  // The older route `/v1/platform/examples/multipart` does not exist.
   examples_multipart_enabled: false,
   // Runs are read only through `POST /runs/query`; the routes of version 2 are not implemented.
   ch_query_enabled: true,

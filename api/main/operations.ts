@@ -10,7 +10,28 @@ import {
 import { getAttachment } from './attachments.ts';
 import { exportGranularUsage, getGranularUsage, getOrganizationUsage } from './billing.ts';
 import { cancelBulkExport, createBulkExport, getBulkExport, listBulkExports } from './bulk-exports.ts';
+import {
+  diffDatasetVersions,
+  getDatasetVersion,
+  listDatasetSplits,
+  listDatasetVersions,
+  tagDatasetVersion,
+  updateDatasetSplit,
+} from './dataset-versions.ts';
 import { createDataset, deleteDataset, getDataset, listDatasets, updateDataset } from './datasets.ts';
+import { createExampleParts, deleteExampleList, updateExampleParts } from './example-parts.ts';
+import {
+  countExamples,
+  createExample,
+  createExamples,
+  deleteExample,
+  deleteExamples,
+  getExample,
+  listExamples,
+  updateExample,
+  updateExamples,
+} from './examples.ts';
+import { listExperimentRuns } from './experiments.ts';
 import {
   createDestination,
   deleteDestination,
@@ -142,6 +163,26 @@ export const operations: readonly Operation[] = [
   getDataset,
   updateDataset,
   deleteDataset,
+  listDatasetVersions,
+  getDatasetVersion,
+  tagDatasetVersion,
+  diffDatasetVersions,
+  listDatasetSplits,
+  updateDatasetSplit,
+  listExperimentRuns,
+  // examples
+  createExampleParts,
+  updateExampleParts,
+  deleteExampleList,
+  listExamples,
+  countExamples,
+  createExamples,
+  updateExamples,
+  createExample,
+  deleteExamples,
+  getExample,
+  updateExample,
+  deleteExample,
   // billing
   getGranularUsage,
   exportGranularUsage,

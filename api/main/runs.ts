@@ -22,7 +22,7 @@ const Cost = () => Type.String({ description: 'Decimal as text, with the precisi
 const Ids = () => Type.Array(Uuid());
 
 /** A run in responses. With `select` it has only the required fields and the selected ones. */
-const Run = Type.Object({
+export const Run = Type.Object({
   id: Uuid(),
   name: Type.String({ description: 'Empty until the post of the run arrives.' }),
   run_type: RunType,

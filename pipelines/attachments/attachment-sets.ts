@@ -1,5 +1,110 @@
+/**
+ * Attachments of examples, in the table of the attachments of runs. A set has its own random id in place of a run id.
+ * It never changes and never expires; the versions of an example refer to the sets.
+ */
+import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { deleteRows } from '../../infra/clickhouse/delete-rows.ts';
+import type { TokenSigner } from '../../infra/signing/token-signer.ts';
+import { signAttachmentToken } from './attachment-urls.ts';
+
+/** Where the content of an attachment is stored. */
+export interface AttachmentLocation {
+  /** Id of the set. */
+  readonly set: string;
+  /** Name in the set; the example may have another name for it. */
+  readonly name: string;
+  readonly mime_type: string;
+}
+
+export interface NewSetAttachment {
+  readonly set: string;
+  readonly name: string;
+  /** As `normaliseMimeType` returns it. */
+  readonly mimeType: string;
+  readonly content: Buffer;
+}
+
+/** Resolves when the attachments are stored. @throws errors of ClickHouse. */
+export async function storeAttachmentSets(
+  clickhouse: ClickHouse,
+  workspaceId: string,
+  attachments: readonly NewSetAttachment[],
+): Promise<void> {
+  if (attachments.length === 0) return;
+  const nowMicros = BigInt(Date.now()) * 1_000n;
+  const body = Buffer.concat(
+    attachments.flatMap(({ set, name, mimeType, content }) => [
+      encodeInt64(nowMicros),
+      encodeUuid(workspaceId),
+      encodeUuid(set),
+      ...encodeString(Buffer.from(name)),
+      encodeInt64(nowMicros),
+      ...encodeString(Buffer.from(mimeType)),
+      ...encodeString(content),
+    ]),
+  );
+  await clickhouse.insertBody({
+    name: 'store-attachment-sets',
+    table: 'attachments',
+    columns: ['version', 'tenant_id', 'run_id', 'name', 'received_at', 'mime_type', 'content'],
+    format: 'RowBinary',
+    body,
+    id: randomUUID(),
+  });
+}
+
+// Encodings of RowBinary. Source: ClickHouse documentation, "Formats for Input and Output Data".
+
+function encodeInt64(value: bigint): Buffer {
+  const bytes = Buffer.alloc(8);
+  bytes.writeBigInt64LE(value);
+  return bytes;
+}
+
+/** Two integers of eight bytes, each little-endian. */
+function encodeUuid(id: string): Buffer {
+  const bytes = Buffer.from(id.replaceAll('-', ''), 'hex');
+  bytes.subarray(0, 8).reverse();
+  bytes.subarray(8).reverse();
+  return bytes;
+}
+
+function encodeString(bytes: Buffer): [Buffer, Buffer] {
+  const length: number[] = [];
+  let rest = bytes.length;
+  for (; rest > 0x7f; rest >>>= 7) length.push((rest & 0x7f) | 0x80);
+  length.push(rest);
+  return [Buffer.from(length), bytes];
+}
+
+/**
+ * Copies attachments of a run or of another set into the set `to`. Without `names`, copies all.
+ *
+ * @returns the copies, by name; attachments that do not exist are left out.
+ * @throws errors of ClickHouse.
+ */
+export async function copyAttachments(
+  clickhouse: ClickHouse,
+  workspaceId: string,
+  { from, to, names }: { readonly from: string; readonly to: string; readonly names: readonly string[] },
+): Promise<Record<string, AttachmentLocation>> {
+  const params = { tenant: workspaceId, source: from, target: to, names };
+  await clickhouse.command({
+    name: 'copy-attachments',
+    sql: `INSERT INTO attachments (version, tenant_id, run_id, name, received_at, mime_type, content)
+          SELECT version, tenant_id, {target:UUID}, name, received_at, mime_type, content FROM attachments FINAL
+          WHERE tenant_id = {tenant:UUID} AND run_id = {source:UUID} AND name IN {names:Array(String)}
+          ORDER BY name, version DESC LIMIT 1 BY name`,
+    params,
+  });
+  const rows = await clickhouse.query<{ name: string; mime_type: string }>({
+    name: 'list-copied-attachments',
+    sql: 'SELECT name, mime_type FROM attachments FINAL WHERE tenant_id = {tenant:UUID} AND run_id = {target:UUID}',
+    params,
+  });
+  return Object.fromEntries(rows.map(({ name, mime_type }) => [name, { set: to, name, mime_type }]));
+}
 
 /** Deletes sets with their content. @throws errors of ClickHouse. */
 export async function deleteAttachmentSets(
@@ -19,3 +124,17 @@ export async function deleteAttachmentSets(
 
 /** A parameter has at most 128 KiB. */
 const setsPerDeletion = 2_000;
+
+/** `attachment_urls` of an example: `attachment.<name>` → links that are valid for an hour without an API key. */
+export function exampleAttachmentUrls(
+  { signer, linkBase }: { readonly signer: TokenSigner; readonly linkBase: string },
+  workspaceId: string,
+  attachments: Readonly<Record<string, AttachmentLocation>>,
+): Record<string, { presigned_url: string; mime_type: string; storage_url: null }> {
+  return Object.fromEntries(
+    Object.entries(attachments).map(([displayName, { set, name, mime_type }]) => {
+      const token = signAttachmentToken(signer, { tenantId: workspaceId, runId: set, name });
+      return [`attachment.${displayName}`, { presigned_url: linkBase + token, mime_type, storage_url: null }];
+    }),
+  );
+}

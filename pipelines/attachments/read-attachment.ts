@@ -26,6 +26,10 @@ const maxNameCharacters = 255;
 const mimePattern = /^[!#$%&'*+.^_`|~0-9a-z-]{1,127}\/[!#$%&'*+.^_`|~0-9a-z-]{1,127}$/i;
 const unknownMimeType = 'application/octet-stream';
 
+export function normaliseMimeType(mimeType: string): string {
+  return mimePattern.test(mimeType) ? mimeType : unknownMimeType;
+}
+
 /**
  * Encodes an attachment of a run as a log message, keyed by workspace and run. Sending the same name again replaces the
  * attachment.
@@ -37,7 +41,7 @@ export function readAttachment(
   { runId, name, mimeType, content }: NewAttachment,
   { log, config }: { readonly log: Pick<EventLog, 'schemaId'>; readonly config: Pick<Config, 'maxRunBytes'> },
 ): LogMessage {
-  const reason = validateName(name);
+  const reason = validateAttachmentName(name);
   if (reason !== undefined)
     throw runlakeError('INVALID_ATTACHMENT', { attachment: `${name.slice(0, 64)} of ${runId}`, reason });
   const writer = new AvroWriter(content.length + 1_024);
@@ -47,7 +51,7 @@ export function readAttachment(
     runId,
     name,
     receivedAtMicros: Date.now() * 1_000,
-    mimeType: mimePattern.test(mimeType) ? mimeType : unknownMimeType,
+    mimeType: normaliseMimeType(mimeType),
     content,
   });
   const value = writer.since(0);
@@ -58,7 +62,8 @@ export function readAttachment(
   return { key: `${sender.workspaceId}:${runId}`, value };
 }
 
-function validateName(name: string): string | undefined {
+/** Returns why the name of an attachment is invalid. */
+export function validateAttachmentName(name: string): string | undefined {
   if (name === '') return 'the part name contains no attachment name';
   if ([...name].length > maxNameCharacters) return `its name is longer than ${maxNameCharacters} characters`;
   return /\p{Cc}/u.test(name) ? 'its name contains control characters' : undefined;

@@ -17,6 +17,7 @@ CREATE TABLE datasets (
   example_count integer NOT NULL DEFAULT 0,
   -- Time of the newest version; null before the first one.
   last_version timestamptz,
+  version_count integer NOT NULL DEFAULT 0,
   created_at timestamptz NOT NULL DEFAULT now(),
   modified_at timestamptz NOT NULL DEFAULT now()
 );

@@ -3,6 +3,17 @@ import { type Attempt, closed, own } from './attempt.ts';
 
 export interface DatasetVictim {
   readonly datasetId: string;
+  readonly exampleId: string;
+  readonly projectId: string;
+}
+
+/** Parts of one example, as a multipart request. */
+function exampleParts(exampleId: string) {
+  const part = (name: string) => `--cut\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n{"stolen":true}\r\n`;
+  return {
+    headers: { 'content-type': 'multipart/form-data; boundary=cut' },
+    payload: `${part(exampleId)}${part(`${exampleId}.inputs`)}--cut--\r\n`,
+  };
 }
 
 /** Attempts to use the datasets of another workspace, by operation. */
@@ -16,4 +27,62 @@ export const datasetAttempts: Readonly<Record<string, (victim: DatasetVictim) =>
   getDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}`, answers: closed }),
   updateDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}`, payload: { name: 'stolen' }, answers: closed }),
   deleteDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}`, answers: closed }),
+  listDatasetVersions: ({ datasetId }) => ({ url: `/datasets/${datasetId}/versions`, answers: closed }),
+  getDatasetVersion: ({ datasetId }) => ({ url: `/datasets/${datasetId}/version?tag=latest`, answers: closed }),
+  tagDatasetVersion: ({ datasetId }) => ({
+    url: `/datasets/${datasetId}/tags`,
+    payload: { as_of: 'latest', tag: 'stolen' },
+    answers: closed,
+  }),
+  diffDatasetVersions: ({ datasetId }) => ({
+    url: `/datasets/${datasetId}/versions/diff?from_version=2020-01-01&to_version=latest`,
+    answers: closed,
+  }),
+  listDatasetSplits: ({ datasetId }) => ({ url: `/datasets/${datasetId}/splits`, answers: closed }),
+  updateDatasetSplit: ({ datasetId, exampleId }) => ({
+    url: `/datasets/${datasetId}/splits`,
+    payload: { split_name: 'stolen', examples: [exampleId] },
+    answers: closed,
+  }),
+  listExperimentRuns: ({ datasetId, projectId }) => ({
+    url: `/datasets/${datasetId}/runs`,
+    payload: { session_ids: [projectId] },
+    answers: closed,
+  }),
+  createExampleParts: ({ datasetId }) => ({
+    url: `/v1/platform/datasets/${datasetId}/examples`,
+    ...exampleParts(randomUUID()),
+    answers: closed,
+  }),
+  updateExampleParts: ({ datasetId, exampleId }) => ({
+    url: `/v1/platform/datasets/${datasetId}/examples`,
+    ...exampleParts(exampleId),
+    answers: closed,
+  }),
+  deleteExampleList: ({ exampleId }) => ({
+    url: '/v1/platform/datasets/examples/delete',
+    payload: { example_ids: [exampleId], hard_delete: true },
+    answers: closed,
+  }),
+  listExamples: ({ exampleId }) => ({ url: `/examples?id=${exampleId}`, answers: own }),
+  countExamples: ({ datasetId }) => ({ url: `/examples/count?dataset=${datasetId}`, answers: closed }),
+  createExample: ({ datasetId }) => ({
+    url: '/examples',
+    payload: { dataset_id: datasetId, inputs: {} },
+    answers: closed,
+  }),
+  createExamples: ({ datasetId }) => ({
+    url: '/examples/bulk',
+    payload: [{ dataset_id: datasetId, inputs: {} }],
+    answers: closed,
+  }),
+  updateExamples: ({ datasetId, exampleId }) => ({
+    url: '/examples/bulk',
+    payload: [{ id: exampleId, dataset_id: datasetId, inputs: {} }],
+    answers: closed,
+  }),
+  getExample: ({ exampleId }) => ({ url: `/examples/${exampleId}`, answers: closed }),
+  updateExample: ({ exampleId }) => ({ url: `/examples/${exampleId}`, payload: { inputs: {} }, answers: closed }),
+  deleteExample: ({ exampleId }) => ({ url: `/examples/${exampleId}`, answers: closed }),
+  deleteExamples: ({ exampleId }) => ({ url: `/examples?example_ids=${exampleId}`, answers: closed }),
 };

@@ -11,9 +11,8 @@ import { otlp, type RunVictim, runAttempts } from './run-attempts.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
 
 /**
- * No operation gives access to another workspace or organisation.
- *
- * The victim is the first workspace of an organisation called zebra. Everything in it contains the word `okapi`,
+ * No operation gives access to another workspace or organisation. The victim is the first workspace of an organisation called
+ * zebra. Everything in it contains the word `okapi`,
  * everything of the organisation the word `zebra`. There are two strangers: the admin of another organisation, and the
  * key of zebra's second workspace. Each calls every operation with the victim's ids. No response may contain the
  * victim's words, and at the end the victim is unchanged.
@@ -263,6 +262,8 @@ async function victimNow(): Promise<unknown> {
     exports: (await read('/bulk-exports')).map((each: object) => ({ ...each, progress: null })),
     exportRuns: await read(`/bulk-exports/${victim.exportId}/runs`),
     datasets: await read('/datasets'),
+    examples: await read(`/examples?dataset=${victim.datasetId}`),
+    versions: await read(`/datasets/${victim.datasetId}/versions`),
     usage: await read(attempts.getGranularUsage?.(victim).url ?? ''),
   };
 }
@@ -276,6 +277,8 @@ beforeAll(async () => {
   await ask('PATCH', { url: `/workspaces/${workspaceId}`, payload: { display_name: 'okapi' } }, zebra.adminKey);
   const project = await ask('POST', { url: '/sessions', payload: { name: 'okapi', description: 'okapi' } }, key);
   const dataset = await ask('POST', { url: '/datasets', payload: { name: 'okapi', description: 'okapi' } }, key);
+  const payloadOfExample = { dataset_id: dataset.json().id, inputs: { secret: 'okapi' } };
+  const example = await ask('POST', { url: '/examples', payload: payloadOfExample }, key);
   const [row] = await api.database.query<{ id: string }>('SELECT id FROM api_keys WHERE hash = $1', [hashKey(key)]);
   await api.database.execute("UPDATE api_keys SET description = 'okapi' WHERE id = $1", [row?.id]);
   victim = {
@@ -285,6 +288,7 @@ beforeAll(async () => {
     runId: randomUUID(),
     feedbackId: randomUUID(),
     datasetId: dataset.json().id,
+    exampleId: example.json().id,
     ...(await addExport(api.database, { workspaceId, projectId: project.json().id, word: 'okapi' })),
   };
   const payload = run(victim, { session_id: victim.projectId, name: 'okapi', inputs: { secret: 'okapi' } });
@@ -300,6 +304,8 @@ beforeAll(async () => {
     workspace: { display_name: 'okapi' },
     projects: [{ name: 'okapi' }],
     datasets: [{ name: 'okapi', description: 'okapi' }],
+    examples: [{ inputs: { secret: 'okapi' } }],
+    versions: [{ tags: ['latest'] }],
     keys: [{ description: 'okapi' }],
     run: { name: 'okapi', inputs: { secret: 'okapi' }, feedback_stats: { okapi: { n: 1 } } },
     share: { share_token: expect.any(String) },

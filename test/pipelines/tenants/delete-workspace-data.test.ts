@@ -65,9 +65,11 @@ async function fill(id: string, key: string, deploymentId: string): Promise<Work
   expect((await api.server.inject({ method: 'POST', url: '/feedback', headers, payload })).statusCode).toBe(200);
 
   const { database, services } = api;
-  expect(
-    (await api.server.inject({ method: 'POST', url: '/datasets', headers, payload: { name: 'd' } })).statusCode,
-  ).toBe(200);
+  const dataset = await client.createDataset('d');
+  await client.createExample({
+    ...{ dataset_id: dataset.id, inputs: {} },
+    attachments: { a: ['text/plain', Buffer.from('attached')] },
+  });
   const record = {
     partition: 0,
     offset: Date.now(),
@@ -187,7 +189,7 @@ describe('a workspace', () => {
   it('keeps its data if it is not deleted', async () => {
     const before = await tablesWithRows(deletedWorkspace);
     expect(before.postgres).toEqual(
-      expect.arrayContaining(['deferred_events', 'dead_letters', 'webhooks', 'checkpoints', 'datasets']),
+      expect.arrayContaining(['deferred_events', 'dead_letters', 'webhooks', 'checkpoints', 'datasets', 'examples']),
     );
     expect(before.clickhouse).toEqual(expect.arrayContaining(['runs', 'feedback', 'attachments', 'stream_events']));
     expect(before.clickhouse).toEqual(expect.arrayContaining([...stays.locators, 'traces']));

@@ -40,7 +40,7 @@ describe('/info', () => {
       instance_flags: {
         gzip_body_enabled: true,
         zstd_compression_enabled: true,
-        dataset_examples_multipart_enabled: false,
+        dataset_examples_multipart_enabled: true,
         examples_multipart_enabled: false,
         ch_query_enabled: true,
         sdb_query_enabled: false,

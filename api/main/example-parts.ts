@@ -1,0 +1,103 @@
+import { Type } from 'typebox';
+import { deleteExamplesForEver, deleteExamples as removeExamples } from '../../pipelines/datasets/delete-examples.ts';
+import { readExampleParts } from '../../pipelines/datasets/example-parts.ts';
+import { createExamples, updateExamples, type WrittenExamples } from '../../pipelines/datasets/write-examples.ts';
+import { Timestamp, Uuid } from '../server/formats.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+import { DatasetParams } from './datasets.ts';
+import { exampleWriteErrors, requireRunAccess } from './examples.ts';
+import { withBody } from './ingest.ts';
+
+/** Examples as multipart/form-data: the routes that stock SDKs use. */
+
+const Written = Type.Object({
+  count: Type.Integer(),
+  example_ids: Type.Array(Uuid()),
+  as_of: Timestamp({ description: 'The new version of the dataset.' }),
+});
+
+const answerWritten = ({ ids, asOf }: WrittenExamples) =>
+  new RawResponse({ status: 201, body: { count: ids.length, example_ids: [...ids], as_of: asOf } });
+
+const partErrors = [
+  ...exampleWriteErrors,
+  'INVALID_MULTIPART',
+  'TOO_MANY_PARTS',
+  'INVALID_JSON',
+  'INVALID_UTF8',
+  'TOO_DEEP',
+  'OVERLOADED',
+] as const;
+
+export const createExampleParts = defineOperation({
+  operationId: 'createExampleParts',
+  method: 'POST',
+  path: '/v1/platform/datasets/:dataset_id/examples',
+  tag: 'datasets',
+  summary: 'Create examples with attachments as multipart/form-data',
+  description:
+    'All or none, as one version. Parts: `<id>` (JSON: created_at, metadata, split, source_run_id, use_source_run_io, ' +
+    'use_source_run_attachments), `<id>.inputs`, `<id>.outputs` (JSON objects), `<id>.attachment.<name>` (bytes).',
+  access: { permission: 'datasets:update', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  errors: partErrors,
+  rawBody: { contentTypes: ['multipart/form-data'], description: 'Examples and attachments as parts.' },
+  schema: { params: DatasetParams, response: { 201: Written } },
+  handler: async ({ caller, params, services, request }) => {
+    const contentType = request.headers['content-type'] ?? '';
+    return withBody({ request, caller }, services.config, async (body) => {
+      const examples = await readExampleParts({ body, contentType }, services.config);
+      requireRunAccess(caller, examples);
+      return answerWritten(await createExamples(services, caller.workspaceId, params.dataset_id, examples));
+    });
+  },
+});
+
+export const updateExampleParts = defineOperation({
+  operationId: 'updateExampleParts',
+  method: 'PATCH',
+  path: '/v1/platform/datasets/:dataset_id/examples',
+  tag: 'datasets',
+  summary: 'Update examples with attachments as multipart/form-data',
+  description:
+    'All or none, as one version. The parts are those of the creation, and `<id>.attachments_operations` (JSON: rename, retain). ' +
+    'Absent inputs, outputs, metadata and splits stay. Without attachments_operations, new attachments replace all former ones.',
+  access: { permission: 'datasets:update', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  errors: partErrors,
+  rawBody: { contentTypes: ['multipart/form-data'], description: 'Changes and attachments as parts.' },
+  schema: { params: DatasetParams, response: { 201: Written } },
+  handler: async ({ caller, params, services, request }) => {
+    const contentType = request.headers['content-type'] ?? '';
+    return withBody({ request, caller }, services.config, async (body) => {
+      const changes = await readExampleParts({ body, contentType }, services.config);
+      return answerWritten(await updateExamples(services, caller.workspaceId, params.dataset_id, changes));
+    });
+  },
+});
+
+export const deleteExampleList = defineOperation({
+  operationId: 'deleteExampleList',
+  method: 'POST',
+  path: '/v1/platform/datasets/examples/delete',
+  tag: 'datasets',
+  summary: 'Delete examples, on request from all versions',
+  description: 'All or none. With `hard_delete`, no version contains the examples any more.',
+  access: { permission: 'datasets:delete', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  errors: ['NOT_FOUND', 'DATASET_FULL', ...clickhouseErrors],
+  schema: {
+    body: Type.Object({
+      example_ids: Type.Array(Uuid(), { minItems: 1, maxItems: 1_000 }),
+      hard_delete: Type.Optional(Type.Boolean({ default: false })),
+    }),
+    response: { 200: Type.Object({ count: Type.Integer(), example_ids: Type.Array(Uuid()) }) },
+  },
+  handler: async ({ caller, body, services }) => {
+    const { example_ids: ids, hard_delete: isHard = false } = body;
+    if (isHard) await deleteExamplesForEver(services, caller.workspaceId, ids);
+    else await removeExamples(services.database, caller.workspaceId, ids);
+    return { count: ids.length, example_ids: ids };
+  },
+});

@@ -1,0 +1,400 @@
+import type { FastifyRequest } from 'fastify';
+import { type Static, Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { deleteExamples as removeExamples } from '../../pipelines/datasets/delete-examples.ts';
+import { alwaysFields, type ExampleLinks, selectableFields } from '../../pipelines/datasets/example.ts';
+import {
+  countExamples as countMatching,
+  type ExampleFilter,
+  exampleOrders,
+  readExample,
+  readExamples,
+} from '../../pipelines/datasets/read-examples.ts';
+import {
+  updateExamples as changeExamples,
+  createExamples as insertExamples,
+  type NewExample,
+} from '../../pipelines/datasets/write-examples.ts';
+import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
+import { JsonObject, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { metadataParameter, pageParameters, parseMetadata } from '../server/list-parameters.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+import { buildPublicUrl } from '../server/public-base.ts';
+import type { Services } from '../server/services.ts';
+
+export function createExampleLinks({ attachmentSigner, config }: Services, request: FastifyRequest): ExampleLinks {
+  return { signer: attachmentSigner, linkBase: buildPublicUrl('/public/attachments/', request, config) };
+}
+
+/** Examples that take over data of runs can only be created by callers that may read runs. */
+export function requireRunAccess(caller: WorkspaceCaller, examples: readonly NewExample[]): void {
+  const usesRun = examples.some(
+    ({ useSourceRunIo, useSourceRunAttachments }) => useSourceRunIo || (useSourceRunAttachments ?? []).length > 0,
+  );
+  if (usesRun) requirePermission(caller, 'runs:read');
+}
+
+/** Errors of the operations that create or change examples. */
+export const exampleWriteErrors = [
+  'NOT_FOUND',
+  'CONFLICT',
+  'INVALID_EXAMPLE',
+  'INVALID_SCHEMA',
+  'EXAMPLE_TOO_LARGE',
+  'DATASET_FULL',
+  ...clickhouseErrors,
+] as const;
+
+/** Responses contain stored JSON, which must not be re-serialised. */
+const storedJson = 'application/json; charset=utf-8';
+const maxExamples = 10_000;
+const defaultFields = new Set(selectableFields.filter((field) => field !== 'attachment_urls'));
+const allFields = new Set(selectableFields);
+
+const ExampleParams = Type.Object({ example_id: Uuid() });
+const AsOf = Type.Optional(Type.String({ maxLength: 512, description: 'A time, a tag of the dataset, or `latest`.' }));
+const Split = () =>
+  optional(
+    Type.Union(
+      [Type.Array(Text({ minLength: 1, maxLength: 512 }), { maxItems: 100 }), Text({ minLength: 1, maxLength: 512 })],
+      {
+        description: 'Default when an example is created: `base`.',
+      },
+    ),
+  );
+
+/** An example in responses. */
+export const exampleShape = {
+  id: Uuid(),
+  name: Type.String(),
+  dataset_id: Uuid(),
+  created_at: Timestamp(),
+  modified_at: Timestamp({ description: 'The version that created or changed the example.' }),
+  inputs: JsonObject({ description: 'The JSON that was sent.' }),
+  outputs: optional(JsonObject({ description: 'The JSON that was sent.' })),
+  metadata: Type.Optional(JsonObject({ description: '`dataset_split` is the list of splits.' })),
+  source_run_id: optional(Uuid()),
+  attachment_urls: Type.Optional(
+    JsonObject({
+      description: '`attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`.',
+    }),
+  ),
+};
+const Example = Type.Object(exampleShape);
+
+const filterParameters = {
+  dataset: Type.Optional(Uuid()),
+  id: Type.Optional(Type.Array(Uuid(), { maxItems: maxExamples })),
+  as_of: AsOf,
+  splits: Type.Optional(Type.Array(Type.String(), { maxItems: 100 })),
+  metadata: metadataParameter,
+  full_text_contains: Type.Optional(
+    Type.Array(Type.String({ minLength: 1, maxLength: 1_000 }), {
+      maxItems: 10,
+      description: 'Parts of the JSON of inputs or outputs, ignoring case.',
+    }),
+  ),
+};
+const Filter = Type.Object(filterParameters);
+
+function toFilter(query: Static<typeof Filter>): ExampleFilter {
+  return {
+    datasetId: query.dataset,
+    ids: query.id,
+    asOf: query.as_of,
+    splits: query.splits,
+    metadata: parseMetadata(query.metadata),
+    texts: query.full_text_contains,
+  };
+}
+
+export const listExamples = defineOperation({
+  operationId: 'listExamples',
+  method: 'GET',
+  path: '/examples',
+  tag: 'datasets',
+  summary: 'List examples',
+  description:
+    'Of a dataset, or those with the given ids. `order=recent` is by the last change, `recently_created` by creation.',
+  access: { permission: 'datasets:read', tenantScope: 'workspace' },
+  unsupported: { query: ['filter'] },
+  errors: ['NOT_FOUND'],
+  schema: {
+    query: Type.Object({
+      ...filterParameters,
+      order: OneOf(exampleOrders, { default: 'recent' }),
+      random_seed: Type.Optional(Type.Number()),
+      descending: Type.Optional(Type.Boolean({ description: 'Default: true for `recent` and `recently_created`.' })),
+      select: Type.Optional(
+        Type.Array(OneOf([...alwaysFields, ...selectableFields]), {
+          maxItems: 20,
+          description: 'Default: all fields except `attachment_urls`. Required fields are always returned.',
+        }),
+      ),
+      inline_s3_urls: Type.Optional(Type.Boolean({ description: 'Accepted; inputs and outputs are always inline.' })),
+      ...pageParameters,
+    }),
+    response: { 200: Type.Array(Example) },
+    produces: storedJson,
+  },
+  handler: async ({ caller, query, services, request }) => {
+    const body = await readExamples(
+      services.database,
+      caller.workspaceId,
+      {
+        ...toFilter(query),
+        order: query.order,
+        descending: query.descending,
+        randomSeed: query.random_seed,
+        fields: query.select
+          ? new Set(selectableFields.filter((field) => query.select?.includes(field)))
+          : defaultFields,
+        limit: query.limit,
+        offset: query.offset,
+      },
+      createExampleLinks(services, request),
+    );
+    return new RawResponse({ body });
+  },
+});
+
+export const countExamples = defineOperation({
+  operationId: 'countExamples',
+  method: 'GET',
+  path: '/examples/count',
+  tag: 'datasets',
+  summary: 'Count examples',
+  access: { permission: 'datasets:read', tenantScope: 'workspace' },
+  unsupported: { query: ['filter'] },
+  errors: ['NOT_FOUND'],
+  schema: { query: Filter, response: { 200: Type.Integer() } },
+  handler: async ({ caller, query, services }) => countMatching(services.database, caller.workspaceId, toFilter(query)),
+});
+
+export const getExample = defineOperation({
+  operationId: 'getExample',
+  method: 'GET',
+  path: '/examples/:example_id',
+  tag: 'datasets',
+  summary: 'Get an example',
+  access: { permission: 'datasets:read', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND'],
+  schema: {
+    params: ExampleParams,
+    query: Type.Object({ as_of: AsOf, dataset: Type.Optional(Uuid()) }),
+    response: { 200: Example },
+    produces: storedJson,
+  },
+  handler: async ({ caller, params, query, services, request }) => {
+    const which = { exampleId: params.example_id, datasetId: query.dataset, asOf: query.as_of };
+    const links = createExampleLinks(services, request);
+    return new RawResponse({
+      body: await readExample(services.database, caller.workspaceId, which, allFields, links),
+    });
+  },
+});
+
+const exampleFields = {
+  inputs: optional(JsonObject()),
+  outputs: optional(JsonObject()),
+  metadata: optional(JsonObject()),
+  split: Split(),
+};
+
+const NewExampleBody = Type.Object({
+  dataset_id: Uuid(),
+  id: optional(Uuid()),
+  created_at: optional(Timestamp()),
+  source_run_id: optional(Uuid()),
+  use_source_run_io: optional(Type.Boolean({ description: 'Take inputs and outputs from the source run.' })),
+  use_source_run_attachments: optional(
+    Type.Array(Type.String(), { maxItems: 100, description: 'Names of attachments of the source run to copy.' }),
+  ),
+  ...exampleFields,
+});
+
+const toJson = (value: object | null | undefined) => (value == null ? undefined : JSON.stringify(value));
+
+function toNewExample(body: Static<typeof NewExampleBody>): NewExample {
+  return {
+    id: body.id?.toLowerCase() ?? crypto.randomUUID(),
+    createdAt: body.created_at,
+    inputs: toJson(body.inputs),
+    outputs: toJson(body.outputs),
+    metadata: body.metadata,
+    split: body.split,
+    sourceRunId: body.source_run_id?.toLowerCase(),
+    useSourceRunIo: body.use_source_run_io,
+    useSourceRunAttachments: body.use_source_run_attachments,
+  };
+}
+
+/** Returns the only dataset of the items. @throws BAD_REQUEST if there are several. */
+function findDataset(items: readonly { readonly dataset_id?: string | null | undefined }[]): string | undefined {
+  const ids = new Set(items.flatMap(({ dataset_id }) => (dataset_id == null ? [] : [dataset_id.toLowerCase()])));
+  if (ids.size > 1) throw runlakeError('BAD_REQUEST', { reason: 'All examples must belong to the same dataset.' });
+  return [...ids][0];
+}
+
+export const createExample = defineOperation({
+  operationId: 'createExample',
+  method: 'POST',
+  path: '/examples',
+  tag: 'datasets',
+  summary: 'Create an example',
+  access: { permission: 'datasets:update', tenantScope: 'workspace' },
+  unsupported: { body: ['use_legacy_message_format'], flags: ['use_legacy_message_format'] },
+  errors: exampleWriteErrors,
+  schema: { body: NewExampleBody, response: { 200: Example }, produces: storedJson },
+  handler: async ({ caller, body, services, request }) => {
+    const example = toNewExample(body);
+    requireRunAccess(caller, [example]);
+    const { asOf } = await insertExamples(services, caller.workspaceId, body.dataset_id, [example]);
+    const which = { exampleId: example.id, datasetId: body.dataset_id, asOf };
+    const links = createExampleLinks(services, request);
+    return new RawResponse({
+      body: await readExample(services.database, caller.workspaceId, which, allFields, links),
+    });
+  },
+});
+
+export const createExamples = defineOperation({
+  operationId: 'createExamples',
+  method: 'POST',
+  path: '/examples/bulk',
+  tag: 'datasets',
+  summary: 'Create examples in one version',
+  description: 'All or none. All examples must belong to the same dataset.',
+  access: { permission: 'datasets:update', tenantScope: 'workspace' },
+  errors: exampleWriteErrors,
+  schema: {
+    body: Type.Array(NewExampleBody, { minItems: 1, maxItems: maxExamples }),
+    response: { 200: Type.Array(Example) },
+    produces: storedJson,
+  },
+  handler: async ({ caller, body, services, request }) => {
+    const datasetId = findDataset(body) as string;
+    const examples = body.map(toNewExample);
+    requireRunAccess(caller, examples);
+    const { asOf, ids } = await insertExamples(services, caller.workspaceId, datasetId, examples);
+    const page = { order: 'given', fields: allFields, limit: ids.length, offset: 0 } as const;
+    const links = createExampleLinks(services, request);
+    return new RawResponse({
+      body: await readExamples(services.database, caller.workspaceId, { datasetId, ids, asOf, ...page }, links),
+    });
+  },
+});
+
+const ExampleChangeBody = Type.Object({
+  dataset_id: optional(Uuid({ description: 'Must be the dataset of the example.' })),
+  attachments_operations: optional(
+    Type.Object({
+      rename: optional(Type.Unsafe<Record<string, string>>(Type.Record(Type.String(), Type.String()))),
+      retain: optional(Type.Array(Type.String(), { maxItems: 1_000 })),
+    }),
+    { description: 'Attachments that are neither renamed nor retained are removed.' },
+  ),
+  ...exampleFields,
+});
+
+function toChange(id: string, body: Static<typeof ExampleChangeBody>) {
+  return {
+    id: id.toLowerCase(),
+    inputs: toJson(body.inputs),
+    outputs: toJson(body.outputs),
+    metadata: body.metadata,
+    split: body.split,
+    attachmentsOperations: body.attachments_operations,
+  };
+}
+
+/** Returns the dataset of an example. @throws NOT_FOUND */
+async function findDatasetOf(services: Services, workspaceId: string, exampleId: string): Promise<string> {
+  const links = { signer: services.attachmentSigner, linkBase: '' };
+  const example = await readExample(services.database, workspaceId, { exampleId }, new Set(), links);
+  return (JSON.parse(example.toString()) as { dataset_id: string }).dataset_id;
+}
+
+export const updateExample = defineOperation({
+  operationId: 'updateExample',
+  method: 'PATCH',
+  path: '/examples/:example_id',
+  tag: 'datasets',
+  summary: 'Update an example',
+  description:
+    'Absent and null fields stay unchanged. New metadata replaces the former metadata, except for the splits.',
+  access: { permission: 'datasets:update', tenantScope: 'workspace' },
+  unsupported: { body: ['overwrite'], flags: ['overwrite'] },
+  errors: exampleWriteErrors,
+  schema: { params: ExampleParams, body: ExampleChangeBody, response: { 200: Example }, produces: storedJson },
+  handler: async ({ caller, params, body, services, request }) => {
+    const { workspaceId } = caller;
+    const exampleId = params.example_id.toLowerCase();
+    const datasetId = body.dataset_id ?? (await findDatasetOf(services, workspaceId, exampleId));
+    const { asOf } = await changeExamples(services, workspaceId, datasetId, [toChange(exampleId, body)]);
+    const links = createExampleLinks(services, request);
+    return new RawResponse({
+      body: await readExample(services.database, workspaceId, { exampleId, datasetId, asOf }, allFields, links),
+    });
+  },
+});
+
+export const updateExamples = defineOperation({
+  operationId: 'updateExamples',
+  method: 'PATCH',
+  path: '/examples/bulk',
+  tag: 'datasets',
+  summary: 'Update examples in one version',
+  description: 'All or none. All examples must belong to the same dataset.',
+  access: { permission: 'datasets:update', tenantScope: 'workspace' },
+  errors: exampleWriteErrors,
+  schema: {
+    body: Type.Array(Type.Interface([ExampleChangeBody], { id: Uuid() }), { minItems: 1, maxItems: maxExamples }),
+    response: { 200: Type.Object({ message: Type.String(), count: Type.Integer(), as_of: Timestamp() }) },
+  },
+  handler: async ({ caller, body, services }) => {
+    const { workspaceId } = caller;
+    const datasetId = findDataset(body) ?? (await findDatasetOf(services, workspaceId, body[0]?.id ?? ''));
+    const changes = body.map(({ id, ...change }) => toChange(id, change));
+    const { asOf, ids } = await changeExamples(services, workspaceId, datasetId, changes);
+    return { message: `${ids.length} examples updated`, count: ids.length, as_of: asOf };
+  },
+});
+
+const Deleted = Type.Object({ message: Type.String() });
+
+export const deleteExample = defineOperation({
+  operationId: 'deleteExample',
+  method: 'DELETE',
+  path: '/examples/:example_id',
+  tag: 'datasets',
+  summary: 'Delete an example from the newest version',
+  description: 'Earlier versions keep it.',
+  access: { permission: 'datasets:update', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND', 'DATASET_FULL'],
+  schema: { params: ExampleParams, response: { 200: Deleted } },
+  handler: async ({ caller, params, services }) => {
+    await removeExamples(services.database, caller.workspaceId, [params.example_id]);
+    return { message: 'Example deleted' };
+  },
+});
+
+export const deleteExamples = defineOperation({
+  operationId: 'deleteExamples',
+  method: 'DELETE',
+  path: '/examples',
+  tag: 'datasets',
+  summary: 'Delete examples from the newest version',
+  description: 'All or none. Earlier versions keep them.',
+  access: { permission: 'datasets:update', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND', 'DATASET_FULL'],
+  schema: {
+    query: Type.Object({ example_ids: Type.Array(Uuid(), { minItems: 1, maxItems: 1_000 }) }),
+    response: { 200: Deleted },
+  },
+  handler: async ({ caller, query, services }) => {
+    await removeExamples(services.database, caller.workspaceId, query.example_ids);
+    return { message: 'Examples deleted' };
+  },
+});

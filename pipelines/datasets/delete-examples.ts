@@ -1,0 +1,76 @@
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
+import { makeVersion } from './versions.ts';
+
+/**
+ * Deletes examples from the newest version of their datasets; earlier versions keep them. All or none.
+ *
+ * @throws NOT_FOUND if one of them does not exist.
+ */
+export async function deleteExamples(database: Database, workspaceId: string, ids: readonly string[]): Promise<void> {
+  const wanted = [...new Set(ids.map((id) => id.toLowerCase()))];
+  await database.transaction(async (tx) => {
+    const condition = `workspace_id = $1 AND id = ANY ($2::uuid[]) AND valid_to = 'infinity'`;
+    let deleted = 0;
+    for (const datasetId of await findDatasets(tx, condition, workspaceId, wanted)) {
+      await makeVersion(tx, workspaceId, datasetId, async (_, { asOf }) => {
+        const rows = await tx.execute(`UPDATE examples SET valid_to = $4 WHERE ${condition} AND dataset_id = $3`, [
+          workspaceId,
+          wanted,
+          datasetId,
+          asOf,
+        ]);
+        deleted += rows;
+        return -rows;
+      });
+    }
+    if (deleted < wanted.length) throw runlakeError('NOT_FOUND', { what: 'Example' });
+  });
+}
+
+/**
+ * Deletes examples from all versions, with their attachments. The attachments are deleted before the commit, so that a
+ * crash leaves no content without an example; a repeated call deletes the rest. All or none.
+ *
+ * @throws NOT_FOUND if one of them does not exist in any version; errors of the stores.
+ */
+export async function deleteExamplesForEver(
+  { database, clickhouse }: { readonly database: Database; readonly clickhouse: ClickHouse },
+  workspaceId: string,
+  ids: readonly string[],
+): Promise<void> {
+  const wanted = [...new Set(ids.map((id) => id.toLowerCase()))];
+  await database.transaction(async (tx) => {
+    const condition = 'workspace_id = $1 AND id = ANY ($2::uuid[])';
+    const deleted = new Set<string>();
+    const sets = new Set<string>();
+    for (const datasetId of await findDatasets(tx, condition, workspaceId, wanted)) {
+      await makeVersion(tx, workspaceId, datasetId, async () => {
+        const rows = await tx.query<{ id: string; current: boolean; sets: string[] }>(
+          `DELETE FROM examples WHERE ${condition} AND dataset_id = $3 RETURNING id, valid_to = 'infinity' AS current,
+             array(SELECT value ->> 'set' FROM jsonb_each(attachments)) AS sets`,
+          [workspaceId, wanted, datasetId],
+        );
+        for (const row of rows) {
+          deleted.add(row.id);
+          for (const set of row.sets) sets.add(set);
+        }
+        return -rows.filter(({ current }) => current).length;
+      });
+    }
+    if (deleted.size < wanted.length) throw runlakeError('NOT_FOUND', { what: 'Example' });
+    await deleteAttachmentSets(clickhouse, workspaceId, [...sets]);
+  });
+}
+
+/** Ids of the datasets of examples, in the order in which they have to be locked. */
+async function findDatasets(tx: Sql, condition: string, workspaceId: string, ids: readonly string[]) {
+  const rows = await tx.query<{ id: string }>(
+    `SELECT DISTINCT dataset_id AS id FROM examples WHERE ${condition} ORDER BY 1`,
+    [workspaceId, ids],
+  );
+  return rows.map(({ id }) => id);
+}

@@ -1,0 +1,110 @@
+import type { Config } from '../../infra/config/settings.ts';
+import { type FormPart, parseMultipart } from '../ingest/body/multipart.ts';
+import { runInTimeSlices, type StepwiseWork } from '../ingest/in-slices.ts';
+import { scanValue } from '../ingest/json/scan.ts';
+import { parseTime } from '../ingest/run-event/times.ts';
+import { parseUuid } from '../ingest/run-event/uuid.ts';
+import { createExampleError } from './example.ts';
+import type { AttachmentsOperations, ExampleChange, NewExample } from './write-examples.ts';
+
+/** An example as its parts state it; `attachmentsOperations` is only in changes. */
+type SentExample = NewExample & Pick<ExampleChange, 'attachmentsOperations'>;
+type Draft = { -readonly [K in keyof SentExample]: SentExample[K] } & { attachments: NewAttachments };
+type NewAttachments = Exclude<NewExample['attachments'], undefined>[number][];
+
+/**
+ * Reads examples from the parts of a multipart body, in any order: `<id>` (JSON of the small fields), `<id>.inputs`,
+ * `<id>.outputs`, `<id>.attachment.<name>` and `<id>.attachments_operations`.
+ *
+ * @throws INVALID_MULTIPART, TOO_MANY_PARTS, UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_UTF8, TOO_DEEP,
+ *   INVALID_EXAMPLE.
+ */
+export function readExampleParts(
+  { body, contentType }: { readonly body: Buffer; readonly contentType: string },
+  config: Pick<Config, 'maxParts' | 'maxJsonDepth'>,
+): Promise<SentExample[]> {
+  return runInTimeSlices(readParts(body, contentType, config));
+}
+
+function* readParts(
+  body: Buffer,
+  contentType: string,
+  { maxParts, maxJsonDepth }: Pick<Config, 'maxParts' | 'maxJsonDepth'>,
+): StepwiseWork<SentExample[]> {
+  const drafts = new Map<string, Draft>();
+  const withMain = new Set<string>();
+  for (const part of yield* parseMultipart(body, contentType, maxParts)) {
+    const [idText = '', kind, ...rest] = part.name.split('.');
+    const id = parseUuid(idText);
+    if (id === undefined) throw createPartError(part, 'does not begin with a UUID');
+    const draft: Draft = drafts.get(id) ?? { id, attachments: [] };
+    drafts.set(id, draft);
+    const json = () => readObject(body, part, Math.min(maxJsonDepth, maxExampleDepth));
+    if (kind === 'attachment') {
+      const content = body.subarray(part.start, part.end);
+      draft.attachments.push({ name: rest.join('.'), mimeType: part.contentType, content });
+    } else if (rest.length > 0) {
+      throw createPartError(part, 'is not known');
+    } else if (kind === undefined) {
+      withMain.add(id);
+      Object.assign(draft, readMain(id, JSON.parse(json()) as Record<string, unknown>));
+    } else if (kind === 'inputs') draft.inputs = json();
+    else if (kind === 'outputs') draft.outputs = json();
+    else if (kind === 'attachments_operations') draft.attachmentsOperations = readOperations(id, JSON.parse(json()));
+    else throw createPartError(part, 'is not known');
+    yield;
+  }
+  for (const id of drafts.keys()) if (!withMain.has(id)) throw createExampleError(id, `the part ${id} is missing`);
+  return [...drafts.values()];
+}
+
+/** Maximum nesting: metadata is formatted again, and validation is recursive. */
+const maxExampleDepth = 1_000;
+
+/** Returns the JSON of an object as it was sent. */
+function readObject(body: Buffer, part: FormPart, maxDepth: number): string {
+  const value = scanValue(body, part.start, part.end, { part: part.name, maxDepth });
+  if (value.kind !== 'object') throw createPartError(part, 'must contain a JSON object');
+  return body.toString('utf8', value.start, value.end);
+}
+
+/** Reads the small fields. Unknown fields are ignored, and null means absent. */
+function readMain(id: string, main: Readonly<Record<string, unknown>>): Partial<Draft> {
+  const read = <T>(name: string, expected: string, isValid: (value: unknown) => value is T): T | undefined => {
+    const value = Object.hasOwn(main, name) ? main[name] : undefined;
+    if (value === undefined || value === null) return undefined;
+    if (!isValid(value)) throw createExampleError(id, `${name} must be ${expected}`);
+    return value;
+  };
+  return {
+    createdAt: read('created_at', 'a time', isTime),
+    metadata: read('metadata', 'an object', isObject),
+    split: read('split', 'a text or a list of texts', isTextOrTexts),
+    sourceRunId: read('source_run_id', 'a UUID', isUuid)?.toLowerCase(),
+    useSourceRunIo: read('use_source_run_io', 'true or false', isBoolean),
+    useSourceRunAttachments: read('use_source_run_attachments', 'a list of texts', isTexts),
+  };
+}
+
+function readOperations(id: string, { rename, retain }: { rename?: unknown; retain?: unknown }): AttachmentsOperations {
+  if (rename != null && !(isObject(rename) && Object.values(rename).every(isText))) {
+    throw createExampleError(id, 'attachments_operations.rename must be an object of texts');
+  }
+  if (retain != null && !isTexts(retain)) {
+    throw createExampleError(id, 'attachments_operations.retain must be a list of texts');
+  }
+  return { rename: rename as Record<string, string> | undefined, retain: retain as string[] | undefined };
+}
+
+const isText = (value: unknown): value is string => typeof value === 'string';
+const isTexts = (value: unknown): value is string[] => Array.isArray(value) && value.every(isText);
+const isTextOrTexts = (value: unknown): value is string | string[] => isText(value) || isTexts(value);
+const isBoolean = (value: unknown): value is boolean => typeof value === 'boolean';
+const isTime = (value: unknown): value is string => isText(value) && parseTime(value) !== undefined;
+const isUuid = (value: unknown): value is string => isText(value) && parseUuid(value) !== undefined;
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+function createPartError(part: FormPart, reason: string): Error {
+  return createExampleError(part.name.slice(0, 200), `the part of this name ${reason}`);
+}

@@ -1,0 +1,207 @@
+import { Readable } from 'node:stream';
+import { type Expression, type SqlBool, sql } from 'kysely';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import {
+  containsPairs,
+  countRows,
+  fetchRows,
+  isOneOf,
+  type PageRequest,
+  pageOf,
+  statements,
+} from '../../infra/postgres/list-page.ts';
+import { type ExampleLinks, type ExampleRow, formatExample, type SelectableField } from './example.ts';
+import { isValidAt, resolveAsOf } from './versions.ts';
+
+export const exampleOrders = ['recent', 'recently_created', 'id', 'random'] as const;
+
+/** Conditions on examples. At least one of `datasetId` and `ids` must be present. */
+export interface ExampleFilter {
+  readonly datasetId?: string | undefined;
+  readonly ids?: readonly string[] | undefined;
+  /** A time, a tag of the dataset, or `latest`. */
+  readonly asOf?: string | undefined;
+  /** Examples that are in one of these splits. */
+  readonly splits?: readonly string[] | undefined;
+  readonly metadata?: Readonly<Record<string, unknown>> | undefined;
+  /** Parts of the JSON of inputs or outputs, ignoring case; all of them must occur. */
+  readonly texts?: readonly string[] | undefined;
+}
+
+export interface ExampleQuery extends ExampleFilter, PageRequest {
+  /** `given`: in the order of `ids`. */
+  readonly order: (typeof exampleOrders)[number] | 'given';
+  readonly descending?: boolean | undefined;
+  readonly randomSeed?: number | undefined;
+  readonly fields: ReadonlySet<SelectableField>;
+}
+
+/** Identifies a state of an example, which never changes. */
+interface ExampleKey {
+  readonly dataset_id: string;
+  readonly id: string;
+  readonly valid_from: string;
+  readonly bytes: number;
+}
+
+/** @throws BAD_REQUEST, NOT_FOUND */
+async function examplesOf(database: Sql, workspaceId: string, filter: ExampleFilter) {
+  const { datasetId, ids, splits, metadata, texts } = filter;
+  if (datasetId === undefined && (ids === undefined || ids.length === 0)) {
+    throw runlakeError('BAD_REQUEST', { reason: 'Send the parameter dataset or id.' });
+  }
+  const asOf = await resolveFilter(database, workspaceId, filter);
+  return statements.selectFrom('examples').where((example) => {
+    const conditions: Expression<SqlBool>[] = [isValidAt(example, asOf)];
+    if (datasetId !== undefined) conditions.push(example('dataset_id', '=', datasetId));
+    else conditions.push(example('workspace_id', '=', workspaceId));
+    if (ids) conditions.push(isOneOf(example.ref('id'), ids, 'uuid'));
+    if (splits) conditions.push(sql<SqlBool>`searchable -> 'dataset_split' ?| ${splits}::text[]`);
+    if (metadata) conditions.push(containsPairs(example.ref('searchable'), metadata));
+    for (const text of texts ?? []) {
+      conditions.push(sql<SqlBool>`strpos(lower(inputs || coalesce(outputs, '')), lower(${text}::text)) > 0`);
+    }
+    return example.and(conditions);
+  });
+}
+
+async function resolveFilter(database: Sql, workspaceId: string, { datasetId, ids, asOf }: ExampleFilter) {
+  if (datasetId !== undefined) return resolveAsOf(database, workspaceId, datasetId, asOf);
+  if (asOf === undefined) return undefined;
+  const datasets = await database.query<{ id: string }>(
+    'SELECT DISTINCT dataset_id AS id FROM examples WHERE workspace_id = $1 AND id = ANY ($2::uuid[])',
+    [workspaceId, ids],
+  );
+  const times = new Set<string | undefined>();
+  for (const { id } of datasets) times.add(await resolveAsOf(database, workspaceId, id, asOf));
+  if (times.size > 1) throw runlakeError('BAD_REQUEST', { reason: 'A tag needs the parameter dataset.' });
+  return [...times][0];
+}
+
+type OrderOptions = Pick<ExampleQuery, 'ids' | 'randomSeed'>;
+
+const orderExpressions = {
+  recent: () => sql.ref('valid_from'),
+  recently_created: () => sql.ref('created_at'),
+  id: () => sql.ref('id'),
+  random: ({ randomSeed = 0 }: OrderOptions) => sql`md5(id::text || ${String(randomSeed)}::text)`,
+  given: ({ ids }: OrderOptions) => sql`array_position(${ids}::uuid[], id)`,
+};
+
+/**
+ * Finds a page of examples. It reads only columns of the index `examples_by_version` in the default order, so that a
+ * late page of a large dataset does not read the content of the examples before it.
+ */
+async function findKeys(database: Sql, workspaceId: string, query: ExampleQuery): Promise<ExampleKey[]> {
+  const { order, descending = order === 'recent' || order === 'recently_created' } = query;
+  const by = [orderExpressions[order](query), sql.ref('id')];
+  const filtered = await examplesOf(database, workspaceId, query);
+  const keys = await fetchRows(
+    database,
+    pageOf(filtered.select(['dataset_id', 'id', 'valid_from']), { by, descending }, query),
+  );
+  if (keys.length === 0) return [];
+  const sized = await database.query<ExampleKey>(
+    `SELECT dataset_id, id, valid_from, octet_length(inputs) + coalesce(octet_length(outputs), 0) + octet_length(metadata) AS bytes
+     FROM ${keysSql} JOIN examples USING (dataset_id, id, valid_from) ORDER BY place`,
+    toKeyParameters(keys),
+  );
+  return sized;
+}
+
+const keysSql = `unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) WITH ORDINALITY AS keys (dataset_id, id, valid_from, place)`;
+
+const toKeyParameters = (keys: readonly Omit<ExampleKey, 'bytes'>[]) => [
+  keys.map(({ dataset_id }) => dataset_id),
+  keys.map(({ id }) => id),
+  keys.map(({ valid_from }) => valid_from),
+];
+
+const contentColumns = 'inputs, outputs, metadata, source_run_id, attachments, created_at';
+
+async function readContent(database: Sql, keys: readonly ExampleKey[]): Promise<ExampleRow[]> {
+  return database.query<ExampleRow>(
+    `SELECT dataset_id, id, valid_from, ${contentColumns}
+     FROM ${keysSql} JOIN examples USING (dataset_id, id, valid_from) ORDER BY place`,
+    toKeyParameters(keys),
+  );
+}
+
+/** Maximum size of the content that is in memory for one response. */
+const maxChunkBytes = 16 * 1024 * 1024;
+
+function splitIntoChunks(keys: readonly ExampleKey[]): ExampleKey[][] {
+  const chunks: ExampleKey[][] = [];
+  let bytes = Infinity;
+  for (const key of keys) {
+    if (bytes + key.bytes > maxChunkBytes) {
+      chunks.push([]);
+      bytes = 0;
+    }
+    chunks.at(-1)!.push(key);
+    bytes += key.bytes;
+  }
+  return chunks;
+}
+
+/** Members to append to the JSON of examples, by the id of the example; see `formatExample`. */
+export type ReadMore = (exampleIds: readonly string[]) => Promise<ReadonlyMap<string, string>>;
+
+/**
+ * Reads a page of examples as a JSON array. A page with large examples is read and sent in chunks. Clients stop at a
+ * page that is shorter than the limit, so a page cannot end early.
+ *
+ * @throws BAD_REQUEST if neither dataset nor ids are given; NOT_FOUND for an unknown dataset or tag.
+ */
+export async function readExamples(
+  database: Sql,
+  workspaceId: string,
+  query: ExampleQuery,
+  links: ExampleLinks,
+  readMore?: ReadMore,
+): Promise<Buffer | Readable> {
+  const keys = await findKeys(database, workspaceId, query);
+  const chunks = splitIntoChunks(keys);
+  const readChunk = async (chunk: readonly ExampleKey[]) => {
+    const rows = await readContent(database, chunk);
+    const more = await readMore?.(rows.map(({ id }) => id));
+    return rows.map((row) => formatExample(workspaceId, row, query.fields, links, more?.get(row.id))).join(',');
+  };
+  const [first, ...others] = chunks;
+  const start = first === undefined ? '' : await readChunk(first);
+  if (others.length === 0) return Buffer.from(`[${start}]`);
+  return Readable.from(
+    (async function* () {
+      let separator = '[';
+      for (const chunk of [undefined, ...others]) {
+        const text = chunk === undefined ? start : await readChunk(chunk);
+        // All examples of a chunk may have been deleted after they were found.
+        if (text === '') continue;
+        yield separator + text;
+        separator = ',';
+      }
+      yield separator === '[' ? '[]' : ']';
+    })(),
+  );
+}
+
+/** @throws as {@link readExamples}. */
+export async function countExamples(database: Sql, workspaceId: string, filter: ExampleFilter): Promise<number> {
+  return countRows(database, (await examplesOf(database, workspaceId, filter)).select('id'));
+}
+
+/** Reads an example as JSON. @throws NOT_FOUND */
+export async function readExample(
+  database: Sql,
+  workspaceId: string,
+  { exampleId, ...filter }: Pick<ExampleFilter, 'datasetId' | 'asOf'> & { readonly exampleId: string },
+  fields: ReadonlySet<SelectableField>,
+  links: ExampleLinks,
+): Promise<Buffer> {
+  const query = await examplesOf(database, workspaceId, { ...filter, ids: [exampleId] });
+  const [key] = await fetchRows(database, query.select(['dataset_id', 'id', 'valid_from']).limit(1));
+  const [row] = key === undefined ? [] : await readContent(database, [{ ...key, bytes: 0 }]);
+  if (!row) throw runlakeError('NOT_FOUND', { what: 'Example' });
+  return Buffer.from(formatExample(workspaceId, row, fields, links));
+}

@@ -1,0 +1,69 @@
+import { queryRuns, type ReadDeps, v1Envelope } from '../runs/query-runs.ts';
+import type { RunExtras } from '../runs/run-columns.ts';
+import { selectFields } from '../runs/run-select.ts';
+import { createExampleError } from './example.ts';
+
+/** Inputs and outputs of a run, as JSON. */
+export interface SourceRun {
+  readonly inputs: string;
+  readonly outputs: string | null;
+}
+
+interface WithSource {
+  readonly id: string;
+  readonly sourceRunId?: string | null | undefined;
+  readonly useSourceRunIo?: boolean | null | undefined;
+}
+
+/** The query selects no fields that need these. */
+const noExtras: RunExtras = {
+  feedbackStats: async () => new Map(),
+  attachmentUrls: async () => new Map(),
+  shares: async () => new Map(),
+};
+
+/**
+ * Reads the runs whose inputs and outputs examples take over.
+ *
+ * @throws INVALID_EXAMPLE if a run does not exist; errors of the stores.
+ */
+export async function readSourceRuns(
+  deps: Omit<ReadDeps, 'extras'>,
+  tenantId: string,
+  examples: readonly WithSource[],
+): Promise<Map<string, SourceRun>> {
+  const wanted = examples.filter(({ useSourceRunIo }) => useSourceRunIo === true);
+  const missing = wanted.find(({ sourceRunId }) => !sourceRunId);
+  if (missing) throw createExampleError(missing.id, 'use_source_run_io needs source_run_id');
+  const runIds = [...new Set(wanted.map(({ sourceRunId }) => sourceRunId as string))];
+  const found = new Map<string, SourceRun>();
+  for (let cursor: string | undefined, at = 0; at < runIds.length; ) {
+    const page = await queryRuns(
+      { ...deps, extras: noExtras },
+      {
+        tenantId,
+        runIds: runIds.slice(at, at + runsPerQuery),
+        filter: {},
+        selected: selectFields(['inputs', 'outputs']),
+        order: 'desc',
+        limitRows: runsPerQuery,
+        cursor,
+      },
+      v1Envelope,
+    );
+    const { runs, cursors } = JSON.parse(page.toString()) as {
+      runs: { id: string; inputs: object; outputs: object | null }[];
+      cursors: { next: string | null };
+    };
+    for (const { id, inputs, outputs } of runs) {
+      found.set(id, { inputs: JSON.stringify(inputs), outputs: outputs && JSON.stringify(outputs) });
+    }
+    cursor = cursors.next ?? undefined;
+    if (cursor === undefined) at += runsPerQuery;
+  }
+  const unknown = wanted.find(({ sourceRunId }) => !found.has(sourceRunId as string));
+  if (unknown) throw createExampleError(unknown.id, `its source run ${unknown.sourceRunId} does not exist`);
+  return found;
+}
+
+const runsPerQuery = 100;

@@ -1,0 +1,49 @@
+import type { Database, Sql } from '../../infra/postgres/database.ts';
+import { splitKey, withSplits } from './example.ts';
+import { resolveAsOf, writeVersion } from './versions.ts';
+import { readCurrent, replaceRows } from './write-examples.ts';
+
+/** Names of the splits of a dataset in a version. @throws NOT_FOUND */
+export async function listSplits(
+  database: Sql,
+  workspaceId: string,
+  datasetId: string,
+  asOf: string | undefined,
+): Promise<string[]> {
+  const time = await resolveAsOf(database, workspaceId, datasetId, asOf);
+  const rows = await database.query<{ name: string }>(
+    `SELECT DISTINCT jsonb_array_elements_text(searchable -> '${splitKey}') AS name FROM examples
+     WHERE dataset_id = $1 AND CASE WHEN $2::timestamptz IS NULL THEN valid_to = 'infinity'
+       ELSE valid_from <= $2 AND valid_to > $2 END ORDER BY 1`,
+    [datasetId, time ?? null],
+  );
+  return rows.map(({ name }) => name);
+}
+
+/**
+ * Adds examples to a split, or removes them from it, as one version.
+ *
+ * @throws NOT_FOUND; CONFLICT if an example belongs to another dataset.
+ */
+export async function changeSplit(
+  database: Database,
+  workspaceId: string,
+  datasetId: string,
+  {
+    name,
+    exampleIds,
+    remove,
+  }: { readonly name: string; readonly exampleIds: readonly string[]; readonly remove: boolean },
+): Promise<string[]> {
+  const ids = [...new Set(exampleIds.map((id) => id.toLowerCase()))];
+  await writeVersion(database, workspaceId, datasetId, async (tx, dataset) => {
+    const current = await readCurrent(tx, dataset, ids);
+    const rows = [...current].map(([id, { metadata, attachments }]) => {
+      const splits = [metadata[splitKey] ?? []].flat().filter((split) => split !== name) as string[];
+      return { id, attachments, metadata: withSplits(metadata, remove ? splits : [...splits, name]) };
+    });
+    await replaceRows(tx, dataset, rows);
+    return 0;
+  });
+  return ids;
+}

@@ -1,0 +1,71 @@
+import type { Config } from '../../infra/config/settings.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import { validateAttachmentName } from '../attachments/read-attachment.ts';
+import { runInTimeSlices, type StepwiseWork } from '../ingest/in-slices.ts';
+import { createExampleError } from './example.ts';
+import { compileExampleSchema, type ExampleSchema } from './example-schema.ts';
+
+interface ValidatedExample {
+  readonly id: string;
+  readonly inputs?: string | undefined;
+  readonly outputs?: string | null | undefined;
+  readonly metadata?: object | null | undefined;
+  readonly attachments?: readonly { readonly name: string; readonly content: Buffer }[] | undefined;
+}
+
+/**
+ * Checks the size of examples, and that their inputs and outputs match the schemas of the dataset. Absent inputs and
+ * outputs match.
+ *
+ * @throws NOT_FOUND for an unknown dataset; INVALID_EXAMPLE with the example and the path; EXAMPLE_TOO_LARGE.
+ */
+export async function validateExamples(
+  deps: { readonly database: Sql; readonly config: Pick<Config, 'maxRunBytes'> },
+  { workspaceId, datasetId }: { readonly workspaceId: string; readonly datasetId: string },
+  examples: readonly ValidatedExample[],
+): Promise<void> {
+  const [dataset] = await deps.database.query<{ inputs: string | null; outputs: string | null }>(
+    `SELECT inputs_schema_definition AS inputs, outputs_schema_definition AS outputs FROM datasets
+     WHERE id = $1 AND workspace_id = $2`,
+    [datasetId, workspaceId],
+  );
+  if (!dataset) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
+  const compile = (field: string, text: string | null) =>
+    text === null ? undefined : compileExampleSchema(field, text);
+  const schemas = {
+    inputs: compile('inputs_schema_definition', dataset.inputs),
+    outputs: compile('outputs_schema_definition', dataset.outputs),
+  };
+  await runInTimeSlices(checkAll(examples, schemas, deps.config.maxRunBytes));
+}
+
+function* checkAll(
+  examples: readonly ValidatedExample[],
+  schemas: Readonly<Record<'inputs' | 'outputs', ExampleSchema | undefined>>,
+  maxBytes: number,
+): StepwiseWork<void> {
+  for (const example of examples) {
+    checkSizes(example, maxBytes);
+    for (const field of ['inputs', 'outputs'] as const) {
+      const [text, schema] = [example[field], schemas[field]];
+      if (text == null || schema === undefined) continue;
+      const error = schema(JSON.parse(text));
+      if (error !== undefined) throw createExampleError(example.id, `${field}${error}`);
+    }
+    yield;
+  }
+}
+
+function checkSizes({ id, inputs, outputs, metadata, attachments = [] }: ValidatedExample, maxBytes: number): void {
+  const texts = [inputs ?? '', outputs ?? '', metadata ? JSON.stringify(metadata) : ''];
+  const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+  if (Math.max(bytes, ...attachments.map(({ content }) => content.length)) > maxBytes) {
+    throw runlakeError('EXAMPLE_TOO_LARGE', { example: id, limitBytes: maxBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' });
+  }
+  for (const { name } of attachments) {
+    const reason = validateAttachmentName(name);
+    if (reason !== undefined)
+      throw createExampleError(id, `attachment ${JSON.stringify(name.slice(0, 64))}: ${reason}`);
+  }
+}

@@ -1,0 +1,259 @@
+/**
+ * Versions of datasets.
+ *
+ * Invariant: what a version contains never changes, except that a hard deletion removes an example from all versions.
+ *
+ *   1. A write locks the row of the dataset, so writes to one dataset run one after the other.
+ *   2. Its version is the next whole millisecond after the clock of Postgres and after the previous version. It is in
+ *      the future of every read that did not wait for the lock.
+ *   3. It adds rows with `valid_from`, and ends rows with `valid_to`, at that version.
+ *   4. The counters of the dataset change in the same transaction. A crash before the commit leaves nothing.
+ *
+ * A read at a time first waits for the write that holds the lock, because the version of that write may be before that
+ * time.
+ */
+import { type Expression, type ExpressionBuilder, type SqlBool, sql } from 'kysely';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import { fetchRows, listPage, type Page, type PageRequest, statements } from '../../infra/postgres/list-page.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import type { Tables } from '../../schemas/tables.ts';
+import { formatTimeWithZone, parseTime } from '../ingest/run-event/times.ts';
+
+/** Tag of the newest version; clients cannot set it. */
+const latest = 'latest';
+const maxExamples = 1_000_000;
+const maxVersions = 100_000;
+const maxTags = 1_000;
+
+export interface DatasetVersion {
+  readonly as_of: string;
+  readonly tags: readonly string[];
+}
+
+/** A dataset that is locked for a write. */
+export interface LockedDataset {
+  readonly id: string;
+  readonly workspaceId: string;
+  /** The version that the write makes. */
+  readonly asOf: string;
+}
+
+/** Timeout of each statement of a write, which may contain thousands of examples. */
+const writeTimeoutMs = 120_000;
+
+/**
+ * Makes a version: runs `work`, which returns by how many the number of examples changes.
+ *
+ * @throws NOT_FOUND; DATASET_FULL; errors of `work`.
+ */
+export async function writeVersion(
+  database: Database,
+  workspaceId: string,
+  datasetId: string,
+  work: (tx: Sql, dataset: LockedDataset) => Promise<number>,
+): Promise<string> {
+  return database.transaction((tx) => makeVersion(tx, workspaceId, datasetId, work), { timeoutMs: writeTimeoutMs });
+}
+
+/** Like {@link writeVersion}, within a transaction. Lock several datasets in the order of their ids. */
+export async function makeVersion(
+  tx: Sql,
+  workspaceId: string,
+  datasetId: string,
+  work: (tx: Sql, dataset: LockedDataset) => Promise<number>,
+): Promise<string> {
+  const [locked] = await tx.query<{ versions: number }>(
+    'SELECT version_count AS versions FROM datasets WHERE id = $1 AND workspace_id = $2 FOR UPDATE',
+    [datasetId, workspaceId],
+  );
+  if (!locked) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
+  if (locked.versions >= maxVersions) throw runlakeError('DATASET_FULL', { limit: maxVersions, what: 'versions' });
+  const [version] = await tx.query<{ as_of: string }>(
+    `INSERT INTO dataset_versions (dataset_id, as_of)
+     SELECT id, greatest(date_trunc('milliseconds', clock_timestamp()), last_version) + interval '1 millisecond'
+     FROM datasets WHERE id = $1 RETURNING as_of`,
+    [datasetId],
+  );
+  const asOf = version!.as_of;
+  const added = await work(tx, { id: datasetId, workspaceId, asOf });
+  const [dataset] = await tx.query<{ examples: number }>(
+    `UPDATE datasets SET last_version = $2, modified_at = $2, version_count = version_count + 1,
+       example_count = example_count + $3 WHERE id = $1 RETURNING example_count AS examples`,
+    [datasetId, asOf, added],
+  );
+  if (added > 0 && dataset!.examples > maxExamples) {
+    throw runlakeError('DATASET_FULL', { limit: maxExamples, what: 'examples' });
+  }
+  return asOf;
+}
+
+/** @throws NOT_FOUND */
+export async function requireDataset(database: Sql, workspaceId: string, datasetId: string): Promise<void> {
+  const [found] = await database.query('SELECT FROM datasets WHERE id = $1 AND workspace_id = $2', [
+    datasetId,
+    workspaceId,
+  ]);
+  if (!found) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
+}
+
+/**
+ * Returns the time to read at for a time, a tag or `latest`; undefined for the newest version.
+ *
+ * @throws NOT_FOUND if the workspace has no such dataset, or the dataset no such tag.
+ */
+export async function resolveAsOf(
+  database: Sql,
+  workspaceId: string,
+  datasetId: string,
+  asOf: string | undefined,
+): Promise<string | undefined> {
+  await requireDataset(database, workspaceId, datasetId);
+  if (asOf === undefined || asOf === latest) return undefined;
+  const micros = parseTime(asOf);
+  if (micros !== undefined) {
+    // Waits for the write that holds the lock.
+    await database.query('SELECT FROM datasets WHERE id = $1 FOR SHARE', [datasetId]);
+    return formatTimeWithZone(micros);
+  }
+  const [found] = await database.query<{ as_of: string }>(
+    'SELECT as_of FROM dataset_tags WHERE dataset_id = $1 AND tag = $2',
+    [datasetId, asOf],
+  );
+  if (!found) throw runlakeError('NOT_FOUND', { what: 'Dataset version' });
+  return found.as_of;
+}
+
+/** A row of `examples` is part of the version; the newest version if `asOf` is undefined. */
+export function isValidAt<TB extends keyof Tables>(
+  example: ExpressionBuilder<Tables, TB | 'examples'>,
+  asOf: string | undefined,
+): Expression<SqlBool> {
+  if (asOf === undefined) return sql<SqlBool>`${example.ref('examples.valid_to' as never)} = 'infinity'`;
+  const [from, to] = [example.ref('examples.valid_from' as never), example.ref('examples.valid_to' as never)];
+  return sql<SqlBool>`(${from} <= ${asOf}::timestamptz AND ${to} > ${asOf}::timestamptz)`;
+}
+
+/** Versions with their tags; the newest one also has the tag `latest`. */
+function versionsOf(datasetId: string) {
+  return statements
+    .selectFrom('dataset_versions')
+    .innerJoin('datasets', 'datasets.id', 'dataset_versions.dataset_id')
+    .select([
+      'dataset_versions.as_of',
+      sql<string[]>`array(SELECT tag FROM dataset_tags WHERE dataset_tags.dataset_id = dataset_versions.dataset_id
+        AND dataset_tags.as_of = dataset_versions.as_of ORDER BY tag)
+        || CASE WHEN dataset_versions.as_of = datasets.last_version THEN '{latest}'::text[] ELSE '{}' END`.as('tags'),
+    ])
+    .where('dataset_versions.dataset_id', '=', datasetId);
+}
+
+const newestFirst = { by: [sql.ref('dataset_versions.as_of')], descending: true };
+
+/**
+ * The versions of a dataset, newest first.
+ *
+ * @param exampleId Only versions that added, changed or deleted this example.
+ * @throws NOT_FOUND
+ */
+export async function listVersions(
+  database: Sql,
+  workspaceId: string,
+  datasetId: string,
+  { exampleId, ...page }: PageRequest & { readonly exampleId?: string | undefined },
+): Promise<Page<DatasetVersion>> {
+  await requireDataset(database, workspaceId, datasetId);
+  const all = versionsOf(datasetId);
+  const query =
+    exampleId === undefined
+      ? all
+      : all.where(
+          sql<SqlBool>`EXISTS (SELECT FROM examples WHERE examples.dataset_id = ${datasetId} AND examples.id = ${exampleId}
+            AND dataset_versions.as_of IN (examples.valid_from, examples.valid_to))`,
+        );
+  return listPage(database, query, newestFirst, page);
+}
+
+/**
+ * The version with a tag, or the newest one at a time.
+ *
+ * @throws NOT_FOUND
+ */
+export async function readVersion(
+  database: Sql,
+  workspaceId: string,
+  datasetId: string,
+  asOf: string,
+): Promise<DatasetVersion> {
+  const time = await resolveAsOf(database, workspaceId, datasetId, asOf);
+  const query = versionsOf(datasetId).where(sql<SqlBool>`dataset_versions.as_of <= ${time ?? 'infinity'}::timestamptz`);
+  const [version] = await fetchRows(database, query.orderBy('dataset_versions.as_of', 'desc').limit(1));
+  if (!version) throw runlakeError('NOT_FOUND', { what: 'Dataset version' });
+  return version;
+}
+
+/**
+ * Sets a tag on the version that {@link readVersion} returns for `asOf`. A tag that another version has moves.
+ *
+ * @throws NOT_FOUND; BAD_REQUEST for a tag that would be ambiguous; DATASET_FULL.
+ */
+export async function tagVersion(
+  database: Database,
+  workspaceId: string,
+  datasetId: string,
+  { asOf, tag }: { readonly asOf: string; readonly tag: string },
+): Promise<DatasetVersion> {
+  if (tag === latest || parseTime(tag) !== undefined) {
+    throw runlakeError('BAD_REQUEST', { reason: 'A tag must be neither `latest` nor a time.' });
+  }
+  const version = await readVersion(database, workspaceId, datasetId, asOf);
+  await database.transaction(async (tx) => {
+    await tx.execute('SELECT FROM datasets WHERE id = $1 FOR NO KEY UPDATE', [datasetId]);
+    await tx.execute(
+      `INSERT INTO dataset_tags (dataset_id, tag, as_of) VALUES ($1, $2, $3)
+       ON CONFLICT (dataset_id, tag) DO UPDATE SET as_of = excluded.as_of`,
+      [datasetId, tag, version.as_of],
+    );
+    const [found] = await tx.query<{ tags: number }>(
+      'SELECT count(*) AS tags FROM dataset_tags WHERE dataset_id = $1',
+      [datasetId],
+    );
+    if (found!.tags > maxTags) throw runlakeError('DATASET_FULL', { limit: maxTags, what: 'tags' });
+  });
+  return readVersion(database, workspaceId, datasetId, version.as_of);
+}
+
+export interface VersionDiff {
+  readonly examples_added: string[];
+  readonly examples_modified: string[];
+  readonly examples_removed: string[];
+}
+
+/** Compares two versions, each a time or a tag. @throws NOT_FOUND */
+export async function diffVersions(
+  database: Sql,
+  workspaceId: string,
+  datasetId: string,
+  { from, to }: { readonly from: string; readonly to: string },
+): Promise<VersionDiff> {
+  const [before, after] = [
+    await resolveAsOf(database, workspaceId, datasetId, from),
+    await resolveAsOf(database, workspaceId, datasetId, to),
+  ];
+  const at = (parameter: string) =>
+    `SELECT id, valid_from FROM examples WHERE dataset_id = $1 AND CASE WHEN ${parameter} IS NULL
+       THEN valid_to = 'infinity' ELSE valid_from <= ${parameter} AND valid_to > ${parameter} END`;
+  const rows = await database.query<{ id: string; kind: keyof VersionDiff }>(
+    `SELECT coalesce(a.id, b.id) AS id, CASE WHEN a.id IS NULL THEN 'examples_added'
+       WHEN b.id IS NULL THEN 'examples_removed' ELSE 'examples_modified' END AS kind
+     FROM (${at('$2::timestamptz')}) AS a FULL JOIN (${at('$3::timestamptz')}) AS b ON a.id = b.id
+     WHERE a.valid_from IS DISTINCT FROM b.valid_from ORDER BY 1`,
+    [datasetId, before ?? null, after ?? null],
+  );
+  const ids = (kind: keyof VersionDiff) => rows.filter((row) => row.kind === kind).map(({ id }) => id);
+  return {
+    examples_added: ids('examples_added'),
+    examples_modified: ids('examples_modified'),
+    examples_removed: ids('examples_removed'),
+  };
+}

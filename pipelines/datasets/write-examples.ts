@@ -1,0 +1,292 @@
+/**
+ * Writes of examples. Each makes one version of its dataset, see `versions.ts`.
+ *
+ *   1. Validate the examples.
+ *   2. Store the content of new attachments in ClickHouse, under new ids.
+ *   3. Write the rows in one transaction. A crash before its commit leaves attachments that no example refers to; they
+ *      are deleted with the workspace.
+ */
+import { randomUUID } from 'node:crypto';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { Config } from '../../infra/config/settings.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import { violatedConstraint } from '../../infra/postgres/database-error.ts';
+import { toJsonb } from '../../infra/postgres/jsonb-text.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import {
+  type AttachmentLocation,
+  copyAttachments,
+  type NewSetAttachment,
+  storeAttachmentSets,
+} from '../attachments/attachment-sets.ts';
+import { normaliseMimeType, validateAttachmentName } from '../attachments/read-attachment.ts';
+import { createExampleError, splitKey, withSplits } from './example.ts';
+import { readSourceRuns, type SourceRun } from './source-runs.ts';
+import { validateExamples } from './validate-examples.ts';
+import { type LockedDataset, writeVersion } from './versions.ts';
+
+export interface ExampleDeps {
+  readonly database: Database;
+  readonly clickhouse: ClickHouse;
+  readonly config: Pick<Config, 'maxRunBytes' | 'maxPageBytes'>;
+}
+
+type JsonObject = Readonly<Record<string, unknown>>;
+
+interface NewAttachment {
+  readonly name: string;
+  readonly mimeType: string;
+  readonly content: Buffer;
+}
+
+export interface NewExample {
+  readonly id: string;
+  readonly createdAt?: string | null | undefined;
+  /** JSON of an object, as it was sent. */
+  readonly inputs?: string | undefined;
+  readonly outputs?: string | null | undefined;
+  readonly metadata?: JsonObject | null | undefined;
+  readonly split?: string | readonly string[] | null | undefined;
+  readonly sourceRunId?: string | null | undefined;
+  /** Take inputs and outputs from the source run. */
+  readonly useSourceRunIo?: boolean | null | undefined;
+  /** Names of attachments of the source run. */
+  readonly useSourceRunAttachments?: readonly string[] | null | undefined;
+  readonly attachments?: readonly NewAttachment[] | undefined;
+}
+
+export interface WrittenExamples {
+  readonly asOf: string;
+  readonly ids: readonly string[];
+}
+
+/**
+ * @throws NOT_FOUND; CONFLICT if an id is taken; INVALID_EXAMPLE; EXAMPLE_TOO_LARGE; DATASET_FULL; errors of the stores.
+ */
+export async function createExamples(
+  deps: ExampleDeps,
+  workspaceId: string,
+  datasetId: string,
+  sent: readonly NewExample[],
+): Promise<WrittenExamples> {
+  requireDistinct(sent);
+  const runs = await readSourceRuns(deps, workspaceId, sent);
+  const examples = sent.map((example) => completeFromRun(example, runs));
+  await validateExamples(deps, { workspaceId, datasetId }, examples);
+  const attachments = await storeAttachments(deps, workspaceId, examples);
+  const write = async (tx: Sql, dataset: LockedDataset) => {
+    const ids = examples.map(({ id }) => id);
+    const [taken] = await tx.query<{ id: string }>(
+      `SELECT id FROM examples WHERE workspace_id = $1 AND id = ANY ($2::uuid[]) AND valid_to = 'infinity' LIMIT 1`,
+      [workspaceId, ids],
+    );
+    if (taken) throw runlakeError('CONFLICT', { reason: `Example ${taken.id} already exists.` });
+    const metadata = examples.map((example) => withSplits(example.metadata ?? {}, example.split));
+    await tx.execute(
+      `INSERT INTO examples (workspace_id, dataset_id, valid_from, id, created_at, inputs, outputs, metadata, searchable,
+         source_run_id, attachments)
+       SELECT $1, $2, $3, id, coalesce(created_at, $3), inputs, outputs, metadata, searchable, source_run_id, attachments
+       FROM unnest($4::uuid[], $5::timestamptz[], $6::text[], $7::text[], $8::text[], $9::jsonb[], $10::uuid[], $11::jsonb[])
+         AS new (id, created_at, inputs, outputs, metadata, searchable, source_run_id, attachments)`,
+      [
+        workspaceId,
+        datasetId,
+        dataset.asOf,
+        ids,
+        examples.map(({ createdAt }) => createdAt ?? null),
+        examples.map(({ inputs }) => inputs),
+        examples.map(({ outputs }) => outputs ?? null),
+        metadata.map((each) => JSON.stringify(each)),
+        metadata.map(toJsonb),
+        examples.map(({ sourceRunId }) => sourceRunId ?? null),
+        examples.map(({ id }) => toJsonb(attachments.get(id) ?? {})),
+      ],
+    );
+    return examples.length;
+  };
+  const asOf = await writeVersion(deps.database, workspaceId, datasetId, write).catch((error: unknown) => {
+    const isTaken = violatedConstraint(error) === 'examples_by_id';
+    throw isTaken ? runlakeError('CONFLICT', { reason: 'An example with this id already exists.' }) : error;
+  });
+  return { asOf, ids: sent.map(({ id }) => id) };
+}
+
+/** Absent fields stay unchanged. */
+export interface ExampleChange extends Pick<NewExample, 'id' | 'inputs' | 'outputs' | 'metadata' | 'split'> {
+  /** Without `attachmentsOperations`, new attachments replace all former ones. */
+  readonly attachments?: readonly NewAttachment[] | undefined;
+  readonly attachmentsOperations?: AttachmentsOperations | null | undefined;
+}
+
+/** Former attachments that are neither renamed nor retained are removed. */
+export interface AttachmentsOperations {
+  readonly rename?: Readonly<Record<string, string>> | null | undefined;
+  readonly retain?: readonly string[] | null | undefined;
+}
+
+/**
+ * @throws NOT_FOUND; CONFLICT if an example belongs to another dataset; INVALID_EXAMPLE; EXAMPLE_TOO_LARGE; errors of
+ *   the stores.
+ */
+export async function updateExamples(
+  deps: ExampleDeps,
+  workspaceId: string,
+  datasetId: string,
+  changes: readonly ExampleChange[],
+): Promise<WrittenExamples> {
+  requireDistinct(changes);
+  await validateExamples(deps, { workspaceId, datasetId }, changes);
+  const added = await storeAttachments(deps, workspaceId, changes);
+  const asOf = await writeVersion(deps.database, workspaceId, datasetId, async (tx, dataset) => {
+    const former = await readCurrent(
+      tx,
+      dataset,
+      changes.map(({ id }) => id),
+    );
+    const rows = changes.map((change) => {
+      const { metadata, attachments } = former.get(change.id)!;
+      const changed =
+        change.metadata == null && change.split == null
+          ? metadata
+          : withSplits(change.metadata ?? metadata, change.split, metadata[splitKey]);
+      return {
+        id: change.id,
+        inputs: change.inputs,
+        outputs: change.outputs,
+        metadata: changed,
+        attachments: changeAttachments(change, attachments, added.get(change.id) ?? {}),
+      };
+    });
+    await replaceRows(tx, dataset, rows);
+    return 0;
+  });
+  return { asOf, ids: changes.map(({ id }) => id) };
+}
+
+interface CurrentExample {
+  readonly metadata: JsonObject;
+  readonly attachments: Readonly<Record<string, AttachmentLocation>>;
+}
+
+/** @throws NOT_FOUND; CONFLICT if one of the examples belongs to another dataset. */
+export async function readCurrent(
+  tx: Sql,
+  { workspaceId, id: datasetId }: LockedDataset,
+  ids: readonly string[],
+): Promise<Map<string, CurrentExample>> {
+  const rows = await tx.query<{ id: string; dataset_id: string; metadata: string } & CurrentExample>(
+    `SELECT id, dataset_id, metadata, attachments FROM examples
+     WHERE workspace_id = $1 AND id = ANY ($2::uuid[]) AND valid_to = 'infinity'`,
+    [workspaceId, ids],
+  );
+  const elsewhere = rows.find((row) => row.dataset_id !== datasetId);
+  if (elsewhere) throw runlakeError('CONFLICT', { reason: `Example ${elsewhere.id} belongs to another dataset.` });
+  const found = new Map(
+    rows.map(({ id, metadata, attachments }) => [id, { metadata: JSON.parse(metadata) as JsonObject, attachments }]),
+  );
+  const missing = ids.find((id) => !found.has(id));
+  if (missing !== undefined) throw runlakeError('NOT_FOUND', { what: `Example ${missing}` });
+  return found;
+}
+
+interface ChangedRow {
+  readonly id: string;
+  /** Undefined or null: unchanged. */
+  readonly inputs?: string | null | undefined;
+  readonly outputs?: string | null | undefined;
+  readonly metadata: JsonObject;
+  readonly attachments: Readonly<Record<string, AttachmentLocation>>;
+}
+
+/** Ends the rows of examples and adds their successors. */
+export async function replaceRows(tx: Sql, dataset: LockedDataset, rows: readonly ChangedRow[]): Promise<void> {
+  await tx.execute(
+    `WITH former AS (
+       UPDATE examples SET valid_to = $3
+       WHERE dataset_id = $2 AND workspace_id = $1 AND id = ANY ($4::uuid[]) AND valid_to = 'infinity' RETURNING *
+     )
+     INSERT INTO examples (workspace_id, dataset_id, valid_from, id, created_at, inputs, outputs, metadata, searchable,
+       source_run_id, attachments)
+     SELECT former.workspace_id, former.dataset_id, $3, id, former.created_at, coalesce(new.inputs, former.inputs),
+       coalesce(new.outputs, former.outputs), new.metadata, new.searchable, former.source_run_id, new.attachments
+     FROM former JOIN unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::jsonb[], $9::jsonb[])
+       AS new (id, inputs, outputs, metadata, searchable, attachments) USING (id)`,
+    [
+      dataset.workspaceId,
+      dataset.id,
+      dataset.asOf,
+      rows.map(({ id }) => id),
+      rows.map(({ inputs }) => inputs ?? null),
+      rows.map(({ outputs }) => outputs ?? null),
+      rows.map(({ metadata }) => JSON.stringify(metadata)),
+      rows.map(({ metadata }) => toJsonb(metadata)),
+      rows.map(({ attachments }) => toJsonb(attachments)),
+    ],
+  );
+}
+
+function changeAttachments(
+  { id, attachmentsOperations: operations }: ExampleChange,
+  former: Readonly<Record<string, AttachmentLocation>>,
+  added: Readonly<Record<string, AttachmentLocation>>,
+): Record<string, AttachmentLocation> {
+  if (operations == null) return Object.keys(added).length > 0 ? { ...added } : { ...former };
+  const kept: [string, string][] = [
+    ...(operations.retain ?? []).map((name): [string, string] => [name, name]),
+    ...Object.entries(operations.rename ?? {}),
+  ];
+  const result: Record<string, AttachmentLocation> = {};
+  for (const [from, to] of kept) {
+    const location = Object.hasOwn(former, from) ? former[from] : undefined;
+    if (location === undefined) throw createExampleError(id, `it has no attachment ${JSON.stringify(from)}`);
+    const reason = validateAttachmentName(to);
+    if (reason !== undefined) throw createExampleError(id, `attachment ${JSON.stringify(from)}: ${reason}`);
+    if (Object.hasOwn(result, to)) throw createExampleError(id, `two attachments would be named ${JSON.stringify(to)}`);
+    result[to] = location;
+  }
+  return { ...result, ...added };
+}
+
+/** Stores new attachments and copies of attachments of runs. @returns their locations by name, by example. */
+async function storeAttachments(
+  { clickhouse }: ExampleDeps,
+  workspaceId: string,
+  examples: readonly Pick<NewExample, 'id' | 'attachments' | 'sourceRunId' | 'useSourceRunAttachments'>[],
+): Promise<Map<string, Record<string, AttachmentLocation>>> {
+  const locations = new Map<string, Record<string, AttachmentLocation>>();
+  const toStore: NewSetAttachment[] = [];
+  for (const { id, attachments = [], sourceRunId, useSourceRunAttachments: names } of examples) {
+    const set = randomUUID();
+    const copied =
+      sourceRunId && names && names.length > 0
+        ? await copyAttachments(clickhouse, workspaceId, { from: sourceRunId, to: set, names })
+        : {};
+    const missing = names?.find((name) => !Object.hasOwn(copied, name));
+    if (missing !== undefined)
+      throw createExampleError(id, `its source run has no attachment ${JSON.stringify(missing)}`);
+    const own = attachments.map((attachment) => {
+      const mimeType = normaliseMimeType(attachment.mimeType);
+      toStore.push({ ...attachment, set, mimeType });
+      return [attachment.name, { set, name: attachment.name, mime_type: mimeType }] as const;
+    });
+    locations.set(id, { ...copied, ...Object.fromEntries(own) });
+  }
+  await storeAttachmentSets(clickhouse, workspaceId, toStore);
+  return locations;
+}
+
+function requireDistinct(examples: readonly { readonly id: string }[]): void {
+  const seen = new Set<string>();
+  for (const { id } of examples) {
+    if (seen.has(id)) throw createExampleError(id, 'the request contains it twice');
+    seen.add(id);
+  }
+}
+
+function completeFromRun(example: NewExample, runs: ReadonlyMap<string, SourceRun>): NewExample & { inputs: string } {
+  const run = example.useSourceRunIo && example.sourceRunId ? runs.get(example.sourceRunId) : undefined;
+  const inputs = run?.inputs ?? example.inputs;
+  if (inputs === undefined) throw createExampleError(example.id, 'it has no inputs');
+  return { ...example, inputs, outputs: run === undefined ? example.outputs : run.outputs };
+}

@@ -1,0 +1,141 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from 'langsmith';
+import { evaluate } from 'langsmith/evaluation';
+import type { KVMap } from 'langsmith/schemas';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+
+/** Experiments of the stock SDK: `evaluate()` unmodified. */
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+let client: Client;
+
+beforeAll(async () => {
+  api = await startApi();
+  acme = await addOrganization(api.database, 'acme');
+  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
+  client = new Client({ apiUrl, apiKey: acme.adminKey });
+});
+afterAll(() => api.close());
+
+const ask = (method: 'GET' | 'POST', url: string, payload?: object) => api.ask(acme.adminKey, method, url, payload);
+
+async function addDataset() {
+  const dataset = await client.createDataset(`sums ${randomUUID()}`);
+  const examples = [1, 2, 3].map((n) => ({
+    ...{ dataset_id: dataset.id, inputs: { n }, outputs: { sum: n + 1 }, split: n === 3 ? 'hard' : 'easy' },
+    attachments: {
+      note: ['text/plain', new TextEncoder().encode(String(n))] as ['text/plain', Uint8Array<ArrayBuffer>],
+    },
+  }));
+  await client.createExamples(examples);
+  return dataset;
+}
+
+interface Outputs {
+  readonly outputs: KVMap;
+  readonly referenceOutputs?: KVMap;
+}
+
+it('runs a target over a dataset, with evaluators, summary evaluators and repetitions', async () => {
+  const dataset = await addDataset();
+  const results = await evaluate(async ({ n }: { n: number }) => ({ sum: n === 3 ? 0 : n + 1 }), {
+    client,
+    data: dataset.name,
+    experimentPrefix: 'first',
+    metadata: { model: 'm' },
+    numRepetitions: 2,
+    evaluators: [
+      ({ outputs, referenceOutputs }: Outputs) => ({
+        key: 'correct',
+        score: outputs.sum === referenceOutputs?.sum ? 1 : 0,
+      }),
+    ],
+    summaryEvaluators: [({ runs }: { runs: unknown[] }) => ({ key: 'count', score: runs.length })],
+  });
+  expect(results.results).toHaveLength(6);
+  for (const { run, example, evaluationResults } of results.results) {
+    expect(run.reference_example_id).toBe(example.id);
+    expect(evaluationResults.results).toMatchObject([{ key: 'correct', score: example.inputs.n === 3 ? 0 : 1 }]);
+  }
+  expect(results.summaryResults.results).toMatchObject([{ key: 'count', score: 6 }]);
+  await client.awaitPendingTraceBatches();
+  await api.settled();
+
+  const project = await client.readProject({ projectName: results.experimentName });
+  expect(project).toMatchObject({ reference_dataset_id: dataset.id });
+  expect(project.extra).toMatchObject({ metadata: { model: 'm', dataset_version: expect.any(String) } });
+  expect((await client.readDataset({ datasetId: dataset.id })) as object).toMatchObject({
+    session_count: 1,
+    last_session_start_time: project.start_time,
+  });
+  const [listed] = (await ask('GET', `/sessions?reference_dataset=${dataset.id}`)).body;
+  expect(listed.id).toBe(project.id);
+
+  const feedback = (await ask('GET', `/feedback?session=${project.id}`)).body as { key: string; score: number }[];
+  const count = (key: string) => feedback.filter((each) => each.key === key).length;
+  expect([count('correct'), count('count')]).toEqual([6, 1]);
+
+  const { examples } = await readExamplesWithRuns(dataset.id, { session_ids: [project.id] });
+  expect(examples).toHaveLength(3);
+  for (const { inputs, runs } of examples) {
+    expect(runs).toHaveLength(2);
+    for (const run of runs) {
+      expect(run).toMatchObject({ session_id: project.id, outputs: { sum: inputs.n === 3 ? 0 : inputs.n + 1 } });
+      expect(run.feedback_stats.correct).toMatchObject({ n: 1, avg: inputs.n === 3 ? 0 : 1 });
+    }
+  }
+});
+
+interface ExampleWithRuns {
+  readonly id: string;
+  readonly inputs: { n: number };
+  // biome-ignore lint/suspicious/noExplicitAny: runs have many fields.
+  readonly runs: any[];
+}
+
+async function readExamplesWithRuns(datasetId: string, body: object) {
+  const answer = await ask('POST', `/datasets/${datasetId}/runs`, body);
+  return { status: answer.status, examples: answer.body as ExampleWithRuns[] };
+}
+
+it('runs over a split at a version, with attachments', async () => {
+  const dataset = await addDataset();
+  const { as_of } = await client.readDatasetVersion({ datasetId: dataset.id, tag: 'latest' });
+  await client.createExample({ dataset_id: dataset.id, inputs: { n: 9 }, split: 'easy' });
+  const seen: string[] = [];
+  const target = async (_: object, config?: { attachments?: Record<string, { presigned_url: string }> }) => {
+    const response = await fetch(config?.attachments?.note?.presigned_url ?? '');
+    seen.push(await response.text());
+    return {};
+  };
+  const data = client.listExamples({ datasetId: dataset.id, asOf: as_of, splits: ['easy'], includeAttachments: true });
+  const { results } = await evaluate(target, { client, data, includeAttachments: true });
+  expect(results).toHaveLength(2);
+  expect(seen.sort()).toEqual(['1', '2']);
+});
+
+it('pages examples of several experiments, and refuses bad input', async () => {
+  const dataset = await addDataset();
+  const names: string[] = [];
+  for (const sum of [1, 2]) {
+    const { experimentName } = await evaluate(async () => ({ sum }), { client, data: dataset.name });
+    names.push(experimentName);
+  }
+  await client.awaitPendingTraceBatches();
+  await api.settled();
+  const projects = await Promise.all(names.map((projectName) => client.readProject({ projectName })));
+  const session_ids = projects.map(({ id }) => id);
+  const { examples: first } = await readExamplesWithRuns(dataset.id, { session_ids, limit: 2 });
+  const { examples: second } = await readExamplesWithRuns(dataset.id, { session_ids, limit: 2, offset: 2 });
+  expect([first.length, second.length]).toEqual([2, 1]);
+  for (const { runs } of [...first, ...second]) expect(runs.map(({ outputs }) => outputs.sum).sort()).toEqual([1, 2]);
+  const example_ids = [second[0]?.id];
+  expect((await readExamplesWithRuns(dataset.id, { session_ids, example_ids })).examples).toEqual(second);
+  expect((await readExamplesWithRuns(dataset.id, { session_ids: [] })).status).toBe(422);
+  expect((await readExamplesWithRuns(randomUUID(), { session_ids })).status).toBe(404);
+  expect((await readExamplesWithRuns(dataset.id, { session_ids: [randomUUID()] })).status).toBe(404);
+  const other = await client.createProject({ projectName: randomUUID() });
+  expect((await readExamplesWithRuns(dataset.id, { session_ids: [other.id] })).status).toBe(404);
+});

@@ -1,0 +1,239 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from 'langsmith';
+import type { Example } from 'langsmith/schemas';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+
+/** Examples through the stock SDK. */
+
+let api: ApiUnderTest;
+let client: Client;
+let address: { readonly apiUrl: string; readonly apiKey: string };
+
+beforeAll(async () => {
+  api = await startApi();
+  const acme = await addOrganization(api.database, 'acme');
+  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
+  address = { apiUrl, apiKey: acme.adminKey };
+  client = new Client({ ...address, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
+});
+afterAll(() => api.close());
+
+async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const item of items) all.push(item);
+  return all;
+}
+
+const list = (query: Parameters<typeof client.listExamples>[0]) => collect(client.listExamples(query));
+const inputs = (examples: readonly Example[]) => examples.map((example) => example.inputs.n).sort();
+
+async function addDataset(count: number) {
+  const dataset = await client.createDataset(randomUUID());
+  const uploads = Array.from({ length: count }, (_, n) => ({ dataset_id: dataset.id, inputs: { n }, outputs: { n } }));
+  const ids = (await client.createExamples(uploads)).map(({ id }) => id);
+  return {
+    id: dataset.id,
+    ids,
+    version: async () => (await client.readDatasetVersion({ datasetId: dataset.id, tag: 'latest' })).as_of,
+  };
+}
+
+describe('examples', () => {
+  it('are created, read, changed, listed and deleted', async () => {
+    const { id: datasetId } = await client.createDataset(randomUUID());
+    const made = await client.createExample({
+      dataset_id: datasetId,
+      inputs: { question: 'why?', deep: [1, { big: 1e300 }] },
+      outputs: { answer: 'because' },
+      metadata: { level: 1, tags: ['a'] },
+      split: ['train', 'small'],
+    });
+    expect(made).toMatchObject({
+      dataset_id: datasetId,
+      inputs: { question: 'why?', deep: [1, { big: 1e300 }] },
+      outputs: { answer: 'because' },
+      metadata: { level: 1, tags: ['a'], dataset_split: ['train', 'small'] },
+      source_run_id: null,
+    });
+    expect(await client.readExample(made.id)).toEqual(made);
+
+    await client.updateExample({ id: made.id, dataset_id: datasetId, metadata: { level: 2 } });
+    const changed = await client.readExample(made.id);
+    expect(changed).toMatchObject({ inputs: made.inputs, outputs: made.outputs, created_at: made.created_at });
+    expect(changed.metadata).toEqual({ level: 2, dataset_split: ['train', 'small'] });
+    await client.updateExample({ id: made.id, inputs: { question: 'how?' }, split: 'test' });
+    const again = await client.readExample(made.id);
+    expect(again).toMatchObject({ inputs: { question: 'how?' }, outputs: { answer: 'because' } });
+    expect(again.metadata).toEqual({ level: 2, dataset_split: ['test'] });
+
+    expect((await client.readDataset({ datasetId })).example_count).toBe(1);
+    await client.deleteExample(made.id);
+    await expect(client.readExample(made.id)).rejects.toThrow(/404/);
+    expect((await client.readDataset({ datasetId })).example_count).toBe(0);
+  });
+
+  it('are listed in pages, by ids, splits and metadata', async () => {
+    const dataset = await client.createDataset(randomUUID());
+    const uploads = Array.from({ length: 250 }, (_, n) => ({
+      inputs: { n },
+      dataset_id: dataset.id,
+      split: n % 10 === 0 ? 'tenth' : 'rest',
+      metadata: { parity: n % 2 === 0 ? 'even' : 'odd', by: { three: n % 3 } },
+    }));
+    const ids = (await client.createExamples(uploads)).map(({ id }) => id);
+    const all = await list({ datasetId: dataset.id });
+    expect(inputs(all)).toEqual(uploads.map(({ inputs: { n } }) => n).sort());
+    expect(all[0]?.metadata).toMatchObject({ parity: expect.any(String) });
+    expect(await list({ datasetName: dataset.name, limit: 7 })).toHaveLength(7);
+    expect(inputs(await list({ datasetId: dataset.id, exampleIds: ids.slice(3, 5) }))).toEqual([3, 4]);
+    expect(await list({ datasetId: dataset.id, splits: ['tenth'] })).toHaveLength(25);
+    expect(await list({ datasetId: dataset.id, splits: ['tenth', 'rest'] })).toHaveLength(250);
+    expect(await list({ datasetId: dataset.id, metadata: { parity: 'even', by: { three: 1 } } })).toHaveLength(41);
+    await client.deleteExamples(ids.slice(0, 100));
+    expect(await list({ datasetId: dataset.id })).toHaveLength(150);
+  });
+
+  it('keep attachments, which are renamed, retained and replaced', async () => {
+    const dataset = await client.createDataset(randomUUID());
+    const picture = new Uint8Array([0, 255, 137, 80]);
+    const made = await client.createExample({
+      dataset_id: dataset.id,
+      inputs: { n: 1 },
+      attachments: {
+        'a.b': ['image/png', picture],
+        text: { mimeType: 'text/plain', data: new Uint8Array([104, 105]) },
+      },
+    });
+    const content = async () => {
+      const [example] = await list({ datasetId: dataset.id, includeAttachments: true });
+      const entries = Object.entries(example?.attachments ?? {}).map(async ([name, { presigned_url, mime_type }]) => {
+        const response = await fetch(presigned_url);
+        expect(response.headers.get('content-type')).toBe(mime_type);
+        return [name, [...new Uint8Array(await response.arrayBuffer())]] as const;
+      });
+      return Object.fromEntries(await Promise.all(entries));
+    };
+    expect(await content()).toEqual({ 'a.b': [...picture], text: [104, 105] });
+    const version = await client.readDatasetVersion({ datasetId: dataset.id, tag: 'latest' });
+
+    await client.updateExample({ id: made.id, metadata: { x: 1 } });
+    expect(Object.keys(await content())).toEqual(['a.b', 'text']);
+    await client.updateExample({
+      id: made.id,
+      attachments_operations: { rename: { 'a.b': 'photo' }, retain: [] },
+      attachments: { more: ['text/plain', new Uint8Array([1])] },
+    });
+    expect(await content()).toEqual({ photo: [...picture], more: [1] });
+    await client.updateExample({ id: made.id, attachments: { only: ['text/plain', new Uint8Array([2])] } });
+    expect(await content()).toEqual({ only: [2] });
+    await expect(client.updateExample({ id: made.id, attachments_operations: { retain: ['none'] } })).rejects.toThrow(
+      /422/,
+    );
+
+    const [old] = await list({ datasetId: dataset.id, includeAttachments: true, asOf: version.as_of });
+    const url = old?.attachments?.['a.b']?.presigned_url ?? '';
+    expect([...new Uint8Array(await (await fetch(url)).arrayBuffer())]).toEqual([...picture]);
+    await client.deleteExamples([made.id], { hardDelete: true });
+    expect((await fetch(url)).status).toBe(404);
+    expect(await list({ datasetId: dataset.id, asOf: version.as_of })).toEqual([]);
+  });
+
+  it('take inputs, outputs and attachments from a run', async () => {
+    const dataset = await client.createDataset(randomUUID());
+    const runId = randomUUID();
+    const run = {
+      id: runId,
+      name: 'r',
+      run_type: 'chain',
+      inputs: { q: 1 },
+      outputs: { a: 2 },
+      start_time: Date.now(),
+    };
+    const tracing = new Client(address);
+    await tracing.createRun({
+      ...run,
+      project_name: 'runs',
+      trace_id: runId,
+      dotted_order: `20260101T000000000000Z${runId}`,
+      attachments: { file: ['text/plain', new Uint8Array([7])] },
+    });
+    await tracing.awaitPendingTraceBatches();
+    await api.settled();
+    const made = await client.createExample({
+      dataset_id: dataset.id,
+      inputs: {},
+      source_run_id: runId,
+      use_source_run_io: true,
+      use_source_run_attachments: ['file'],
+    });
+    expect(made).toMatchObject({ inputs: { q: 1 }, outputs: { a: 2 }, source_run_id: runId });
+    const bytes = await (await fetch(made.attachments?.file?.presigned_url ?? '')).arrayBuffer();
+    expect([...new Uint8Array(bytes)]).toEqual([7]);
+    const missing = { dataset_id: dataset.id, inputs: {}, source_run_id: randomUUID(), use_source_run_io: true };
+    await expect(client.createExample(missing)).rejects.toThrow(/does not exist/);
+  });
+});
+
+describe('versions', () => {
+  it('are exact: every read at a version returns what was there', async () => {
+    const dataset = await addDataset(3);
+    const first = await dataset.version();
+    await client.updateExample({ id: dataset.ids[0]!, inputs: { n: 10 } });
+    const second = await dataset.version();
+    await client.deleteExample(dataset.ids[1]!);
+    await client.createExample({ dataset_id: dataset.id, inputs: { n: 4 } });
+    const third = await dataset.version();
+    const at = async (asOf: string | Date) => inputs(await list({ datasetId: dataset.id, asOf }));
+    for (const form of [
+      (time: string) => time,
+      (time: string) => new Date(time),
+      (time: string) => new Date(Date.parse(time) + 0.4),
+    ]) {
+      expect(await at(form(first))).toEqual([0, 1, 2]);
+      expect(await at(form(second))).toEqual([1, 10, 2]);
+      expect(await at(form(third))).toEqual([10, 2, 4]);
+    }
+    expect(await at(new Date(Date.parse(first) - 1))).toEqual([]);
+
+    await client.updateDatasetTag({ datasetId: dataset.id, asOf: second, tag: 'prod' });
+    expect(await at('prod')).toEqual([1, 10, 2]);
+    expect(await client.readDatasetVersion({ datasetId: dataset.id, tag: 'prod' })).toMatchObject({
+      as_of: second,
+      tags: ['prod'],
+    });
+    const near = { datasetId: dataset.id, asOf: new Date(Date.parse(third) - 1) };
+    expect((await client.readDatasetVersion(near)).as_of < third).toBe(true);
+    await client.updateDatasetTag({ datasetId: dataset.id, asOf: third, tag: 'prod' });
+    expect(await at('prod')).toEqual([10, 2, 4]);
+
+    const diff = await client.diffDatasetVersions({ datasetId: dataset.id, fromVersion: first, toVersion: third });
+    expect(diff).toEqual({
+      examples_added: [expect.any(String)],
+      examples_modified: [dataset.ids[0]],
+      examples_removed: [dataset.ids[1]],
+    });
+  });
+
+  it('have splits', async () => {
+    const dataset = await addDataset(4);
+    const before = await dataset.version();
+    const splits = (asOf?: string) => client.listDatasetSplits({ datasetId: dataset.id, ...(asOf && { asOf }) });
+    expect(await splits()).toEqual(['base']);
+    await client.updateDatasetSplits({
+      datasetId: dataset.id,
+      splitName: 'train',
+      exampleIds: dataset.ids.slice(0, 2),
+    });
+    expect(await splits()).toEqual(['base', 'train']);
+    expect(inputs(await list({ datasetId: dataset.id, splits: ['train'] }))).toEqual([0, 1]);
+    await client.updateDatasetSplits({
+      datasetId: dataset.id,
+      splitName: 'train',
+      exampleIds: [dataset.ids[0]!],
+      remove: true,
+    });
+    expect(inputs(await list({ datasetId: dataset.id, splits: ['train'] }))).toEqual([1]);
+    expect(await splits(before)).toEqual(['base']);
+  });
+});

@@ -1,0 +1,349 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { asking } from '../../ask.ts';
+import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+
+beforeAll(async () => {
+  api = await startApi({ config: { maxRunBytes: 100_000, maxParts: 50 } });
+  acme = await addOrganization(api.database, 'acme');
+});
+afterAll(() => api.close());
+
+const send = asking(() => api);
+const ask = (method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE', url: string, payload?: object) =>
+  send(acme.workspaceKeys[1], method, url, payload);
+
+async function addDataset(more: object = {}): Promise<string> {
+  const { status, body } = await ask('POST', '/datasets', { name: randomUUID(), ...more });
+  expect(status).toBe(200);
+  return body.id;
+}
+
+/** Sends parts, each a name, a body and optionally a content type. */
+async function sendParts(method: 'POST' | 'PATCH', datasetId: string, parts: readonly (readonly string[])[]) {
+  const body = parts.map(
+    ([name, content, type = 'application/json']) =>
+      `--cut\r\nContent-Disposition: form-data; name="${name}"\r\nContent-Type: ${type}\r\n\r\n${content}\r\n`,
+  );
+  const answer = await api.server.inject({
+    method,
+    url: `/v1/platform/datasets/${datasetId}/examples`,
+    headers: { 'x-api-key': acme.workspaceKeys[1], 'content-type': 'multipart/form-data; boundary=cut' },
+    payload: `${body.join('')}--cut--\r\n`,
+  });
+  return { status: answer.statusCode, body: answer.json() };
+}
+
+describe('examples by JSON', () => {
+  it('are created and changed alone and in bulk, each time as one version', async () => {
+    const dataset_id = await addDataset();
+    const one = (await ask('POST', '/examples', { dataset_id, inputs: { n: 0 }, split: ['a', 'a', 'b'] })).body;
+    expect(one).toMatchObject({ dataset_id, inputs: { n: 0 }, outputs: null, metadata: { dataset_split: ['a', 'b'] } });
+    const ids = [randomUUID(), randomUUID(), randomUUID()];
+    const many = ids.map((id, n) => ({ id, dataset_id, inputs: { n }, created_at: `2026-01-0${n + 1}T00:00:00Z` }));
+    const made = (await ask('POST', '/examples/bulk', many)).body;
+    expect(made.map(({ id }: { id: string }) => id)).toEqual(ids);
+    expect(made[2]).toMatchObject({ created_at: '2026-01-03T00:00:00.000000Z', metadata: { dataset_split: ['base'] } });
+    expect((await ask('GET', `/datasets/${dataset_id}/versions`)).body).toHaveLength(2);
+
+    const changed = await ask('PATCH', `/examples/${one.id}`, { outputs: { n: 1 }, metadata: { x: 1 } });
+    expect(changed.body).toMatchObject({
+      inputs: { n: 0 },
+      outputs: { n: 1 },
+      metadata: { x: 1, dataset_split: ['a', 'b'] },
+    });
+    const bulk = ids.map((id) => ({ id, dataset_id, inputs: { n: 9 }, split: 'c' }));
+    expect((await ask('PATCH', '/examples/bulk', bulk)).body).toMatchObject({ count: 3 });
+    const listed = (await ask('GET', `/examples?dataset=${dataset_id}&splits=c`)).body;
+    expect(listed.map(({ inputs }: { inputs: object }) => inputs)).toEqual([{ n: 9 }, { n: 9 }, { n: 9 }]);
+    const versions = (await ask('GET', `/datasets/${dataset_id}/versions?example=${ids[0]}`)).body;
+    expect(versions).toEqual([
+      { as_of: expect.any(String), tags: ['latest'] },
+      { as_of: expect.any(String), tags: [] },
+    ]);
+    expect((await ask('GET', `/examples/${ids[0]}?as_of=${versions[1].as_of}`)).body.inputs).toEqual({ n: 0 });
+    expect((await ask('GET', `/datasets/${dataset_id}/versions?limit=1&offset=3`)).body).toHaveLength(1);
+  });
+
+  it('are ordered, selected and counted', async () => {
+    const dataset_id = await addDataset();
+    const many = Array.from({ length: 20 }, (_, n) => ({
+      ...{ dataset_id, inputs: { text: `Number ${n}` }, created_at: new Date(Date.UTC(2026, 0, 1 + n)).toISOString() },
+    }));
+    await ask('POST', '/examples/bulk', many);
+    const query = (more: string) => ask('GET', `/examples?dataset=${dataset_id}&${more}`);
+    const days = async (more: string) =>
+      (await query(more)).body.map((each: { created_at: string }) => Number(each.created_at.slice(8, 10)));
+    expect(await days('order=recently_created&limit=3')).toEqual([20, 19, 18]);
+    expect(await days('order=recently_created&descending=false&limit=3&offset=18')).toEqual([19, 20]);
+    const shuffled = await days('order=random&random_seed=7');
+    expect(shuffled).not.toEqual([...shuffled].sort((a, b) => a - b));
+    expect(await days('order=random&random_seed=7&limit=10&offset=10')).toEqual(shuffled.slice(10));
+    expect(await days('order=random&random_seed=8')).not.toEqual(shuffled);
+    expect((await query('limit=1&select=id&select=inputs')).body).toEqual([
+      {
+        ...{ id: expect.any(String), name: expect.any(String), dataset_id },
+        created_at: expect.any(String),
+        modified_at: expect.any(String),
+        inputs: expect.any(Object),
+      },
+    ]);
+    expect((await query('full_text_contains=number%201&full_text_contains=1%22')).body).toHaveLength(2);
+    const count = async (more: string) => (await ask('GET', `/examples/count?dataset=${dataset_id}${more}`)).body;
+    expect([
+      await count(''),
+      await count('&splits=base'),
+      await count('&splits=x'),
+      await count('&as_of=2020-01-01'),
+    ]).toEqual([20, 20, 0, 0]);
+  });
+
+  it('refuse bad input without making a version', async () => {
+    const dataset_id = await addDataset();
+    const { id } = (await ask('POST', '/examples', { dataset_id, inputs: {} })).body;
+    const other = await addDataset();
+    const cases: [string, string, object | undefined, number][] = [
+      ['POST', '/examples', { dataset_id }, 422],
+      ['POST', '/examples', { dataset_id, inputs: [] }, 422],
+      ['POST', '/examples', { inputs: {} }, 422],
+      ['POST', '/examples', { dataset_id: randomUUID(), inputs: {} }, 404],
+      ['POST', '/examples', { dataset_id, id, inputs: {} }, 409],
+      ['POST', '/examples', { dataset_id: other, id, inputs: {} }, 409],
+      ['POST', '/examples', { dataset_id, inputs: { text: 'x'.repeat(100_001) } }, 413],
+      ['POST', '/examples', { dataset_id, inputs: {}, use_source_run_io: true }, 422],
+      ['POST', '/examples', { dataset_id, inputs: {}, source_run_id: id, use_source_run_io: true }, 422],
+      ['POST', '/examples', { dataset_id, inputs: {}, source_run_id: id, use_source_run_attachments: ['a'] }, 422],
+      ['POST', '/examples/bulk', [], 422],
+      [
+        'POST',
+        '/examples/bulk',
+        [
+          { dataset_id, inputs: {} },
+          { dataset_id: other, inputs: {} },
+        ],
+        400,
+      ],
+      [
+        'POST',
+        '/examples/bulk',
+        [
+          { dataset_id, id: other, inputs: {} },
+          { dataset_id, id: other, inputs: {} },
+        ],
+        422,
+      ],
+      ['PATCH', `/examples/${randomUUID()}`, { inputs: {} }, 404],
+      ['PATCH', `/examples/${id}`, { dataset_id: other }, 409],
+      ['PATCH', `/examples/${id}`, { dataset_id: randomUUID() }, 404],
+      ['PATCH', `/examples/${id}`, { split: '' }, 422],
+      ['PATCH', `/examples/${id}`, { attachments_operations: { retain: ['x'] } }, 422],
+      ['PATCH', '/examples/bulk', [{ id: other, dataset_id }], 404],
+      ['DELETE', `/examples/${randomUUID()}`, undefined, 404],
+      ['DELETE', `/examples?example_ids=${id}&example_ids=${randomUUID()}`, undefined, 404],
+      ['DELETE', '/examples', undefined, 422],
+      ['POST', '/v1/platform/datasets/examples/delete', { example_ids: [id, other], hard_delete: true }, 404],
+      ['POST', '/v1/platform/datasets/examples/delete', { example_ids: [] }, 422],
+      ['GET', '/examples', undefined, 400],
+      ['GET', `/examples?dataset=${randomUUID()}`, undefined, 404],
+      ['GET', `/examples?dataset=${dataset_id}&as_of=unknown`, undefined, 404],
+      ['GET', `/examples?dataset=${dataset_id}&limit=101`, undefined, 422],
+      ['GET', `/examples?dataset=${dataset_id}&order=size`, undefined, 422],
+      ['GET', `/examples?dataset=${dataset_id}&filter=x`, undefined, 400],
+      ['GET', `/examples/${id}?as_of=2020-01-01T00:00:00Z`, undefined, 404],
+      ['GET', `/examples/${id}?dataset=${other}`, undefined, 404],
+      ['PUT', `/datasets/${dataset_id}/tags`, { as_of: 'latest', tag: 'latest' }, 400],
+      ['PUT', `/datasets/${dataset_id}/tags`, { as_of: 'latest', tag: '2026-01-01' }, 400],
+      ['PUT', `/datasets/${dataset_id}/tags`, { as_of: '2020-01-01', tag: 'x' }, 404],
+      ['PUT', `/datasets/${dataset_id}/splits`, { split_name: 'x', examples: [randomUUID()] }, 404],
+      ['GET', `/datasets/${dataset_id}/version`, undefined, 400],
+      ['GET', `/datasets/${dataset_id}/versions/diff?from_version=latest`, undefined, 422],
+    ];
+    for (const [method, url, payload, status] of cases) {
+      const answer = await ask(method as 'GET', url, payload);
+      expect([method, url, payload, answer.status, answer.body]).toEqual([
+        method,
+        url,
+        payload,
+        status,
+        expect.anything(),
+      ]);
+    }
+    expect((await ask('GET', `/datasets/${dataset_id}/versions`)).body).toHaveLength(1);
+    expect((await ask('GET', `/datasets/${other}/versions`)).body).toEqual([]);
+  });
+});
+
+describe('examples by multipart', () => {
+  it('keep their JSON byte for byte', async () => {
+    const datasetId = await addDataset();
+    const id = randomUUID();
+    const json = '{"big":12345678901234567890, "z":1.50,"a":"\\ud83d\\u0000", "dup":1,"dup":2}';
+    const made = await sendParts('POST', datasetId, [
+      [id, '{}'],
+      [`${id}.inputs`, ` ${json} `],
+      [`${id}.outputs`, json],
+    ]);
+    expect(made).toMatchObject({ status: 201, body: { count: 1, example_ids: [id], as_of: expect.any(String) } });
+    const headers = { 'x-api-key': acme.workspaceKeys[1] };
+    const { body } = await api.server.inject({ url: `/examples?dataset=${datasetId}`, headers });
+    expect(body).toContain(`"inputs":${json},"outputs":${json}`);
+    expect((await api.server.inject({ url: `/examples/${id}`, headers })).body).toContain(`"inputs":${json}`);
+  });
+
+  it('refuse bad input, all or none', async () => {
+    const datasetId = await addDataset();
+    const id = randomUUID();
+    const good = [
+      [randomUUID(), '{}'],
+      [`${id}.inputs`, '{}'],
+    ];
+    const main = (body: string) => [
+      [id, body],
+      [`${id}.inputs`, '{}'],
+    ];
+    const cases: [readonly (readonly string[])[], number][] = [
+      [good, 422],
+      [[[id, '{}']], 422],
+      [
+        [
+          [id, '[]'],
+          [`${id}.inputs`, '{}'],
+        ],
+        422,
+      ],
+      [
+        [
+          [id, '{}'],
+          [`${id}.inputs`, '{"a":}'],
+        ],
+        422,
+      ],
+      [
+        [
+          [id, '{}'],
+          [`${id}.inputs`, '7'],
+        ],
+        422,
+      ],
+      [
+        [
+          [id, '{}'],
+          [`${id}.inputs`, `${'{"a":'.repeat(1_100)}1${'}'.repeat(1_100)}`],
+        ],
+        422,
+      ],
+      [
+        [
+          [id, '{}'],
+          [`${id}.inputs`, '{}'],
+          [`${id}.other`, '{}'],
+        ],
+        422,
+      ],
+      [[['x', '{}']], 422],
+      [
+        [
+          [id, '{}'],
+          [`${id}.inputs`, '{}'],
+          [`${id}.attachment.`, 'x', 'text/plain'],
+        ],
+        422,
+      ],
+      [
+        [
+          [id, '{}'],
+          [`${id}.inputs`, '{}'],
+          [`${id}.attachment.a`, 'x'.repeat(100_001), 'text/plain'],
+        ],
+        413,
+      ],
+      [main('{"split":1}'), 422],
+      [main('{"metadata":[]}'), 422],
+      [main('{"created_at":"yesterday"}'), 422],
+      [main('{"source_run_id":"x"}'), 422],
+      [Array.from({ length: 51 }, () => [randomUUID(), '{}']), 413],
+    ];
+    for (const [parts, status] of cases) {
+      const answer = await sendParts('POST', datasetId, parts);
+      expect([parts, answer]).toEqual([
+        parts,
+        { status, body: expect.objectContaining({ error: expect.any(String) }) },
+      ]);
+    }
+    expect((await sendParts('POST', randomUUID(), main('{}'))).status).toBe(404);
+    expect((await sendParts('PATCH', datasetId, main('{}'))).status).toBe(404);
+    expect((await ask('GET', `/datasets/${datasetId}`)).body).toMatchObject({ example_count: 0 });
+    expect((await sendParts('POST', datasetId, main('{"split":null,"new_field":1}'))).status).toBe(201);
+    expect((await sendParts('PATCH', await addDataset(), main('{}'))).status).toBe(409);
+  });
+});
+
+describe('a schema', () => {
+  const schema = {
+    type: 'object',
+    required: ['question'],
+    properties: {
+      question: { type: 'string', pattern: '^(a+)+$' },
+      deep: { type: 'array', items: { type: 'integer' } },
+    },
+  };
+
+  it('refuses examples that do not match, with the example and the path', async () => {
+    const dataset_id = await addDataset({ inputs_schema_definition: schema, outputs_schema_definition: schema });
+    const [id, other] = [randomUUID(), randomUUID()];
+    const create = (inputs: object, outputs?: object) =>
+      ask('POST', '/examples/bulk', [
+        { id: other, dataset_id, inputs: { question: 'a' } },
+        { id, dataset_id, inputs, outputs },
+      ]);
+    const message = async (answer: ReturnType<typeof create>) => (await answer).body.detail[0].msg;
+    expect(await message(create({}))).toBe(`Example ${id}: inputs must have required property 'question'.`);
+    expect(await message(create({ question: 'a', deep: [1, 'x'] }))).toBe(
+      `Example ${id}: inputs/deep/1 must be integer.`,
+    );
+    expect(await message(create({ question: 'a' }, {}))).toContain(`Example ${id}: outputs must have`);
+    expect((await ask('GET', `/datasets/${dataset_id}`)).body.example_count).toBe(0);
+    expect((await create({ question: 'a' }, { question: 'a' })).status).toBe(200);
+    expect((await ask('PATCH', `/examples/${id}`, { inputs: { question: 1 } })).status).toBe(422);
+    const parts = await sendParts('PATCH', dataset_id, [
+      [id, '{}'],
+      [`${id}.outputs`, '{"question":"b"}'],
+    ]);
+    expect(parts).toMatchObject({
+      status: 422,
+      body: { error: expect.stringContaining(`Example ${id}: outputs/question`) },
+    });
+  });
+
+  it('cannot block the server with an expensive pattern', async () => {
+    const dataset_id = await addDataset({ inputs_schema_definition: schema });
+    const inputs = { question: `${'a'.repeat(50)}b` };
+    const { status, body } = await ask('POST', '/examples', { dataset_id, inputs });
+    expect([status, body.detail[0].msg]).toEqual([422, expect.stringContaining('takes longer than')]);
+  });
+});
+
+describe('permissions', () => {
+  it('separate reading, changing and deleting for ever; data of runs needs access to runs', async () => {
+    const dataset_id = await addDataset();
+    const { id } = (await ask('POST', '/examples', { dataset_id, inputs: {} })).body;
+    const owner = { database: api.database, organizationId: acme.id, userId: acme.userId };
+    const key = (permissions: string[]) => addKey({ ...owner, workspaceIds: [acme.workspaceIds[1]], permissions });
+    const reader = await key(['datasets:read']);
+    expect((await send(reader, 'GET', `/examples/${id}`)).status).toBe(200);
+    expect((await send(reader, 'PATCH', `/examples/${id}`, {})).status).toBe(403);
+    const writer = await key(['datasets:update']);
+    expect((await send(writer, 'GET', `/examples/${id}`)).status).toBe(403);
+    expect((await send(writer, 'POST', '/v1/platform/datasets/examples/delete', { example_ids: [id] })).status).toBe(
+      403,
+    );
+    const source = { dataset_id, inputs: {}, source_run_id: id };
+    const fromRun = (more: object) => send(writer, 'POST', '/examples', { ...source, ...more });
+    expect((await fromRun({ use_source_run_io: true })).status).toBe(403);
+    expect((await fromRun({ use_source_run_attachments: ['a'] })).status).toBe(403);
+    expect((await fromRun({})).status).toBe(200);
+  });
+});
