@@ -3,7 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { changeSplit, listSplits } from '../../pipelines/datasets/splits.ts';
 import { diffVersions, listVersions, readVersion, tagVersion } from '../../pipelines/datasets/versions.ts';
 import { Text, Timestamp, Uuid } from '../server/formats.ts';
-import { answerPage, pageParameters } from '../server/list-parameters.ts';
+import { buildPageResponse, pageParameters } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { DatasetParams } from './datasets.ts';
 
@@ -34,7 +34,7 @@ export const listDatasetVersions = defineOperation({
     response: { 200: Type.Array(Version) },
   },
   handler: async ({ caller, params, query: { example, ...page }, services }) =>
-    answerPage(
+    buildPageResponse(
       await listVersions(services.database, caller.workspaceId, params.dataset_id, { exampleId: example, ...page }),
     ),
 });
@@ -60,8 +60,7 @@ export const getDatasetVersion = defineOperation({
     if (asOf === undefined || (as_of !== undefined && tag !== undefined)) {
       throw runlakeError('BAD_REQUEST', { reason: 'Send either as_of or tag.' });
     }
-    const { tags, ...version } = await readVersion(services.database, caller.workspaceId, params.dataset_id, asOf);
-    return { ...version, tags: [...tags] };
+    return readVersion(services.database, caller.workspaceId, params.dataset_id, asOf);
   },
 });
 
@@ -81,8 +80,7 @@ export const tagDatasetVersion = defineOperation({
   },
   handler: async ({ caller, params, body, services }) => {
     const change = { asOf: body.as_of, tag: body.tag };
-    const { tags, ...version } = await tagVersion(services.database, caller.workspaceId, params.dataset_id, change);
-    return { ...version, tags: [...tags] };
+    return tagVersion(services.database, caller.workspaceId, params.dataset_id, change);
   },
 });
 

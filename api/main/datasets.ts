@@ -13,7 +13,7 @@ import {
 } from '../../pipelines/datasets/write-dataset.ts';
 import { maxNameLength } from '../../pipelines/projects/project.ts';
 import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { answerPage, metadataParameter, pageParameters, parseMetadata } from '../server/list-parameters.ts';
+import { buildPageResponse, metadataParameter, pageParameters, parseMetadata } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 
@@ -65,7 +65,7 @@ export const Dataset = Type.Object({
   modified_at: Timestamp(),
 });
 
-export function showDataset(dataset: DatasetRecord) {
+export function formatDataset(dataset: DatasetRecord) {
   return { ...dataset, transformations: null };
 }
 
@@ -92,7 +92,7 @@ export const createDataset = defineOperation({
       externallyManaged: body.externally_managed,
       createdAt: body.created_at,
     };
-    return showDataset(await insertDataset(services.database, caller.workspaceId, dataset));
+    return formatDataset(await insertDataset(services.database, caller.workspaceId, dataset));
   },
 });
 
@@ -139,7 +139,7 @@ export const listDatasets = defineOperation({
       limit: query.limit,
       offset: query.offset,
     });
-    return answerPage({ rows: rows.map(showDataset), total });
+    return buildPageResponse({ rows: rows.map(formatDataset), total });
   },
 });
 
@@ -157,7 +157,7 @@ export const getDataset = defineOperation({
     response: { 200: Dataset },
   },
   handler: async ({ caller, params, services }) =>
-    showDataset(await readDataset(services.database, caller.workspaceId, params.dataset_id)),
+    formatDataset(await readDataset(services.database, caller.workspaceId, params.dataset_id)),
 });
 
 export const updateDataset = defineOperation({
@@ -181,7 +181,7 @@ export const updateDataset = defineOperation({
       metadata: body.metadata,
       baselineExperimentId: body.baseline_experiment_id,
     };
-    return showDataset(await changeDataset(services.database, caller.workspaceId, params.dataset_id, change));
+    return formatDataset(await changeDataset(services.database, caller.workspaceId, params.dataset_id, change));
   },
 });
 

@@ -17,7 +17,7 @@ const Written = Type.Object({
   as_of: Timestamp({ description: 'The new version of the dataset.' }),
 });
 
-const answerWritten = ({ ids, asOf }: WrittenExamples) =>
+const buildWrittenResponse = ({ ids, asOf }: WrittenExamples) =>
   new RawResponse({ status: 201, body: { count: ids.length, example_ids: [...ids], as_of: asOf } });
 
 const partErrors = [
@@ -49,7 +49,7 @@ export const createExampleParts = defineOperation({
     return withBody({ request, caller }, services.config, async (body) => {
       const examples = await readExampleParts({ body, contentType }, services.config);
       requireRunAccess(caller, examples);
-      return answerWritten(await createExamples(services, caller.workspaceId, params.dataset_id, examples));
+      return buildWrittenResponse(await createExamples(services, caller.workspaceId, params.dataset_id, examples));
     });
   },
 });
@@ -72,7 +72,7 @@ export const updateExampleParts = defineOperation({
     const contentType = request.headers['content-type'] ?? '';
     return withBody({ request, caller }, services.config, async (body) => {
       const changes = await readExampleParts({ body, contentType }, services.config);
-      return answerWritten(await updateExamples(services, caller.workspaceId, params.dataset_id, changes));
+      return buildWrittenResponse(await updateExamples(services, caller.workspaceId, params.dataset_id, changes));
     });
   },
 });

@@ -46,7 +46,7 @@ const flags = {
   dataset_examples_multipart_enabled: true,
   // The older route `/v1/platform/examples/multipart` does not exist.
   examples_multipart_enabled: false,
-  // Runs are read only through `POST /runs/query`; the routes of version 2 are not implemented.
+  // Clients read runs through `POST /runs/query`: of version 2 the routes of traces and threads do not exist yet.
   ch_query_enabled: true,
   sdb_query_enabled: false,
 };

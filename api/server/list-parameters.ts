@@ -27,6 +27,6 @@ export function parseMetadata(text: string | undefined): Record<string, unknown>
 }
 
 /** Response of a list: the rows of the page, and the number of all rows in `X-Pagination-Total`. */
-export function answerPage<Row extends object>({ rows, total }: Page<Row>): RawResponse {
+export function buildPageResponse<Row extends object>({ rows, total }: Page<Row>): RawResponse {
   return new RawResponse({ headers: { 'x-pagination-total': String(total) }, body: [...rows] });
 }

@@ -13,7 +13,7 @@ import {
 } from 'kysely';
 import type { Tables } from '../../schemas/tables.ts';
 import type { Sql } from './database.ts';
-import { toJsonb } from './jsonb-text.ts';
+import { toJsonb } from './value-types.ts';
 
 /** Builds typed statements. It has no connection: {@link fetchRows} executes what it builds. */
 export const statements = new Kysely<Tables>({

@@ -81,7 +81,7 @@ function encodeString(bytes: Buffer): [Buffer, Buffer] {
 /**
  * Copies attachments of a run or of another set into the set `to`. Without `names`, copies all.
  *
- * @returns the copies, by name; attachments that do not exist are left out.
+ * @returns the copies, by name; attachments that do not exist are omitted.
  * @throws errors of ClickHouse.
  */
 export async function copyAttachments(

@@ -3,6 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
+import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { makeVersion } from './versions.ts';
 
 /**
@@ -11,15 +12,15 @@ import { makeVersion } from './versions.ts';
  * @throws NOT_FOUND if one of them does not exist.
  */
 export async function deleteExamples(database: Database, workspaceId: string, ids: readonly string[]): Promise<void> {
-  const wanted = [...new Set(ids.map((id) => id.toLowerCase()))];
+  const exampleIds = toUniqueIds(ids);
   await database.transaction(async (tx) => {
     const condition = `workspace_id = $1 AND id = ANY ($2::uuid[]) AND valid_to = 'infinity'`;
     let deleted = 0;
-    for (const datasetId of await findDatasets(tx, condition, workspaceId, wanted)) {
+    for (const datasetId of await findDatasets(tx, condition, workspaceId, exampleIds)) {
       await makeVersion(tx, workspaceId, datasetId, async (_, { asOf }) => {
         const rows = await tx.execute(`UPDATE examples SET valid_to = $4 WHERE ${condition} AND dataset_id = $3`, [
           workspaceId,
-          wanted,
+          exampleIds,
           datasetId,
           asOf,
         ]);
@@ -27,7 +28,7 @@ export async function deleteExamples(database: Database, workspaceId: string, id
         return -rows;
       });
     }
-    if (deleted < wanted.length) throw runlakeError('NOT_FOUND', { what: 'Example' });
+    if (deleted < exampleIds.length) throw runlakeError('NOT_FOUND', { what: 'Example' });
   });
 }
 
@@ -42,17 +43,17 @@ export async function deleteExamplesForEver(
   workspaceId: string,
   ids: readonly string[],
 ): Promise<void> {
-  const wanted = [...new Set(ids.map((id) => id.toLowerCase()))];
+  const exampleIds = toUniqueIds(ids);
   await database.transaction(async (tx) => {
     const condition = 'workspace_id = $1 AND id = ANY ($2::uuid[])';
     const deleted = new Set<string>();
     const sets = new Set<string>();
-    for (const datasetId of await findDatasets(tx, condition, workspaceId, wanted)) {
+    for (const datasetId of await findDatasets(tx, condition, workspaceId, exampleIds)) {
       await makeVersion(tx, workspaceId, datasetId, async () => {
         const rows = await tx.query<{ id: string; current: boolean; sets: string[] }>(
           `DELETE FROM examples WHERE ${condition} AND dataset_id = $3 RETURNING id, valid_to = 'infinity' AS current,
              array(SELECT value ->> 'set' FROM jsonb_each(attachments)) AS sets`,
-          [workspaceId, wanted, datasetId],
+          [workspaceId, exampleIds, datasetId],
         );
         for (const row of rows) {
           deleted.add(row.id);
@@ -61,7 +62,7 @@ export async function deleteExamplesForEver(
         return -rows.filter(({ current }) => current).length;
       });
     }
-    if (deleted.size < wanted.length) throw runlakeError('NOT_FOUND', { what: 'Example' });
+    if (deleted.size < exampleIds.length) throw runlakeError('NOT_FOUND', { what: 'Example' });
     await deleteAttachmentSets(clickhouse, workspaceId, [...sets]);
   });
 }

@@ -3,6 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { PageRequest } from '../../infra/postgres/list-page.ts';
 import { findPath } from '../ingest/json/find.ts';
 import { scanJson } from '../ingest/json/scan.ts';
+import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { queryRuns, type ReadDeps, type RunQuery, v1Envelope } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
 import { type ExampleLinks, selectableFields } from './example.ts';
@@ -30,16 +31,18 @@ export async function readExamplesWithRuns(
   links: ExampleLinks,
 ): Promise<Buffer | Readable> {
   await requireDataset(deps.database, workspaceId, datasetId);
-  const wanted = [...new Set(projectIds.map((id) => id.toLowerCase()))];
+  const experimentIds = toUniqueIds(projectIds);
   const experiments = await deps.database.query(
     `SELECT FROM projects WHERE workspace_id = $1 AND reference_dataset_id = $2 AND id = ANY ($3::uuid[])
        AND deleted_at IS NULL`,
-    [workspaceId, datasetId, wanted],
+    [workspaceId, datasetId, experimentIds],
   );
-  if (experiments.length < wanted.length) throw runlakeError('NOT_FOUND', { what: 'Session' });
+  if (experiments.length < experimentIds.length) throw runlakeError('NOT_FOUND', { what: 'Session' });
   const fields = new Set(selectableFields);
   const query = { datasetId, ids: exampleIds, order: 'recent', fields, limit, offset } as const;
-  return readExamples(deps.database, workspaceId, query, links, (ids) => readRunsOf(deps, workspaceId, wanted, ids));
+  return readExamples(deps.database, workspaceId, query, links, (ids) =>
+    readRunsOf(deps, workspaceId, experimentIds, ids),
+  );
 }
 
 const runsPerQuery = 100;

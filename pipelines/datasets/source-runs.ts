@@ -32,10 +32,10 @@ export async function readSourceRuns(
   tenantId: string,
   examples: readonly WithSource[],
 ): Promise<Map<string, SourceRun>> {
-  const wanted = examples.filter(({ useSourceRunIo }) => useSourceRunIo === true);
-  const missing = wanted.find(({ sourceRunId }) => !sourceRunId);
+  const withSource = examples.filter(({ useSourceRunIo }) => useSourceRunIo === true);
+  const missing = withSource.find(({ sourceRunId }) => !sourceRunId);
   if (missing) throw createExampleError(missing.id, 'use_source_run_io needs source_run_id');
-  const runIds = [...new Set(wanted.map(({ sourceRunId }) => sourceRunId as string))];
+  const runIds = [...new Set(withSource.map(({ sourceRunId }) => sourceRunId as string))];
   const found = new Map<string, SourceRun>();
   for (let cursor: string | undefined, at = 0; at < runIds.length; ) {
     const page = await queryRuns(
@@ -61,7 +61,7 @@ export async function readSourceRuns(
     cursor = cursors.next ?? undefined;
     if (cursor === undefined) at += runsPerQuery;
   }
-  const unknown = wanted.find(({ sourceRunId }) => !found.has(sourceRunId as string));
+  const unknown = withSource.find(({ sourceRunId }) => !found.has(sourceRunId as string));
   if (unknown) throw createExampleError(unknown.id, `its source run ${unknown.sourceRunId} does not exist`);
   return found;
 }

@@ -1,4 +1,5 @@
 import type { Database, Sql } from '../../infra/postgres/database.ts';
+import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { splitKey, withSplits } from './example.ts';
 import { resolveAsOf, writeVersion } from './versions.ts';
 import { readCurrent, replaceRows } from './write-examples.ts';
@@ -35,7 +36,7 @@ export async function changeSplit(
     remove,
   }: { readonly name: string; readonly exampleIds: readonly string[]; readonly remove: boolean },
 ): Promise<string[]> {
-  const ids = [...new Set(exampleIds.map((id) => id.toLowerCase()))];
+  const ids = toUniqueIds(exampleIds);
   await writeVersion(database, workspaceId, datasetId, async (tx, dataset) => {
     const current = await readCurrent(tx, dataset, ids);
     const rows = [...current].map(([id, { metadata, attachments }]) => {

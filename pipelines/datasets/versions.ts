@@ -28,7 +28,7 @@ const maxTags = 1_000;
 
 export interface DatasetVersion {
   readonly as_of: string;
-  readonly tags: readonly string[];
+  readonly tags: string[];
 }
 
 /** A dataset that is locked for a write. */

@@ -12,8 +12,8 @@ import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { violatedConstraint } from '../../infra/postgres/database-error.ts';
-import { toJsonb } from '../../infra/postgres/jsonb-text.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { toJsonb } from '../../infra/postgres/value-types.ts';
 import {
   type AttachmentLocation,
   copyAttachments,

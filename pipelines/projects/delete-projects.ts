@@ -2,6 +2,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { deleteRows, storeDeletionKeys } from '../../infra/clickhouse/delete-rows.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import type { ProjectResolver } from './resolve-project.ts';
 
 export interface DeletedProject {
@@ -29,14 +30,14 @@ export async function deleteProjects(
   workspaceId: string,
   projectIds: readonly string[],
 ): Promise<void> {
-  const uniqueIds = new Set(projectIds.map((id) => id.toLowerCase()));
+  const uniqueIds = toUniqueIds(projectIds);
   await database.transaction(async (tx) => {
     const count = await tx.execute(
       `UPDATE projects SET deleted_at = now(), updated_at = now()
        WHERE id = ANY ($1::uuid[]) AND workspace_id = $2 AND deleted_at IS NULL`,
-      [[...uniqueIds], workspaceId],
+      [uniqueIds, workspaceId],
     );
-    if (count !== uniqueIds.size) throw runlakeError('NOT_FOUND', { what: 'Session' });
+    if (count !== uniqueIds.length) throw runlakeError('NOT_FOUND', { what: 'Session' });
   });
   projects.forget();
   for (const projectId of uniqueIds) await enqueueProjectDeletion({ workspaceId, projectId });

@@ -1,6 +1,6 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { toJsonb } from '../../infra/postgres/jsonb-text.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { toJsonb } from '../../infra/postgres/value-types.ts';
 
 /** A row of `projects`. Times are ISO 8601 with microseconds. */
 export interface ProjectRecord {

@@ -65,7 +65,7 @@ const maxWalkedRuns = 100_000;
 const unwalkedMarker = '00000000-0000-0000-0000-000000000000';
 
 /**
- * Returns the sums over the descendants, by requested run. Runs without descendants that report a figure are left out.
+ * Returns the sums over the descendants, by requested run. Runs without descendants that report a figure are omitted.
  *
  * @throws errors of ClickHouse.
  */
@@ -175,7 +175,7 @@ async function sumCalls(
 }
 
 /**
- * Finds the ancestors of runs without dotted_order, joined by dots. A run beyond the limit is left out, so that the
+ * Finds the ancestors of runs without dotted_order, joined by dots. A run beyond the limit is omitted, so that the
  * query uses only its parent as an ancestor.
  */
 async function walkAncestors(
@@ -218,4 +218,31 @@ function bindRequest({
     ...(signal && { signal }),
     ...(timeoutMs !== undefined && { timeoutMs }),
   };
+}
+
+/**
+ * SQL condition on `runs FINAL`: the figure of the run, as {@link sumDescendants} computes it, satisfies a condition. A run
+ * for which no model call states the figure does not. A run sent without dotted_order counts for its parent only, and
+ * not for the ancestors of its parent.
+ *
+ * Of a branch of the trace, the lowest model call that states the figure counts, for itself and all its ancestors.
+ *
+ * @param condition on `total`, a decimal.
+ * @param traceRange conditions on the key of all runs of the traces that the query reads.
+ */
+export function buildFigureCondition(
+  figure: keyof typeof figureColumns,
+  condition: string,
+  traceRange: string,
+): string {
+  return `id IN (
+    SELECT target FROM (SELECT target, sum(leaf_value) AS total FROM (
+      SELECT node, any(value) AS leaf_value, any(ancestors) AS leaf_ancestors FROM (
+        SELECT id AS call, assumeNotNull(toDecimal256OrNull(toString(${figure}), 20)) AS value, ${statedAncestors} AS ancestors
+        FROM runs FINAL PREWHERE ${traceRange}
+        WHERE isNull(deleted_at) AND ${isModelCall} AND isNotNull(toDecimal256OrNull(toString(${figure}), 20)))
+      ARRAY JOIN arrayConcat([call], ancestors) AS node, arrayEnumerate(arrayConcat([call], ancestors)) AS position
+      GROUP BY node HAVING max(position) = 1)
+    ARRAY JOIN arrayConcat([node], leaf_ancestors) AS target
+    GROUP BY target) WHERE ${condition})`;
 }

@@ -58,20 +58,20 @@ const minSliceMicros = 1_000_000;
  */
 export async function findPage(clickhouse: ClickHouse, request: PageRequest): Promise<FoundRun[]> {
   const { scope, filter, order, after, among, limitRows } = request;
-  const wanted = limitRows + 1;
+  const limit = limitRows + 1;
   if (among !== undefined) {
     if (among.length === 0) return [];
-    return findKeys(clickhouse, request, buildKeysCondition(scope.tenantId, among), wanted);
+    return findKeys(clickhouse, request, buildKeysCondition(scope.tenantId, among), limit);
   }
   if (scope.projectIds.length === 0) return [];
   const range = boundTimeRange(request);
   // The index on trace ids finds a trace in any time range.
-  if (filter.traceId !== undefined) return findKeys(clickhouse, request, buildScopeCondition(scope, range), wanted);
+  if (filter.traceId !== undefined) return findKeys(clickhouse, request, buildScopeCondition(scope, range), limit);
   const found: FoundRun[] = [];
   const begin = order === 'asc' && after === undefined ? await clipToOldestRun(clickhouse, range) : range;
   for await (const slice of generateSlices(clickhouse, request, begin)) {
-    found.push(...(await findKeys(clickhouse, request, buildScopeCondition(scope, slice), wanted - found.length)));
-    if (found.length >= wanted) break;
+    found.push(...(await findKeys(clickhouse, request, buildScopeCondition(scope, slice), limit - found.length)));
+    if (found.length >= limit) break;
   }
   return found;
 }
@@ -175,7 +175,7 @@ async function findKeys(
   const keySql = [keyRange.sql, ...keys.sql].join(' AND ');
   const filtered = buildFilterClauses(filter.conditions, scope, keySql);
   const rows = await clickhouse.query<KeyRow>({
-    ...bindParams(keyRange, projects, keys.params, values.params, filtered.params, position?.params, { wanted: limit }),
+    ...bindParams(keyRange, projects, keys.params, values.params, filtered.params, position?.params, { limit }),
     name: 'find-runs',
     settings: filtered.settings,
     sql: `${filtered.withSql} SELECT session_id, toUnixTimestamp64Micro(start_time) AS micros, trace_id, id,
@@ -184,7 +184,7 @@ async function findKeys(
           PREWHERE ${keySql}
           WHERE ${[...values.sql, ...(position?.sql ?? []), ...filtered.sql].join(' AND ')}
           ORDER BY start_time ${order}, trace_id ${order}, id ${order}, session_id ${order}
-          LIMIT {wanted:UInt64}`,
+          LIMIT {limit:UInt64}`,
   });
   return rows.map(({ session_id, micros, trace_id, id, bytes }) => ({
     projectId: session_id,

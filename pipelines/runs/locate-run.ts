@@ -20,7 +20,7 @@ interface LocatorRow {
   readonly session_id: string;
 }
 
-/** Finds runs of a workspace by id; ids that are not stored are left out. */
+/** Finds runs of a workspace by id; ids that are not stored are omitted. */
 export async function locateRuns(
   clickhouse: ClickHouse,
   tenantId: string,
@@ -46,7 +46,7 @@ export async function locateRuns(
   }));
 }
 
-/** Traces of runs of any workspaces, by workspace and run (`tenantId runId`); runs that are not stored are left out. */
+/** Traces of runs of any workspaces, by workspace and run (`tenantId runId`); runs that are not stored are omitted. */
 export async function locateRunsOfTenants(
   clickhouse: ClickHouse,
   runs: readonly { readonly tenantId: string; readonly runId: string }[],

@@ -17,7 +17,7 @@ export interface ReadRuns {
 
 /**
  * Reads runs, and the data that the response needs beyond their rows: at most one query for each kind, all concurrently
- * unless they need the rows. Runs deleted or expired since their keys were found are left out.
+ * unless they need the rows. Runs deleted or expired since their keys were found are omitted.
  *
  * @throws errors of ClickHouse.
  */

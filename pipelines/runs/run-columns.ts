@@ -76,11 +76,11 @@ export type RunColumn = keyof typeof runColumns;
  * needs them. The values of the first two maps are JSON objects as text.
  */
 export interface RunExtras {
-  /** Feedback key → statistics (`n`, `avg`, `values`, …), by run. Runs without feedback are left out. */
+  /** Feedback key → statistics (`n`, `avg`, `values`, …), by run. Runs without feedback are omitted. */
   feedbackStats(tenantId: string, runIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
-  /** `attachment.<name>` → `{presigned_url, mime_type}`, by run. Runs without attachments are left out. */
+  /** `attachment.<name>` → `{presigned_url, mime_type}`, by run. Runs without attachments are omitted. */
   attachmentUrls(tenantId: string, runIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
-  /** Token and URL of the public view, by trace. Traces that are not shared are left out. */
+  /** Token and URL of the public view, by trace. Traces that are not shared are omitted. */
   shares(tenantId: string, traceIds: readonly string[]): Promise<ReadonlyMap<string, Share>>;
 }
 

@@ -47,7 +47,7 @@ const alwaysFields: ReadonlySet<RunFieldName> = new Set([
 ]);
 
 /**
- * Fields that are left out if the request selects nothing, because they need additional queries or repeat other fields.
+ * Fields that are omitted if the request selects nothing, because they need additional queries or repeat other fields.
  */
 const omittedByDefault: ReadonlySet<RunFieldName> = new Set([
   'inputs_preview',
@@ -72,13 +72,13 @@ export interface Selection {
 /** Returns the selection for the given names. An empty list means the same as undefined. */
 export function selectFields(names: readonly SelectName[] | undefined): Selection {
   if (names === undefined || names.length === 0) return createSelection((field) => !omittedByDefault.has(field));
-  const wanted = new Set<string>(
+  const selected = new Set<string>(
     names.flatMap((name): readonly string[] => {
       if (isOtherName(name)) return fieldAliases[name];
       return [name, ...(hasDetails(name) ? detailFields[name] : [])];
     }),
   );
-  return createSelection((field) => wanted.has(field));
+  return createSelection((field) => selected.has(field));
 }
 
 /** All fields except those in `without`. */
@@ -86,15 +86,15 @@ export function selectAll(without: readonly RunFieldName[] = []): Selection {
   return createSelection((field) => !without.includes(field));
 }
 
-function createSelection(wanted: (field: RunFieldName) => boolean): Selection {
+function createSelection(isSelected: (field: RunFieldName) => boolean): Selection {
   return createSelectionOf(
     runFields,
-    allFields.filter((field) => alwaysFields.has(field) || wanted(field)),
+    allFields.filter((field) => alwaysFields.has(field) || isSelected(field)),
   );
 }
 
 /**
- * Fields of a run of a shared trace. Source: the public schema of shared runs. Links to attachments are left out, because
+ * Fields of a run of a shared trace. Source: the public schema of shared runs. Links to attachments are omitted, because
  * they stay valid when the sharing ends.
  */
 export const publicFields = [
@@ -141,10 +141,10 @@ export function selectPublicFields(): Selection {
 
 /** Returns the selection of fields of version 2 for names in upper case; only the id if there are none. */
 export function selectV2Fields(names: readonly string[] | undefined): Selection {
-  const wanted = new Set(names === undefined || names.length === 0 ? ['ID'] : names);
+  const selected = new Set(names === undefined || names.length === 0 ? ['ID'] : names);
   return createSelectionOf(
     v2Fields,
-    (Object.keys(v2Fields) as V2FieldName[]).filter((field) => wanted.has(field.toUpperCase())),
+    (Object.keys(v2Fields) as V2FieldName[]).filter((field) => selected.has(field.toUpperCase())),
   );
 }
 

@@ -27,7 +27,7 @@ const dirtyHoursCondition = (column: string, ofSeconds: string) => `tenant_id IN
 export function countHours(
   hours: readonly DirtyHour[],
   rollUp: number,
-  { traces, shard }: { readonly traces: string; readonly shard: number } = { traces: 'traces', shard: 0 },
+  { traces, shard }: { readonly traces: string; readonly shard: number },
 ): Command {
   return {
     name: 'count-usage-hours',

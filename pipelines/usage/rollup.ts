@@ -43,7 +43,6 @@ import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { counter, histogram, scrapedGauge } from '../../infra/telemetry/metrics.ts';
 import { pause } from '../../infra/timeouts/backoff.ts';
-
 import { countHours, sumDays } from './rollup-query.ts';
 
 const rollUpSeconds = histogram(
@@ -159,7 +158,7 @@ interface DirtyHourRow {
 
 interface LockedHours {
   readonly outcome: RollUpOutcome['outcome'];
-  /** The oldest first, of all groups or of the first one. */
+  /** Of all locked groups; the first one is the oldest. */
   readonly dirtyHours: readonly DirtyHourRow[];
   readonly more: boolean;
 }

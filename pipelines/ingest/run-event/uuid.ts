@@ -39,3 +39,8 @@ export function timeOfUuid(id: string): number | undefined {
   if (id[14] !== '7') return undefined;
   return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16) * 1_000;
 }
+
+/** The ids in lower case, as they are stored, without duplicates. */
+export function toUniqueIds(ids: readonly string[]): string[] {
+  return [...new Set(ids.map((id) => id.toLowerCase()))];
+}

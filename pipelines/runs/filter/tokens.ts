@@ -98,7 +98,7 @@ const maxShownCharacters = 40;
 export function describeToken(token: Token): string {
   if (token.kind === 'end') return 'the end of the expression';
   const characters = [...token.text];
-  const cut =
+  const text =
     characters.length > maxShownCharacters ? `${characters.slice(0, maxShownCharacters).join('')}…` : token.text;
-  return `\`${cut}\``;
+  return `\`${text}\``;
 }

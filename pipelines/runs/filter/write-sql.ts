@@ -1,5 +1,4 @@
-import { figureColumns } from '../descendant-figures.ts';
-import { buildFigureCondition } from '../figure-condition.ts';
+import { buildFigureCondition, figureColumns } from '../descendant-figures.ts';
 import { toDecodedText, toPairs, toPlainText, toReadableJson } from '../json-sql.ts';
 import { isRootSql, runColumns, startedAtMicros } from '../run-columns.ts';
 import { defaultRunType } from '../run-scope.ts';
@@ -130,8 +129,8 @@ function writeTags({ operator, value }: Operation, context: FilterContext): stri
 function writeMetadata(operator: string, value: string, context: FilterContext): string {
   const pairs = definePairs('metadata', context);
   if (operator === 'exists') return `arrayExists(pair -> pair.1 = ${context.bind('String', value)}, ${pairs})`;
-  const wanted = context.define(toReadableJson(context.bind('String', value)));
-  return `hasAll(${pairs}, ${toPairs(wanted)})`;
+  const required = context.define(toReadableJson(context.bind('String', value)));
+  return `hasAll(${pairs}, ${toPairs(required)})`;
 }
 
 function writeSearch(field: RunFilterField | undefined, text: string, context: FilterContext): string {
