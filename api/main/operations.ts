@@ -80,8 +80,10 @@ import {
 } from './run-shares.ts';
 import { getRun, queryRuns, validateRunsQuery } from './runs.ts';
 import { createSession, deleteSession, deleteSessions, getSession, listSessions, updateSession } from './sessions.ts';
+import { getThreadStats, listThreadTraces, queryThreads } from './threads.ts';
 import { deleteRuns, deleteTraces, keepTraces } from './traces.ts';
 import { getV2Run, queryV2Runs } from './v2-runs.ts';
+import { listTraceRuns, queryTraces } from './v2-traces.ts';
 import { createWorkspace, deleteWorkspace, getWorkspace, listWorkspaces, updateWorkspace } from './workspaces.ts';
 
 /** All operations of the main API. Add a new operation here and to the table of `test/api/tenancy.test.ts`. */
@@ -135,6 +137,11 @@ export const operations: readonly Operation[] = [
   validateRunsQuery,
   queryV2Runs,
   getV2Run,
+  queryTraces,
+  listTraceRuns,
+  queryThreads,
+  listThreadTraces,
+  getThreadStats,
   getRunShare,
   shareRun,
   unshareRun,

@@ -8,7 +8,7 @@ const maxLabels = 100;
 const maxLabelBytes = 1_000;
 
 interface FiguresRow {
-  readonly run_id: string;
+  readonly target: string;
   readonly key: string;
   readonly n: number;
   readonly avg: number | null;
@@ -22,15 +22,17 @@ interface FiguresRow {
 }
 
 interface LabelRow {
-  readonly run_id: string;
+  readonly target: string;
   readonly key: string;
   /** A JSON string. */
   readonly value: string;
   readonly n: number;
 }
 
-const currentFeedbackSql = `SELECT * FROM feedback FINAL
-  WHERE tenant_id = {tenant:UUID} AND run_id IN runs AND ${liveCondition}`;
+const currentFeedbackSql = `SELECT feedback.*, runs.target AS target FROM (
+    SELECT * FROM feedback FINAL
+    WHERE tenant_id = {tenant:UUID} AND run_id IN (SELECT run_id FROM runs) AND ${liveCondition}) AS feedback
+  INNER JOIN runs ON runs.run_id = feedback.run_id`;
 
 /**
  * Statistics of the feedback on each of `runIds`, as JSON objects by run: feedback key → `n` (number of feedbacks),
@@ -44,37 +46,46 @@ export async function feedbackStats(
   tenantId: string,
   runIds: readonly string[],
 ): Promise<Map<string, string>> {
-  if (runIds.length === 0) return new Map();
+  return feedbackStatsOfGroups(clickhouse, tenantId, new Map(runIds.map((id) => [id, id])));
+}
+
+/** As {@link feedbackStats}, over the runs of each group. `groups` has the group of each run; names of groups have no slash. */
+export async function feedbackStatsOfGroups(
+  clickhouse: ClickHouse,
+  tenantId: string,
+  groups: ReadonlyMap<string, string>,
+): Promise<Map<string, string>> {
+  if (groups.size === 0) return new Map();
   const location = {
     params: { tenant: tenantId },
-    external: { name: 'runs', structure: 'run_id UUID', rows: [...new Set(runIds)].map((id) => [id]) },
+    external: { name: 'runs', structure: 'run_id UUID, target String', rows: [...groups] },
   };
   const [figures, labels] = await Promise.all([
     clickhouse.query<FiguresRow>({
       ...location,
       name: 'feedback-figures',
-      sql: `SELECT run_id, key, count() AS n, avg(number) AS avg, min(number) AS min, max(number) AS max,
+      sql: `SELECT target, key, count() AS n, avg(number) AS avg, min(number) AS min, max(number) AS max,
               stddevPop(number) AS stdev, countIf(error = true) AS errors,
               arraySort(groupUniqArray(10)(source_type)) AS sources,
               groupArrayIf(${maxComments})(comment, length(comment) <= ${maxCommentBytes}) AS comments
             FROM (SELECT *, multiIf(score = 'true', 1., score = 'false', 0., toFloat64OrNull(score)) AS number
                   FROM (${currentFeedbackSql}) ORDER BY created_at DESC, id)
-            GROUP BY run_id, key ORDER BY run_id, key`,
+            GROUP BY target, key ORDER BY target, key`,
     }),
     clickhouse.query<LabelRow>({
       ...location,
       name: 'feedback-labels',
-      sql: `SELECT run_id, key, value, count() AS n FROM (${currentFeedbackSql})
+      sql: `SELECT target, key, value, count() AS n FROM (${currentFeedbackSql})
             WHERE startsWith(value, '"') AND length(value) <= ${maxLabelBytes}
-            GROUP BY run_id, key, value ORDER BY n DESC, value LIMIT ${maxLabels} BY run_id, key`,
+            GROUP BY target, key, value ORDER BY n DESC, value LIMIT ${maxLabels} BY target, key`,
     }),
   ]);
   const counts = countLabels(labels);
   const members = new Map<string, string[]>();
   for (const row of figures) {
-    const list = members.get(row.run_id) ?? [];
-    members.set(row.run_id, list);
-    list.push(`${JSON.stringify(row.key)}:${formatStats(row, counts.get(row.run_id + row.key) ?? new Map())}`);
+    const list = members.get(row.target) ?? [];
+    members.set(row.target, list);
+    list.push(`${JSON.stringify(row.key)}:${formatStats(row, counts.get(`${row.target}/${row.key}`) ?? new Map())}`);
   }
   return new Map([...members].map(([runId, list]) => [runId, `{${list.join(',')}}`]));
 }
@@ -85,9 +96,9 @@ export async function feedbackStats(
  */
 function countLabels(rows: readonly LabelRow[]): Map<string, Map<string, number>> {
   const counts = new Map<string, Map<string, number>>();
-  for (const { run_id, key, value, n } of rows) {
-    const labels = counts.get(run_id + key) ?? new Map<string, number>();
-    counts.set(run_id + key, labels);
+  for (const { target, key, value, n } of rows) {
+    const labels = counts.get(`${target}/${key}`) ?? new Map<string, number>();
+    counts.set(`${target}/${key}`, labels);
     const label = JSON.parse(value) as string;
     labels.set(label, (labels.get(label) ?? 0) + n);
   }
@@ -99,7 +110,7 @@ function countLabels(rows: readonly LabelRow[]): Map<string, Map<string, number>
  * string, including `__proto__`.
  */
 function formatStats(
-  { comments, run_id: _run, key: _key, ...figures }: FiguresRow,
+  { comments, target: _target, key: _key, ...figures }: FiguresRow,
   labels: Map<string, number>,
 ): string {
   const values = [...labels].map(([label, n]) => `${JSON.stringify(label)}:${n}`).join(',');

@@ -111,7 +111,7 @@ function nextSlice(slice: TimeWindow, range: TimeWindow, { order, filter }: Page
 }
 
 /** Returns the time range that contains all matching runs. */
-function boundTimeRange({ filter, order, after }: PageRequest): TimeWindow {
+export function boundTimeRange({ filter, order, after }: Pick<PageRequest, 'filter' | 'order' | 'after'>): TimeWindow {
   const started = findStartRange(filter.conditions);
   let fromMicros = Math.max(allTimes.fromMicros, started.from - startRoundingMicros);
   let untilMicrosExclusive = Math.min(allTimes.untilMicrosExclusive, started.until + startRoundingMicros + 1);
@@ -214,6 +214,9 @@ function buildCursorCondition({ order, after }: PageCursor) {
   };
 }
 
-function bindParams({ params, external }: KeyCondition, ...more: readonly (KeyCondition['params'] | undefined)[]) {
+export function bindParams(
+  { params, external }: KeyCondition,
+  ...more: readonly (KeyCondition['params'] | undefined)[]
+) {
   return { params: Object.assign({}, params, ...more) as KeyCondition['params'], ...(external && { external }) };
 }

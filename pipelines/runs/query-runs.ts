@@ -88,18 +88,19 @@ export async function listRuns(
   let request = await buildPageRequest(deps, { ...query, limitRows: listedRowsAtOnce });
   const json = new JsonChunks();
   json.add(`${envelope.before}[`);
-  for (let bytes = 0, before = ''; ; before = ',') {
+  for (let bytes = 0, count = 0; ; ) {
     const { found, last, ...page } = await readPage(deps, request, (keys) =>
       readRuns(deps, query.tenantId, keys, selected),
     );
     bytes += page.bytes;
-    if (bytes > deps.config.maxPageBytes && (last !== undefined || found.rows.length > 1)) {
+    if (bytes > deps.config.maxPageBytes && (last !== undefined || count + found.rows.length > 1)) {
       throw runlakeError('BAD_REQUEST', {
         reason: 'The runs are too large for one response. Query runs with trace_id, which returns pages.',
       });
     }
-    if (found.rows.length > 0) json.add(before);
+    if (count > 0 && found.rows.length > 0) json.add(',');
     writeRuns(json, found, selected);
+    count += found.rows.length;
     if (last === undefined) break;
     request = { ...request, after: last };
   }

@@ -5,7 +5,13 @@ import type { RunExtras, RunKey } from './run-columns.ts';
 import type { RelatedData, RelatedKind } from './run-fields.ts';
 import type { RunScope } from './run-scope.ts';
 import type { Selection } from './run-select.ts';
-import { readFirstReceived, readTraceMembers, readTraceSpans, type TraceMember } from './trace-facts.ts';
+import {
+  readFirstReceived,
+  readFirstTokens,
+  readTraceMembers,
+  readTraceSpans,
+  type TraceMember,
+} from './trace-facts.ts';
 import { readRunRows, type TracedRunRow } from './write-runs.ts';
 
 type Members = ReadonlyMap<string, readonly TraceMember[]>;
@@ -50,7 +56,7 @@ export async function readRuns(
     return { rows, ofRows: { dottedOrders, children, firstReceived } };
   }
 
-  const [{ rows, ofRows }, feedbackStats, attachmentUrls, shares, figures, spans] = await Promise.all([
+  const [{ rows, ofRows }, feedbackStats, attachmentUrls, shares, figures, firstTokens, spans] = await Promise.all([
     readRows(),
     ifWanted('feedbackStats', () => extras.feedbackStats(tenantId, runIds)),
     ifWanted('attachmentUrls', () => extras.attachmentUrls(tenantId, runIds)),
@@ -63,9 +69,10 @@ export async function readRuns(
         params: { figure_traces: traceIds, figure_targets: runIds },
       }),
     ),
+    ifWanted('firstTokens', () => readFirstTokens(clickhouse, scope, traceIds)),
     ifWanted('spans', () => readTraceSpans(clickhouse, tenantId, traceIds)),
   ]);
-  return { rows, related: { tenantId, ...ofRows, feedbackStats, attachmentUrls, shares, figures, spans } };
+  return { rows, related: { tenantId, ...ofRows, feedbackStats, attachmentUrls, shares, figures, firstTokens, spans } };
 }
 
 function toMember({ key, text, number }: TracedRunRow): RunWithoutDottedOrder {

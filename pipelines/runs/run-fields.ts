@@ -22,6 +22,8 @@ export interface RelatedData {
   readonly children: ReadonlyMap<string, { readonly all: readonly string[]; readonly direct: readonly string[] }>;
   /** By trace: time at which its first event was accepted, in microseconds since 1970. */
   readonly firstReceived: ReadonlyMap<string, number>;
+  /** By trace: time of the first token of any model call, in microseconds since 1970. */
+  readonly firstTokens: ReadonlyMap<string, number>;
   readonly spans: ReadonlyMap<string, TraceSpan>;
 }
 
@@ -33,6 +35,7 @@ export type RelatedKind =
   | 'children'
   | 'figures'
   | 'firstReceived'
+  | 'firstTokens'
   | 'spans';
 
 /** One field of the response: the columns it needs, and its JSON text. Stored JSON is returned byte for byte. */

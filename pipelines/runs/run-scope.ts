@@ -84,6 +84,7 @@ export function buildKeysCondition(tenantId: string, keys: readonly RunKey[]): K
 /** Conditions of a query on runs, joined by AND; absent fields add no condition. */
 export interface RunFilter {
   readonly traceId?: string | undefined;
+  readonly traceIds?: readonly string[] | undefined;
   readonly parentRunId?: string | undefined;
   readonly runType?: RunType | undefined;
   /** Whether the run is the root of its trace. */
@@ -110,12 +111,16 @@ interface Conditions {
 export const defaultRunType: RunType = 'chain';
 
 /** Conditions on the key. They have the same value for all stored rows of a run, so they are valid without `FINAL`. */
-export function buildKeyConditions({ traceId }: RunFilter): Conditions {
+export function buildKeyConditions({ traceId, traceIds }: RunFilter): Conditions {
   const sql: string[] = [];
   const params: Record<string, QueryParameter> = {};
   if (traceId !== undefined) {
     sql.push('trace_id = {trace:UUID}');
     params.trace = traceId;
+  }
+  if (traceIds !== undefined) {
+    sql.push('trace_id IN {trace_ids:Array(UUID)}');
+    params.trace_ids = traceIds;
   }
   return { sql, params };
 }

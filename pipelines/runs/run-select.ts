@@ -1,6 +1,7 @@
 import type { RunColumn } from './run-columns.ts';
 import { type RelatedKind, type RunField, type RunFieldName, runFields } from './run-fields.ts';
-import { type V2FieldName, v2Fields } from './v2-fields.ts';
+import { threadTraceFields, traceAggregateFields, v2Fields } from './v2-fields.ts';
+import { JsonChunks, writeRun } from './write-runs.ts';
 
 /** Aliases of fields in `select`. Runlake stores all values in the run itself and never returns a URL instead. */
 const fieldAliases = {
@@ -141,10 +142,49 @@ export function selectPublicFields(): Selection {
 
 /** Returns the selection of fields of version 2 for names in upper case; only the id if there are none. */
 export function selectV2Fields(names: readonly string[] | undefined): Selection {
-  const selected = new Set(names === undefined || names.length === 0 ? ['ID'] : names);
+  return selectUpperCase(v2Fields, names, ['ID']);
+}
+
+/** As {@link selectV2Fields}, for the traces of a thread; the id of the trace is always selected. */
+export function selectThreadTraceFields(names: readonly string[] = []): Selection {
+  return selectUpperCase(threadTraceFields, ['TRACE_ID', ...names], []);
+}
+
+/** As {@link selectV2Fields}, for traces: `root_run` with its fields, and `trace_aggregates` if one is selected. */
+export function selectTraceFields(names: readonly string[] | undefined): Selection {
+  const aggregates = selectUpperCase(traceAggregateFields, names, []);
+  const ofRoot = (names ?? []).filter((name) => !aggregates.fields.includes(name.toLowerCase()));
+  const root = selectUpperCase(v2Fields, ofRoot, ['ID']);
+  const parts = { root_run: root, ...(aggregates.fields.length > 0 && { trace_aggregates: aggregates }) };
+  return {
+    form: Object.fromEntries(Object.entries(parts).map(([name, selection]) => [name, nestSelection(selection)])),
+    fields: Object.keys(parts),
+    columns: new Set([...root.columns, ...aggregates.columns]),
+    relatedKinds: new Set([...root.relatedKinds, ...aggregates.relatedKinds]),
+  };
+}
+
+/** A field that is an object with the selected fields. */
+function nestSelection(selection: Selection): RunField {
+  return {
+    columns: [...selection.columns],
+    json(run, related) {
+      const json = new JsonChunks();
+      writeRun(json, run, selection, related);
+      return json.toBuffer();
+    },
+  };
+}
+
+function selectUpperCase<Name extends string>(
+  form: Readonly<Record<Name, RunField>>,
+  names: readonly string[] | undefined,
+  byDefault: readonly string[],
+): Selection {
+  const selected = new Set(names === undefined || names.length === 0 ? byDefault : names);
   return createSelectionOf(
-    v2Fields,
-    (Object.keys(v2Fields) as V2FieldName[]).filter((field) => selected.has(field.toUpperCase())),
+    form,
+    (Object.keys(form) as Name[]).filter((field) => selected.has(field.toUpperCase())),
   );
 }
 

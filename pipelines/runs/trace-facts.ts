@@ -1,6 +1,7 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { hourSeconds } from '../ingest/run-event/times.ts';
-import { allTimes, type TimeWindow } from './run-columns.ts';
+import { liveCondition } from '../retention/lifetimes.ts';
+import { allTimes, isModelCall, type TimeWindow } from './run-columns.ts';
 import { buildScopeCondition, type RunScope } from './run-scope.ts';
 
 /** A trace id and trace time, as stored with a run. */
@@ -24,6 +25,26 @@ export async function readFirstReceived(
           WHERE tenant_id = {tenant:UUID} AND hour IN {hours:Array(DateTime('UTC'))} AND trace_id IN {traces:Array(UUID)}
           GROUP BY trace_id`,
     params: { tenant: tenantId, hours: [...hours], traces: [...new Set(traces.map(({ traceId }) => traceId))] },
+  });
+  return new Map(rows.map((row) => [row.trace_id, row.micros]));
+}
+
+/** Time of the first token of any model call of each trace, in microseconds since 1970; traces without one are left out. */
+export async function readFirstTokens(
+  clickhouse: ClickHouse,
+  scope: RunScope,
+  traceIds: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  const { sql, params, ...binding } = buildScopeCondition(scope, allTimes);
+  const rows = await clickhouse.query<{ trace_id: string; micros: number }>({
+    ...binding,
+    params: { ...params, traces: traceIds },
+    name: 'read-first-tokens',
+    sql: `SELECT trace_id, toUnixTimestamp64Micro(assumeNotNull(min(first_token_time))) AS micros
+          FROM runs FINAL
+          PREWHERE ${sql} AND trace_id IN {traces:Array(UUID)}
+          WHERE ${liveCondition} AND ${isModelCall} AND isNotNull(first_token_time)
+          GROUP BY trace_id`,
   });
   return new Map(rows.map((row) => [row.trace_id, row.micros]));
 }

@@ -124,4 +124,42 @@ const privateFields: readonly string[] = ['app_path', 'attachments', 'share_url'
 
 export const publicV2Fields = (Object.keys(v2Fields) as V2FieldName[]).filter((name) => !privateFields.includes(name));
 
+/** Fields of a trace in the list of traces of a thread: those of its root run, some under other names. */
+export const threadTraceFields = {
+  trace_id: v2Fields.trace_id,
+  thread_id: v2Fields.thread_id,
+  name: v2Fields.name,
+  start_time: v2Fields.start_time,
+  end_time: v2Fields.end_time,
+  latency: v2Fields.latency_seconds,
+  first_token_time: v2Fields.first_token_time,
+  inputs: v2Fields.inputs,
+  inputs_preview: v2Fields.inputs_preview,
+  outputs: v2Fields.outputs,
+  outputs_preview: v2Fields.outputs_preview,
+  error: v2Fields.error,
+  error_preview: v2Fields.error_preview,
+  total_tokens: v2Fields.total_tokens,
+  prompt_tokens: v2Fields.prompt_tokens,
+  completion_tokens: v2Fields.completion_tokens,
+  total_cost: v2Fields.total_cost,
+  prompt_cost: v2Fields.prompt_cost,
+  completion_cost: v2Fields.completion_cost,
+  prompt_token_details: v2Fields.prompt_token_details,
+  completion_token_details: v2Fields.completion_token_details,
+  prompt_cost_details: v2Fields.prompt_cost_details,
+  completion_cost_details: v2Fields.completion_cost_details,
+} as const satisfies Record<string, RunField>;
+
+/** Fields over all runs of a trace. Tokens and costs of the root run are those of the trace. */
+export const traceAggregateFields = {
+  total_tokens: v2Fields.total_tokens,
+  total_cost: v2Fields.total_cost,
+  first_token_time: createField(
+    [],
+    (run, related) => formatZonedTime(related.firstTokens.get(run.key.traceId)),
+    'firstTokens',
+  ),
+} as const satisfies Record<string, RunField>;
+
 export type V2FieldName = keyof typeof v2Fields;

@@ -17,6 +17,24 @@ export const runAttempts: Readonly<Record<string, (victim: RunVictim) => Attempt
     url: `/v2/runs/${runId}?project_id=${projectId}&selects=NAME`,
     answers: closed,
   }),
+  queryTraces: ({ projectId }) => ({
+    url: '/v2/traces/query',
+    payload: { project_id: projectId, selects: ['NAME'] },
+    answers: closed,
+  }),
+  listTraceRuns: ({ runId, projectId }) => ({
+    url: `/v2/traces/${runId}/runs?project_id=${projectId}&selects=NAME`,
+    answers: closed,
+  }),
+  queryThreads: ({ projectId }) => ({ url: '/v2/threads/query', payload: { project_id: projectId }, answers: closed }),
+  listThreadTraces: ({ projectId, runId }) => ({
+    url: `/v2/threads/${runId}/traces?project_id=${projectId}&selects=NAME`,
+    answers: closed,
+  }),
+  getThreadStats: ({ projectId, runId }) => ({
+    url: `/v2/threads/${runId}/stats?session_id=${projectId}&selects=TURNS`,
+    answers: closed,
+  }),
   getRunShare: ({ runId }) => ({ url: `/runs/${runId}/share`, answers: [200, 404] }),
   shareRun: ({ runId }) => ({ url: `/runs/${runId}/share`, answers: [200, 404] }),
   unshareRun: ({ runId }) => ({ url: `/runs/${runId}/share`, answers: own }),

@@ -3,7 +3,8 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { openReading, type Reading } from './reading.ts';
+import { listRuns } from '../../../pipelines/runs/query-runs.ts';
+import { openReading, type Reading, wholeQuery } from './reading.ts';
 import { insertEvents, noonMicros, runEvent, tenantId, uuidOf } from './run-events.ts';
 
 let reading: Reading;
@@ -141,6 +142,30 @@ describe('pages', () => {
     const read = await reading.all({ projectIds: [projectId] }, { config: { maxPageBytes: 1_000 } });
     expect(read.ids.length).toBe(5);
     expect(read.sizes).toEqual([2, 1, 2]);
+  });
+
+  it('are the chunks of a list of all runs, which is refused if it is too large for one response', async () => {
+    const projectId = await newProject();
+    const runs = [700, 600, 50].map((size, n) =>
+      runEvent({
+        projectId,
+        startTimeMicros: noonMicros + n,
+        values: { inputs: Buffer.from(`"${'x'.repeat(size)}"`) },
+      }),
+    );
+    await store(runs);
+    const { order, ...query } = wholeQuery({ projectIds: [projectId], order: 'asc' });
+    const list = async (maxPageBytes: number) => {
+      const envelope = { before: '', after: () => '' };
+      const body = await listRuns({ ...reading.deps, config: { maxPageBytes } }, { ...query, order }, envelope);
+      return (JSON.parse(body.toString()) as { id: string }[]).map(({ id }) => id);
+    };
+    expect(await list(2_000)).toEqual(runs.map(({ runId }) => runId));
+    for (const tooSmall of [1_320, 720, 1])
+      await expect(list(tooSmall)).rejects.toMatchObject({
+        code: 'BAD_REQUEST',
+        message: expect.stringContaining('large'),
+      });
   });
 
   it('are not empty if runs disappear between the two steps', async () => {

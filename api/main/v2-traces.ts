@@ -1,0 +1,119 @@
+import { Type } from 'typebox';
+import { parseRunFilters, type RunFilterConditions } from '../../pipelines/runs/filter/run-filter.ts';
+import { requireProjects } from '../../pipelines/runs/locate-run.ts';
+import { listRuns, queryRuns, v2Envelope, v2ListEnvelope } from '../../pipelines/runs/query-runs.ts';
+import { selectTraceFields, selectV2Fields } from '../../pipelines/runs/run-select.ts';
+import { nullable, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
+import { createRunExtras } from './run-extras.ts';
+import { dayMicros, PageOf, paging, Selects, storedJson, toLowerCase, V2Run, v2Errors } from './v2-runs.ts';
+
+const maxPageSize = 1_000;
+const defaultPageSize = 100;
+
+const Trace = Type.Object({
+  root_run: V2Run,
+  trace_aggregates: Type.Optional(
+    Type.Partial(
+      Type.Object({
+        total_tokens: Type.Integer(),
+        total_cost: nullable(Type.Number()),
+        first_token_time: nullable(Timestamp({ description: 'First token of any model call of the trace.' })),
+      }),
+    ),
+  ),
+});
+
+export const queryTraces = defineOperation({
+  operationId: 'queryTraces',
+  method: 'POST',
+  path: '/v2/traces/query',
+  tag: 'runs',
+  summary: 'Query the traces of a project, page by page',
+  description:
+    'Newest first. `TOTAL_TOKENS`, `TOTAL_COST` and `FIRST_TOKEN_TIME` of `selects` are in `trace_aggregates`, all other fields in `root_run`.',
+  access: { permission: 'runs:read', tenantScope: 'workspace' },
+  errorStyle: 'problem',
+  errors: ['INVALID_FILTER', ...v2Errors],
+  schema: {
+    body: Type.Object({
+      project_id: Uuid(),
+      trace_ids: optional(Type.Array(Uuid(), { maxItems: 1_000, description: 'Only these traces.' })),
+      min_start_time: optional(Timestamp({ description: 'Of the root run, inclusive. Default: a day ago.' })),
+      max_start_time: optional(Timestamp({ description: 'Of the root run, exclusive. Default: no limit.' })),
+      trace_filter: optional(Type.String({ description: 'Condition on the root run; see the guide.' })),
+      tree_filter: optional(Type.String({ description: 'Condition that some run of the trace satisfies.' })),
+      selects: optional(Selects()),
+      ...paging(maxPageSize, defaultPageSize),
+    }),
+    response: { 200: PageOf(Trace) },
+    produces: storedJson,
+  },
+  handler: async ({ caller, body, services, request }) => {
+    const tenantId = caller.workspaceId;
+    const query = {
+      tenantId,
+      projectIds: await requireProjects(services.database, tenantId, [body.project_id.toLowerCase()]),
+      filter: {
+        isRoot: true,
+        traceIds: toLowerCase(body.trace_ids),
+        startedFromMicros: parseOptionalTime(body.min_start_time) ?? Date.now() * 1_000 - dayMicros,
+        startedBeforeMicros: parseOptionalTime(body.max_start_time),
+        conditions: applyToRoot(parseRunFilters(body)),
+      },
+      selected: selectTraceFields(body.selects ?? undefined),
+      order: 'desc' as const,
+      limitRows: body.page_size ?? defaultPageSize,
+      cursor: body.cursor || undefined,
+    };
+    const deps = { ...services, extras: createRunExtras(services, request) };
+    return new RawResponse({ body: await queryRuns(deps, query, v2Envelope) });
+  },
+});
+
+/** The runs of the query are the roots, so conditions on the root need no subquery. */
+function applyToRoot(conditions: RunFilterConditions | undefined): RunFilterConditions | undefined {
+  return conditions && { run: [...conditions.run, ...conditions.trace], trace: [], tree: conditions.tree };
+}
+
+export const listTraceRuns = defineOperation({
+  operationId: 'listTraceRuns',
+  method: 'GET',
+  path: '/v2/traces/:trace_id/runs',
+  tag: 'runs',
+  summary: 'List the selected fields of all runs of a trace',
+  description: 'Oldest first. 400 if the runs are too large for one response; select fewer fields then.',
+  access: { permission: 'runs:read', tenantScope: 'workspace' },
+  errorStyle: 'problem',
+  errors: ['INVALID_FILTER', ...v2Errors],
+  schema: {
+    params: Type.Object({ trace_id: Uuid() }),
+    query: Type.Object({
+      project_id: Uuid(),
+      min_start_time: Type.Optional(Timestamp({ description: 'Inclusive.' })),
+      max_start_time: Type.Optional(Timestamp({ description: 'Inclusive.' })),
+      filter: Type.Optional(Type.String({ description: 'Condition on the run; see the guide.' })),
+      selects: Type.Optional(Selects()),
+    }),
+    response: { 200: Type.Object({ items: Type.Array(V2Run) }) },
+    produces: storedJson,
+  },
+  handler: async ({ caller, params, query, services, request }) => {
+    const tenantId = caller.workspaceId;
+    const untilMicros = parseOptionalTime(query.max_start_time);
+    const deps = { ...services, extras: createRunExtras(services, request) };
+    const runs = {
+      tenantId,
+      projectIds: await requireProjects(services.database, tenantId, [query.project_id.toLowerCase()]),
+      filter: {
+        traceId: params.trace_id.toLowerCase(),
+        startedFromMicros: parseOptionalTime(query.min_start_time),
+        startedBeforeMicros: untilMicros === undefined ? undefined : untilMicros + 1,
+        conditions: parseRunFilters({ filter: query.filter ?? null }),
+      },
+      selected: selectV2Fields(query.selects),
+      order: 'asc' as const,
+    };
+    return new RawResponse({ body: await listRuns(deps, runs, v2ListEnvelope) });
+  },
+});
