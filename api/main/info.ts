@@ -46,9 +46,9 @@ const flags = {
   dataset_examples_multipart_enabled: true,
   // The older route `/v1/platform/examples/multipart` does not exist.
   examples_multipart_enabled: false,
-  // Clients read runs through `POST /runs/query`: of version 2 the routes of traces and threads do not exist yet.
+  // Runs are read through both versions.
   ch_query_enabled: true,
-  sdb_query_enabled: false,
+  sdb_query_enabled: true,
 };
 
 export const getInfo = defineOperation({

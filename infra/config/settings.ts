@@ -120,7 +120,7 @@ export const settings = {
     'RUNLAKE_SECRET_KEY',
     // No commas, because the key may later be listed in RUNLAKE_FORMER_SECRET_KEYS, which separates keys by commas.
     Type.String({ minLength: 16, maxLength: 1024, pattern: '^[^\\s,][^,]*[^\\s,]$' }),
-    'Key that encrypts stored credentials; at least 16 characters, no commas. Unset: with embedded engines, a key is generated and kept in the data folder; otherwise required.',
+    'Key that encrypts stored credentials and the tokens of shared traces; at least 16 characters, no commas. Unset: with embedded engines, a key is generated and kept in the data folder; otherwise required.',
     true,
   ),
   formerSecretKeys: optional(

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { buildErrorBody, retryAfterSeconds, toRunlakeError } from '../../../api/server/error-response.ts';
+import { buildErrorBody, renderError, retryAfterSeconds, toRunlakeError } from '../../../api/server/error-response.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 const limits = { bodyLimit: { bytes: 1_024, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' } };
@@ -29,6 +29,40 @@ describe('errorBody', () => {
     ['detail', runlakeError('INTERNAL'), { detail: 'Internal error.', request_id: 'r1' }],
   ] as const)('in the style %s: %s', (style, error, body) => {
     expect(buildErrorBody(error, style, 'r1')).toMatchObject({ ...body, remedy: error.remedy });
+  });
+});
+
+describe('a problem', () => {
+  const render = (error: Parameters<typeof renderError>[0]) => {
+    const { body, ...rest } = renderError(error, 'problem', { id: 'r1', path: '/v2/x', contentType: undefined });
+    return { ...rest, body: JSON.parse(String(body)) };
+  };
+
+  it('has the fields of RFC 9457, and code and remedy', () => {
+    const error = runlakeError('NOT_FOUND', { what: 'Run' });
+    expect(render(error)).toEqual({
+      status: 404,
+      contentType: 'application/problem+json; charset=utf-8',
+      body: {
+        type: 'about:blank',
+        title: 'Not Found',
+        status: 404,
+        detail: 'Run not found.',
+        instance: '/v2/x',
+        code: 'NOT_FOUND',
+        remedy: error.remedy,
+      },
+    });
+  });
+
+  it('lists invalid fields, the text that SDKs search, and the request id of a failure', () => {
+    const fields = [{ loc: ['body', 'name'], msg: 'Field required', type: 'missing' }];
+    expect(render(runlakeError('INVALID_REQUEST', {}, { fields })).body).toMatchObject({
+      detail: 'body.name: Field required',
+      errors: fields,
+    });
+    expect(render(runlakeError('WORKSPACE_REQUIRED')).body.error).toBe('org_scoped_key_requires_workspace');
+    expect(render(runlakeError('INTERNAL')).body.request_id).toBe('r1');
   });
 });
 

@@ -43,7 +43,7 @@ describe('/info', () => {
         dataset_examples_multipart_enabled: true,
         examples_multipart_enabled: false,
         ch_query_enabled: true,
-        sdb_query_enabled: false,
+        sdb_query_enabled: true,
       },
       customer_info: null,
     });
