@@ -104,7 +104,7 @@ const Query = Type.Object({
   metadata: metadataParameter,
   sort_by: OneOf(datasetOrders, {
     default: 'last_session_start_time',
-    description: 'Datasets without experiments are last.',
+    description: 'By `last_session_start_time`, datasets without experiments are the oldest.',
   }),
   sort_by_desc: Type.Boolean({ default: true }),
   exclude: Type.Optional(

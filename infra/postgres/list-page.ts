@@ -43,21 +43,24 @@ export interface Page<Row> {
   readonly total: number;
 }
 
-/** The order of a list. The last expression must be unique, so that pages neither repeat nor skip a row. */
+/**
+ * The order of a list. The last expression must be unique, so that pages neither repeat nor skip a row. Expressions must
+ * not be null, so that indexes fit both directions.
+ */
 export interface ListOrder {
   readonly by: readonly Expression<unknown>[];
   readonly descending: boolean;
 }
 
-/** Appends order, limit and offset to a query. Nulls are last in both directions. */
+/** Appends order, limit and offset to a query. */
 export function pageOf<DB, TB extends keyof DB, Row>(
   query: SelectQueryBuilder<DB, TB, Row>,
   { by, descending }: ListOrder,
   { limit, offset }: PageRequest,
 ): SelectQueryBuilder<DB, TB, Row> {
+  const direction = descending ? 'desc' : 'asc';
   const ordered = by.reduce<SelectQueryBuilder<DB, TB, Row>>(
-    (built, expression) =>
-      built.orderBy(expression, (item) => (descending ? item.desc().nullsLast() : item.asc().nullsLast())),
+    (built, expression) => built.orderBy(expression, direction),
     query,
   );
   return ordered.limit(limit).offset(offset);

@@ -132,10 +132,10 @@ export async function listDatasets(
     if (metadata) conditions.push(containsPairs(dataset.ref('searchable'), metadata));
     return dataset.and(conditions);
   });
-  // A dataset without experiments is sorted by its creation.
+  // Datasets without experiments are sorted among themselves by their creation.
   const by =
     sortBy === 'last_session_start_time'
-      ? [sql.ref('last_session_start_time'), sql.ref('created_at')]
+      ? [sql`coalesce(last_session_start_time, '-infinity')`, sql.ref('created_at')]
       : [sql.ref(sortBy)];
   const order = { by: [...by, sql.ref('id')], descending };
   const { rows, total } = await listPage<never, never, DatasetRow>(database, query as never, order, { limit, offset });

@@ -19,6 +19,8 @@ export const longest = [
   'test/crash/stalls.test.ts',
   'test/crash/agent-servers.test.ts',
   'test/api/command-line/commands.test.ts',
+  'test/pipelines/datasets/large-dataset.test.ts',
+  'test/pipelines/datasets/version-histories.test.ts',
   'test/pipelines/exports/export-run.test.ts',
   'test/crash/agents.test.ts',
   'test/crash/servers-away.test.ts',

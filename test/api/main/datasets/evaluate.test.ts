@@ -132,7 +132,8 @@ it('pages examples of several experiments, and refuses bad input', async () => {
   expect([first.length, second.length]).toEqual([2, 1]);
   for (const { runs } of [...first, ...second]) expect(runs.map(({ outputs }) => outputs.sum).sort()).toEqual([1, 2]);
   const example_ids = [second[0]?.id];
-  expect((await readExamplesWithRuns(dataset.id, { session_ids, example_ids })).examples).toEqual(second);
+  const { examples: alone } = await readExamplesWithRuns(dataset.id, { session_ids, example_ids });
+  expect(alone.map(({ id, runs }) => [id, runs.length])).toEqual([[second[0]?.id, 2]]);
   expect((await readExamplesWithRuns(dataset.id, { session_ids: [] })).status).toBe(422);
   expect((await readExamplesWithRuns(randomUUID(), { session_ids })).status).toBe(404);
   expect((await readExamplesWithRuns(dataset.id, { session_ids: [randomUUID()] })).status).toBe(404);
