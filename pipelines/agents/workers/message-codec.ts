@@ -8,18 +8,24 @@
 import { type TSchema, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { catalogue, type ErrorCode } from '../../../infra/errors/catalogue.ts';
+import { protocolMode } from '../streams/stream-types.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { ChildRun } from '../traces/trace-order.ts';
 import { encodeFrame, type Frame, requireJson, violation } from './frames.ts';
-import { type ChunkGroup, validatePackedChunks } from './packed-chunks.ts';
 import type { FromWorker, SerializedError } from './worker-messages.ts';
-import type { RunOutcome } from './worker-pool.ts';
+import type { Chunk, RunOutcome } from './worker-pool.ts';
 
 /** Maximum characters of an error text; longer texts are truncated. */
 export const maxReasonCharacters = 128 * 1024;
+/** Minimum event size limit in bytes, so that error events always fit. */
+export const minEventLimitBytes = 4_096;
 const maxNames = 10_000;
 /** Maximum number of child runs in one message. A tracer flushes after about 260 runs. */
 const maxTracedRuns = 1_000;
+
+const lineFeed = 0x0a;
+const carriageReturn = 0x0d;
+const openBrace = 0x7b;
 
 const closedObject = <Properties extends Record<string, TSchema>>(properties: Properties) =>
   Type.Object(properties, { additionalProperties: false });
@@ -32,11 +38,12 @@ const reason = Type.String({ maxLength: maxReasonCharacters });
 const names = Type.Array(name, { maxItems: maxNames });
 const bytes = Type.Integer({ minimum: 0, maximum: 0xffff_ffff });
 const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
-const chunkGroup = Type.Tuple([
+/** Mode, event, namespace and size in bytes of a chunk. Its data is in the body. */
+const chunkHead = Type.Tuple([
   Type.String({ minLength: 1, maxLength: 256 }),
   Type.String({ minLength: 1, maxLength: 1_024, pattern: '^[^\\r\\n\\0]*$' }),
   Type.String({ maxLength: 8_192, pattern: '^[^\\r\\n\\0]*$' }),
-  Type.Integer({ minimum: 1, maximum: 0xffff_ffff }),
+  bytes,
 ]);
 const serializedError = closedObject({
   code: Type.Union(Object.keys(catalogue).map((code) => Type.Literal(code as ErrorCode))),
@@ -63,7 +70,7 @@ const messages = {
     nodes: Type.Record(Type.String(), closedObject({ names, targets: names }), { maxProperties: maxNames }),
   }),
   heartbeat: messageSchema('heartbeat', {}),
-  chunks: messageSchema('chunks', { key, chunkGroups: Type.Array(chunkGroup, { minItems: 1 }) }),
+  chunks: messageSchema('chunks', { key, heads: Type.Array(chunkHead, { minItems: 1 }) }),
   traced: messageSchema('traced', {
     key,
     droppedRuns: count,
@@ -109,10 +116,8 @@ const decoders: Readonly<Record<FromWorker['kind'], Decoder>> = {
   },
   heartbeat: (parsed, body) => validateBodiless('heartbeat', parsed, body),
   chunks: (parsed, body, maxEventBytes) => {
-    const { kind, key, chunkGroups } = validate('chunks', parsed);
-    const packed = { chunkGroups: chunkGroups as readonly ChunkGroup[], bytes: body };
-    validatePackedChunks(packed, maxEventBytes);
-    return { kind, key, packed };
+    const { kind, key, heads } = validate('chunks', parsed);
+    return { kind, key, chunks: decodeChunks(heads, body, maxEventBytes) };
   },
   traced: (parsed, body) => {
     const { kind, key, runs, ...marks } = validate('traced', parsed);
@@ -154,6 +159,25 @@ function validateBodiless<Kind extends keyof Heads>(kind: Kind, parsed: unknown,
   return validate(kind, parsed);
 }
 
+/** Returns the chunks, which share the memory of `body`. Each must be JSON text on one line. */
+function decodeChunks(heads: Head<'chunks'>['heads'], body: Buffer, maxEventBytes: number): Chunk[] {
+  const limitBytes = Math.max(maxEventBytes, minEventLimitBytes);
+  if (body.includes(lineFeed) || body.includes(carriageReturn)) throw violation('an event of several lines');
+  let from = 0;
+  const chunks = heads.map(([mode, event, namespace, size]) => {
+    const to = from + size;
+    if (size > limitBytes) throw violation(`an event of ${size} bytes`);
+    if (to > body.byteLength) throw violation('events without their data');
+    requireJson(body, from, to);
+    if (mode === protocolMode && body[from] !== openBrace) throw violation('an event of the protocol without params');
+    const chunk = { mode, event, namespace, data: body.subarray(from, to) };
+    from = to;
+    return chunk;
+  });
+  if (from !== body.byteLength) throw violation('data without an event');
+  return chunks;
+}
+
 function decodeOutcome(outcome: Head<'ended'>['outcome'], body: Buffer): RunOutcome {
   const values = () => {
     requireJson(body);
@@ -176,8 +200,9 @@ function decodeOutcome(outcome: Head<'ended'>['outcome'], body: Buffer): RunOutc
 export function encodeMessage(message: FromWorker): Uint8Array[] {
   switch (message.kind) {
     case 'chunks': {
-      const { packed, ...head } = message;
-      return encodeFrame({ ...head, chunkGroups: packed.chunkGroups }, [packed.bytes]);
+      const { kind, key, chunks } = message;
+      const heads = chunks.map(({ mode, event, namespace, data }) => [mode, event, namespace, data.byteLength]);
+      return encodeFrame({ kind, key, heads }, [Buffer.concat(chunks.map(({ data }) => data))]);
     }
     case 'traced': {
       const { kind, key, traced } = message;

@@ -21,7 +21,7 @@ import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { findUntestedLibraries, testedLibraries } from '../graphs/load-graph.ts';
 import type { GraphWorkerOptions, WorkerExit } from './graph-worker.ts';
-import { minEventLimitBytes } from './packed-chunks.ts';
+import { minEventLimitBytes } from './message-codec.ts';
 import { QueryWorker } from './query-worker.ts';
 import { RunInPool, RunWorker } from './run-worker.ts';
 import { toRunlakeError } from './serialized-error.ts';

@@ -1,16 +1,9 @@
 import { type ErrorParameters, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { computeWorkerFrameLimits, exceedsValueCount, type FrameLimits } from './frames.ts';
 import { encodeMessage } from './message-codec.ts';
-import { packChunks } from './packed-chunks.ts';
 import type { ParentPipe } from './parent-pipe.ts';
 import type { FromWorker } from './worker-messages.ts';
 import type { Chunk } from './worker-pool.ts';
-
-/** Consecutive chunks of one run. */
-interface OpenChunks {
-  readonly key: number;
-  readonly chunks: Chunk[];
-}
 
 /**
  * Batches the messages of a worker: all messages of one turn of the event loop are written together, and consecutive
@@ -19,9 +12,9 @@ interface OpenChunks {
 export class Outbox {
   readonly #pipe: ParentPipe;
   #limits: FrameLimits = computeWorkerFrameLimits(0);
-  #buffer: (FromWorker | OpenChunks)[] = [];
-  /** The last entry of `#buffer` if it holds chunks; further chunks of the same run are added to it. */
-  #open: OpenChunks | undefined;
+  #buffer: FromWorker[] = [];
+  /** The last message of `#buffer` if it holds chunks; further chunks of the same run are added to it. */
+  #open: { readonly key: number; readonly chunks: Chunk[] } | undefined;
 
   constructor(pipe: ParentPipe) {
     this.#pipe = pipe;
@@ -43,7 +36,7 @@ export class Outbox {
       return;
     }
     this.#open = { key, chunks: [chunk] };
-    this.#add(this.#open);
+    this.#add({ kind: 'chunks', ...this.#open });
   }
 
   /** Adds a message and flushes at once. `sent` is called when the operating system has all bytes. */
@@ -63,26 +56,22 @@ export class Outbox {
       );
   }
 
-  #add(message: FromWorker | OpenChunks): void {
+  #add(message: FromWorker): void {
     if (this.#buffer.length === 0) setImmediate(() => this.flush());
     this.#buffer.push(message);
   }
 
-  #encode(waiting: FromWorker | OpenChunks): Uint8Array[] {
-    if (!('kind' in waiting)) {
-      const { key, chunks } = waiting;
-      return encodeMessage({ kind: 'chunks', key, packed: packChunks(chunks) });
-    }
-    const buffers = encodeMessage(waiting);
+  #encode(message: FromWorker): Uint8Array[] {
+    const buffers = encodeMessage(message);
     const [, head, ...body] = buffers as [Uint8Array, Uint8Array, ...Uint8Array[]];
     const bytes = body.reduce((sum, part) => sum + part.byteLength, 0);
     const { headBytes, headValues, bodyBytes } = this.#limits;
     if (exceedsValueCount(head, headValues)) {
-      return encodeMessage(replaceTooLarge(waiting, { size: 'too many JSON values', limit: headValues }));
+      return encodeMessage(replaceTooLarge(message, { size: 'too many JSON values', limit: headValues }));
     }
     if (head.byteLength <= headBytes && bytes <= bodyBytes) return buffers;
     const size = `${head.byteLength + bytes} bytes`;
-    return encodeMessage(replaceTooLarge(waiting, { size, limit: bodyBytes }));
+    return encodeMessage(replaceTooLarge(message, { size, limit: bodyBytes }));
   }
 }
 

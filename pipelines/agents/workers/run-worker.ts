@@ -1,7 +1,6 @@
 import type { ChildRunBatch } from '../traces/trace-order.ts';
 import { violation } from './frames.ts';
 import { SupervisedWorker, type WorkerExit } from './graph-worker.ts';
-import { packedCost, unpackChunks } from './packed-chunks.ts';
 import { eventCost } from './send-window.ts';
 import type { Chunk, RunJob, RunOutcome } from './worker-pool.ts';
 
@@ -56,8 +55,7 @@ export class RunWorker {
         if (message.kind === 'ended') this.#remove(run, message.outcome);
         else if (run.abandoned) return;
         else if (message.kind === 'traced') run.onChildRuns?.(message.traced);
-        else if (run.feed.admit(packedCost(message.packed))) run.feed.put(unpackChunks(message.packed));
-        else throw violation('more events than the send window allows');
+        else if (!run.feed.put(message.chunks)) throw violation('more events than the send window allows');
       },
       onExit: (exit) => {
         this.#loseRuns(exit);
@@ -227,17 +225,15 @@ export class RunFeed {
     return this.#isBroken;
   }
 
-  /** Adds the cost of chunks that arrived. @returns whether the worker was allowed to send them. */
-  admit(bytes: number): boolean {
-    this.#unacknowledgedBytes += bytes;
-    return this.#unacknowledgedBytes <= this.#options.limitBytes;
-  }
-
-  put(chunks: readonly Chunk[]): void {
+  /** Adds chunks that arrived. @returns whether the send window allowed the worker to send them. */
+  put(chunks: readonly Chunk[]): boolean {
+    this.#unacknowledgedBytes += sumCosts(chunks);
+    if (this.#unacknowledgedBytes > this.#options.limitBytes) return false;
     this.#pending.push(chunks);
     this.#draining ??= this.#drain().finally(() => {
       this.#draining = undefined;
     });
+    return true;
   }
 
   /** Resolves when `take` has consumed all chunks, or has rejected. */
@@ -258,9 +254,13 @@ export class RunFeed {
           this.#options.failed();
         }
       }
-      const bytes = chunks.reduce((sum, chunk) => sum + eventCost(chunk), 0);
+      const bytes = sumCosts(chunks);
       this.#unacknowledgedBytes -= bytes;
       this.#options.acknowledge(bytes);
     }
   }
+}
+
+function sumCosts(chunks: readonly Chunk[]): number {
+  return chunks.reduce((sum, chunk) => sum + eventCost(chunk), 0);
 }

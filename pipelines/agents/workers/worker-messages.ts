@@ -5,8 +5,7 @@ import type { AuthorizationRequest, AuthRequest } from '../auth/agent-user.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import type { ExportReference, GraphSource, GraphsFile } from '../graphs/graphs-file.ts';
 import type { ChildRunBatch } from '../traces/trace-order.ts';
-import type { PackedChunks } from './packed-chunks.ts';
-import type { GraphRequest, RunJob, RunOutcome } from './worker-pool.ts';
+import type { Chunk, GraphRequest, RunJob, RunOutcome } from './worker-pool.ts';
 
 export interface WorkerSetup {
   readonly graphs: readonly GraphSource[];
@@ -61,7 +60,7 @@ export type FromWorker =
       readonly nodes: Readonly<Record<string, GraphNodes>>;
     }
   | { readonly kind: 'heartbeat' }
-  | { readonly kind: 'chunks'; readonly key: number; readonly packed: PackedChunks }
+  | { readonly kind: 'chunks'; readonly key: number; readonly chunks: readonly Chunk[] }
   | { readonly kind: 'traced'; readonly key: number; readonly traced: ChildRunBatch }
   | { readonly kind: 'ended'; readonly key: number; readonly outcome: RunOutcome }
   | { readonly kind: 'response'; readonly key: number; readonly json: string }

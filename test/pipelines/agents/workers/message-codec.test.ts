@@ -3,10 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { computeWorkerFrameLimits, encodeFrame, FrameReader } from '../../../../pipelines/agents/workers/frames.ts';
 import { decodeMessage, encodeMessage } from '../../../../pipelines/agents/workers/message-codec.ts';
-import { packChunks, packedCost, unpackChunks } from '../../../../pipelines/agents/workers/packed-chunks.ts';
-import { eventCost } from '../../../../pipelines/agents/workers/send-window.ts';
 import type { FromWorker } from '../../../../pipelines/agents/workers/worker-messages.ts';
-import type { Chunk } from '../../../../pipelines/agents/workers/worker-pool.ts';
 
 const maxEventBytes = 64 * 1024;
 
@@ -42,7 +39,7 @@ const message: fc.Arbitrary<FromWorker> = fc.oneof(
   fc.constant<FromWorker>({ kind: 'heartbeat' }),
   fc
     .array(chunk, { minLength: 1, maxLength: 20 })
-    .chain((chunks) => key.map((key): FromWorker => ({ kind: 'chunks', key, packed: packChunks(chunks) }))),
+    .chain((chunks) => key.map((key): FromWorker => ({ kind: 'chunks', key, chunks }))),
   fc.record({ key, json: text }).map((rest): FromWorker => ({ kind: 'response', ...rest })),
   fc.record({ key, runs: fc.array(traced, { maxLength: 5 }) }).map(({ key, runs }): FromWorker => {
     return { kind: 'traced', key, traced: { droppedRuns: 0, droppedValues: 1, runs } };
@@ -67,20 +64,6 @@ test('decodes messages as encoded, however the bytes are split', () => {
   fc.assert(
     fc.property(fc.array(message, { maxLength: 6 }), fc.integer({ min: 1, max: 500 }), (messages, size) => {
       expect(read(written(messages), size)).toEqual(messages);
-    }),
-  );
-});
-
-test('unpacks chunks as packed, and computes the same cost on both sides', () => {
-  fc.assert(
-    fc.property(fc.array(chunk, { minLength: 1, maxLength: 60 }), (chunks) => {
-      const packed = packChunks(chunks);
-      const [message] = read(written([{ kind: 'chunks', key: 1, packed }]));
-      const unpacked = message?.kind === 'chunks' ? unpackChunks(message.packed) : [];
-      const shown = (list: readonly Chunk[]) =>
-        list.map((each) => ({ ...each, data: Buffer.from(each.data).toString() }));
-      expect(shown(unpacked)).toEqual(shown(chunks));
-      expect(packedCost(packed)).toBe(chunks.reduce((sum, each) => sum + eventCost(each), 0));
     }),
   );
 });
@@ -120,8 +103,7 @@ describe('any input is a valid message or a protocol violation', () => {
           }
           isViolation(() => {
             for (const each of read(bytes, 64)) {
-              if (each.kind === 'chunks')
-                for (const { data } of unpackChunks(each.packed)) JSON.parse(Buffer.from(data).toString());
+              if (each.kind === 'chunks') for (const { data } of each.chunks) JSON.parse(Buffer.from(data).toString());
               if (each.kind === 'response') JSON.parse(each.json);
             }
           });
@@ -147,7 +129,7 @@ describe('any input is a valid message or a protocol violation', () => {
       'constructor',
     );
     const head = fc.record(
-      { kind, key: fc.jsonValue(), outcome: fc.jsonValue(), chunkGroups: fc.jsonValue(), runs: fc.jsonValue() },
+      { kind, key: fc.jsonValue(), outcome: fc.jsonValue(), heads: fc.jsonValue(), runs: fc.jsonValue() },
       { requiredKeys: ['kind'] },
     );
     fc.assert(
@@ -163,12 +145,8 @@ describe('any input is a valid message or a protocol violation', () => {
     return bytes;
   };
   const frame = (head: object, body: string | Buffer = '') => Buffer.concat(encodeFrame(head, [Buffer.from(body)]));
-  const sizes = (...all: number[]) => Buffer.from(Uint32Array.from(all).buffer);
-  const events = (count: number, ...body: (Buffer | string)[]) =>
-    frame(
-      { kind: 'chunks', key: 1, chunkGroups: [['a', 'a', '', count]] },
-      Buffer.concat(body.map((part) => Buffer.from(part))),
-    );
+  const events = (sizes: number[], data: Buffer | string) =>
+    frame({ kind: 'chunks', key: 1, heads: sizes.map((size) => ['a', 'a', '', size]) }, data);
   test.each<[string, Buffer]>([
     ['a length beyond the limit', lengths(0xffff_ffff, 0)],
     ['data beyond the limit', lengths(2, 0xffff_ffff)],
@@ -195,20 +173,15 @@ describe('any input is a valid message or a protocol violation', () => {
     ],
     ['an unknown error code', frame({ kind: 'unusable', error: { code: 'toString', params: {} } })],
     ['a negative key', frame({ kind: 'response', key: -1 }, '{}')],
-    ['a negative count', events(-1)],
-    ['more events than data', events(2_000_000_000)],
-    ['an event that is too large', events(1, sizes(maxEventBytes + 1), Buffer.alloc(maxEventBytes + 1, '1'))],
-    ['an event beyond the data', events(1, sizes(9), '1')],
-    ['more data than the events declare', events(1, sizes(1), '11')],
-    ['an event that is not JSON', events(1, sizes(1), '{')],
-    ['an event of two lines', events(1, sizes(3), '[\n]')],
-    [
-      'a name of two lines',
-      frame(
-        { kind: 'chunks', key: 1, chunkGroups: [['a', 'a\nb', '', 1]] },
-        Buffer.concat([sizes(1), Buffer.from('1')]),
-      ),
-    ],
+    ['no event', events([], '')],
+    ['a negative size', events([-1], '')],
+    ['a size beyond the data', events([0xffff_ffff], '1')],
+    ['an event that is too large', events([maxEventBytes + 1], '1'.repeat(maxEventBytes + 1))],
+    ['an event without its data', events([1, 1], '1')],
+    ['more data than the events declare', events([1], '11')],
+    ['an event that is not JSON', events([1], '{')],
+    ['an event of two lines', events([3], '[\n]')],
+    ['a name of two lines', frame({ kind: 'chunks', key: 1, heads: [['a', 'a\nb', '', 1]] }, '1')],
     [
       'more traced runs than a tracer reports at once',
       frame({
