@@ -9,6 +9,8 @@ export interface FilterClauses {
   readonly withSql: string;
   /** Conditions of the WHERE clause, joined by AND. */
   readonly sql: readonly string[];
+  /** A condition that some stored row of every matching run satisfies, for a query without FINAL. */
+  readonly rowSql?: string | undefined;
   readonly params: KeyCondition['params'];
   readonly settings: ClickHouseSettings;
 }
@@ -33,9 +35,15 @@ export function buildFilterClauses(
   if (conditions === undefined) return { withSql: '', sql: [], params: {}, settings: {} };
   const projects = buildProjectsCondition(scope).sql;
   const traceRange = `${projects} AND start_time >= trace_times.1 AND start_time <= trace_times.2`;
-  const { sql, expressions, params, usesTraces } = buildFilterSql(conditions, traceRange);
+  const { sql, rowSql, expressions, params, usesTraces, settings } = buildFilterSql(conditions, projects, traceRange);
   const traceTimes = `(SELECT (min(first_start), max(last_start)) FROM trace_locations WHERE tenant_id = {tenant:UUID}
     AND trace_id IN (SELECT trace_id FROM runs WHERE ${keyRange})) AS trace_times`;
   const defined = [...(usesTraces ? [traceTimes] : []), ...expressions];
-  return { withSql: defined.length > 0 ? `WITH ${defined.join(', ')}` : '', sql, params, settings: filterSettings };
+  return {
+    withSql: defined.length > 0 ? `WITH ${defined.join(', ')}` : '',
+    sql,
+    rowSql,
+    params,
+    settings: { ...filterSettings, ...settings },
+  };
 }

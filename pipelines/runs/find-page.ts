@@ -10,6 +10,10 @@
  *   3. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is eight times
  *      as wide as the one before, or 64 times with a filter.
  *
+ * For a filter with a condition on stored rows (`FilterClauses.rowSql`), a query without `FINAL` first finds the keys of
+ * rows in the slice that satisfy it, which a skip index makes fast; only these are read with `FINAL`. If there are too
+ * many, most of them do not match the rest of the filter, and the rest of the page is read as without this condition.
+ *
  * The number of queries for a page is therefore bounded, even if few runs match and lie far apart.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
@@ -46,6 +50,10 @@ export interface FoundRun extends RunKey {
 }
 
 const maxProbedRows = 2_048;
+/** If a condition on stored rows finds the runs of a slice, the slice may be larger. */
+const maxProbedCandidates = 32_768;
+/** Reading more runs by their keys takes longer than reading a slice. */
+const maxCandidates = 1_000;
 const sliceGrowth = 8;
 /** With a filter, few runs may match, and a skip index may leave most of a slice unread. */
 const filteredSliceGrowth = 64;
@@ -57,20 +65,30 @@ const minSliceMicros = 1_000_000;
  * @throws errors of ClickHouse.
  */
 export async function findPage(clickhouse: ClickHouse, request: PageRequest): Promise<FoundRun[]> {
-  const { scope, filter, order, after, among, limitRows } = request;
-  const limit = limitRows + 1;
-  if (among !== undefined) {
-    if (among.length === 0) return [];
-    return findKeys(clickhouse, request, buildKeysCondition(scope.tenantId, among), limit);
-  }
+  const { scope, filter, order, among } = request;
+  const limit = request.limitRows + 1;
+  if (among !== undefined) return findAmong(clickhouse, request, among, limit);
   if (scope.projectIds.length === 0) return [];
   const range = boundTimeRange(request);
   // The index on trace ids finds a trace in any time range.
   if (filter.traceId !== undefined) return findKeys(clickhouse, request, buildScopeCondition(scope, range), limit);
   const found: FoundRun[] = [];
-  const begin = order === 'asc' && after === undefined ? await clipToOldestRun(clickhouse, range) : range;
-  for await (const slice of generateSlices(clickhouse, request, begin)) {
-    found.push(...(await findKeys(clickhouse, request, buildScopeCondition(scope, slice), limit - found.length)));
+  const begin = order === 'asc' && request.after === undefined ? await clipToOldestRun(clickhouse, range) : range;
+  let usesCandidates = buildFilterClauses(filter.conditions, scope, '').rowSql !== undefined;
+  const probedRows = usesCandidates ? maxProbedCandidates : maxProbedRows;
+  for await (const slice of generateSlices(clickhouse, request, begin, probedRows)) {
+    const keyRange = buildScopeCondition(scope, slice);
+    let { after } = request;
+    if (usesCandidates) {
+      const candidates = await findCandidates(clickhouse, request, keyRange);
+      const first = candidates.slice(0, maxCandidates);
+      found.push(...(await findAmong(clickhouse, request, first, limit - found.length)));
+      usesCandidates = candidates.length === first.length;
+      if (found.length >= limit) break;
+      if (usesCandidates) continue;
+      after = first.at(-1);
+    }
+    found.push(...(await findKeys(clickhouse, { ...request, after }, keyRange, limit - found.length)));
     if (found.length >= limit) break;
   }
   return found;
@@ -81,11 +99,12 @@ async function* generateSlices(
   clickhouse: ClickHouse,
   request: PageRequest,
   range: TimeWindow,
+  probedRows: number,
 ): AsyncGenerator<TimeWindow> {
   for (const window of generateTimeWindows(range, request.order, Date.now() * 1_000)) {
-    const { rows, oldest, newest } = await probe(clickhouse, request, window);
+    const { rows, oldest, newest } = await probe(clickhouse, request, window, probedRows);
     if (rows === 0) continue;
-    if (rows < maxProbedRows) {
+    if (rows < probedRows) {
       yield window;
       continue;
     }
@@ -138,7 +157,12 @@ async function clipToOldestRun(clickhouse: ClickHouse, range: TimeWindow): Promi
 }
 
 /** Counts rows of the window, up to the limit, in reading order; returns the count and the time range of these rows. */
-async function probe(clickhouse: ClickHouse, { scope, filter, order }: PageRequest, window: TimeWindow) {
+async function probe(
+  clickhouse: ClickHouse,
+  { scope, filter, order }: PageRequest,
+  window: TimeWindow,
+  probedRows: number,
+) {
   const keyRange = buildScopeCondition(scope, window);
   const conditions = buildKeyConditions(filter);
   const [row] = await clickhouse.query<{ rows: number; oldest: number; newest: number }>({
@@ -147,7 +171,7 @@ async function probe(clickhouse: ClickHouse, { scope, filter, order }: PageReque
     sql: `SELECT count() AS rows, toUnixTimestamp64Micro(min(t)) AS oldest, toUnixTimestamp64Micro(max(t)) AS newest FROM (
             SELECT start_time AS t FROM runs
             WHERE ${[keyRange.sql, ...conditions.sql].join(' AND ')}
-            ORDER BY start_time ${order} LIMIT ${maxProbedRows})`,
+            ORDER BY start_time ${order} LIMIT ${probedRows})`,
   });
   return row ?? { rows: 0, oldest: 0, newest: 0 };
 }
@@ -157,7 +181,33 @@ interface KeyRow {
   readonly micros: number;
   readonly trace_id: string;
   readonly id: string;
-  readonly bytes: number;
+}
+
+const keyColumns = 'session_id, toUnixTimestamp64Micro(start_time) AS micros, trace_id, id';
+
+function toRunKey({ session_id, micros, trace_id, id }: KeyRow): RunKey {
+  return { projectId: session_id, startTimeMicros: micros, traceId: trace_id, runId: id };
+}
+
+/** The clauses of a query for the keys of matching runs in `keyRange`. */
+function buildKeyQuery({ scope, filter, order, after, among }: PageRequest, keyRange: KeyCondition) {
+  // Subqueries of a filter need the projects; `keyRange` has them unless it lists runs.
+  const projects = among && filter.conditions ? buildProjectsCondition(scope).params : {};
+  const keys = buildKeyConditions(filter);
+  const values = buildValueConditions(filter);
+  const position = after === undefined ? undefined : buildCursorCondition({ order, after });
+  const keySql = [keyRange.sql, ...keys.sql].join(' AND ');
+  const filtered = buildFilterClauses(filter.conditions, scope, keySql);
+  return {
+    keySql,
+    positionSql: position?.sql ?? [],
+    valueSql: [...values.sql, ...filtered.sql],
+    rowSql: filtered.rowSql,
+    withSql: filtered.withSql,
+    orderSql: `ORDER BY start_time ${order}, trace_id ${order}, id ${order}, session_id ${order}`,
+    settings: filtered.settings,
+    ...bindParams(keyRange, projects, keys.params, values.params, filtered.params, position?.params),
+  };
 }
 
 async function findKeys(
@@ -166,33 +216,63 @@ async function findKeys(
   keyRange: KeyCondition,
   limit: number,
 ): Promise<FoundRun[]> {
-  const { scope, filter, order, after, among } = request;
-  // Subqueries of a filter need them; `keyRange` has them unless it lists runs.
-  const projects = among && filter.conditions ? buildProjectsCondition(scope).params : {};
-  const keys = buildKeyConditions(filter);
-  const values = buildValueConditions(filter);
-  const position = after === undefined ? undefined : buildCursorCondition({ order, after });
-  const keySql = [keyRange.sql, ...keys.sql].join(' AND ');
-  const filtered = buildFilterClauses(filter.conditions, scope, keySql);
-  const rows = await clickhouse.query<KeyRow>({
-    ...bindParams(keyRange, projects, keys.params, values.params, filtered.params, position?.params, { limit }),
+  const {
+    keySql,
+    positionSql,
+    valueSql,
+    rowSql: _,
+    withSql,
+    orderSql,
+    params,
+    ...bound
+  } = buildKeyQuery(request, keyRange);
+  const rows = await clickhouse.query<KeyRow & { readonly bytes: number }>({
+    ...bound,
+    params: { ...params, limit },
     name: 'find-runs',
-    settings: filtered.settings,
-    sql: `${filtered.withSql} SELECT session_id, toUnixTimestamp64Micro(start_time) AS micros, trace_id, id,
-            ${runBytes} AS bytes
+    sql: `${withSql} SELECT ${keyColumns}, ${runBytes} AS bytes
           FROM runs FINAL
           PREWHERE ${keySql}
-          WHERE ${[...values.sql, ...(position?.sql ?? []), ...filtered.sql].join(' AND ')}
-          ORDER BY start_time ${order}, trace_id ${order}, id ${order}, session_id ${order}
+          WHERE ${[...positionSql, ...valueSql].join(' AND ')}
+          ${orderSql}
           LIMIT {limit:UInt64}`,
   });
-  return rows.map(({ session_id, micros, trace_id, id, bytes }) => ({
-    projectId: session_id,
-    startTimeMicros: micros,
-    traceId: trace_id,
-    runId: id,
-    bytes,
-  }));
+  return rows.map((row) => ({ ...toRunKey(row), bytes: row.bytes }));
+}
+
+function findAmong(
+  clickhouse: ClickHouse,
+  request: PageRequest,
+  among: readonly RunKey[],
+  limit: number,
+): Promise<FoundRun[]> {
+  if (among.length === 0) return Promise.resolve([]);
+  return findKeys(clickhouse, { ...request, among }, buildKeysCondition(request.scope.tenantId, among), limit);
+}
+
+/** Finds the keys of runs with a stored row that the row condition of the filter selects; one more than the maximum if there are more. */
+async function findCandidates(clickhouse: ClickHouse, request: PageRequest, keyRange: KeyCondition): Promise<RunKey[]> {
+  const {
+    keySql,
+    positionSql,
+    valueSql: _,
+    rowSql,
+    withSql,
+    orderSql,
+    params,
+    ...bound
+  } = buildKeyQuery(request, keyRange);
+  const rows = await clickhouse.query<KeyRow>({
+    ...bound,
+    params: { ...params, limit: maxCandidates + 1 },
+    name: 'find-candidates',
+    sql: `${withSql} SELECT DISTINCT ${keyColumns}, start_time
+          FROM runs
+          WHERE ${[keySql, ...positionSql, rowSql].join(' AND ')}
+          ${orderSql}
+          LIMIT {limit:UInt64}`,
+  });
+  return rows.map(toRunKey);
 }
 
 /**

@@ -53,7 +53,8 @@ SHARD BY (tenant_id, trace_id);
 -- Runs: one row per run once merged. Every column is merged by a minimum or a maximum, so that neither the order nor the
 -- number of inserts of an event can change a value: a value that several events set is that of the highest rank. The rank
 -- of an event is its version, with the highest bit set for a patch, so that a patch wins over every post. The key times
--- come from dotted_order and never change, so a run is never in two partitions.
+-- come from dotted_order and never change, so a run is never in two partitions. Granules are small, because pages read
+-- single runs by their keys and skip indexes select few runs.
 CREATE TABLE runs (
   tenant_id UUID,
   session_id UUID,
@@ -122,7 +123,7 @@ CREATE TABLE runs (
   post_bytes Nullable(Int64) ALIAS ranked_post_bytes.2,
   patch_bytes Nullable(Int64) ALIAS ranked_patch_bytes.2,
   INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1,
-  -- For filters (`pipelines/runs/filter/index-hints.ts` has the same expressions). JSON that ClickHouse cannot parse is
+  -- For filters (`pipelines/runs/filter/indexed-condition.ts` has the same expressions). JSON that ClickHouse cannot parse is
   -- marked by '\x01'. Metadata is indexed as key and value, and nested metadata as its key alone.
   INDEX by_name name TYPE bloom_filter(0.01) GRANULARITY 1,
   INDEX by_tag if(isValidJSON(ifNull(tags, '[]')), JSONExtract(ifNull(tags, '[]'), 'Array(String)'), ['\x01'])
@@ -138,7 +139,7 @@ SHARD BY (tenant_id, trace_id)
 PARTITION BY toMonday(start_time)
 ORDER BY (tenant_id, session_id, start_time, trace_id, id)
 TTL expires_at + INTERVAL 7 DAY DELETE
-SETTINGS merge_with_ttl_timeout = 86400;
+SETTINGS merge_with_ttl_timeout = 86400, index_granularity = 1024;
 
 -- A null has rank 0, so that it never replaces a value.
 CREATE MATERIALIZED VIEW runs_of_events TO runs AS

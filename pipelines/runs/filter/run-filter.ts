@@ -1,9 +1,17 @@
+import type { ClickHouseSettings } from '@clickhouse/client';
 import type { QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { liveCondition } from '../../retention/lifetimes.ts';
 import { allTimes, isRootSql } from '../run-columns.ts';
 import { checkRunFilter } from './check-filter.ts';
-import { generateRequired, writeIndexHints } from './index-hints.ts';
+import { fieldOf } from './fields.ts';
+import {
+  generateGroups,
+  generateRequired,
+  type IndexedCondition,
+  ignoreOtherIndexes,
+  writeIndexedCondition,
+} from './indexed-condition.ts';
 import { parseFilter } from './parse-filter.ts';
 import { FilterContext, type RunCondition } from './sql-terms.ts';
 import { nameParameter } from './syntax.ts';
@@ -79,33 +87,70 @@ export function checkRunFilters(request: RunFilterParameters): { field: string; 
 export interface FilterSql {
   /** Conditions on `runs FINAL`, joined by AND. */
   readonly sql: readonly string[];
+  /**
+   * A condition on rows of `runs` without FINAL: some stored row of every matching run satisfies it. Undefined if no
+   * such condition is faster to evaluate than the filter.
+   */
+  readonly rowSql: string | undefined;
   /** Expressions that the conditions use, for the WITH clause of the query. */
   readonly expressions: readonly string[];
   readonly params: Readonly<Record<string, QueryParameter>>;
+  /** Settings that the query must have. */
+  readonly settings: ClickHouseSettings;
   /** Whether the conditions contain the trace range. */
   readonly usesTraces: boolean;
 }
 
 /**
- * Writes the SQL of conditions. `traceRange` has conditions on the key of `runs` which contain all runs of the traces
- * that the query reads.
+ * Writes the SQL of conditions. `projects` is the condition on the projects; `traceRange` has the conditions on the key
+ * of `runs` which contain all runs of the traces that the query reads.
  */
-export function buildFilterSql({ run, trace, tree }: RunFilterConditions, traceRange: string): FilterSql {
+export function buildFilterSql(
+  { run, trace, tree }: RunFilterConditions,
+  projects: string,
+  traceRange: string,
+): FilterSql {
   const context = new FilterContext(traceRange);
   const inTrace = (condition: RunCondition, more: readonly string[] = []) => {
-    const query = context.writeQuery(
-      () => `SELECT trace_id FROM runs FINAL PREWHERE ${context.traceRange}
-        WHERE ${[liveCondition, ...more, ...writeIndexHints([condition], context), writeCondition(condition, context)].join(' AND ')}`,
-    );
+    const query = context.writeQuery(() => {
+      const indexed = writeIndexedCondition([condition], context);
+      const range = indexed === undefined ? context.traceRange : buildRunsCondition(indexed, projects);
+      const conditions = [liveCondition, ...more, writeCondition(condition, context)];
+      return `SELECT trace_id FROM runs FINAL PREWHERE ${range} WHERE ${conditions.join(' AND ')}`;
+    });
     return `trace_id IN (${query})`;
   };
-  const sql = [
-    ...writeIndexHints(run, context),
-    ...run.map((each) => writeCondition(each, context)),
-    ...trace.map((each) => inTrace(each, [isRootSql])),
-    ...tree.map((each) => inTrace(each)),
-  ];
-  return { sql, expressions: context.expressions, params: context.params, usesTraces: context.usesTraces };
+  const indexed = writeIndexedCondition(run, context);
+  const inTraces = [...tree.map((each) => inTrace(each)), ...trace.map((each) => inTrace(each, [isRootSql]))];
+  return {
+    sql: [...(indexed ? [indexed.sql] : []), ...run.map((each) => writeCondition(each, context)), ...inTraces],
+    rowSql: indexed?.sql ?? inTraces[0] ?? writeRowCondition(run, context),
+    expressions: context.expressions,
+    params: context.params,
+    settings: ignoreOtherIndexes(indexed),
+    usesTraces: context.usesTraces,
+  };
+}
+
+/**
+ * Builds a condition on the key for all runs with a stored row that an index finds. With the index, all time is read
+ * faster than the times of the traces are found.
+ */
+function buildRunsCondition(indexed: IndexedCondition, projects: string): string {
+  const { ignore_data_skipping_indices: ignored } = ignoreOtherIndexes(indexed);
+  return `${projects} AND (session_id, start_time, trace_id, id) IN (SELECT session_id, start_time, trace_id, id FROM runs
+    WHERE ${projects} AND ${indexed.sql} SETTINGS ignore_data_skipping_indices = '${ignored}')`;
+}
+
+/** Writes the condition of a search or of feedback; no other is cheap without an index. */
+function writeRowCondition(conditions: readonly RunCondition[], context: FilterContext): string | undefined {
+  for (const group of generateGroups(conditions)) {
+    const onFeedback = group.filter((term) => term.kind === 'compare' && fieldOf(term.field).family === 'feedback');
+    if (onFeedback.some((term) => term.kind === 'compare' && term.operator !== 'neq'))
+      return writeCondition({ kind: 'and', terms: onFeedback }, context);
+  }
+  const search = [...generateRequired(conditions)].find(({ kind }) => kind === 'search');
+  return search && writeCondition(search, context);
 }
 
 /** Finds the id that a field must have; undefined if the conditions do not demand one. */

@@ -1,0 +1,139 @@
+/**
+ * A condition that follows from a filter and that a skip index of `runs` can evaluate: some stored row of every run that
+ * matches satisfies it.
+ *
+ * A query uses one index only ({@link ignoreOtherIndexes}). With two, ClickHouse would leave unread each granule that
+ * one of the indexes excludes, so that a run whose values are in different rows could be missed.
+ */
+import { fieldOf } from './fields.ts';
+import type { FilterContext, RunComparison, RunCondition } from './sql-terms.ts';
+
+/** The conditions that are not nested in `or` or `not`, which every matching run satisfies. */
+export function* generateRequired(conditions: readonly RunCondition[]): Generator<RunCondition> {
+  for (const condition of conditions) {
+    if (condition.kind === 'and') yield* generateRequired(condition.terms);
+    else yield condition;
+  }
+}
+
+/** The expressions of the skip indexes `by_tag` and `by_metadata` in `schemas/clickhouse/0001_runs.sql`. */
+const indexedTags = `if(isValidJSON(ifNull(tags, '[]')), JSONExtract(ifNull(tags, '[]'), 'Array(String)'), ['\\x01'])`;
+const indexedMetadata = `if(isValidJSON(ifNull(extra, '{}')), arrayMap(pair -> if(startsWith(pair.2, '{') OR startsWith(pair.2, '['),
+  concat(pair.1, '\\x01'), concat(pair.1, '\\x02', if(startsWith(pair.2, '"'), JSONExtractString(pair.2), pair.2))),
+  JSONExtractKeysAndValuesRaw(ifNull(extra, '{}'), 'metadata')), ['\\x01'])`;
+/** Marks JSON that ClickHouse cannot parse, and after a key a value that is not a scalar. */
+const marker = '\x01';
+const pairSeparator = '\x02';
+const threadKeys = ['thread_id', 'session_id', 'conversation_id'];
+/** More values are not worth a look at the index. */
+const maxIndexedValues = 100;
+
+/** The skip indexes on values. The index on trace ids excludes no row of a run alone. */
+const valueIndexes = ['by_name', 'by_tag', 'by_metadata'] as const;
+
+export interface IndexedCondition {
+  readonly sql: string;
+  readonly index: (typeof valueIndexes)[number];
+}
+
+/** Settings of a query that may use the index of `indexed`, and no other index on values. */
+export function ignoreOtherIndexes(indexed: IndexedCondition | undefined): { ignore_data_skipping_indices: string } {
+  return { ignore_data_skipping_indices: valueIndexes.filter((index) => index !== indexed?.index).join() };
+}
+
+/** Writes the condition that a skip index evaluates; undefined if no index helps. */
+export function writeIndexedCondition(
+  conditions: readonly RunCondition[],
+  context: FilterContext,
+): IndexedCondition | undefined {
+  for (const group of generateGroups(conditions)) {
+    const pair = findMetadataPair(group);
+    if (pair) return writeMetadata(pair, context);
+  }
+  const compared = [...generateRequired(conditions)].filter((each) => each.kind === 'compare');
+  const find = (field: RunComparison['field']) =>
+    compared
+      .filter((comparison) => comparison.field === field)
+      .map(listTexts)
+      .find((texts) => texts !== undefined && texts.length <= maxIndexedValues);
+  const threads = find('thread_id');
+  if (threads) return writeMetadata({ keys: threadKeys, values: threads }, context);
+  const tags = find('tags');
+  if (tags) {
+    const source = { column: 'tags', empty: '[]', indexed: indexedTags };
+    return { index: 'by_tag', sql: writeTokens(source, tags, tags, context) };
+  }
+  const names = find('name');
+  // A run without a name has the empty name, which the index does not know.
+  if (!names?.every((name) => name !== '')) return undefined;
+  return { index: 'by_name', sql: `name IN ${context.bind('Array(String)', names)}` };
+}
+
+function writeMetadata({ keys, values }: MetadataPair, context: FilterContext): IndexedCondition {
+  const source = { column: 'extra', empty: '{}', indexed: indexedMetadata };
+  return { index: 'by_metadata', sql: writeTokens(source, values, listTokens(keys, values), context) };
+}
+
+/**
+ * JSON text without a backslash contains each of its texts as it is. To look for them is much faster than to parse the
+ * JSON.
+ */
+function writeTokens(
+  { column, empty, indexed }: { readonly column: string; readonly empty: string; readonly indexed: string },
+  texts: readonly string[],
+  tokens: readonly string[],
+  context: FilterContext,
+): string {
+  const text = `ifNull(${column}, '${empty}')`;
+  const hasToken = `hasAny(${indexed}, ${context.bind('Array(String)', [...tokens, marker])})`;
+  if (texts.includes('')) return hasToken;
+  const hasText = `multiSearchAny(${text}, ${context.bind('Array(String)', texts)})`;
+  return `(${hasText} OR position(${text}, '\\\\') > 0) AND ${hasToken}`;
+}
+
+/** The texts of which the field must have one; undefined if there is no such list. */
+function listTexts({ operator, value }: RunComparison): string[] | undefined {
+  if (operator !== 'eq' && operator !== 'has' && operator !== 'in') return undefined;
+  const values = Array.isArray(value) ? value : [value];
+  // A number can be written in several ways.
+  return values.every((each) => typeof each === 'string' || typeof each === 'boolean') ? values.map(String) : undefined;
+}
+
+/** The conditions that stand in one `and`, or alone, for each `and` that every matching run satisfies. */
+export function* generateGroups(conditions: readonly RunCondition[]): Generator<readonly RunCondition[]> {
+  for (const condition of conditions) {
+    if (condition.kind !== 'and') yield [condition];
+    else {
+      yield condition.terms;
+      yield* generateGroups(condition.terms);
+    }
+  }
+}
+
+interface MetadataPair {
+  readonly keys: readonly string[];
+  readonly values: readonly string[];
+}
+
+/** The keys and values, of which a run must have one pair, that the comparisons of a group demand. */
+function findMetadataPair(group: readonly RunCondition[]): MetadataPair | undefined {
+  const find = (isKey: boolean) => {
+    for (const term of group) {
+      if (term.kind !== 'compare' || fieldOf(term.field).family !== 'metadata') continue;
+      const texts = (fieldOf(term.field).isKey === true) === isKey ? listTexts(term) : undefined;
+      if (texts !== undefined) return texts;
+    }
+    return undefined;
+  };
+  const [keys, values] = [find(true), find(false)];
+  return keys && values && values.length <= maxIndexedValues ? { keys, values } : undefined;
+}
+
+/** A value is at the key itself, or nested in the value at a key that its path begins with. */
+function listTokens(keys: readonly string[], values: readonly string[]): string[] {
+  return keys.flatMap((key) => {
+    const parts = key.split('.');
+    const prefixes = parts.map((_, at) => parts.slice(0, at + 1).join('.'));
+    return [...values.map((value) => key + pairSeparator + value), ...prefixes.map((prefix) => prefix + marker)];
+  });
+}
