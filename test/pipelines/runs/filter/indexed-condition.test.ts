@@ -1,9 +1,11 @@
+import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { ClickHouse, Query } from '../../../../infra/clickhouse/clickhouse.ts';
 import { parseRunFilters } from '../../../../pipelines/runs/filter/run-filter.ts';
 import { findPage } from '../../../../pipelines/runs/find-page.ts';
+import type { RunKey } from '../../../../pipelines/runs/run-columns.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
-import { insertEvents, json, projectId, runEvent, tenantId } from '../run-events.ts';
+import { insertEvents, json, noonMicros, projectId, runEvent, tenantId } from '../run-events.ts';
 
 let stores: FreshStores;
 beforeAll(async () => {
@@ -68,4 +70,26 @@ it('finds a run whose values are in different stored rows', async () => {
     limitRows: 100,
   });
   expect(found.map((run) => run.runId)).toEqual([post.runId]);
+});
+
+it.each(['asc', 'desc'] as const)('finds few among thousands with the name, in pages, %s', async (order) => {
+  const scope = { tenantId, projectIds: [randomUUID()] };
+  const events = Array.from({ length: 3_500 }, (_, index) =>
+    runEvent({
+      projectId: scope.projectIds[0]!,
+      startTimeMicros: noonMicros + index * 1_000_000,
+      values: { name: 'many', ...(index % 500 === 300 && { error: json('boom') }) },
+    }),
+  );
+  await insertEvents(stores.clickhouse, events);
+  const filter = { conditions: parseRunFilters({ filter: 'and(eq(name, "many"), eq(status, "error"))' }) };
+  const ids: string[] = [];
+  let after: RunKey | undefined;
+  do {
+    const found = await findPage(stores.clickhouse, { scope, filter, order, limitRows: 2, after });
+    ids.push(...found.slice(0, 2).map((key) => key.runId));
+    after = found.length > 2 ? found[1] : undefined;
+  } while (after);
+  const failed = events.filter(({ values }) => values.error).map(({ runId }) => runId);
+  expect(ids).toEqual(order === 'asc' ? failed : failed.reverse());
 });
