@@ -1,6 +1,5 @@
-import { Readable } from 'node:stream';
-import { stringify } from 'csv-stringify';
 import { type Static, Type } from 'typebox';
+import { formatCsv } from '../../infra/csv/format-csv.ts';
 import { type FieldError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import {
@@ -156,23 +155,6 @@ const columns: ReadonlyArray<readonly [header: string, cell: (row: UsageRow) => 
   ['Traces', ({ traces }) => traces],
 ];
 
-/**
- * Formats the rows as CSV in UTF-8: always all columns, CRLF line ends, quotes as RFC 4180 requires. Returns a stream,
- * so that a large file does not block other requests and is not in memory twice.
- */
-function formatUsageCsv(rows: Iterable<UsageRow>): Readable {
-  const lines = stringify({
-    header: true,
-    columns: columns.map(([header]) => header),
-    record_delimiter: 'windows',
-    // By default the library quotes a cell that contains CRLF, but not one that contains only CR or only LF.
-    quoted_match: /[\r\n]/,
-  });
-  const cells = Readable.from(generateCells(rows));
-  cells.on('error', (error) => lines.destroy(error));
-  return cells.pipe(lines);
-}
-
 function* generateCells(rows: Iterable<UsageRow>) {
   for (const row of rows) yield columns.map(([, cell]) => cell(row));
 }
@@ -219,7 +201,10 @@ export const exportGranularUsage = defineOperation({
         'content-type': 'text/csv; charset=utf-8',
         'content-disposition': `attachment; filename="usage-by-${request.groupBy}-${from}-to-${to}.csv"`,
       },
-      body: formatUsageCsv(usageRows(usage)),
+      body: formatCsv(
+        columns.map(([name]) => name),
+        generateCells(usageRows(usage)),
+      ),
     });
   },
 });

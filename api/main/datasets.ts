@@ -25,7 +25,7 @@ const Schema = () =>
 
 export const DatasetParams = Type.Object({ dataset_id: Uuid() });
 
-const NewDataset = Type.Object({
+export const NewDataset = Type.Object({
   id: optional(Uuid()),
   name: Name,
   description: optional(Description),

@@ -1,11 +1,8 @@
-import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { deleteExamples as removeExamples } from '../../pipelines/datasets/delete-examples.ts';
-import { alwaysFields, type ExampleLinks, selectableFields } from '../../pipelines/datasets/example.ts';
 import {
   countExamples as countMatching,
-  type ExampleFilter,
   exampleOrders,
   readExample,
   readExamples,
@@ -17,15 +14,23 @@ import {
 } from '../../pipelines/datasets/write-examples.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { JsonObject, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { metadataParameter, pageParameters, parseMetadata } from '../server/list-parameters.ts';
+import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
-import { buildPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
-
-export function createExampleLinks({ attachmentSigner, config }: Services, request: FastifyRequest): ExampleLinks {
-  return { signer: attachmentSigner, linkBase: buildPublicUrl('/public/attachments/', request, config) };
-}
+import {
+  AsOf,
+  allFields,
+  createExampleLinks,
+  Example,
+  Filter,
+  filterParameters,
+  maxExamples,
+  selectParameter,
+  storedJson,
+  toFields,
+  toFilter,
+} from './example-fields.ts';
 
 /** Examples that take over data of runs can only be created by callers that may read runs. */
 export function requireRunAccess(caller: WorkspaceCaller, examples: readonly NewExample[]): void {
@@ -46,14 +51,7 @@ export const exampleWriteErrors = [
   ...clickhouseErrors,
 ] as const;
 
-/** Responses contain stored JSON, which must not be re-serialised. */
-const storedJson = 'application/json; charset=utf-8';
-const maxExamples = 10_000;
-const defaultFields = new Set(selectableFields.filter((field) => field !== 'attachment_urls'));
-const allFields = new Set(selectableFields);
-
 const ExampleParams = Type.Object({ example_id: Uuid() });
-const AsOf = Type.Optional(Type.String({ maxLength: 512, description: 'A time, a tag of the dataset, or `latest`.' }));
 const Split = () =>
   optional(
     Type.Union(
@@ -63,51 +61,6 @@ const Split = () =>
       },
     ),
   );
-
-/** An example in responses. */
-export const exampleShape = {
-  id: Uuid(),
-  name: Type.String(),
-  dataset_id: Uuid(),
-  created_at: Timestamp(),
-  modified_at: Timestamp({ description: 'The version that created or changed the example.' }),
-  inputs: JsonObject({ description: 'The JSON that was sent.' }),
-  outputs: optional(JsonObject({ description: 'The JSON that was sent.' })),
-  metadata: Type.Optional(JsonObject({ description: '`dataset_split` is the list of splits.' })),
-  source_run_id: optional(Uuid()),
-  attachment_urls: Type.Optional(
-    JsonObject({
-      description: '`attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`.',
-    }),
-  ),
-};
-const Example = Type.Object(exampleShape);
-
-const filterParameters = {
-  dataset: Type.Optional(Uuid()),
-  id: Type.Optional(Type.Array(Uuid(), { maxItems: maxExamples })),
-  as_of: AsOf,
-  splits: Type.Optional(Type.Array(Type.String(), { maxItems: 100 })),
-  metadata: metadataParameter,
-  full_text_contains: Type.Optional(
-    Type.Array(Type.String({ minLength: 1, maxLength: 1_000 }), {
-      maxItems: 10,
-      description: 'Parts of the JSON of inputs or outputs, ignoring case.',
-    }),
-  ),
-};
-const Filter = Type.Object(filterParameters);
-
-function toFilter(query: Static<typeof Filter>): ExampleFilter {
-  return {
-    datasetId: query.dataset,
-    ids: query.id,
-    asOf: query.as_of,
-    splits: query.splits,
-    metadata: parseMetadata(query.metadata),
-    texts: query.full_text_contains,
-  };
-}
 
 export const listExamples = defineOperation({
   operationId: 'listExamples',
@@ -126,12 +79,7 @@ export const listExamples = defineOperation({
       order: OneOf(exampleOrders, { default: 'recent' }),
       random_seed: Type.Optional(Type.Number()),
       descending: Type.Optional(Type.Boolean({ description: 'Default: true for `recent` and `recently_created`.' })),
-      select: Type.Optional(
-        Type.Array(OneOf([...alwaysFields, ...selectableFields]), {
-          maxItems: 20,
-          description: 'Default: all fields except `attachment_urls`. Required fields are always returned.',
-        }),
-      ),
+      select: selectParameter,
       inline_s3_urls: Type.Optional(Type.Boolean({ description: 'Accepted; inputs and outputs are always inline.' })),
       ...pageParameters,
     }),
@@ -147,9 +95,7 @@ export const listExamples = defineOperation({
         order: query.order,
         descending: query.descending,
         randomSeed: query.random_seed,
-        fields: query.select
-          ? new Set(selectableFields.filter((field) => query.select?.includes(field)))
-          : defaultFields,
+        fields: toFields(query.select),
         limit: query.limit,
         offset: query.offset,
       },

@@ -5,7 +5,7 @@ import { optional, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { DatasetParams } from './datasets.ts';
-import { createExampleLinks, exampleShape } from './examples.ts';
+import { createExampleLinks, exampleShape } from './example-fields.ts';
 import { createRunExtras } from './run-extras.ts';
 import { Run } from './runs.ts';
 

@@ -11,6 +11,13 @@ import { getAttachment } from './attachments.ts';
 import { exportGranularUsage, getGranularUsage, getOrganizationUsage } from './billing.ts';
 import { cancelBulkExport, createBulkExport, getBulkExport, listBulkExports } from './bulk-exports.ts';
 import {
+  downloadCsv,
+  downloadJsonLines,
+  downloadOpenAiEvals,
+  downloadOpenAiFineTuning,
+  uploadDataset,
+} from './dataset-files.ts';
+import {
   diffDatasetVersions,
   getDatasetVersion,
   listDatasetSplits,
@@ -176,6 +183,11 @@ export const operations: readonly Operation[] = [
   diffDatasetVersions,
   listDatasetSplits,
   updateDatasetSplit,
+  uploadDataset,
+  downloadCsv,
+  downloadJsonLines,
+  downloadOpenAiEvals,
+  downloadOpenAiFineTuning,
   listExperimentRuns,
   // examples
   createExampleParts,

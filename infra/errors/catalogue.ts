@@ -149,6 +149,7 @@ export const catalogue = {
     'Correct the schema of the dataset.',
   ),
   INVALID_EXAMPLE: caller(422, 'Example {example}: {reason}.', 'Correct the example and send it again.'),
+  INVALID_FILE: caller(422, 'Row {row} of the file: {reason}.', 'Correct the file and send it again.'),
   EXAMPLE_TOO_LARGE: caller(
     413,
     'Example {example} is larger than {limitBytes} bytes ({limit}).',

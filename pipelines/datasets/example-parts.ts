@@ -4,7 +4,7 @@ import { runInTimeSlices, type StepwiseWork } from '../ingest/in-slices.ts';
 import { scanValue } from '../ingest/json/scan.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
 import { parseUuid } from '../ingest/run-event/uuid.ts';
-import { createExampleError } from './example.ts';
+import { createExampleError, maxExampleDepth } from './example.ts';
 import type { AttachmentsOperations, ExampleChange, NewExample } from './write-examples.ts';
 
 /** An example as its parts state it; `attachmentsOperations` is only in changes. */
@@ -57,9 +57,6 @@ function* readParts(
   for (const id of drafts.keys()) if (!withMain.has(id)) throw createExampleError(id, `the part ${id} is missing`);
   return [...drafts.values()];
 }
-
-/** Maximum nesting: metadata is formatted again, and validation is recursive. */
-const maxExampleDepth = 1_000;
 
 /** Returns the JSON of an object as it was sent. */
 function readObject(body: Buffer, part: FormPart, maxDepth: number): string {

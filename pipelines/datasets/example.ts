@@ -67,6 +67,9 @@ export function withSplits(
   return { ...metadata, [splitKey]: Array.isArray(splits) ? [...new Set(splits)] : [splits] };
 }
 
+/** Maximum nesting of JSON: metadata is formatted again, and validation is recursive. */
+export const maxExampleDepth = 1_000;
+
 export function createExampleError(example: string, reason: string): Error {
   return runlakeError('INVALID_EXAMPLE', { example, reason });
 }

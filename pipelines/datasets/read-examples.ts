@@ -38,7 +38,7 @@ export interface ExampleQuery extends ExampleFilter, PageRequest {
 }
 
 /** Identifies a state of an example, which never changes. */
-interface ExampleKey {
+export interface ExampleKey {
   readonly dataset_id: string;
   readonly id: string;
   readonly valid_from: string;
@@ -120,7 +120,8 @@ const toKeyParameters = (keys: readonly Omit<ExampleKey, 'bytes'>[]) => [
 
 const contentColumns = 'inputs, outputs, metadata, source_run_id, attachments, created_at';
 
-async function readContent(database: Sql, keys: readonly ExampleKey[]): Promise<ExampleRow[]> {
+/** Reads the content of examples, in the order of `keys`. */
+export async function readContent(database: Sql, keys: readonly ExampleKey[]): Promise<ExampleRow[]> {
   return database.query<ExampleRow>(
     `SELECT dataset_id, id, valid_from, ${contentColumns}
      FROM ${keysSql} JOIN examples USING (dataset_id, id, valid_from) ORDER BY place`,
@@ -131,7 +132,8 @@ async function readContent(database: Sql, keys: readonly ExampleKey[]): Promise<
 /** Maximum size of the content that is in memory for one response. */
 const maxChunkBytes = 16 * 1024 * 1024;
 
-function splitIntoChunks(keys: readonly ExampleKey[]): ExampleKey[][] {
+/** Splits a list into chunks that can be in memory. */
+export function splitIntoChunks(keys: readonly ExampleKey[]): ExampleKey[][] {
   const chunks: ExampleKey[][] = [];
   let bytes = Infinity;
   for (const key of keys) {

@@ -40,7 +40,7 @@ export interface LockedDataset {
 }
 
 /** Timeout of each statement of a write, which may contain thousands of examples. */
-const writeTimeoutMs = 120_000;
+export const writeTimeoutMs = 120_000;
 
 /**
  * Makes a version: runs `work`, which returns by how many the number of examples changes.

@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database, Sql } from '../../infra/postgres/database.ts';
 import { violatedConstraint } from '../../infra/postgres/database-error.ts';
-import type { Database } from '../../infra/postgres/pool.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
 import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
 import { type DatasetRecord, type DataType, readDataset } from './dataset.ts';
 import { compileExampleSchema } from './example-schema.ts';
+import { writeTimeoutMs } from './versions.ts';
 
 /** Maximum number of datasets of an organisation. */
 const maxDatasets = 10_000;
@@ -17,7 +18,7 @@ const countDatasetsSql = `SELECT count(*) AS count FROM datasets JOIN workspaces
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
-interface NewDataset {
+export interface NewDataset {
   readonly id?: string | null | undefined;
   readonly name: string;
   readonly description?: string | null | undefined;
@@ -31,11 +32,16 @@ interface NewDataset {
 
 const toText = (value: JsonObject | null | undefined) => (value == null ? null : JSON.stringify(value));
 
-/** @throws CONFLICT if the name or the id is taken; INVALID_SCHEMA; LIMIT_REACHED. */
+/**
+ * Creates a dataset and runs `fill`, which may add examples, in one transaction.
+ *
+ * @throws CONFLICT if the name or the id is taken; INVALID_SCHEMA; LIMIT_REACHED; errors of `fill`.
+ */
 export async function createDataset(
   database: Database,
   workspaceId: string,
   dataset: NewDataset,
+  fill?: (tx: Sql, datasetId: string) => Promise<unknown>,
 ): Promise<DatasetRecord> {
   requireValidSchemas(dataset);
   const id = dataset.id?.toLowerCase() ?? randomUUID();
@@ -52,23 +58,24 @@ export async function createDataset(
     dataset.externallyManaged ?? false,
     dataset.createdAt ?? null,
   ];
-  await database
-    .transaction(async (tx) => {
-      await tx.execute(
+  await database.transaction(async (tx) => {
+    await tx
+      .execute(
         `INSERT INTO datasets (id, workspace_id, name, description, data_type, inputs_schema_definition,
-           outputs_schema_definition, metadata, searchable, externally_managed, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, $10, coalesce($11, now()))`,
+             outputs_schema_definition, metadata, searchable, externally_managed, created_at)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, $10, coalesce($11, now()))`,
         values,
-      );
-      await enforceLimit(tx, { workspaceId }, { max: maxDatasets, countSql: countDatasetsSql }, () =>
-        runlakeError('LIMIT_REACHED', {
-          limit: maxDatasets,
-          what: 'datasets',
-          hint: 'Use an existing dataset, or delete those that are not needed',
-        }),
-      );
-    })
-    .catch(refuseDuplicate);
+      )
+      .catch(refuseDuplicate);
+    await fill?.(tx, id);
+    await enforceLimit(tx, { workspaceId }, { max: maxDatasets, countSql: countDatasetsSql }, () =>
+      runlakeError('LIMIT_REACHED', {
+        limit: maxDatasets,
+        what: 'datasets',
+        hint: 'Use an existing dataset, or delete those that are not needed',
+      }),
+    );
+  }, fill && { timeoutMs: writeTimeoutMs });
   return readDataset(database, workspaceId, id);
 }
 

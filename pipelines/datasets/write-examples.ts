@@ -82,26 +82,10 @@ export async function createExamples(
       [workspaceId, ids],
     );
     if (taken) throw runlakeError('CONFLICT', { reason: `Example ${taken.id} already exists.` });
-    const metadata = examples.map((example) => withSplits(example.metadata ?? {}, example.split));
-    await tx.execute(
-      `INSERT INTO examples (workspace_id, dataset_id, valid_from, id, created_at, inputs, outputs, metadata, searchable,
-         source_run_id, attachments)
-       SELECT $1, $2, $3, id, coalesce(created_at, $3), inputs, outputs, metadata, searchable, source_run_id, attachments
-       FROM unnest($4::uuid[], $5::timestamptz[], $6::text[], $7::text[], $8::text[], $9::jsonb[], $10::uuid[], $11::jsonb[])
-         AS new (id, created_at, inputs, outputs, metadata, searchable, source_run_id, attachments)`,
-      [
-        workspaceId,
-        datasetId,
-        dataset.asOf,
-        ids,
-        examples.map(({ createdAt }) => createdAt ?? null),
-        examples.map(({ inputs }) => inputs),
-        examples.map(({ outputs }) => outputs ?? null),
-        metadata.map((each) => JSON.stringify(each)),
-        metadata.map(toJsonb),
-        examples.map(({ sourceRunId }) => sourceRunId ?? null),
-        examples.map(({ id }) => toJsonb(attachments.get(id) ?? {})),
-      ],
+    await insertExampleRows(
+      tx,
+      dataset,
+      examples.map((example) => ({ ...example, attachments: attachments.get(example.id) })),
     );
     return examples.length;
   };
@@ -110,6 +94,36 @@ export async function createExamples(
     throw isTaken ? runlakeError('CONFLICT', { reason: 'An example with this id already exists.' }) : error;
   });
   return { asOf, ids: sent.map(({ id }) => id) };
+}
+
+interface NewRow extends Omit<NewExample, 'attachments'> {
+  readonly inputs: string;
+  readonly attachments?: Readonly<Record<string, AttachmentLocation>> | undefined;
+}
+
+/** Adds examples to the version that a write makes. @throws errors of the database client, if an id is taken. */
+export async function insertExampleRows(tx: Sql, dataset: LockedDataset, rows: readonly NewRow[]): Promise<void> {
+  const metadata = rows.map((row) => withSplits(row.metadata ?? {}, row.split));
+  await tx.execute(
+    `INSERT INTO examples (workspace_id, dataset_id, valid_from, id, created_at, inputs, outputs, metadata, searchable,
+       source_run_id, attachments)
+     SELECT $1, $2, $3, id, coalesce(created_at, $3), inputs, outputs, metadata, searchable, source_run_id, attachments
+     FROM unnest($4::uuid[], $5::timestamptz[], $6::text[], $7::text[], $8::text[], $9::jsonb[], $10::uuid[], $11::jsonb[])
+       AS new (id, created_at, inputs, outputs, metadata, searchable, source_run_id, attachments)`,
+    [
+      dataset.workspaceId,
+      dataset.id,
+      dataset.asOf,
+      rows.map(({ id }) => id),
+      rows.map(({ createdAt }) => createdAt ?? null),
+      rows.map(({ inputs }) => inputs),
+      rows.map(({ outputs }) => outputs ?? null),
+      metadata.map((each) => JSON.stringify(each)),
+      metadata.map(toJsonb),
+      rows.map(({ sourceRunId }) => sourceRunId ?? null),
+      rows.map(({ attachments }) => toJsonb(attachments ?? {})),
+    ],
+  );
 }
 
 /** Absent fields stay unchanged. */

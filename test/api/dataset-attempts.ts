@@ -44,6 +44,16 @@ export const datasetAttempts: Readonly<Record<string, (victim: DatasetVictim) =>
     payload: { split_name: 'stolen', examples: [exampleId] },
     answers: closed,
   }),
+  uploadDataset: () => ({
+    url: '/datasets/upload',
+    headers: { 'content-type': 'multipart/form-data; boundary=cut' },
+    payload: `--cut\r\nContent-Disposition: form-data; name="file"\r\n\r\na\r\n1\r\n--cut--\r\n`,
+    answers: [422],
+  }),
+  downloadDatasetCsv: ({ datasetId }) => ({ url: `/datasets/${datasetId}/csv`, answers: closed }),
+  downloadDatasetJsonl: ({ datasetId }) => ({ url: `/datasets/${datasetId}/jsonl`, answers: closed }),
+  downloadDatasetOpenAi: ({ datasetId }) => ({ url: `/datasets/${datasetId}/openai`, answers: closed }),
+  downloadDatasetOpenAiFineTuning: ({ datasetId }) => ({ url: `/datasets/${datasetId}/openai_ft`, answers: closed }),
   listExperimentRuns: ({ datasetId, projectId }) => ({
     url: `/datasets/${datasetId}/runs`,
     payload: { session_ids: [projectId] },

@@ -23,10 +23,16 @@ const lineFeed = 0x0a;
  * Finds the parts of a `multipart/form-data` body, in order, without copying. Ignores text before the first boundary
  * and after the closing boundary. Source: RFC 7578, RFC 2046.
  *
- * @throws INVALID_MULTIPART with the offset of the error, also if a name is repeated; TOO_MANY_PARTS before reading the
+ * @param repeatable Names that several parts may have.
+ * @throws INVALID_MULTIPART with the offset of the error, also if another name is repeated; TOO_MANY_PARTS before reading the
  *   parts beyond the limit; UNSUPPORTED_MEDIA_TYPE if `contentType` is not multipart/form-data.
  */
-export function* parseMultipart(body: Buffer, contentType: string, maxParts: number): StepwiseWork<FormPart[]> {
+export function* parseMultipart(
+  body: Buffer,
+  contentType: string,
+  maxParts: number,
+  repeatable?: ReadonlySet<string>,
+): StepwiseWork<FormPart[]> {
   const delimiter = Buffer.from(`\r\n--${parseBoundary(contentType)}`, 'latin1');
   const parts: FormPart[] = [];
   const names = new Set<string>();
@@ -43,9 +49,11 @@ export function* parseMultipart(body: Buffer, contentType: string, maxParts: num
     if (found < 0) throw createMultipartError(body.length, 'the body ends before the closing boundary');
     const end = Math.max(start, found);
     const { name, contentType: type, filename } = readPartHeaders(body, headersStart, headersEnd, end - start);
+    if (names.has(name) && !repeatable?.has(name)) {
+      throw createMultipartError(headersStart, `the part '${name}' is repeated`);
+    }
     names.add(name);
     parts.push({ name, contentType: type, filename, headersStart, start, end });
-    if (names.size < parts.length) throw createMultipartError(headersStart, `the part '${name}' is repeated`);
     position = found + delimiter.length;
     yield;
   }

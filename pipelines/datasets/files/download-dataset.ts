@@ -1,0 +1,93 @@
+import { Readable } from 'node:stream';
+import { formatCsv } from '../../../infra/csv/format-csv.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
+import { scanJson } from '../../ingest/json/scan.ts';
+import type { ExampleRow } from '../example.ts';
+import { toOpenAiMessages, toText } from './openai-messages.ts';
+import { openVersion, type ReadVersion } from './stream-version.ts';
+
+export const downloadFormats = ['csv', 'jsonl', 'openai', 'openai_ft'] as const;
+export type DownloadFormat = (typeof downloadFormats)[number];
+
+/**
+ * Formats a version of a dataset as a file, while it is read.
+ *
+ * @throws NOT_FOUND; BAD_REQUEST if a CSV file would have too many columns.
+ */
+export async function downloadDataset(
+  database: Sql,
+  workspaceId: string,
+  { datasetId, asOf }: { readonly datasetId: string; readonly asOf: string | undefined },
+  format: DownloadFormat,
+): Promise<Readable> {
+  const readVersion = await openVersion(database, workspaceId, datasetId, asOf);
+  return format === 'csv' ? formatTable(readVersion) : Readable.from(generateLines(readVersion, lineFormats[format]));
+}
+
+async function* generateLines(readVersion: ReadVersion, format: (row: ExampleRow) => string): AsyncGenerator<string> {
+  for await (const row of readVersion()) yield `${format(row)}\n`;
+}
+
+const lineFormats: Readonly<Record<Exclude<DownloadFormat, 'csv'>, (row: ExampleRow) => string>> = {
+  jsonl: ({ id, inputs, outputs, metadata }) =>
+    toOneLine(`{"id":"${id}","inputs":${inputs},"outputs":${outputs ?? 'null'},"metadata":${metadata}}`),
+  openai: ({ inputs, outputs }) => {
+    const replies = outputs === null ? [] : toOpenAiMessages(JSON.parse(outputs), 'assistant');
+    return JSON.stringify({
+      input: toOpenAiMessages(JSON.parse(inputs), 'user'),
+      ideal: replies.length === 0 ? null : toText(replies.at(-1)!.content),
+    });
+  },
+  openai_ft: ({ inputs, outputs }) =>
+    JSON.stringify({
+      messages: [
+        ...toOpenAiMessages(JSON.parse(inputs), 'user'),
+        ...(outputs === null ? [] : toOpenAiMessages(JSON.parse(outputs), 'assistant')),
+      ],
+    }),
+};
+
+/** Line breaks in stored JSON are white space between values; in strings they are escaped. */
+const toOneLine = (json: string) => json.replace(/[\r\n]/g, ' ');
+
+const maxColumns = 1_000;
+const documents = ['inputs', 'outputs'] as const;
+
+/** Reads the version twice: first the names of the columns, then the cells. */
+async function formatTable(readVersion: ReadVersion): Promise<Readable> {
+  const columns = { inputs: new Set<string>(), outputs: new Set<string>() };
+  for await (const row of readVersion()) {
+    for (const document of documents) for (const key of readMembers(row[document]).keys()) columns[document].add(key);
+    if (columns.inputs.size + columns.outputs.size > maxColumns) {
+      throw runlakeError('BAD_REQUEST', { reason: `CSV would have more than ${maxColumns} columns; use JSONL.` });
+    }
+  }
+  const header = documents.flatMap((document) => [...columns[document]].map((key) => `${document}.${key}`));
+  return formatCsv(['id', ...header, 'metadata'], generateRows(readVersion, columns));
+}
+
+async function* generateRows(
+  readVersion: ReadVersion,
+  columns: Readonly<Record<(typeof documents)[number], ReadonlySet<string>>>,
+): AsyncGenerator<string[]> {
+  for await (const row of readVersion()) {
+    const cells = documents.flatMap((document) => {
+      const members = readMembers(row[document]);
+      return [...columns[document]].map((key) => members.get(key) ?? '');
+    });
+    yield [row.id, ...cells, row.metadata];
+  }
+}
+
+/** The members of a JSON object: strings as they are, other values as the JSON that was sent. */
+function readMembers(json: string | null): Map<string, string> {
+  const members = new Map<string, string>();
+  if (json === null) return members;
+  const bytes = Buffer.from(json);
+  scanJson(bytes, 0, bytes.length, { part: 'example', maxDepth: Infinity }, (kind, start, end, key) => {
+    const text = bytes.toString('utf8', start, end);
+    members.set(key ?? '', kind === 'string' ? (JSON.parse(text) as string) : text);
+  });
+  return members;
+}

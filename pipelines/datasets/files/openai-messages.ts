@@ -1,0 +1,79 @@
+/** Conversion of the inputs and outputs of examples to the messages of OpenAI's chat format. */
+
+type Json = Readonly<Record<string, unknown>>;
+
+export interface OpenAiMessage extends Json {
+  readonly role: string;
+  readonly content: unknown;
+}
+
+/** Roles by the types of messages of LangChain. */
+const roles: Readonly<Record<string, string>> = {
+  human: 'user',
+  humanmessage: 'user',
+  ai: 'assistant',
+  aimessage: 'assistant',
+  system: 'system',
+  systemmessage: 'system',
+  tool: 'tool',
+  toolmessage: 'tool',
+  function: 'function',
+  functionmessage: 'function',
+};
+
+/** Members of OpenAI messages that are kept, besides role and content. */
+const keptMembers = ['name', 'tool_calls', 'tool_call_id', 'function_call'] as const;
+
+/**
+ * Returns the messages in the inputs or outputs of an example. A message may have the form of OpenAI, of LangChain
+ * (`type` and `content` or `data`), or of LangChain's serialised objects (`id` and `kwargs`). A document without
+ * messages becomes one message of the role `role`: its only value, or the document as JSON.
+ */
+export function toOpenAiMessages(document: Json, role: 'user' | 'assistant'): OpenAiMessage[] {
+  for (const value of Object.values(document)) {
+    const list = Array.isArray(value) ? value.flat() : [value];
+    const messages = list.map(readMessage);
+    if (messages.length > 0 && messages.every((message) => message !== undefined)) return messages;
+  }
+  const values = Object.values(document);
+  return [{ role, content: toText(values.length === 1 ? values[0] : document) }];
+}
+
+export function toText(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}
+
+function readMessage(value: unknown): OpenAiMessage | undefined {
+  if (!isObject(value)) return undefined;
+  if (typeof value.role === 'string' && 'content' in value) {
+    return pick(value, roles[value.role.toLowerCase()] ?? value.role);
+  }
+  const classPath = Array.isArray(value.id) ? value.id : [];
+  const type = value.type === 'constructor' ? classPath.at(-1) : value.type;
+  const role = typeof type === 'string' ? roles[type.replace(/Chunk$/, '').toLowerCase()] : undefined;
+  const content = [value.data, value.kwargs, value].find((each) => isObject(each) && 'content' in each);
+  return role === undefined || !isObject(content) ? undefined : pick(content, role);
+}
+
+function pick(message: Json, role: string): OpenAiMessage {
+  const more = isObject(message.additional_kwargs) ? message.additional_kwargs : {};
+  const kept = keptMembers.flatMap((name) => {
+    const value = message[name] ?? more[name];
+    return value === undefined || value === null || isEmpty(value) ? [] : [[name, toOpenAiCalls(name, value)]];
+  });
+  return { role, content: message.content, ...Object.fromEntries(kept) };
+}
+
+/** Tool calls of LangChain have `args` as an object; those of OpenAI have `function.arguments` as text. */
+function toOpenAiCalls(name: string, value: unknown): unknown {
+  if (name !== 'tool_calls' || !Array.isArray(value)) return value;
+  return value.map((call: unknown) =>
+    isObject(call) && 'args' in call
+      ? { id: call.id, type: 'function', function: { name: call.name, arguments: JSON.stringify(call.args) } }
+      : call,
+  );
+}
+
+const isEmpty = (value: unknown) => Array.isArray(value) && value.length === 0;
+const isObject = (value: unknown): value is Json =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -1,0 +1,149 @@
+import { isUtf8 } from 'node:buffer';
+import { Readable } from 'node:stream';
+import { CsvError, parse } from 'csv-parse';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { findPath } from '../../ingest/json/find.ts';
+import { scanValue } from '../../ingest/json/scan.ts';
+import { skipSpace } from '../../ingest/json/scan-any.ts';
+
+/** A row of an uploaded file. */
+export interface TableRow {
+  /** Number of the row in the file: of the record in CSV, where the header is row 1; of the line in JSONL. */
+  readonly number: number;
+  /** Returns the value of a column as JSON; undefined if the row has no such value. */
+  readonly read: (column: string) => string | undefined;
+}
+
+export const tableFormats = ['csv', 'jsonl'] as const;
+export type TableFormat = (typeof tableFormats)[number];
+
+interface TableLimits {
+  readonly maxRowBytes: number;
+  readonly maxJsonDepth: number;
+}
+
+/**
+ * Reads the rows of a file, one after the other.
+ *
+ * @param columns Columns that a CSV file must have.
+ * @throws INVALID_FILE with the number of the row; INVALID_UTF8.
+ */
+export function readTable(
+  format: TableFormat,
+  file: Buffer,
+  columns: readonly string[],
+  limits: TableLimits,
+): AsyncGenerator<TableRow> {
+  if (!isUtf8(file)) throw runlakeError('BAD_REQUEST', { reason: 'The file is not UTF-8.' });
+  return format === 'csv' ? readCsv(file, columns, limits) : readJsonLines(file, limits);
+}
+
+const refuse = (row: number, reason: string) => runlakeError('INVALID_FILE', { row, reason });
+const bytesPerChunk = 64 * 1024;
+
+async function* readCsv(
+  file: Buffer,
+  columns: readonly string[],
+  { maxRowBytes }: TableLimits,
+): AsyncGenerator<TableRow> {
+  const parser = parse({
+    bom: true,
+    relax_column_count: true,
+    skip_empty_lines: true,
+    max_record_size: maxRowBytes,
+  });
+  const chunks = Readable.from(generateChunks(file));
+  chunks.pipe(parser);
+  let number = 0;
+  let header: string[] | undefined;
+  let places = new Map<string, number>();
+  try {
+    for await (const record of parser as AsyncIterable<string[]>) {
+      number++;
+      if (header === undefined) {
+        header = record;
+        places = findColumns(header, columns);
+        continue;
+      }
+      if (record.length !== header.length) {
+        throw refuse(number, `it has ${record.length} cells, but the header has ${header.length}`);
+      }
+      yield {
+        number,
+        read: (column) => {
+          const place = places.get(column);
+          return place === undefined ? undefined : JSON.stringify(record[place]);
+        },
+      };
+    }
+  } catch (error) {
+    // The stream drops the records that it has buffered when it fails, so `number` may be too low.
+    if (error instanceof CsvError) throw refuse(Number(error.records) + 1, describeCsvError(error));
+    throw error;
+  } finally {
+    chunks.destroy();
+    parser.destroy();
+  }
+  if (header === undefined) throw refuse(1, 'the file is empty');
+}
+
+function* generateChunks(file: Buffer): Generator<Buffer> {
+  for (let at = 0; at < file.length; at += bytesPerChunk) yield file.subarray(at, at + bytesPerChunk);
+}
+
+/** @throws INVALID_FILE if a column is missing, or its name is repeated. */
+function findColumns(header: readonly string[], columns: readonly string[]): Map<string, number> {
+  return new Map(
+    columns.map((column) => {
+      const place = header.indexOf(column);
+      const name = JSON.stringify(column);
+      if (place < 0)
+        throw refuse(1, `there is no column ${name}; the columns are ${JSON.stringify(header).slice(0, 1_000)}`);
+      if (header.lastIndexOf(column) > place) throw refuse(1, `there are several columns ${name}`);
+      return [column, place];
+    }),
+  );
+}
+
+function describeCsvError({ code }: CsvError): string {
+  switch (code) {
+    case 'CSV_MAX_RECORD_SIZE':
+      return 'it is too large';
+    case 'CSV_QUOTE_NOT_CLOSED':
+      return 'a quoted cell is not closed';
+    default:
+      return 'a quote is at a wrong place; a quote within a quoted cell is doubled';
+  }
+}
+
+const lineFeed = 0x0a;
+
+async function* readJsonLines(file: Buffer, { maxRowBytes, maxJsonDepth }: TableLimits): AsyncGenerator<TableRow> {
+  const hasMark = file.length >= 3 && file[0] === 0xef && file[1] === 0xbb && file[2] === 0xbf;
+  for (let number = 1, start = hasMark ? 3 : 0; start < file.length; number++) {
+    const next = file.indexOf(lineFeed, start);
+    const end = next < 0 ? file.length : next;
+    const line = file.subarray(start, end);
+    start = end + 1;
+    if (skipSpace(line, 0, line.length) === line.length) continue;
+    if (line.length > maxRowBytes) throw refuse(number, 'it is too large');
+    requireObject(line, number, maxJsonDepth);
+    yield {
+      number,
+      read: (column) => {
+        const value = findPath(line, 0, line.length, [column]);
+        return value && line.toString('utf8', value.start, value.end);
+      },
+    };
+  }
+}
+
+function requireObject(line: Buffer, number: number, maxDepth: number): void {
+  try {
+    if (scanValue(line, 0, line.length, { part: 'the row', maxDepth }).kind === 'object') return;
+  } catch (error) {
+    if (isRunlakeError(error)) throw refuse(number, error.message.replace(/\.$/, ''));
+    throw error;
+  }
+  throw refuse(number, 'it is not a JSON object');
+}

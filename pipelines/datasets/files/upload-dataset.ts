@@ -1,0 +1,115 @@
+import { v7 as uuidv7 } from 'uuid';
+import type { Config } from '../../../infra/config/settings.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import type { DatasetRecord } from '../dataset.ts';
+import { maxExampleDepth } from '../example.ts';
+import { validateExamples } from '../validate-examples.ts';
+import { type LockedDataset, makeVersion } from '../versions.ts';
+import { createDataset, type NewDataset } from '../write-dataset.ts';
+import { insertExampleRows } from '../write-examples.ts';
+import { readTable, type TableFormat, type TableRow } from './read-table.ts';
+
+export interface UploadDeps {
+  readonly database: Database;
+  readonly config: Pick<Config, 'maxRunBytes'>;
+}
+
+/** Columns of a file, which become the fields of examples of the same names. */
+export interface UploadedColumns {
+  readonly inputs: readonly string[];
+  readonly outputs: readonly string[];
+  readonly metadata: readonly string[];
+}
+
+export interface UploadedFile {
+  readonly format: TableFormat;
+  readonly content: Buffer;
+  readonly columns: UploadedColumns;
+}
+
+/**
+ * Creates a dataset from a file: one example for each row. All or none. The rows are read, validated and stored in
+ * chunks, so that the examples are never in memory at once.
+ *
+ * @throws as `createDataset`; INVALID_FILE, INVALID_EXAMPLE and EXAMPLE_TOO_LARGE, which name the row; DATASET_FULL.
+ */
+export function uploadDataset(
+  { database, config }: UploadDeps,
+  workspaceId: string,
+  dataset: NewDataset,
+  { format, content, columns }: UploadedFile,
+): Promise<DatasetRecord> {
+  const limits = { maxRowBytes: config.maxRunBytes, maxJsonDepth: maxExampleDepth };
+  const rows = readTable(format, content, Object.values(columns).flat(), limits);
+  return createDataset(database, workspaceId, dataset, (tx, datasetId) =>
+    makeVersion(tx, workspaceId, datasetId, (_, locked) => insertRows({ tx, config }, locked, rows, columns)),
+  );
+}
+
+const rowsPerChunk = 1_000;
+const bytesPerChunk = 4 * 1024 * 1024;
+
+/** @returns the number of examples. */
+async function insertRows(
+  { tx, config }: { readonly tx: Sql } & Pick<UploadDeps, 'config'>,
+  dataset: LockedDataset,
+  rows: AsyncIterable<TableRow>,
+  columns: UploadedColumns,
+): Promise<number> {
+  let count = 0;
+  let bytes = 0;
+  let chunk: RowExample[] = [];
+  const flush = async () => {
+    const labelled = chunk.map(({ row, ...example }) => ({ ...example, id: `in row ${row}` }));
+    await validateExamples(
+      { database: tx, config },
+      { workspaceId: dataset.workspaceId, datasetId: dataset.id },
+      labelled,
+    );
+    await insertExampleRows(tx, dataset, chunk);
+    count += chunk.length;
+    [chunk, bytes] = [[], 0];
+  };
+  for await (const row of rows) {
+    const example = toExample(row, columns);
+    chunk.push(example);
+    bytes += example.inputs.length + (example.outputs?.length ?? 0);
+    if (chunk.length >= rowsPerChunk || bytes >= bytesPerChunk) await flush();
+  }
+  if (chunk.length > 0) await flush();
+  return count;
+}
+
+interface RowExample {
+  readonly id: string;
+  readonly row: number;
+  readonly inputs: string;
+  readonly outputs: string | undefined;
+  readonly metadata: Record<string, unknown> | undefined;
+}
+
+function toExample(row: TableRow, columns: UploadedColumns): RowExample {
+  const missing = columns.inputs.find((column) => row.read(column) === undefined);
+  if (missing !== undefined) {
+    throw runlakeError('INVALID_FILE', { row: row.number, reason: `it has no value ${JSON.stringify(missing)}` });
+  }
+  const metadata = formatObject(row, columns.metadata);
+  return {
+    // Ids of version 7 keep the order of the rows.
+    id: uuidv7(),
+    row: row.number,
+    inputs: formatObject(row, columns.inputs) ?? '{}',
+    outputs: formatObject(row, columns.outputs),
+    metadata: metadata === undefined ? undefined : (JSON.parse(metadata) as Record<string, unknown>),
+  };
+}
+
+/** The JSON object of those columns that the row has; undefined if it has none. */
+function formatObject(row: TableRow, columns: readonly string[]): string | undefined {
+  const members = columns.flatMap((column) => {
+    const value = row.read(column);
+    return value === undefined ? [] : [`${JSON.stringify(column)}:${value}`];
+  });
+  return members.length === 0 ? undefined : `{${members.join(',')}}`;
+}
