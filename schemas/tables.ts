@@ -7,6 +7,7 @@ export interface Tables {
   readonly dataset_versions: { readonly dataset_id: string; readonly as_of: string };
   readonly dataset_tags: { readonly dataset_id: string; readonly tag: string; readonly as_of: string };
   readonly examples: ExampleTable;
+  readonly comparative_experiments: ComparativeExperimentTable;
   readonly projects: ProjectTable;
 }
 
@@ -42,6 +43,18 @@ interface ExampleTable {
   readonly searchable: unknown;
   readonly source_run_id: string | null;
   readonly attachments: unknown;
+}
+
+interface ComparativeExperimentTable {
+  readonly id: string;
+  readonly workspace_id: string;
+  readonly dataset_id: string;
+  readonly experiment_ids: readonly string[];
+  readonly name: string | null;
+  readonly description: string | null;
+  readonly extra: string | null;
+  readonly created_at: string;
+  readonly modified_at: string;
 }
 
 interface ProjectTable {

@@ -1,13 +1,19 @@
+import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { readExamplesWithRuns } from '../../pipelines/datasets/experiment-runs.ts';
-import { requirePermission } from '../../pipelines/tenants/caller.ts';
+import { requireComparison } from '../../pipelines/datasets/comparisons.ts';
+import { readExamplesWithRuns, readV2ExamplesWithRuns } from '../../pipelines/datasets/experiment-runs.ts';
+import { feedbackStats } from '../../pipelines/feedback/feedback-stats.ts';
+import type { ReadDeps } from '../../pipelines/runs/query-runs.ts';
+import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { optional, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
+import type { Services } from '../server/services.ts';
 import { DatasetParams } from './datasets.ts';
-import { createExampleLinks, exampleShape } from './example-fields.ts';
+import { createExampleLinks, exampleShape, storedJson } from './example-fields.ts';
 import { createRunExtras } from './run-extras.ts';
 import { Run } from './runs.ts';
+import { PageOf, paging, Selects, V2Run, v2Errors } from './v2-runs.ts';
 
 export const listExperimentRuns = defineOperation({
   operationId: 'listExperimentRuns',
@@ -19,7 +25,7 @@ export const listExperimentRuns = defineOperation({
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
   unsupported: {
     query: ['format'],
-    body: ['comparative_experiment_id', 'filters', 'sort_params', 'include_annotator_detail'],
+    body: ['filters', 'sort_params', 'include_annotator_detail'],
     flags: ['include_annotator_detail'],
   },
   errors: ['NOT_FOUND', 'BAD_REQUEST', ...clickhouseErrors],
@@ -28,13 +34,13 @@ export const listExperimentRuns = defineOperation({
     body: Type.Object({
       session_ids: Type.Array(Uuid(), { minItems: 1, maxItems: 100, description: 'Experiments on the dataset.' }),
       example_ids: optional(Type.Array(Uuid(), { maxItems: 1_000 })),
+      comparative_experiment_id: optional(Uuid({ description: 'Only its feedback is in `feedback_stats`.' })),
       limit: optional(Type.Integer({ minimum: 1, maximum: 100, default: 10 })),
       offset: optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 })),
       preview: optional(Type.Boolean({ description: 'Accepted; inputs and outputs are always complete.' })),
     }),
     response: { 200: Type.Array(Type.Object({ ...exampleShape, runs: Type.Array(Run) })) },
-    // The response contains stored JSON, which must not be re-serialised.
-    produces: 'application/json; charset=utf-8',
+    produces: storedJson,
   },
   handler: async ({ caller, params, body, services, request }) => {
     requirePermission(caller, 'runs:read');
@@ -45,8 +51,73 @@ export const listExperimentRuns = defineOperation({
       limit: body.limit ?? 10,
       offset: body.offset ?? 0,
     };
-    const deps = { ...services, extras: createRunExtras(services, request) };
+    const deps = await createReadDeps({ services, request, caller }, query.datasetId, body.comparative_experiment_id);
     const links = createExampleLinks(services, request);
     return new RawResponse({ body: await readExamplesWithRuns(deps, caller.workspaceId, query, links) });
+  },
+});
+
+interface Requested {
+  readonly services: Services;
+  readonly request: FastifyRequest;
+  readonly caller: WorkspaceCaller;
+}
+
+/** @throws NOT_FOUND if the dataset has no such comparative experiment. */
+async function createReadDeps(
+  { services, request, caller }: Requested,
+  datasetId: string,
+  comparisonId: string | null | undefined,
+): Promise<ReadDeps> {
+  const extras = createRunExtras(services, request);
+  if (comparisonId == null) return { ...services, extras };
+  await requireComparison(services.database, caller.workspaceId, { datasetId, id: comparisonId });
+  return {
+    ...services,
+    extras: {
+      ...extras,
+      feedbackStats: (tenantId, runIds) => feedbackStats(services.clickhouse, tenantId, runIds, comparisonId),
+    },
+  };
+}
+
+export const queryExperimentRuns = defineOperation({
+  operationId: 'queryExperimentRuns',
+  method: 'POST',
+  path: '/v2/datasets/:dataset_id/experiment-runs',
+  tag: 'datasets',
+  summary: 'Query the examples of a dataset with their runs in experiments, page by page',
+  description:
+    'All pages are of the same version of the dataset, the newest one at the first page. Runs have the selected fields, and ' +
+    'always `id` and `reference_example_id`. Needs the permission `runs:read` too.',
+  access: { permission: 'datasets:read', tenantScope: 'workspace' },
+  errorStyle: 'problem',
+  unsupported: { body: ['filters', 'sort'] },
+  errors: ['BAD_REQUEST', ...v2Errors],
+  schema: {
+    params: DatasetParams,
+    body: Type.Object({
+      experiment_ids: Type.Array(Uuid(), { minItems: 1, maxItems: 100, description: 'Experiments on the dataset.' }),
+      example_ids: optional(Type.Array(Uuid(), { maxItems: 1_000 })),
+      comparative_experiment_id: optional(Uuid({ description: 'Only its feedback is in `feedback_stats`.' })),
+      selects: optional(Selects()),
+      ...paging(100, 20),
+    }),
+    response: { 200: PageOf(Type.Object({ ...exampleShape, runs: Type.Array(V2Run) })) },
+    produces: storedJson,
+  },
+  handler: async ({ caller, params, body, services, request }) => {
+    requirePermission(caller, 'runs:read');
+    const query = {
+      datasetId: params.dataset_id,
+      projectIds: body.experiment_ids,
+      exampleIds: body.example_ids ?? undefined,
+      selects: body.selects ?? [],
+      limit: body.page_size ?? 20,
+      cursor: body.cursor || undefined,
+    };
+    const deps = await createReadDeps({ services, request, caller }, query.datasetId, body.comparative_experiment_id);
+    const links = createExampleLinks(services, request);
+    return new RawResponse({ body: await readV2ExamplesWithRuns(deps, caller.workspaceId, query, links) });
   },
 });

@@ -226,6 +226,7 @@ const Query = Type.Object({
   source: Type.Optional(Type.Array(SourceType, { maxItems: 100 })),
   has_comment: Type.Optional(Type.Boolean()),
   has_score: Type.Optional(Type.Boolean()),
+  comparative_experiment_id: Type.Optional(Uuid()),
   level: Type.Optional(
     Type.Union([Type.Literal('run'), Type.Literal('session')], {
       description: 'Only feedback on runs, or only feedback on projects.',
@@ -245,7 +246,6 @@ export const listFeedback = defineOperation({
   tag: 'feedback',
   summary: 'List the feedback of the workspace, newest first',
   access: { permission: 'feedback:read', tenantScope: 'workspace' },
-  unsupported: { query: ['comparative_experiment_id'] },
   schema: { query: Query, response: { 200: Type.Array(Feedback) }, produces: feedbackMediaType },
   handler: async ({ caller, query, services }) => {
     const page = await readPage(services, {
@@ -258,6 +258,7 @@ export const listFeedback = defineOperation({
         sourceTypes: query.source,
         hasComment: query.has_comment,
         hasScore: query.has_score,
+        comparisonId: query.comparative_experiment_id,
         level: query.level,
         createdFromMicros: parseTimeParameter(query, 'min_created_at'),
         createdUntilMicros: parseTimeParameter(query, 'max_created_at'),

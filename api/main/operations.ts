@@ -10,6 +10,7 @@ import {
 import { getAttachment } from './attachments.ts';
 import { exportGranularUsage, getGranularUsage, getOrganizationUsage } from './billing.ts';
 import { cancelBulkExport, createBulkExport, getBulkExport, listBulkExports } from './bulk-exports.ts';
+import { createComparison, deleteComparison, listComparisons } from './comparisons.ts';
 import {
   downloadCsv,
   downloadJsonLines,
@@ -38,7 +39,7 @@ import {
   updateExample,
   updateExamples,
 } from './examples.ts';
-import { listExperimentRuns } from './experiments.ts';
+import { listExperimentRuns, queryExperimentRuns } from './experiments.ts';
 import {
   createDestination,
   deleteDestination,
@@ -189,6 +190,10 @@ export const operations: readonly Operation[] = [
   downloadOpenAiEvals,
   downloadOpenAiFineTuning,
   listExperimentRuns,
+  queryExperimentRuns,
+  createComparison,
+  listComparisons,
+  deleteComparison,
   // examples
   createExampleParts,
   updateExampleParts,

@@ -124,6 +124,20 @@ export async function resolveAsOf(
   return found.as_of;
 }
 
+/**
+ * Returns the time of the newest version; a dataset without versions reads the same at the time of its creation.
+ *
+ * @throws NOT_FOUND
+ */
+export async function readNewestTime(database: Sql, workspaceId: string, datasetId: string): Promise<string> {
+  const [dataset] = await database.query<{ newest: string }>(
+    'SELECT coalesce(last_version, created_at) AS newest FROM datasets WHERE id = $1 AND workspace_id = $2',
+    [datasetId, workspaceId],
+  );
+  if (!dataset) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
+  return dataset.newest;
+}
+
 /** A row of `examples` is part of the version; the newest version if `asOf` is undefined. */
 export function isValidAt<TB extends keyof Tables>(
   example: ExpressionBuilder<Tables, TB | 'examples'>,

@@ -1,4 +1,4 @@
-import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { ClickHouse, Query } from '../../infra/clickhouse/clickhouse.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
 
 /** Maximum number and size of the comments and labels in the statistics of one key of one run. */
@@ -29,9 +29,9 @@ interface LabelRow {
   readonly n: number;
 }
 
-const currentFeedbackSql = `SELECT feedback.*, runs.target AS target FROM (
+const feedbackOfGroupsSql = (condition: string) => `SELECT feedback.*, runs.target AS target FROM (
     SELECT * FROM feedback FINAL
-    WHERE tenant_id = {tenant:UUID} AND run_id IN (SELECT run_id FROM runs) AND ${liveCondition}) AS feedback
+    WHERE tenant_id = {tenant:UUID} AND run_id IN (SELECT run_id FROM runs) AND ${liveCondition} AND ${condition}) AS feedback
   INNER JOIN runs ON runs.run_id = feedback.run_id`;
 
 /**
@@ -39,14 +39,16 @@ const currentFeedbackSql = `SELECT feedback.*, runs.target AS target FROM (
  * `avg`, `min`, `max`, `stdev` (of the population, over scores; true is 1, false is 0), `errors`, `values` (label →
  * count, for values that are strings), `comments` and `sources`. Runs without feedback are omitted.
  *
+ * @param comparisonId Only feedback of this comparative experiment.
  * @throws errors of ClickHouse.
  */
 export async function feedbackStats(
   clickhouse: ClickHouse,
   tenantId: string,
   runIds: readonly string[],
+  comparisonId?: string,
 ): Promise<Map<string, string>> {
-  return feedbackStatsOfGroups(clickhouse, tenantId, new Map(runIds.map((id) => [id, id])));
+  return feedbackStatsOfGroups(clickhouse, tenantId, new Map(runIds.map((id) => [id, id])), comparisonId);
 }
 
 /** As {@link feedbackStats}, over the runs of each group. `groups` has the group of each run; names of groups have no slash. */
@@ -54,12 +56,36 @@ export async function feedbackStatsOfGroups(
   clickhouse: ClickHouse,
   tenantId: string,
   groups: ReadonlyMap<string, string>,
+  comparisonId?: string,
 ): Promise<Map<string, string>> {
   if (groups.size === 0) return new Map();
   const location = {
-    params: { tenant: tenantId },
+    params: { tenant: tenantId, ...(comparisonId !== undefined && { comparison: comparisonId }) },
     external: { name: 'runs', structure: 'run_id UUID, target String', rows: [...groups] },
   };
+  const condition = comparisonId === undefined ? '1' : 'comparative_experiment_id = {comparison:UUID}';
+  return summarise(clickhouse, location, feedbackOfGroupsSql(condition));
+}
+
+/** As {@link feedbackStats}, over the feedback of each comparative experiment. */
+export async function feedbackStatsOfComparisons(
+  clickhouse: ClickHouse,
+  tenantId: string,
+  comparisonIds: readonly string[],
+): Promise<Map<string, string>> {
+  if (comparisonIds.length === 0) return new Map();
+  const location = { params: { tenant: tenantId, comparisons: comparisonIds } };
+  const sql = `SELECT *, toString(comparative_experiment_id) AS target FROM feedback FINAL
+    WHERE tenant_id = {tenant:UUID} AND comparative_experiment_id IN {comparisons:Array(UUID)} AND ${liveCondition}`;
+  return summarise(clickhouse, location, sql);
+}
+
+/** Statistics by the column `target` of the feedback that a query selects. */
+async function summarise(
+  clickhouse: ClickHouse,
+  location: Pick<Query, 'params' | 'external'>,
+  feedbackSql: string,
+): Promise<Map<string, string>> {
   const [figures, labels] = await Promise.all([
     clickhouse.query<FiguresRow>({
       ...location,
@@ -69,13 +95,13 @@ export async function feedbackStatsOfGroups(
               arraySort(groupUniqArray(10)(source_type)) AS sources,
               groupArrayIf(${maxComments})(comment, length(comment) <= ${maxCommentBytes}) AS comments
             FROM (SELECT *, multiIf(score = 'true', 1., score = 'false', 0., toFloat64OrNull(score)) AS number
-                  FROM (${currentFeedbackSql}) ORDER BY created_at DESC, id)
+                  FROM (${feedbackSql}) ORDER BY created_at DESC, id)
             GROUP BY target, key ORDER BY target, key`,
     }),
     clickhouse.query<LabelRow>({
       ...location,
       name: 'feedback-labels',
-      sql: `SELECT target, key, value, count() AS n FROM (${currentFeedbackSql})
+      sql: `SELECT target, key, value, count() AS n FROM (${feedbackSql})
             WHERE startsWith(value, '"') AND length(value) <= ${maxLabelBytes}
             GROUP BY target, key, value ORDER BY n DESC, value LIMIT ${maxLabels} BY target, key`,
     }),

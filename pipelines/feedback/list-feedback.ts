@@ -135,6 +135,7 @@ interface FeedbackFilter {
   readonly userIds?: readonly string[] | undefined;
   readonly hasComment?: boolean | undefined;
   readonly hasScore?: boolean | undefined;
+  readonly comparisonId?: string | undefined;
   /** Feedback on runs, or on projects. */
   readonly level?: 'run' | 'session' | undefined;
   /** Inclusive. */
@@ -184,6 +185,7 @@ function buildConditions(filter: FeedbackFilter): FeedbackConditions {
   add('run_id IN {runs:Array(UUID)}', 'runs', filter.runIds);
   add('key IN {keys:Array(String)}', 'keys', filter.keys);
   add(projectsCondition, 'projects', filter.projectIds);
+  add('comparative_experiment_id = {comparison:UUID}', 'comparison', filter.comparisonId);
   add('source_type IN {sources:Array(String)}', 'sources', filter.sourceTypes);
   add('user_id IN {users:Array(UUID)}', 'users', filter.userIds);
   add('isNotNull(comment) = {hasComment:Bool}', 'hasComment', filter.hasComment);

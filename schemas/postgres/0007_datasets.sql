@@ -64,4 +64,19 @@ CREATE UNIQUE INDEX examples_by_id ON examples (workspace_id, id, valid_to);
 -- Contains all columns that a page in the default order needs to find its rows.
 CREATE INDEX examples_by_version ON examples (dataset_id, valid_from, id) INCLUDE (valid_to);
 
+-- Comparisons of experiments on a dataset. Feedback refers to them.
+CREATE TABLE comparative_experiments (
+  id uuid PRIMARY KEY,
+  workspace_id uuid NOT NULL,
+  dataset_id uuid NOT NULL REFERENCES datasets (id) ON DELETE CASCADE,
+  experiment_ids uuid[] NOT NULL,
+  name text,
+  description text,
+  -- JSON as text, as it was sent.
+  extra text,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  modified_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX comparative_experiments_by_dataset ON comparative_experiments (dataset_id, created_at, id);
+
 CREATE INDEX projects_of_dataset ON projects (reference_dataset_id) WHERE reference_dataset_id IS NOT NULL AND deleted_at IS NULL;

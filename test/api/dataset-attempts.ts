@@ -1,10 +1,30 @@
 import { randomUUID } from 'node:crypto';
 import { type Attempt, closed, own } from './attempt.ts';
+import type { ApiUnderTest } from './start-api.ts';
 
 export interface DatasetVictim {
   readonly datasetId: string;
   readonly exampleId: string;
   readonly projectId: string;
+  readonly comparisonId: string;
+}
+
+/** Adds a dataset with an example and a comparative experiment, all of which contain `word`. */
+export async function addDatasets(
+  { ask, database }: Pick<ApiUnderTest, 'ask' | 'database'>,
+  owner: { readonly key: string; readonly workspaceId: string; readonly projectId: string; readonly word: string },
+): Promise<Omit<DatasetVictim, 'projectId'>> {
+  const { key, workspaceId, projectId, word } = owner;
+  const { id: datasetId } = (await ask(key, 'POST', '/datasets', { name: word, description: word })).body;
+  const example = { dataset_id: datasetId, inputs: { secret: word } };
+  const { id: exampleId } = (await ask(key, 'POST', '/examples', example)).body;
+  const comparisonId = randomUUID();
+  await database.execute(
+    `INSERT INTO comparative_experiments (id, workspace_id, dataset_id, experiment_ids, name)
+     VALUES ($1, $2, $3, ARRAY[$4::uuid], $5)`,
+    [comparisonId, workspaceId, datasetId, projectId, word],
+  );
+  return { datasetId, exampleId, comparisonId };
 }
 
 /** Parts of one example, as a multipart request. */
@@ -57,6 +77,21 @@ export const datasetAttempts: Readonly<Record<string, (victim: DatasetVictim) =>
   listExperimentRuns: ({ datasetId, projectId }) => ({
     url: `/datasets/${datasetId}/runs`,
     payload: { session_ids: [projectId] },
+    answers: closed,
+  }),
+  queryExperimentRuns: ({ datasetId, projectId }) => ({
+    url: `/api/v2/datasets/${datasetId}/experiment-runs`,
+    payload: { experiment_ids: [projectId] },
+    answers: closed,
+  }),
+  createComparativeExperiment: ({ datasetId, projectId }) => ({
+    url: '/datasets/comparative',
+    payload: { reference_dataset_id: datasetId, experiment_ids: [projectId], name: 'stolen' },
+    answers: closed,
+  }),
+  listComparativeExperiments: ({ datasetId }) => ({ url: `/datasets/${datasetId}/comparative`, answers: closed }),
+  deleteComparativeExperiment: ({ comparisonId }) => ({
+    url: `/datasets/comparative/${comparisonId}`,
     answers: closed,
   }),
   createExampleParts: ({ datasetId }) => ({

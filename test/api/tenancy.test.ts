@@ -6,7 +6,7 @@ import { hashKey } from '../../pipelines/tenants/keys.ts';
 import { runRollUp } from '../../pipelines/usage/rollup.ts';
 import { addExport, type ExportUnderTest } from './add-export.ts';
 import { type Attempt, closed, own } from './attempt.ts';
-import { type DatasetVictim, datasetAttempts } from './dataset-attempts.ts';
+import { addDatasets, type DatasetVictim, datasetAttempts } from './dataset-attempts.ts';
 import { otlp, type RunVictim, runAttempts } from './run-attempts.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
 
@@ -264,6 +264,7 @@ async function victimNow(): Promise<unknown> {
     datasets: await read('/datasets'),
     examples: await read(`/examples?dataset=${victim.datasetId}`),
     versions: await read(`/datasets/${victim.datasetId}/versions`),
+    comparisons: await read(`/datasets/${victim.datasetId}/comparative`),
     usage: await read(attempts.getGranularUsage?.(victim).url ?? ''),
   };
 }
@@ -276,9 +277,6 @@ beforeAll(async () => {
   const [key] = zebra.workspaceKeys;
   await ask('PATCH', { url: `/workspaces/${workspaceId}`, payload: { display_name: 'okapi' } }, zebra.adminKey);
   const project = await ask('POST', { url: '/sessions', payload: { name: 'okapi', description: 'okapi' } }, key);
-  const dataset = await ask('POST', { url: '/datasets', payload: { name: 'okapi', description: 'okapi' } }, key);
-  const payloadOfExample = { dataset_id: dataset.json().id, inputs: { secret: 'okapi' } };
-  const example = await ask('POST', { url: '/examples', payload: payloadOfExample }, key);
   const [row] = await api.database.query<{ id: string }>('SELECT id FROM api_keys WHERE hash = $1', [hashKey(key)]);
   await api.database.execute("UPDATE api_keys SET description = 'okapi' WHERE id = $1", [row?.id]);
   victim = {
@@ -287,8 +285,7 @@ beforeAll(async () => {
     keyId: row?.id ?? '',
     runId: randomUUID(),
     feedbackId: randomUUID(),
-    datasetId: dataset.json().id,
-    exampleId: example.json().id,
+    ...(await addDatasets(api, { key, workspaceId, projectId: project.json().id, word: 'okapi' })),
     ...(await addExport(api.database, { workspaceId, projectId: project.json().id, word: 'okapi' })),
   };
   const payload = run(victim, { session_id: victim.projectId, name: 'okapi', inputs: { secret: 'okapi' } });
@@ -306,6 +303,7 @@ beforeAll(async () => {
     datasets: [{ name: 'okapi', description: 'okapi' }],
     examples: [{ inputs: { secret: 'okapi' } }],
     versions: [{ tags: ['latest'] }],
+    comparisons: [{ name: 'okapi', experiments_info: [{ name: 'okapi' }] }],
     keys: [{ description: 'okapi' }],
     run: { name: 'okapi', inputs: { secret: 'okapi' }, feedback_stats: { okapi: { n: 1 } } },
     share: { share_token: expect.any(String) },

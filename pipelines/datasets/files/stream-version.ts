@@ -1,7 +1,7 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { ExampleRow } from '../example.ts';
 import { type ExampleKey, readContent, splitIntoChunks } from '../read-examples.ts';
-import { resolveAsOf } from '../versions.ts';
+import { readNewestTime, resolveAsOf } from '../versions.ts';
 
 /** Reads the same examples each time that it is called. */
 export type ReadVersion = () => AsyncGenerator<ExampleRow>;
@@ -21,9 +21,10 @@ export async function openVersion(
   datasetId: string,
   asOf: string | undefined,
 ): Promise<ReadVersion> {
-  const time = (await resolveAsOf(database, workspaceId, datasetId, asOf)) ?? (await readNewest(database, datasetId));
+  const time =
+    (await resolveAsOf(database, workspaceId, datasetId, asOf)) ??
+    (await readNewestTime(database, workspaceId, datasetId));
   return async function* () {
-    if (time === null) return;
     for (let last = { valid_from: '-infinity', id: datasetId }; ; ) {
       const keys = await database.query<ExampleKey>(
         `SELECT dataset_id, id, valid_from,
@@ -38,13 +39,4 @@ export async function openVersion(
       last = keys.at(-1)!;
     }
   };
-}
-
-/** Time of the newest version; null if the dataset has none. */
-async function readNewest(database: Sql, datasetId: string): Promise<string | null> {
-  const [dataset] = await database.query<{ newest: string | null }>(
-    'SELECT last_version AS newest FROM datasets WHERE id = $1',
-    [datasetId],
-  );
-  return dataset?.newest ?? null;
 }

@@ -1,0 +1,217 @@
+import { randomUUID } from 'node:crypto';
+import { sql } from 'kysely';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database, Sql } from '../../infra/postgres/database.ts';
+import { violatedConstraint } from '../../infra/postgres/database-error.ts';
+import {
+  containsText,
+  fetchRows,
+  isOneOf,
+  listPage,
+  type Page,
+  type PageRequest,
+  statements,
+} from '../../infra/postgres/list-page.ts';
+import { feedbackStatsOfComparisons } from '../feedback/feedback-stats.ts';
+import { toUniqueIds } from '../ingest/run-event/uuid.ts';
+import { requireDataset } from './versions.ts';
+
+/** A comparative experiment: a comparison of experiments on one dataset, to which feedback refers. */
+export interface Comparison {
+  readonly id: string;
+  readonly tenant_id: string;
+  readonly reference_dataset_id: string;
+  readonly name: string | null;
+  readonly description: string | null;
+  readonly extra: Record<string, unknown> | null;
+  readonly created_at: string;
+  readonly modified_at: string;
+}
+
+export interface ListedComparison extends Comparison {
+  readonly experiments_info: readonly { readonly id: string; readonly name: string }[];
+  readonly feedback_stats: Record<string, unknown>;
+}
+
+interface NewComparison {
+  readonly id?: string | null | undefined;
+  readonly experimentIds: readonly string[];
+  readonly datasetId?: string | null | undefined;
+  readonly name?: string | null | undefined;
+  readonly description?: string | null | undefined;
+  readonly extra?: Record<string, unknown> | null | undefined;
+  readonly createdAt?: string | null | undefined;
+}
+
+const maxComparisons = 10_000;
+
+/**
+ * Creates a comparative experiment.
+ *
+ * @throws NOT_FOUND for an unknown experiment; BAD_REQUEST if the experiments are not all on the dataset; CONFLICT if
+ *   the id is taken; LIMIT_REACHED.
+ */
+export async function createComparison(
+  database: Database,
+  workspaceId: string,
+  { experimentIds, ...comparison }: NewComparison,
+): Promise<Comparison> {
+  const id = comparison.id?.toLowerCase() ?? randomUUID();
+  const ids = toUniqueIds(experimentIds);
+  await database
+    .transaction(async (tx) => {
+      const datasetId = await findDataset(tx, workspaceId, ids, comparison.datasetId?.toLowerCase());
+      const [locked] = await tx.query('SELECT FROM datasets WHERE id = $1 AND workspace_id = $2 FOR NO KEY UPDATE', [
+        datasetId,
+        workspaceId,
+      ]);
+      if (!locked) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
+      await tx.execute(
+        `INSERT INTO comparative_experiments (id, workspace_id, dataset_id, experiment_ids, name, description, extra,
+           created_at)
+         VALUES ($1, $2, $3, $4::uuid[], $5, $6, $7, coalesce($8, now()))`,
+        [
+          id,
+          workspaceId,
+          datasetId,
+          ids,
+          comparison.name ?? null,
+          comparison.description ?? null,
+          comparison.extra == null ? null : JSON.stringify(comparison.extra),
+          comparison.createdAt ?? null,
+        ],
+      );
+      const [found] = await tx.query<{ count: number }>(
+        'SELECT count(*) AS count FROM comparative_experiments WHERE dataset_id = $1',
+        [datasetId],
+      );
+      if (found!.count > maxComparisons) {
+        const what = 'comparative experiments of the dataset';
+        throw runlakeError('LIMIT_REACHED', { limit: maxComparisons, what, hint: 'Delete those that are not needed' });
+      }
+    })
+    .catch((error: unknown) => {
+      if (violatedConstraint(error) === undefined) throw error;
+      throw runlakeError('CONFLICT', { reason: 'A comparative experiment with this id already exists.' });
+    });
+  const [row] = await fetchRows(database, comparisonsOf(workspaceId).where('id', '=', id));
+  if (row === undefined) throw runlakeError('NOT_FOUND', { what: 'Comparative experiment' });
+  const { experiment_ids: _, ...made } = row;
+  return { ...made, extra: parseExtra(row.extra) };
+}
+
+/** Returns the dataset that all experiments are on. */
+async function findDataset(tx: Sql, workspaceId: string, ids: readonly string[], expected: string | undefined) {
+  const experiments = await tx.query<{ dataset: string | null }>(
+    `SELECT reference_dataset_id AS dataset FROM projects
+     WHERE workspace_id = $1 AND id = ANY ($2::uuid[]) AND deleted_at IS NULL`,
+    [workspaceId, ids],
+  );
+  if (experiments.length < ids.length) throw runlakeError('NOT_FOUND', { what: 'Session' });
+  const datasets = new Set(experiments.map(({ dataset }) => dataset));
+  const [dataset] = datasets;
+  if (datasets.size !== 1 || dataset == null || dataset !== (expected ?? dataset)) {
+    throw runlakeError('BAD_REQUEST', {
+      reason: 'All experiments must be on the same dataset, the reference dataset.',
+    });
+  }
+  return dataset;
+}
+
+const parseExtra = (text: string | null) => (text === null ? null : (JSON.parse(text) as Record<string, unknown>));
+
+function comparisonsOf(workspaceId: string) {
+  return statements
+    .selectFrom('comparative_experiments')
+    .select([
+      'id',
+      'workspace_id as tenant_id',
+      'dataset_id as reference_dataset_id',
+      'experiment_ids',
+      'name',
+      'description',
+      'extra',
+      'created_at',
+      'modified_at',
+    ])
+    .where('workspace_id', '=', workspaceId);
+}
+
+export const comparisonOrders = ['name', 'created_at'] as const;
+
+interface ComparisonQuery extends PageRequest {
+  readonly datasetId: string;
+  readonly ids?: readonly string[] | undefined;
+  readonly name?: string | undefined;
+  /** Part of the name, ignoring case. */
+  readonly nameContains?: string | undefined;
+  readonly sortBy: (typeof comparisonOrders)[number];
+  readonly descending: boolean;
+}
+
+/** The comparative experiments of a dataset. @throws NOT_FOUND; errors of the stores. */
+export async function listComparisons(
+  { database, clickhouse }: { readonly database: Sql; readonly clickhouse: ClickHouse },
+  workspaceId: string,
+  { datasetId, ids, name, nameContains, sortBy, descending, ...page }: ComparisonQuery,
+): Promise<Page<ListedComparison>> {
+  await requireDataset(database, workspaceId, datasetId);
+  let query = comparisonsOf(workspaceId).where('dataset_id', '=', datasetId);
+  if (ids) query = query.where((row) => isOneOf(row.ref('id'), ids, 'uuid'));
+  if (name !== undefined) query = query.where('name', '=', name);
+  if (nameContains !== undefined) query = query.where(containsText(sql<string>`coalesce(name, '')`, nameContains));
+  const by = sortBy === 'name' ? sql`coalesce(name, '')` : sql.ref('created_at');
+  const { rows, total } = await listPage(database, query, { by: [by, sql.ref('id')], descending }, page);
+  const [names, stats] = await Promise.all([
+    readNames(database, workspaceId, [...new Set(rows.flatMap((row) => row.experiment_ids))]),
+    feedbackStatsOfComparisons(
+      clickhouse,
+      workspaceId,
+      rows.map(({ id }) => id),
+    ),
+  ]);
+  return {
+    total,
+    rows: rows.map(({ experiment_ids, ...row }) => ({
+      ...row,
+      extra: parseExtra(row.extra),
+      experiments_info: experiment_ids.flatMap((id) => {
+        const found = names.get(id);
+        return found === undefined ? [] : [{ id, name: found }];
+      }),
+      feedback_stats: JSON.parse(stats.get(row.id) ?? '{}') as Record<string, unknown>,
+    })),
+  };
+}
+
+/** Names of the experiments that are not deleted. */
+async function readNames(database: Sql, workspaceId: string, ids: readonly string[]): Promise<Map<string, string>> {
+  const rows = await database.query<{ id: string; name: string }>(
+    'SELECT id, name FROM projects WHERE workspace_id = $1 AND id = ANY ($2::uuid[]) AND deleted_at IS NULL',
+    [workspaceId, ids],
+  );
+  return new Map(rows.map(({ id, name }) => [id, name]));
+}
+
+/** @throws NOT_FOUND if the dataset has no such comparative experiment. */
+export async function requireComparison(
+  database: Sql,
+  workspaceId: string,
+  { datasetId, id }: { readonly datasetId: string; readonly id: string },
+): Promise<void> {
+  const [found] = await database.query(
+    'SELECT FROM comparative_experiments WHERE id = $1 AND dataset_id = $2 AND workspace_id = $3',
+    [id, datasetId, workspaceId],
+  );
+  if (!found) throw runlakeError('NOT_FOUND', { what: 'Comparative experiment' });
+}
+
+/** Deletes a comparative experiment; its experiments and its feedback stay. @throws NOT_FOUND */
+export async function deleteComparison(database: Sql, workspaceId: string, id: string): Promise<void> {
+  const deleted = await database.execute('DELETE FROM comparative_experiments WHERE id = $1 AND workspace_id = $2', [
+    id,
+    workspaceId,
+  ]);
+  if (deleted === 0) throw runlakeError('NOT_FOUND', { what: 'Comparative experiment' });
+}

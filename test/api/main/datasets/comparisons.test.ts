@@ -1,0 +1,195 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from 'langsmith';
+import { evaluate, evaluateComparative } from 'langsmith/evaluation';
+import type { Example, Run } from 'langsmith/schemas';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+
+/** Comparative experiments, and examples with their runs by version 2. */
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+let client: Client;
+let datasetId: string;
+let names: string[];
+let ids: [string, string];
+
+beforeAll(async () => {
+  api = await startApi();
+  acme = await addOrganization(api.database, 'acme');
+  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
+  client = new Client({ apiUrl, apiKey: acme.adminKey });
+  const dataset = await client.createDataset(`sums ${randomUUID()}`);
+  datasetId = dataset.id;
+  await client.createExamples(
+    [1, 2, 3].map((n) => ({ dataset_id: datasetId, inputs: { n }, outputs: { sum: n + 1 } })),
+  );
+  names = [];
+  for (const more of [0, 1]) {
+    const target = async ({ n }: { n: number }) => ({ sum: n + more });
+    names.push((await evaluate(target, { client, data: dataset.name })).experimentName);
+  }
+  await client.awaitPendingTraceBatches();
+  await api.settled();
+  const projects = await Promise.all(names.map((projectName) => client.readProject({ projectName })));
+  ids = projects.map(({ id }) => id) as [string, string];
+});
+afterAll(() => api.close());
+
+// biome-ignore lint/suspicious/noExplicitAny: each operation has its own response type.
+type Body = any;
+const ask = (
+  method: 'GET' | 'POST' | 'DELETE',
+  url: string,
+  payload?: object,
+): Promise<{ status: number; body: Body }> => api.ask(acme.adminKey, method, url, payload);
+
+it('evaluateComparative of the stock SDK scores the runs of two experiments', async () => {
+  const preferHigher = (runs: Run[], _?: Example) => {
+    const sums = runs.map(({ outputs }) => outputs?.sum as number);
+    return {
+      key: 'preferred',
+      scores: Object.fromEntries(runs.map(({ id }, index) => [id, sums[index] === Math.max(...sums) ? 1 : 0])),
+    };
+  };
+  const compared = await evaluateComparative(names, { client, evaluators: [preferHigher], description: 'about' });
+  expect(compared.results).toHaveLength(3);
+  await client.awaitPendingTraceBatches();
+  await api.settled();
+
+  const listed = (await ask('GET', `/datasets/${datasetId}/comparative?name=${compared.experimentName}`)).body;
+  expect(listed).toMatchObject([
+    {
+      name: compared.experimentName,
+      description: 'about',
+      reference_dataset_id: datasetId,
+      experiments_info: ids.map((id, index) => ({ id, name: names[index] })),
+      feedback_stats: { preferred: { n: 6, avg: 0.5 } },
+    },
+  ]);
+  const id = listed[0].id;
+  const feedback = (await ask('GET', `/feedback?comparative_experiment_id=${id}`)).body;
+  expect(feedback).toHaveLength(6);
+  expect(new Set(feedback.map((each: Body) => each.comparative_experiment_id))).toEqual(new Set([id]));
+
+  // The feedback of another comparison of the same runs does not count.
+  const other = await ask('POST', '/datasets/comparative', { experiment_ids: ids, name: 'other' });
+  const run = feedback[0].run_id;
+  const more = { run_id: run, key: 'preferred', score: 0, comparative_experiment_id: other.body.id };
+  expect((await ask('POST', '/feedback', more)).status).toBe(200);
+  await api.settled();
+  const statsOf = async (comparative_experiment_id?: string) => {
+    const body = { session_ids: ids, comparative_experiment_id };
+    const { body: examples } = await ask('POST', `/datasets/${datasetId}/runs`, body);
+    const runs = examples.flatMap((example: Body) => example.runs) as Body[];
+    return runs.map(({ feedback_stats }) => feedback_stats?.preferred?.n ?? 0).reduce((sum, n) => sum + n, 0);
+  };
+  expect([await statsOf(id), await statsOf(other.body.id), await statsOf()]).toEqual([6, 1, 7]);
+});
+
+describe('a comparative experiment', () => {
+  it('is created with the dataset of its experiments, listed, and deleted', async () => {
+    const word = randomUUID();
+    const sent = {
+      id: randomUUID(),
+      name: `${word} b`,
+      extra: { metadata: { a: 1 } },
+      created_at: '2026-01-02T03:04:05Z',
+    };
+    const made = await ask('POST', '/datasets/comparative', { ...sent, experiment_ids: [ids[1], ids[0], ids[1]] });
+    expect(made).toMatchObject({
+      status: 200,
+      body: {
+        ...sent,
+        description: null,
+        tenant_id: acme.workspaceIds[0],
+        reference_dataset_id: datasetId,
+        created_at: '2026-01-02T03:04:05.000000Z',
+      },
+    });
+    await ask('POST', '/datasets/comparative', { name: `${word} a`, experiment_ids: ids });
+    const list = async (query: string) => {
+      const { body } = await ask(
+        'GET',
+        `/datasets/${datasetId}/comparative?name_contains=${word.toUpperCase()}&${query}`,
+      );
+      return body.map(({ name }: Body) => name.slice(-1)).join();
+    };
+    expect(await list('')).toBe('a,b');
+    expect(await list('sort_by=name')).toBe('b,a');
+    expect(await list('sort_by=name&sort_by_desc=false&limit=1&offset=1')).toBe('b');
+    expect(await list(`id=${sent.id}`)).toBe('b');
+    expect((await ask('DELETE', `/datasets/comparative/${sent.id}`)).status).toBe(200);
+    expect((await ask('DELETE', `/datasets/comparative/${sent.id}`)).status).toBe(404);
+    expect(await list('')).toBe('a');
+  });
+
+  it('needs experiments on one dataset', async () => {
+    const other = await client.createDataset(randomUUID());
+    const project = await client.createProject({ projectName: randomUUID() });
+    const onOther = { name: randomUUID(), reference_dataset_id: other.id };
+    const { body: foreign } = await ask('POST', '/sessions', onOther);
+    const taken = (await ask('POST', '/datasets/comparative', { experiment_ids: ids })).body.id;
+    for (const [payload, status] of [
+      [{ experiment_ids: [] }, 422],
+      [{ experiment_ids: [randomUUID()] }, 404],
+      [{ experiment_ids: [ids[0], project.id] }, 400],
+      [{ experiment_ids: [ids[0], foreign.id] }, 400],
+      [{ experiment_ids: ids, reference_dataset_id: other.id }, 400],
+      [{ experiment_ids: ids, name: '\u0000' }, 422],
+      [{ experiment_ids: ids, id: taken }, 409],
+    ] as const) {
+      const answer = await ask('POST', '/datasets/comparative', payload);
+      expect([payload, answer.status]).toEqual([payload, status]);
+    }
+    expect((await ask('GET', `/datasets/${randomUUID()}/comparative`)).status).toBe(404);
+    const wrong = { session_ids: [foreign.id], comparative_experiment_id: taken };
+    expect((await ask('POST', `/datasets/${other.id}/runs`, wrong)).status).toBe(404);
+  });
+});
+
+describe('experiment runs of version 2', () => {
+  const query = (payload: object) => ask('POST', `/v2/datasets/${datasetId}/experiment-runs`, payload);
+
+  it('are read by the stock SDK, page by page, at one version', async () => {
+    const seen: Body[] = [];
+    const selects = ['OUTPUTS', 'PROJECT_ID', 'FEEDBACK_STATS'] as const;
+    const body = { experiment_ids: ids, page_size: 2, selects: [...selects] };
+    for await (const example of client.datasets.experimentRuns.query(datasetId, body)) {
+      // A write between two pages does not change them.
+      if (seen.length === 0) await client.createExample({ dataset_id: datasetId, inputs: { n: 9 } });
+      seen.push(example);
+    }
+    expect(seen.map(({ inputs }) => inputs.n).sort()).toEqual([1, 2, 3]);
+    for (const { id, inputs, runs } of seen) {
+      expect(runs.map(({ project_id }: Body) => project_id).sort()).toEqual([...ids].sort());
+      for (const run of runs) {
+        expect(run.outputs.sum - inputs.n).toBe(run.project_id === ids[0] ? 0 : 1);
+        expect(run.reference_example_id).toBe(id);
+        expect(run).not.toHaveProperty('name');
+      }
+    }
+  });
+
+  it('have a cursor only if there is another page', async () => {
+    const all = await query({ experiment_ids: [ids[0]] });
+    expect(all.body).toMatchObject({ next_cursor: null, has_more: false });
+    expect(Object.keys(all.body.items.at(-1).runs[0]).sort()).toEqual(['id', 'reference_example_id']);
+    const example_ids = [all.body.items.at(-1).id];
+    expect((await query({ experiment_ids: [ids[0]], example_ids })).body.items).toHaveLength(1);
+  });
+
+  it('are refused for unknown experiments and broken cursors', async () => {
+    for (const [payload, status] of [
+      [{ experiment_ids: [] }, 422],
+      [{ experiment_ids: [randomUUID()] }, 404],
+      [{ experiment_ids: ids, cursor: 'x' }, 400],
+      [{ experiment_ids: ids, page_size: 101 }, 422],
+      [{ experiment_ids: ids, selects: ['NOTHING'] }, 422],
+      [{ experiment_ids: ids, comparative_experiment_id: randomUUID() }, 404],
+      [{ experiment_ids: ids, filters: { [ids[0]]: ['eq(name, "x")'] } }, 400],
+    ] as const) {
+      expect([payload, (await query(payload)).status]).toEqual([payload, status]);
+    }
+  });
+});
