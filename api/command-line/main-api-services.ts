@@ -13,7 +13,7 @@ import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts'
 import { RunLocations } from '../../pipelines/ingest/accept/run-locations.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import { locateRuns } from '../../pipelines/runs/locate-run.ts';
-import { createShareSealer } from '../../pipelines/runs/shared-traces.ts';
+import { createShareSealer } from '../../pipelines/shares/share-tokens.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Services } from '../server/services.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';

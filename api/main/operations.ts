@@ -19,6 +19,16 @@ import {
   uploadDataset,
 } from './dataset-files.ts';
 import {
+  cloneDataset,
+  countSharedExamples,
+  getDatasetShare,
+  getSharedDataset,
+  listSharedExamples,
+  listSharedExperiments,
+  shareDataset,
+  unshareDataset,
+} from './dataset-shares.ts';
+import {
   diffDatasetVersions,
   getDatasetVersion,
   listDatasetSplits,
@@ -189,6 +199,14 @@ export const operations: readonly Operation[] = [
   downloadJsonLines,
   downloadOpenAiEvals,
   downloadOpenAiFineTuning,
+  cloneDataset,
+  getDatasetShare,
+  shareDataset,
+  unshareDataset,
+  getSharedDataset,
+  listSharedExamples,
+  countSharedExamples,
+  listSharedExperiments,
   listExperimentRuns,
   queryExperimentRuns,
   createComparison,

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import { attachmentUrls } from '../../pipelines/attachments/attachment-urls.ts';
 import { feedbackStats } from '../../pipelines/feedback/feedback-stats.ts';
 import type { RunExtras } from '../../pipelines/runs/run-columns.ts';
-import { readShares } from '../../pipelines/runs/shared-traces.ts';
+import { readShareTokens } from '../../pipelines/shares/share-tokens.ts';
 import { buildPageUrl, buildPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 
@@ -18,7 +18,7 @@ export function createRunExtras(services: Services, request: FastifyRequest): Ru
     attachmentUrls: (tenantId, runIds) =>
       attachmentUrls({ clickhouse, signer: attachmentSigner, linkBase }, tenantId, runIds),
     async shares(tenantId, traceIds) {
-      const tokens = await readShares(services, tenantId, traceIds);
+      const tokens = await readShareTokens(services, { kind: 'trace', workspaceId: tenantId }, traceIds);
       return new Map(
         [...tokens].map(([traceId, token]) => [
           traceId,

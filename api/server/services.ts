@@ -34,7 +34,7 @@ export interface Services {
   readonly attachmentSigner: TokenSigner;
   /** Verifies links that accept feedback without a key. */
   readonly feedbackSigner: TokenSigner;
-  /** Encrypts the tokens of shared traces. */
+  /** Encrypts the tokens of shared traces and datasets. */
   readonly shareSealer: Sealer;
   /** Creates, reads and cancels bulk exports. Only processes with export workers execute them. */
   readonly exports: ExportDeps;

@@ -106,6 +106,34 @@ export async function copyAttachments(
   return Object.fromEntries(rows.map(({ name, mime_type }) => [name, { set: to, name, mime_type }]));
 }
 
+/**
+ * Copies whole sets into new ones.
+ *
+ * @param copies New id by the id of each set.
+ * @throws errors of ClickHouse.
+ */
+export async function copyAttachmentSets(
+  clickhouse: ClickHouse,
+  workspaceId: string,
+  copies: Readonly<Record<string, string>>,
+): Promise<void> {
+  const sources = Object.keys(copies);
+  for (let at = 0; at < sources.length; at += setsPerCopy) {
+    const from = sources.slice(at, at + setsPerCopy);
+    await clickhouse.command({
+      name: 'copy-attachment-sets',
+      sql: `INSERT INTO attachments (version, tenant_id, run_id, name, received_at, mime_type, content)
+            SELECT version, tenant_id, arrayElement({to:Array(UUID)}, indexOf({from:Array(UUID)}, run_id)), name, received_at,
+              mime_type, content
+            FROM attachments FINAL WHERE tenant_id = {tenant:UUID} AND run_id IN {from:Array(UUID)}`,
+      params: { tenant: workspaceId, from, to: from.map((set) => copies[set] ?? '') },
+    });
+  }
+}
+
+/** Two parameters of at most 128 KiB each. */
+const setsPerCopy = 1_000;
+
 /** Deletes sets with their content. @throws errors of ClickHouse. */
 export async function deleteAttachmentSets(
   clickhouse: ClickHouse,

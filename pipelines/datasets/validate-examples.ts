@@ -14,6 +14,16 @@ interface ValidatedExample {
   readonly attachments?: readonly { readonly name: string; readonly content: Buffer }[] | undefined;
 }
 
+interface ValidationDeps {
+  readonly database: Sql;
+  readonly config: Pick<Config, 'maxRunBytes'>;
+}
+
+interface DatasetIds {
+  readonly workspaceId: string;
+  readonly datasetId: string;
+}
+
 /**
  * Checks the size of examples, and that their inputs and outputs match the schemas of the dataset. Absent inputs and
  * outputs match.
@@ -21,11 +31,20 @@ interface ValidatedExample {
  * @throws NOT_FOUND for an unknown dataset; INVALID_EXAMPLE with the example and the path; EXAMPLE_TOO_LARGE.
  */
 export async function validateExamples(
-  deps: { readonly database: Sql; readonly config: Pick<Config, 'maxRunBytes'> },
-  { workspaceId, datasetId }: { readonly workspaceId: string; readonly datasetId: string },
+  deps: ValidationDeps,
+  dataset: DatasetIds,
   examples: readonly ValidatedExample[],
 ): Promise<void> {
-  const [dataset] = await deps.database.query<{ inputs: string | null; outputs: string | null }>(
+  const validate = await openValidation(deps, dataset);
+  await validate(examples);
+}
+
+/** Reads the schemas of the dataset, and returns a function that does what {@link validateExamples} does. */
+export async function openValidation(
+  { database, config }: ValidationDeps,
+  { workspaceId, datasetId }: DatasetIds,
+): Promise<(examples: readonly ValidatedExample[]) => Promise<void>> {
+  const [dataset] = await database.query<{ inputs: string | null; outputs: string | null }>(
     `SELECT inputs_schema_definition AS inputs, outputs_schema_definition AS outputs FROM datasets
      WHERE id = $1 AND workspace_id = $2`,
     [datasetId, workspaceId],
@@ -37,7 +56,7 @@ export async function validateExamples(
     inputs: compile('inputs_schema_definition', dataset.inputs),
     outputs: compile('outputs_schema_definition', dataset.outputs),
   };
-  await runInTimeSlices(checkAll(examples, schemas, deps.config.maxRunBytes));
+  return (examples) => runInTimeSlices(checkAll(examples, schemas, config.maxRunBytes));
 }
 
 function* checkAll(

@@ -5,6 +5,7 @@ import type { Database, Sql } from '../../infra/postgres/database.ts';
 import { violatedConstraint } from '../../infra/postgres/database-error.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
 import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
+import { deleteShares } from '../shares/share-tokens.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
 import { type DatasetRecord, type DataType, readDataset } from './dataset.ts';
 import { compileExampleSchema } from './example-schema.ts';
@@ -149,6 +150,7 @@ export async function deleteDataset(
         workspaceId,
         sets.map(({ id }) => id),
       );
+      await deleteShares(tx, { kind: 'dataset', workspaceId }, [datasetId]);
       await tx.execute('DELETE FROM datasets WHERE id = $1', [datasetId]);
     },
     { timeoutMs: deletionTimeoutMs },

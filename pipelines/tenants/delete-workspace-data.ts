@@ -90,7 +90,7 @@ export async function deleteWorkspaceData(
   // Examples and versions are deleted with their datasets, and attachments of examples with those of runs.
   await execute('DELETE FROM datasets WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM deferred_events WHERE tenant_id = $1', [workspaceId]);
-  await execute('DELETE FROM shared_traces WHERE workspace_id = $1', [workspaceId]);
+  await execute('DELETE FROM shares WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM trace_changes WHERE tenant_id = $1', [workspaceId]);
   // Keys of all topics begin with the id of the workspace or of the deployment.
   await execute(`DELETE FROM dead_letters WHERE encode(substring(key FOR 36), 'escape') = ANY ($1::uuid[]::text[])`, [

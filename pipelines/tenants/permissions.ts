@@ -29,6 +29,7 @@ const permissionTable = {
   'datasets:create': ['Create datasets.', 'workspace', false],
   'datasets:update': ['Change datasets, and create, change and delete examples.', 'workspace', false],
   'datasets:delete': ['Delete datasets, and examples from all versions.', 'workspace', false],
+  'datasets:share': ['Share datasets by public links, and end that.', 'workspace', false],
   'bulk-exports:read': ['List and read bulk exports and their destinations.', 'workspace', true],
   'bulk-exports:manage': [
     'Create and cancel bulk exports, and create and change their destinations.',

@@ -111,17 +111,21 @@ CREATE TABLE project_former_names (
   PRIMARY KEY (workspace_id, name)
 );
 
--- Traces that anyone who has the token can read. Deleting the row ends that at once.
-CREATE TABLE shared_traces (
+-- Traces and datasets that anyone who has the token can read. Deleting the row ends that at once.
+CREATE TABLE shares (
   workspace_id uuid NOT NULL REFERENCES workspaces (id),
-  trace_id uuid NOT NULL,
-  -- SHA-256 of the token, by which public requests find the trace. Tokens have 122 random bits.
+  -- `trace` or `dataset`.
+  kind text NOT NULL,
+  target_id uuid NOT NULL,
+  -- SHA-256 of the token, by which public requests find the share. Tokens have 122 random bits.
   token_hash bytea NOT NULL UNIQUE,
   -- The encrypted token, for the API responses that return it.
   sealed_token text NOT NULL,
+  -- Whether the experiments on a dataset are shared too.
+  with_experiments boolean NOT NULL DEFAULT false,
   shared_by uuid NOT NULL REFERENCES users (id),
   created_at timestamptz NOT NULL DEFAULT now(),
-  PRIMARY KEY (workspace_id, trace_id)
+  PRIMARY KEY (workspace_id, kind, target_id)
 );
 
 -- Requests of the current second by API key and by organisation. Used if RUNLAKE_RATE_LIMIT_PER_KEY or

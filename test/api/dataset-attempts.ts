@@ -18,6 +18,7 @@ export async function addDatasets(
   const { id: datasetId } = (await ask(key, 'POST', '/datasets', { name: word, description: word })).body;
   const example = { dataset_id: datasetId, inputs: { secret: word } };
   const { id: exampleId } = (await ask(key, 'POST', '/examples', example)).body;
+  await ask(key, 'PUT', `/datasets/${datasetId}/share`);
   const comparisonId = randomUUID();
   await database.execute(
     `INSERT INTO comparative_experiments (id, workspace_id, dataset_id, experiment_ids, name)
@@ -74,6 +75,15 @@ export const datasetAttempts: Readonly<Record<string, (victim: DatasetVictim) =>
   downloadDatasetJsonl: ({ datasetId }) => ({ url: `/datasets/${datasetId}/jsonl`, answers: closed }),
   downloadDatasetOpenAi: ({ datasetId }) => ({ url: `/datasets/${datasetId}/openai`, answers: closed }),
   downloadDatasetOpenAiFineTuning: ({ datasetId }) => ({ url: `/datasets/${datasetId}/openai_ft`, answers: closed }),
+  cloneDataset: ({ datasetId }) => ({
+    url: '/datasets/clone',
+    payload: { source_dataset_id: datasetId, target_dataset_id: datasetId },
+    answers: closed,
+  }),
+  getDatasetShare: ({ datasetId }) => ({ url: `/datasets/${datasetId}/share`, answers: closed }),
+  shareDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}/share`, answers: closed }),
+  // Does nothing: the victim's share must stay.
+  unshareDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}/share`, answers: own }),
   listExperimentRuns: ({ datasetId, projectId }) => ({
     url: `/datasets/${datasetId}/runs`,
     payload: { session_ids: [projectId] },

@@ -4,8 +4,8 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { scanJson } from '../../ingest/json/scan.ts';
 import type { ExampleRow } from '../example.ts';
+import { openVersion, type ReadVersion, type Version } from '../stream-version.ts';
 import { toOpenAiMessages, toText } from './openai-messages.ts';
-import { openVersion, type ReadVersion } from './stream-version.ts';
 
 export const downloadFormats = ['csv', 'jsonl', 'openai', 'openai_ft'] as const;
 export type DownloadFormat = (typeof downloadFormats)[number];
@@ -18,10 +18,10 @@ export type DownloadFormat = (typeof downloadFormats)[number];
 export async function downloadDataset(
   database: Sql,
   workspaceId: string,
-  { datasetId, asOf }: { readonly datasetId: string; readonly asOf: string | undefined },
+  version: Version,
   format: DownloadFormat,
 ): Promise<Readable> {
-  const readVersion = await openVersion(database, workspaceId, datasetId, asOf);
+  const readVersion = await openVersion(database, workspaceId, version);
   return format === 'csv' ? formatTable(readVersion) : Readable.from(generateLines(readVersion, lineFormats[format]));
 }
 

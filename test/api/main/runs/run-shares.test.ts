@@ -25,7 +25,7 @@ beforeAll(async () => {
   client = new Client({ apiUrl: url, apiKey: runs.ours.workspaceKeys[0] });
 });
 afterAll(() => runs?.api.close());
-beforeEach(() => runs.api.database.execute('DELETE FROM shared_traces', []));
+beforeEach(() => runs.api.database.execute('DELETE FROM shares', []));
 
 const ask = async (method: 'GET' | 'POST' | 'PUT' | 'DELETE', path: string, payload?: object, key?: string) => {
   const headers = key === '' ? {} : { 'x-api-key': key ?? runs.ours.workspaceKeys[0] };
@@ -160,7 +160,7 @@ it('a trace keeps its token, whichever of its runs is named, and a client cannot
   expect(first.body).toEqual({ run_id: childId, share_token: expect.not.stringContaining(chosen) });
   const second = await ask('POST', `/v2/runs/${rootId}/share`, {});
   expect(second.body.share_token).toBe(first.body.share_token);
-  const [row] = await runs.api.database.query<object>('SELECT * FROM shared_traces', []);
+  const [row] = await runs.api.database.query<object>('SELECT * FROM shares', []);
   expect(JSON.stringify(row)).not.toContain(first.body.share_token);
 });
 

@@ -1,0 +1,302 @@
+import { Type } from 'typebox';
+import { runForTenant } from '../../infra/fairness/tenant-context.ts';
+import { cloneExamples } from '../../pipelines/datasets/clone-examples.ts';
+import { readDataset } from '../../pipelines/datasets/dataset.ts';
+import { countExamples, readExamples } from '../../pipelines/datasets/read-examples.ts';
+import {
+  shareDataset as createShare,
+  openSharedDataset,
+  readDatasetShare,
+  unshareDataset as removeShare,
+  type SharedDataset,
+} from '../../pipelines/datasets/shared-datasets.ts';
+import { listProjects } from '../../pipelines/projects/project.ts';
+import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { pageParameters } from '../server/list-parameters.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+import type { Services } from '../server/services.ts';
+import { Dataset, DatasetParams } from './datasets.ts';
+import { createExampleLinks, Example, filterParameters, maxExamples, storedJson, toFilter } from './example-fields.ts';
+import { exampleWriteErrors } from './examples.ts';
+
+/** Datasets that are copied or shared. */
+
+export const cloneDataset = defineOperation({
+  operationId: 'cloneDataset',
+  method: 'POST',
+  path: '/datasets/clone',
+  tag: 'datasets',
+  summary: 'Copy examples of a dataset into another one',
+  description:
+    'All or none, as one version. The copies have new ids and are returned; they keep their time of creation.',
+  access: { permission: 'datasets:update', tenantScope: 'workspace' },
+  errors: exampleWriteErrors,
+  schema: {
+    body: Type.Object({
+      source_dataset_id: Uuid(),
+      target_dataset_id: Uuid(),
+      as_of: optional(
+        Type.String({ maxLength: 512, description: 'Version of the source: a time, a tag, or `latest`.' }),
+      ),
+      examples: optional(Type.Array(Uuid(), { maxItems: maxExamples, description: 'Only these; default: all.' })),
+      split: optional(
+        Type.Union([Type.Array(Text(), { maxItems: 100 }), Text()], { description: 'Only examples in these splits.' }),
+      ),
+    }),
+    response: { 200: Type.Array(Example) },
+    produces: storedJson,
+  },
+  handler: async ({ caller, body, services, request }) => {
+    const clone = {
+      sourceId: body.source_dataset_id.toLowerCase(),
+      targetId: body.target_dataset_id.toLowerCase(),
+      asOf: body.as_of || undefined,
+      exampleIds: body.examples?.length ? body.examples : undefined,
+      splits: body.split == null || body.split.length === 0 ? undefined : [body.split].flat(),
+    };
+    const links = createExampleLinks(services, request);
+    return new RawResponse({ body: await cloneExamples(services, caller.workspaceId, clone, links) });
+  },
+});
+
+const Share = Type.Object({ dataset_id: Uuid(), share_token: Uuid() });
+const shareErrors = ['NOT_FOUND', 'CONFLICT', 'SEAL_KEY_UNKNOWN', 'SEAL_BROKEN'] as const;
+
+export const getDatasetShare = defineOperation({
+  operationId: 'getDatasetShare',
+  method: 'GET',
+  path: '/datasets/:dataset_id/share',
+  tag: 'sharing',
+  summary: 'Get the token of a shared dataset',
+  description: '`null` if the dataset is not shared.',
+  access: { permission: 'datasets:read', tenantScope: 'workspace' },
+  errors: shareErrors,
+  schema: { params: DatasetParams, response: { 200: nullable(Share) } },
+  handler: async ({ caller, params, services }) => {
+    const datasetId = params.dataset_id.toLowerCase();
+    const token = await readDatasetShare(services, caller.workspaceId, datasetId);
+    return token === undefined ? null : { dataset_id: datasetId, share_token: token };
+  },
+});
+
+export const shareDataset = defineOperation({
+  operationId: 'shareDataset',
+  method: 'PUT',
+  path: '/datasets/:dataset_id/share',
+  tag: 'sharing',
+  summary: 'Share a dataset',
+  description:
+    'Anyone who has the token can read the dataset and all versions of its examples, without attachments, until the sharing ' +
+    'ends. A shared dataset keeps its token.',
+  access: { permission: 'datasets:share', tenantScope: 'workspace' },
+  errors: shareErrors,
+  // The SDKs send it without a content type.
+  rawBody: {
+    contentTypes: ['application/json'],
+    description: 'Ignored: the server creates the token, because a token of the client may be easy to guess.',
+  },
+  schema: {
+    params: DatasetParams,
+    query: Type.Object({
+      share_projects: Type.Boolean({
+        default: false,
+        description: 'List the experiments on the dataset too, without their runs.',
+      }),
+    }),
+    response: { 200: Share },
+  },
+  handler: async ({ caller, params, query, services }) => {
+    const datasetId = params.dataset_id.toLowerCase();
+    const options = { userId: caller.userId, withExperiments: query.share_projects };
+    return {
+      dataset_id: datasetId,
+      share_token: await createShare(services, caller.workspaceId, datasetId, options),
+    };
+  },
+});
+
+export const unshareDataset = defineOperation({
+  operationId: 'unshareDataset',
+  method: 'DELETE',
+  path: '/datasets/:dataset_id/share',
+  tag: 'sharing',
+  summary: 'End the sharing of a dataset',
+  description: 'Takes effect at once. Does nothing if the dataset is not shared.',
+  access: { permission: 'datasets:share', tenantScope: 'workspace' },
+  schema: { params: DatasetParams, response: { 200: Type.Object({ message: Type.String() }) } },
+  handler: async ({ caller, params, services }) => {
+    await removeShare(services.database, caller.workspaceId, params.dataset_id);
+    return { message: 'Sharing ended' };
+  },
+});
+
+const ShareParams = Type.Object({ share_token: Uuid() });
+const isPublic = { public: true, tenantScope: 'none' } as const;
+const publicErrors = [
+  ...clickhouseErrors,
+  'NOT_FOUND',
+  'BAD_REQUEST',
+  'DATABASE_UNAVAILABLE',
+  'DATABASE_QUERY_FAILED',
+] as const;
+/** The sharing may end, so nothing stores it. */
+const headers = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
+
+/** Reads a shared dataset; the organisation that owns it is charged for that. */
+async function readShared(
+  services: Services,
+  token: string,
+  read: (shared: SharedDataset) => Promise<NonNullable<RawResponse['body']>>,
+): Promise<RawResponse> {
+  const shared = await openSharedDataset(services.database, token);
+  const body = await runForTenant({ organizationId: shared.organizationId }, () => read(shared));
+  return new RawResponse({ body: body as object, headers });
+}
+
+const publicFields = [
+  'id',
+  'name',
+  'description',
+  'data_type',
+  'inputs_schema_definition',
+  'outputs_schema_definition',
+  'externally_managed',
+  'transformations',
+  'example_count',
+  'created_at',
+] as const;
+
+export const getSharedDataset = defineOperation({
+  operationId: 'getSharedDataset',
+  method: 'GET',
+  path: '/public/:share_token/datasets',
+  tag: 'sharing',
+  summary: 'Get a shared dataset',
+  access: isPublic,
+  errors: publicErrors,
+  schema: { params: ShareParams, response: { 200: Type.Pick(Dataset, publicFields) } },
+  handler: ({ params, services }) =>
+    readShared(services, params.share_token, async ({ workspaceId, datasetId }) => {
+      const dataset = { ...(await readDataset(services.database, workspaceId, datasetId)), transformations: null };
+      return Object.fromEntries(publicFields.map((name) => [name, dataset[name]]));
+    }),
+});
+
+const { dataset: _, ...publicFilter } = filterParameters;
+const publicSelectable = ['metadata', 'outputs'] as const;
+const publicExampleFields = [
+  'id',
+  'name',
+  'dataset_id',
+  'created_at',
+  'modified_at',
+  'inputs',
+  ...publicSelectable,
+] as const;
+
+/** Limits a filter to the shared dataset. */
+const toSharedFilter = (query: Parameters<typeof toFilter>[0], { datasetId }: SharedDataset) => ({
+  ...toFilter(query),
+  datasetId,
+});
+
+export const listSharedExamples = defineOperation({
+  operationId: 'listSharedExamples',
+  method: 'GET',
+  path: '/public/:share_token/examples',
+  tag: 'sharing',
+  summary: 'List the examples of a shared dataset',
+  access: isPublic,
+  errors: publicErrors,
+  schema: {
+    params: ShareParams,
+    query: Type.Object({
+      ...publicFilter,
+      select: Type.Optional(Type.Array(OneOf(publicExampleFields), { maxItems: 20, description: 'Default: all.' })),
+      ...pageParameters,
+    }),
+    response: { 200: Type.Array(Type.Pick(Example, publicExampleFields)) },
+    produces: storedJson,
+  },
+  handler: ({ params, query, services, request }) =>
+    readShared(services, params.share_token, (shared) => {
+      const { select, limit, offset } = query;
+      const fields = new Set(publicSelectable.filter((name) => select?.includes(name) ?? true));
+      const page = { ...toSharedFilter(query, shared), order: 'recent', fields, limit, offset } as const;
+      return readExamples(services.database, shared.workspaceId, page, createExampleLinks(services, request));
+    }),
+});
+
+export const countSharedExamples = defineOperation({
+  operationId: 'countSharedExamples',
+  method: 'GET',
+  path: '/public/:share_token/examples/count',
+  tag: 'sharing',
+  summary: 'Count the examples of a shared dataset',
+  access: isPublic,
+  errors: publicErrors,
+  schema: {
+    params: ShareParams,
+    query: Type.Object(publicFilter),
+    response: { 200: Type.Integer() },
+    produces: storedJson,
+  },
+  handler: ({ params, query, services }) =>
+    readShared(services, params.share_token, async (shared) =>
+      Buffer.from(String(await countExamples(services.database, shared.workspaceId, toSharedFilter(query, shared)))),
+    ),
+});
+
+export const listSharedExperiments = defineOperation({
+  operationId: 'listSharedExperiments',
+  method: 'GET',
+  path: '/public/:share_token/datasets/sessions',
+  tag: 'sharing',
+  summary: 'List the experiments on a shared dataset',
+  description: 'Empty unless the dataset is shared with `share_projects`.',
+  access: isPublic,
+  errors: publicErrors,
+  schema: {
+    params: ShareParams,
+    query: Type.Object({
+      id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
+      name: Type.Optional(Type.String()),
+      name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
+      sort_by: OneOf(['name', 'start_time'], { default: 'start_time' }),
+      sort_by_desc: Type.Boolean({ default: true }),
+      ...pageParameters,
+    }),
+    response: {
+      200: Type.Array(
+        Type.Object({
+          id: Uuid(),
+          tenant_id: Uuid(),
+          name: Type.String(),
+          description: nullable(Type.String()),
+          extra: nullable(JsonObject()),
+          start_time: Timestamp(),
+          end_time: nullable(Timestamp()),
+          reference_dataset_id: Uuid(),
+        }),
+      ),
+    },
+  },
+  handler: ({ params, query, services }) =>
+    readShared(services, params.share_token, async ({ workspaceId, datasetId, withExperiments }) => {
+      if (!withExperiments) return [];
+      const rows = await listProjects(services.database, workspaceId, {
+        ids: query.id,
+        name: query.name,
+        nameContains: query.name_contains,
+        referenceDatasetIds: [datasetId],
+        sortBy: query.sort_by,
+        descending: query.sort_by_desc,
+        limit: query.limit,
+        offset: query.offset,
+      });
+      return rows.map(({ id, tenant_id, name, description, extra, start_time, end_time, reference_dataset_id }) => ({
+        ...{ id, tenant_id, name, description, extra, start_time, end_time, reference_dataset_id },
+      }));
+    }),
+});

@@ -1,0 +1,72 @@
+import { randomUUID } from 'node:crypto';
+import { Readable } from 'node:stream';
+import { copyAttachmentSets } from '../attachments/attachment-sets.ts';
+import { type ExampleLinks, formatExample, selectableFields } from './example.ts';
+import { choiceSql, openVersion, resolveVersion, toChoiceParameters } from './stream-version.ts';
+import { openValidation } from './validate-examples.ts';
+import { writeVersion } from './versions.ts';
+import type { ExampleDeps } from './write-examples.ts';
+
+interface CloneRequest {
+  readonly sourceId: string;
+  readonly targetId: string;
+  /** Version of the source: a time, a tag or `latest`. */
+  readonly asOf?: string | undefined;
+  readonly exampleIds?: readonly string[] | undefined;
+  readonly splits?: readonly string[] | undefined;
+}
+
+/**
+ * Copies examples of a version of a dataset into another dataset of the workspace, as one version of that dataset. The
+ * copies have new ids, and their own attachments.
+ *
+ * @returns the copies as a JSON array.
+ * @throws NOT_FOUND; INVALID_EXAMPLE if one does not match the schemas of the target; DATASET_FULL; errors of the stores.
+ */
+export async function cloneExamples(
+  deps: ExampleDeps,
+  workspaceId: string,
+  { sourceId, targetId, asOf, exampleIds, splits }: CloneRequest,
+  links: ExampleLinks,
+): Promise<Readable> {
+  const { database } = deps;
+  const time = await resolveVersion(database, workspaceId, { datasetId: sourceId, asOf });
+  const validate = await openValidation(deps, { workspaceId, datasetId: targetId });
+  const choice = { ids: exampleIds, splits };
+  const source = { datasetId: sourceId, asOf: time };
+  for await (const row of (await openVersion(database, workspaceId, source, choice))()) {
+    await validate([{ id: row.id, inputs: row.inputs, outputs: row.outputs }]);
+  }
+  const rows = await database.query<{ id: string }>(
+    `SELECT DISTINCT entry.value ->> 'set' AS id FROM examples, jsonb_each(attachments) AS entry
+     WHERE dataset_id = $1 AND valid_from <= $2 AND valid_to > $2 AND ${choiceSql(3)}`,
+    [sourceId, time, ...toChoiceParameters(choice)],
+  );
+  const copies = Object.fromEntries(rows.map(({ id }) => [id, randomUUID()]));
+  await copyAttachmentSets(deps.clickhouse, workspaceId, copies);
+  const made = await writeVersion(database, workspaceId, targetId, (tx, target) =>
+    tx.execute(
+      `INSERT INTO examples (workspace_id, dataset_id, valid_from, id, created_at, inputs, outputs, metadata, searchable,
+         source_run_id, attachments)
+       SELECT workspace_id, $3, $4, gen_random_uuid(), created_at, inputs, outputs, metadata, searchable, source_run_id,
+         coalesce((SELECT jsonb_object_agg(entry.key,
+             jsonb_set(entry.value, '{set}', coalesce($5::jsonb -> (entry.value ->> 'set'), entry.value -> 'set')))
+           FROM jsonb_each(attachments) AS entry), '{}')
+       FROM examples WHERE dataset_id = $1 AND valid_from <= $2 AND valid_to > $2 AND ${choiceSql(6)}`,
+      [sourceId, time, target.id, target.asOf, JSON.stringify(copies), ...toChoiceParameters(choice)],
+    ),
+  );
+  const target = { datasetId: targetId, asOf: made };
+  const readCopies = await openVersion(database, workspaceId, target, { changedAt: made });
+  const fields = new Set(selectableFields);
+  return Readable.from(
+    (async function* () {
+      let separator = '[';
+      for await (const row of readCopies()) {
+        yield separator + formatExample(workspaceId, row, fields, links);
+        separator = ',';
+      }
+      yield separator === '[' ? '[]' : ']';
+    })(),
+  );
+}

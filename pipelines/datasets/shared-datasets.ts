@@ -1,0 +1,55 @@
+/** Datasets that are shared by a token, see `pipelines/shares/share-tokens.ts`. */
+import type { Database } from '../../infra/postgres/database.ts';
+import { createShare, deleteShares, openShareToken, readShare, type ShareDeps } from '../shares/share-tokens.ts';
+import { requireDataset } from './versions.ts';
+
+const identify = (workspaceId: string, targetId: string) => ({ kind: 'dataset', workspaceId, targetId }) as const;
+
+interface SharedDatasetOptions {
+  readonly userId: string;
+  /** Share the experiments on the dataset too. */
+  readonly withExperiments: boolean;
+}
+
+/**
+ * Shares a dataset, and returns its token; the existing token if it is already shared.
+ *
+ * @throws NOT_FOUND; CONFLICT; SEAL_KEY_UNKNOWN, SEAL_BROKEN.
+ */
+export async function shareDataset(
+  deps: ShareDeps,
+  workspaceId: string,
+  datasetId: string,
+  options: SharedDatasetOptions,
+): Promise<string> {
+  await requireDataset(deps.database, workspaceId, datasetId);
+  return createShare(deps, identify(workspaceId, datasetId), options);
+}
+
+/** The token of a dataset; undefined if it is not shared. @throws NOT_FOUND; SEAL_KEY_UNKNOWN, SEAL_BROKEN. */
+export async function readDatasetShare(
+  deps: ShareDeps,
+  workspaceId: string,
+  datasetId: string,
+): Promise<string | undefined> {
+  await requireDataset(deps.database, workspaceId, datasetId);
+  return readShare(deps, identify(workspaceId, datasetId));
+}
+
+/** Ends the sharing of a dataset; does nothing if it is not shared. */
+export function unshareDataset(database: Database, workspaceId: string, datasetId: string): Promise<void> {
+  return deleteShares(database, identify(workspaceId, datasetId), [datasetId]);
+}
+
+export interface SharedDataset {
+  readonly organizationId: string;
+  readonly workspaceId: string;
+  readonly datasetId: string;
+  readonly withExperiments: boolean;
+}
+
+/** Finds the dataset that a token gives access to. @throws NOT_FOUND */
+export async function openSharedDataset(database: Database, token: string): Promise<SharedDataset> {
+  const { tenantId, targetId, ...share } = await openShareToken(database, 'dataset', token);
+  return { ...share, workspaceId: tenantId, datasetId: targetId };
+}

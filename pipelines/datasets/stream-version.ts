@@ -1,0 +1,77 @@
+import type { Sql } from '../../infra/postgres/database.ts';
+import type { ExampleRow } from './example.ts';
+import { type ExampleKey, readContent, splitIntoChunks } from './read-examples.ts';
+import { readNewestTime, resolveAsOf } from './versions.ts';
+
+/** Reads the same examples each time that it is called. */
+export type ReadVersion = () => AsyncGenerator<ExampleRow>;
+
+export interface Version {
+  readonly datasetId: string;
+  /** A time, a tag or `latest`. */
+  readonly asOf?: string | undefined;
+}
+
+/** Conditions on examples; absent ones are always true. */
+export interface Choice {
+  readonly ids?: readonly string[] | undefined;
+  /** Examples that are in one of these splits. */
+  readonly splits?: readonly string[] | undefined;
+  /** Examples that this version created or changed. */
+  readonly changedAt?: string | undefined;
+}
+
+/** The conditions of a {@link Choice} for the parameters `$first` and the following two. */
+export const choiceSql = (first: number) => `($${first}::uuid[] IS NULL OR id = ANY ($${first}))
+  AND ($${first + 1}::text[] IS NULL OR searchable -> 'dataset_split' ?| $${first + 1})
+  AND ($${first + 2}::timestamptz IS NULL OR valid_from = $${first + 2})`;
+export const toChoiceParameters = ({ ids, splits, changedAt }: Choice) => [
+  ids ?? null,
+  splits ?? null,
+  changedAt ?? null,
+];
+
+/** Returns the time of a version. @throws NOT_FOUND */
+export async function resolveVersion(
+  database: Sql,
+  workspaceId: string,
+  { datasetId, asOf }: Version,
+): Promise<string> {
+  return (
+    (await resolveAsOf(database, workspaceId, datasetId, asOf)) ??
+    (await readNewestTime(database, workspaceId, datasetId))
+  );
+}
+
+const keysPerQuery = 1_000;
+
+/**
+ * Finds a version of a dataset, of which {@link ReadVersion} reads the chosen examples in the order of their last
+ * change, without having them in memory at once.
+ *
+ * @throws NOT_FOUND
+ */
+export async function openVersion(
+  database: Sql,
+  workspaceId: string,
+  version: Version,
+  choice: Choice = {},
+): Promise<ReadVersion> {
+  const time = await resolveVersion(database, workspaceId, version);
+  const { datasetId } = version;
+  return async function* () {
+    for (let last = { valid_from: '-infinity', id: datasetId }; ; ) {
+      const keys = await database.query<ExampleKey>(
+        `SELECT dataset_id, id, valid_from,
+           octet_length(inputs) + coalesce(octet_length(outputs), 0) + octet_length(metadata) AS bytes
+         FROM examples WHERE dataset_id = $1 AND valid_from <= $2 AND valid_to > $2
+           AND (valid_from, id) > ($3::timestamptz, $4::uuid) AND ${choiceSql(5)}
+         ORDER BY valid_from, id LIMIT ${keysPerQuery}`,
+        [datasetId, time, last.valid_from, last.id, ...toChoiceParameters(choice)],
+      );
+      for (const chunk of splitIntoChunks(keys)) yield* await readContent(database, chunk);
+      if (keys.length < keysPerQuery) return;
+      last = keys.at(-1)!;
+    }
+  };
+}

@@ -1,0 +1,148 @@
+/**
+ * Traces and datasets that are shared by a token. A client that has the token can read them without a key, and change
+ * nothing. The server creates a random token; it is valid until its row is deleted.
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import type { Config } from '../../infra/config/settings.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import { createSealer, type Sealer } from '../../infra/sealing/sealer.ts';
+
+export function createShareSealer({ formerSecretKeys }: Pick<Config, 'formerSecretKeys'>, secretKey: string): Sealer {
+  return createSealer({
+    secretKey,
+    formerSecretKeys: formerSecretKeys?.split(',').flatMap((key) => key.trim() || []),
+    purpose: 'shares',
+    what: 'The token of the share',
+  });
+}
+
+export interface ShareDeps {
+  readonly database: Database;
+  readonly shareSealer: Sealer;
+}
+
+export type ShareKind = 'trace' | 'dataset';
+
+/** What is shared. */
+export interface Shared {
+  readonly kind: ShareKind;
+  readonly workspaceId: string;
+  readonly targetId: string;
+}
+
+interface ShareRow {
+  readonly target: string;
+  readonly sealed: string;
+}
+
+const hashToken = (token: string) => createHash('sha256').update(token.toLowerCase()).digest();
+const identifyRow = ({ kind, workspaceId }: Omit<Shared, 'targetId'>, targetId: string) =>
+  `${kind} ${workspaceId} ${targetId}`;
+
+/**
+ * Shares a trace or a dataset, and returns its token; the existing token if it is already shared.
+ *
+ * @param withExperiments Share the experiments on a dataset too. If the dataset is already shared, this changes.
+ * @throws CONFLICT; SEAL_KEY_UNKNOWN, SEAL_BROKEN; errors of the database.
+ */
+export async function createShare(
+  deps: ShareDeps,
+  shared: Shared,
+  { userId, withExperiments = false }: { readonly userId: string; readonly withExperiments?: boolean },
+): Promise<string> {
+  const { kind, workspaceId, targetId } = shared;
+  const token = randomUUID();
+  const sealed = deps.shareSealer.seal(token, identifyRow(shared, targetId));
+  await deps.database.execute(
+    `INSERT INTO shares (kind, workspace_id, target_id, token_hash, sealed_token, shared_by, with_experiments)
+     VALUES ($1, $2, $3, $4, $5, $6, $7)
+     ON CONFLICT (workspace_id, kind, target_id) DO UPDATE SET with_experiments = excluded.with_experiments`,
+    [kind, workspaceId, targetId, hashToken(token), sealed, userId, withExperiments],
+  );
+  const created = await readShare(deps, shared);
+  if (created === undefined) throw runlakeError('CONFLICT', { reason: 'The share was just deleted.' });
+  return created;
+}
+
+/**
+ * Returns the token of a share; undefined if there is none.
+ *
+ * @throws SEAL_KEY_UNKNOWN, SEAL_BROKEN; errors of the database.
+ */
+export async function readShare({ database, shareSealer }: ShareDeps, shared: Shared): Promise<string | undefined> {
+  const [row] = await readRows(database, shared, [shared.targetId]);
+  return row && shareSealer.open(row.sealed, identifyRow(shared, row.target)).text;
+}
+
+/** Tokens of those targets that are shared, by target. Tokens that no configured key decrypts are left out. */
+export async function readShareTokens(
+  { database, shareSealer }: ShareDeps,
+  of: Omit<Shared, 'targetId'>,
+  targetIds: readonly string[],
+): Promise<Map<string, string>> {
+  const rows = await readRows(database, of, targetIds);
+  return new Map(
+    rows.flatMap(({ target, sealed }) => {
+      try {
+        return [[target, shareSealer.open(sealed, identifyRow(of, target)).text]];
+      } catch (error) {
+        if (isRunlakeError(error)) return [];
+        throw error;
+      }
+    }),
+  );
+}
+
+function readRows(
+  database: Database,
+  { kind, workspaceId }: Omit<Shared, 'targetId'>,
+  targetIds: readonly string[],
+): Promise<ShareRow[]> {
+  return database.query<ShareRow>(
+    `SELECT target_id AS target, sealed_token AS sealed FROM shares
+     WHERE kind = $1 AND workspace_id = $2 AND target_id = ANY ($3::uuid[])`,
+    [kind, workspaceId, targetIds],
+    { name: 'read-shares' },
+  );
+}
+
+/** Ends the sharing of those targets that are shared. */
+export async function deleteShares(
+  database: Pick<Database, 'execute'>,
+  { kind, workspaceId }: Omit<Shared, 'targetId'>,
+  targetIds: readonly string[],
+): Promise<void> {
+  await database.execute('DELETE FROM shares WHERE kind = $1 AND workspace_id = $2 AND target_id = ANY ($3::uuid[])', [
+    kind,
+    workspaceId,
+    targetIds,
+  ]);
+}
+
+export interface OpenedShare {
+  readonly organizationId: string;
+  readonly tenantId: string;
+  readonly targetId: string;
+  readonly withExperiments: boolean;
+}
+
+const names: Readonly<Record<ShareKind, string>> = { trace: 'Shared trace', dataset: 'Shared dataset' };
+
+/**
+ * Finds what a token gives access to.
+ *
+ * @throws NOT_FOUND if there is nothing of this kind, or its workspace is deleted.
+ */
+export async function openShareToken(database: Database, kind: ShareKind, token: string): Promise<OpenedShare> {
+  const [found] = await database.query<OpenedShare>(
+    `SELECT w.organization_id AS "organizationId", w.id AS "tenantId", s.target_id AS "targetId",
+       s.with_experiments AS "withExperiments"
+     FROM shares s JOIN workspaces w ON w.id = s.workspace_id
+     WHERE s.token_hash = $1 AND s.kind = $2 AND w.deleted_at IS NULL`,
+    [hashToken(token), kind],
+    { name: 'open-share' },
+  );
+  if (found === undefined) throw runlakeError('NOT_FOUND', { what: names[kind] });
+  return found;
+}
