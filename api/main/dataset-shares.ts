@@ -134,6 +134,7 @@ export const unshareDataset = defineOperation({
 const ShareParams = Type.Object({ share_token: Uuid() });
 const isPublic = { public: true, tenantScope: 'none' } as const;
 const publicErrors = [
+  'INVALID_FILTER',
   ...clickhouseErrors,
   'NOT_FOUND',
   'BAD_REQUEST',

@@ -1,4 +1,5 @@
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import {
   type DatasetRecord,
   datasetOrders,
@@ -16,6 +17,7 @@ import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '..
 import { buildPageResponse, metadataParameter, pageParameters, parseMetadata } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
+import { PageOf } from './v2-runs.ts';
 
 const DataType = OneOf(dataTypes);
 const Name = Text({ minLength: 1, maxLength: maxNameLength });
@@ -116,6 +118,15 @@ const Query = Type.Object({
   ...pageParameters,
 });
 
+const toDatasetFilter = (query: Omit<Static<typeof Query>, 'sort_by_desc' | 'limit' | 'offset'>) => ({
+  ids: query.id,
+  name: query.name,
+  nameContains: query.name_contains,
+  dataTypes: query.data_type,
+  metadata: parseMetadata(query.metadata),
+  sortBy: query.sort_by,
+});
+
 export const listDatasets = defineOperation({
   operationId: 'listDatasets',
   method: 'GET',
@@ -129,12 +140,7 @@ export const listDatasets = defineOperation({
   schema: { query: Query, response: { 200: Type.Array(Dataset) } },
   handler: async ({ caller, query, services }) => {
     const { rows, total } = await readList(services.database, caller.workspaceId, {
-      ids: query.id,
-      name: query.name,
-      nameContains: query.name_contains,
-      dataTypes: query.data_type,
-      metadata: parseMetadata(query.metadata),
-      sortBy: query.sort_by,
+      ...toDatasetFilter(query),
       descending: query.sort_by_desc,
       limit: query.limit,
       offset: query.offset,
@@ -142,6 +148,51 @@ export const listDatasets = defineOperation({
     return buildPageResponse({ rows: rows.map(formatDataset), total });
   },
 });
+
+const { sort_by_desc: _, limit, offset: __, ...filters } = Query.properties;
+
+export const listV2Datasets = defineOperation({
+  operationId: 'listV2Datasets',
+  method: 'GET',
+  path: '/v2/datasets',
+  tag: 'datasets',
+  summary: 'List the datasets of the workspace, page by page',
+  description: 'A dataset that is created or deleted meanwhile, or whose value for `sort_by` changes, can shift pages.',
+  access: { permission: 'datasets:read', tenantScope: 'workspace' },
+  errorStyle: 'problem',
+  unsupported: { query: ['tag_value_id'] },
+  errors: ['BAD_REQUEST'],
+  schema: {
+    query: Type.Object({
+      ...filters,
+      sort_order: OneOf(['asc', 'desc'], { default: 'desc' }),
+      page_size: limit,
+      cursor: Type.Optional(Type.String({ description: '`next_cursor` of the previous page.' })),
+    }),
+    response: { 200: PageOf(Dataset) },
+  },
+  handler: async ({ caller, query, services }) => {
+    const offset = readOffset(query.cursor);
+    const { rows, total } = await readList(services.database, caller.workspaceId, {
+      ...toDatasetFilter(query),
+      descending: query.sort_order === 'desc',
+      limit: query.page_size,
+      offset,
+    });
+    const next = offset + rows.length;
+    const hasMore = next < total && rows.length > 0;
+    return { items: rows.map(formatDataset), next_cursor: hasMore ? writeOffset(next) : null, has_more: hasMore };
+  },
+});
+
+const writeOffset = (offset: number) => Buffer.from(`offset ${offset}`).toString('base64url');
+
+function readOffset(cursor: string | undefined): number {
+  if (cursor === undefined) return 0;
+  const [, offset] = /^offset (\d{1,9})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? [];
+  if (offset === undefined) throw runlakeError('BAD_REQUEST', { reason: 'The cursor is malformed.' });
+  return Number(offset);
+}
 
 export const getDataset = defineOperation({
   operationId: 'getDataset',

@@ -6,6 +6,7 @@ import {
   type SelectableField,
   selectableFields,
 } from '../../pipelines/datasets/example.ts';
+import { parseExampleFilter } from '../../pipelines/datasets/example-filter.ts';
 import type { ExampleFilter } from '../../pipelines/datasets/read-examples.ts';
 import { JsonObject, OneOf, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { metadataParameter, parseMetadata } from '../server/list-parameters.ts';
@@ -52,6 +53,7 @@ export const filterParameters = {
   as_of: AsOf,
   splits: Type.Optional(Type.Array(Type.String(), { maxItems: 100 })),
   metadata: metadataParameter,
+  filter: Type.Optional(Type.String({ description: 'Condition in the filter language; see the guide.' })),
   full_text_contains: Type.Optional(
     Type.Array(Type.String({ minLength: 1, maxLength: 1_000 }), {
       maxItems: 10,
@@ -69,6 +71,7 @@ export function toFilter(query: Static<typeof Filter>): ExampleFilter {
     splits: query.splits,
     metadata: parseMetadata(query.metadata),
     texts: query.full_text_contains,
+    condition: query.filter === undefined ? undefined : parseExampleFilter(query.filter),
   };
 }
 

@@ -1,11 +1,14 @@
 import { Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { changeMetadata, type MetadataChange, metadataOperations } from '../../pipelines/datasets/change-metadata.ts';
 import { deleteExamplesForEver, deleteExamples as removeExamples } from '../../pipelines/datasets/delete-examples.ts';
 import { readExampleParts } from '../../pipelines/datasets/example-parts.ts';
 import { createExamples, updateExamples, type WrittenExamples } from '../../pipelines/datasets/write-examples.ts';
-import { Timestamp, Uuid } from '../server/formats.ts';
+import { OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { DatasetParams } from './datasets.ts';
+import { maxExamples } from './example-fields.ts';
 import { exampleWriteErrors, requireRunAccess } from './examples.ts';
 import { withBody } from './ingest.ts';
 
@@ -99,5 +102,74 @@ export const deleteExampleList = defineOperation({
     if (isHard) await deleteExamplesForEver(services, caller.workspaceId, ids);
     else await removeExamples(services.database, caller.workspaceId, ids);
     return { count: ids.length, example_ids: ids };
+  },
+});
+
+const maxArrayChanges = 10;
+const maxValueBytes = 64 * 1024;
+
+const Operations = Type.Array(
+  Type.Object({
+    key: Text({ minLength: 1, maxLength: 255 }),
+    operation: Type.Unsafe<MetadataChange['operation'] | Lowercase<MetadataChange['operation']>>(
+      Type.Union(metadataOperations.flatMap((name) => [Type.Literal(name), Type.Literal(name.toLowerCase())])),
+    ),
+    value: Type.Optional(Type.Unknown({ description: 'Of `SET`: any JSON value, at most 64 KB.' })),
+    values: optional(
+      Type.Array(Text({ maxLength: 255 }), { maxItems: 1_000, description: 'Of the array operations.' }),
+    ),
+  }),
+  { minItems: 1, maxItems: 50 },
+);
+
+export const updateExampleMetadata = defineOperation({
+  operationId: 'updateExampleMetadata',
+  method: 'PATCH',
+  path: '/v1/platform/datasets/:dataset_id/examples/metadata',
+  tag: 'datasets',
+  summary: 'Change keys in the metadata of examples',
+  description:
+    'The same changes, in order, to all examples, as one version. `SET` replaces the value of a key; `ARRAY_ADD` and ' +
+    '`ARRAY_REMOVE` change the list of a key, such as `dataset_split`. Ids that are not in the dataset are skipped.',
+  access: { permission: 'datasets:update', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  errors: ['NOT_FOUND', 'BAD_REQUEST', 'EXAMPLE_TOO_LARGE', 'DATASET_FULL'],
+  schema: {
+    params: DatasetParams,
+    body: Type.Object({
+      example_ids: Type.Array(Uuid(), { minItems: 1, maxItems: maxExamples }),
+      operations: Operations,
+    }),
+    response: {
+      207: Type.Object({
+        statuses: Type.Array(
+          Type.Object({
+            id: Uuid(),
+            status: OneOf(['UPDATED', 'NOT_FOUND']),
+            description: Type.Optional(Type.String()),
+          }),
+        ),
+      }),
+    },
+  },
+  handler: async ({ caller, params, body, services }) => {
+    const changes = body.operations.map(({ operation, ...change }) => ({
+      ...change,
+      operation: operation.toUpperCase() as MetadataChange['operation'],
+    }));
+    if (changes.filter(({ operation }) => operation !== 'SET').length > maxArrayChanges) {
+      throw runlakeError('BAD_REQUEST', { reason: `At most ${maxArrayChanges} array operations are possible.` });
+    }
+    if (changes.some(({ value }) => value !== undefined && JSON.stringify(value).length > maxValueBytes)) {
+      throw runlakeError('BAD_REQUEST', { reason: `A value has more than ${maxValueBytes} bytes.` });
+    }
+    const request = { exampleIds: body.example_ids, changes };
+    const changed = await changeMetadata(services, caller.workspaceId, params.dataset_id.toLowerCase(), request);
+    const statuses = body.example_ids.map((id) =>
+      changed.has(id.toLowerCase())
+        ? { id, status: 'UPDATED' as const }
+        : { id, status: 'NOT_FOUND' as const, description: 'The example is not in the dataset.' },
+    );
+    return new RawResponse({ status: 207, body: { statuses } });
   },
 });

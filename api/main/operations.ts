@@ -36,8 +36,8 @@ import {
   tagDatasetVersion,
   updateDatasetSplit,
 } from './dataset-versions.ts';
-import { createDataset, deleteDataset, getDataset, listDatasets, updateDataset } from './datasets.ts';
-import { createExampleParts, deleteExampleList, updateExampleParts } from './example-parts.ts';
+import { createDataset, deleteDataset, getDataset, listDatasets, listV2Datasets, updateDataset } from './datasets.ts';
+import { createExampleParts, deleteExampleList, updateExampleMetadata, updateExampleParts } from './example-parts.ts';
 import {
   countExamples,
   createExample,
@@ -184,6 +184,7 @@ export const operations: readonly Operation[] = [
   leaveFeedbackByLink,
   // datasets
   listDatasets,
+  listV2Datasets,
   createDataset,
   getDataset,
   updateDataset,
@@ -215,6 +216,7 @@ export const operations: readonly Operation[] = [
   // examples
   createExampleParts,
   updateExampleParts,
+  updateExampleMetadata,
   deleteExampleList,
   listExamples,
   countExamples,

@@ -50,7 +50,7 @@ export function formatExample(
 
 /** Key of the splits of an example in its metadata, where clients read and write them. */
 export const splitKey = 'dataset_split';
-const defaultSplit = 'base';
+export const defaultSplit = 'base';
 
 type JsonObject = Readonly<Record<string, unknown>>;
 

@@ -12,6 +12,7 @@ import {
   statements,
 } from '../../infra/postgres/list-page.ts';
 import { type ExampleLinks, type ExampleRow, formatExample, type SelectableField } from './example.ts';
+import { type ExampleCondition, writeExampleCondition } from './example-filter.ts';
 import { isValidAt, resolveAsOf } from './versions.ts';
 
 export const exampleOrders = ['recent', 'recently_created', 'id', 'random'] as const;
@@ -27,6 +28,7 @@ export interface ExampleFilter {
   readonly metadata?: Readonly<Record<string, unknown>> | undefined;
   /** Parts of the JSON of inputs or outputs, ignoring case; all of them must occur. */
   readonly texts?: readonly string[] | undefined;
+  readonly condition?: ExampleCondition | undefined;
 }
 
 export interface ExampleQuery extends ExampleFilter, PageRequest {
@@ -47,7 +49,7 @@ export interface ExampleKey {
 
 /** @throws BAD_REQUEST, NOT_FOUND */
 async function examplesOf(database: Sql, workspaceId: string, filter: ExampleFilter) {
-  const { datasetId, ids, splits, metadata, texts } = filter;
+  const { datasetId, ids, splits, metadata, texts, condition } = filter;
   if (datasetId === undefined && (ids === undefined || ids.length === 0)) {
     throw runlakeError('BAD_REQUEST', { reason: 'Send the parameter dataset or id.' });
   }
@@ -62,6 +64,7 @@ async function examplesOf(database: Sql, workspaceId: string, filter: ExampleFil
     for (const text of texts ?? []) {
       conditions.push(sql<SqlBool>`strpos(lower(inputs || coalesce(outputs, '')), lower(${text}::text)) > 0`);
     }
+    if (condition) conditions.push(writeExampleCondition(condition));
     return example.and(conditions);
   });
 }

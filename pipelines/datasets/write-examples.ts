@@ -186,22 +186,34 @@ interface CurrentExample {
 /** @throws NOT_FOUND; CONFLICT if one of the examples belongs to another dataset. */
 export async function readCurrent(
   tx: Sql,
-  { workspaceId, id: datasetId }: LockedDataset,
+  dataset: Pick<LockedDataset, 'workspaceId' | 'id'>,
   ids: readonly string[],
 ): Promise<Map<string, CurrentExample>> {
-  const rows = await tx.query<{ id: string; dataset_id: string; metadata: string } & CurrentExample>(
-    `SELECT id, dataset_id, metadata, attachments FROM examples
-     WHERE workspace_id = $1 AND id = ANY ($2::uuid[]) AND valid_to = 'infinity'`,
-    [workspaceId, ids],
+  const found = await findCurrent(tx, dataset, ids);
+  const missing = ids.filter((id) => !found.has(id));
+  if (missing.length === 0) return found;
+  const [elsewhere] = await tx.query<{ id: string }>(
+    `SELECT id FROM examples WHERE workspace_id = $1 AND id = ANY ($2::uuid[]) AND valid_to = 'infinity' LIMIT 1`,
+    [dataset.workspaceId, missing],
   );
-  const elsewhere = rows.find((row) => row.dataset_id !== datasetId);
   if (elsewhere) throw runlakeError('CONFLICT', { reason: `Example ${elsewhere.id} belongs to another dataset.` });
-  const found = new Map(
+  throw runlakeError('NOT_FOUND', { what: `Example ${missing[0]}` });
+}
+
+/** The newest state of those examples that are in the dataset, by id. */
+export async function findCurrent(
+  database: Sql,
+  { workspaceId, id: datasetId }: Pick<LockedDataset, 'workspaceId' | 'id'>,
+  ids: readonly string[],
+): Promise<Map<string, CurrentExample>> {
+  const rows = await database.query<{ id: string; metadata: string } & Pick<CurrentExample, 'attachments'>>(
+    `SELECT id, metadata, attachments FROM examples
+     WHERE workspace_id = $1 AND dataset_id = $2 AND id = ANY ($3::uuid[]) AND valid_to = 'infinity'`,
+    [workspaceId, datasetId, ids],
+  );
+  return new Map(
     rows.map(({ id, metadata, attachments }) => [id, { metadata: JSON.parse(metadata) as JsonObject, attachments }]),
   );
-  const missing = ids.find((id) => !found.has(id));
-  if (missing !== undefined) throw runlakeError('NOT_FOUND', { what: `Example ${missing}` });
-  return found;
 }
 
 interface ChangedRow {

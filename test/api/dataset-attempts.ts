@@ -40,6 +40,7 @@ function exampleParts(exampleId: string) {
 /** Attempts to use the datasets of another workspace, by operation. */
 export const datasetAttempts: Readonly<Record<string, (victim: DatasetVictim) => Attempt>> = {
   listDatasets: ({ datasetId }) => ({ url: `/datasets?id=${datasetId}`, answers: own }),
+  listV2Datasets: ({ datasetId }) => ({ url: `/api/v2/datasets?id=${datasetId}`, answers: own }),
   createDataset: ({ datasetId }) => ({
     url: '/datasets',
     payload: { id: datasetId, name: `mine ${randomUUID()}` },
@@ -112,6 +113,11 @@ export const datasetAttempts: Readonly<Record<string, (victim: DatasetVictim) =>
   updateExampleParts: ({ datasetId, exampleId }) => ({
     url: `/v1/platform/datasets/${datasetId}/examples`,
     ...exampleParts(exampleId),
+    answers: closed,
+  }),
+  updateExampleMetadata: ({ datasetId, exampleId }) => ({
+    url: `/v1/platform/datasets/${datasetId}/examples/metadata`,
+    payload: { example_ids: [exampleId], operations: [{ key: 'a', operation: 'SET', value: 'stolen' }] },
     answers: closed,
   }),
   deleteExampleList: ({ exampleId }) => ({

@@ -21,7 +21,7 @@ export function checkRunFilter(expression: Expression): Condition<keyof typeof r
   return checkFilter(expression, runFilterFields);
 }
 
-function checkFilter<Name extends string>(
+export function checkFilter<Name extends string>(
   expression: Expression,
   fields: Readonly<Record<Name, Field>>,
 ): Condition<Name> {

@@ -85,7 +85,7 @@ export function compareSql(
 }
 
 /** `%` stands for any text, `_` for one character, and a backslash makes the next character stand for itself. */
-function toLikePattern(pattern: string): string {
+export function toLikePattern(pattern: string): string {
   let written = '';
   const characters = [...pattern];
   for (let at = 0; at < characters.length; at++) {

@@ -156,8 +156,10 @@ describe('sharing', () => {
 
 describe('a clone', () => {
   const clone = (payload: object) => ask('POST', '/datasets/clone', payload);
-  const readNote = async (example: Body) =>
-    (await fetch(example.attachment_urls['attachment.note'].presigned_url)).text();
+  const readNote = async (example: Body) => {
+    const url = new URL(example.attachment_urls['attachment.note'].presigned_url).pathname;
+    return (await api.server.inject({ method: 'GET', url })).body;
+  };
 
   it('has the examples of a version, with attachments of its own', async () => {
     const source_dataset_id = await addDataset();

@@ -1,0 +1,75 @@
+import type { Config } from '../../infra/config/settings.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import { toUniqueIds } from '../ingest/run-event/uuid.ts';
+import { defaultSplit, splitKey, withSplits } from './example.ts';
+import { requireDataset, writeVersion } from './versions.ts';
+import { findCurrent, replaceRows } from './write-examples.ts';
+
+export const metadataOperations = ['SET', 'ARRAY_ADD', 'ARRAY_REMOVE'] as const;
+
+export interface MetadataChange {
+  /** Key at the top of the metadata. */
+  readonly key: string;
+  readonly operation: (typeof metadataOperations)[number];
+  /** Of `SET`. */
+  readonly value?: unknown;
+  /** Of the other operations. */
+  readonly values?: readonly string[] | null | undefined;
+}
+
+/**
+ * Applies the same changes, in order, to the metadata of examples, as one version. Ids of examples that are not in the
+ * dataset are skipped. If all are skipped, no version is made.
+ *
+ * @returns the ids of the changed examples.
+ * @throws NOT_FOUND for an unknown dataset; EXAMPLE_TOO_LARGE; DATASET_FULL.
+ */
+export async function changeMetadata(
+  { database, config }: { readonly database: Database; readonly config: Pick<Config, 'maxRunBytes'> },
+  workspaceId: string,
+  datasetId: string,
+  { exampleIds, changes }: { readonly exampleIds: readonly string[]; readonly changes: readonly MetadataChange[] },
+): Promise<ReadonlySet<string>> {
+  const ids = toUniqueIds(exampleIds);
+  const dataset = { workspaceId, id: datasetId };
+  if ((await findCurrent(database, dataset, ids)).size === 0) {
+    // A dataset that does not exist is an error, though it has no examples either.
+    await requireDataset(database, workspaceId, datasetId);
+    return new Set();
+  }
+  const changed = new Set<string>();
+  await writeVersion(database, workspaceId, datasetId, async (tx, locked) => {
+    const rows = [...(await findCurrent(tx, locked, ids))].map(([id, { metadata, attachments }]) => {
+      changed.add(id);
+      const result = withSplits(changes.reduce(applyChange, metadata), undefined);
+      if (Buffer.byteLength(JSON.stringify(result)) > config.maxRunBytes) {
+        const limits = { limitBytes: config.maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' };
+        throw runlakeError('EXAMPLE_TOO_LARGE', { example: id, ...limits });
+      }
+      return { id, attachments, metadata: result };
+    });
+    await replaceRows(tx, locked, rows);
+    return 0;
+  });
+  return changed;
+}
+
+type Metadata = Readonly<Record<string, unknown>>;
+
+function applyChange(metadata: Metadata, { key, operation, value, values }: MetadataChange): Metadata {
+  if (operation === 'SET') return withMember(metadata, key, value ?? null);
+  const former = Object.hasOwn(metadata, key) ? metadata[key] : undefined;
+  const list: unknown[] = Array.isArray(former) ? former : key === splitKey ? [defaultSplit] : [];
+  const given = values ?? [];
+  if (operation === 'ARRAY_ADD') return withMember(metadata, key, [...new Set([...list, ...given])]);
+  return withMember(
+    metadata,
+    key,
+    list.filter((item) => !(given as unknown[]).includes(item)),
+  );
+}
+
+/** `__proto__` is a key like others. */
+const withMember = (metadata: Metadata, key: string, value: unknown): Metadata =>
+  Object.fromEntries([...Object.entries(metadata).filter(([name]) => name !== key), [key, value]]);

@@ -1,0 +1,184 @@
+import { type RawBuilder, type SqlBool, sql } from 'kysely';
+import { containsText } from '../../infra/postgres/list-page.ts';
+import { toJsonb } from '../../infra/postgres/value-types.ts';
+import { formatTimeWithZone } from '../ingest/run-event/times.ts';
+import { checkFilter } from '../runs/filter/check-filter.ts';
+import type { Field } from '../runs/filter/fields.ts';
+import { parseFilter } from '../runs/filter/parse-filter.ts';
+import { toLikePattern } from '../runs/filter/sql-terms.ts';
+import { type Comparison, type Condition, nameParameter } from '../runs/filter/syntax.ts';
+
+/** Filters of examples: the language of run queries with other fields, written as SQL of Postgres. */
+
+const exampleFilterFields = {
+  id: { type: 'uuid' },
+  created_at: { type: 'time' },
+  modified_at: { type: 'time' },
+  source_run_id: { type: 'uuid', isNullable: true },
+  metadata: { type: 'object', isSearchable: true },
+  inputs: { type: 'document', isSearchable: true },
+  outputs: { type: 'document', isSearchable: true },
+  metadata_key: { type: 'text', family: 'metadata', isKey: true },
+  metadata_value: { type: 'pair-value', family: 'metadata' },
+} as const satisfies Record<string, Field>;
+
+type FieldName = keyof typeof exampleFilterFields;
+export type ExampleCondition = Condition<FieldName>;
+type Compared = Comparison<FieldName>;
+
+/** Parses and checks an expression. @throws INVALID_FILTER */
+export function parseExampleFilter(text: string): ExampleCondition {
+  try {
+    return checkFilter(parseFilter(text), exampleFilterFields);
+  } catch (error) {
+    throw nameParameter(error, 'filter');
+  }
+}
+
+/** Writes the SQL of a condition on a row of `examples`. Its value is true or false, never null. */
+export function writeExampleCondition(condition: ExampleCondition): RawBuilder<SqlBool> {
+  switch (condition.kind) {
+    case 'and':
+      return writeAnd(condition.terms);
+    case 'or':
+      return join(condition.terms.map(writeExampleCondition), 'OR');
+    case 'not':
+      return sql`(NOT ${writeExampleCondition(condition.term)})`;
+    case 'search':
+      return writeSearch(condition.field, condition.text);
+    case 'compare':
+      return writeAnd([condition]);
+  }
+}
+
+const join = (conditions: readonly RawBuilder<SqlBool>[], word: 'AND' | 'OR'): RawBuilder<SqlBool> =>
+  sql`(${sql.join(conditions, word === 'AND' ? sql` AND ` : sql` OR `)})`;
+
+/** The comparisons of metadata pairs in one `and` apply to the same pair. */
+function writeAnd(terms: readonly ExampleCondition[]): RawBuilder<SqlBool> {
+  const pairs: Compared[] = [];
+  const written: RawBuilder<SqlBool>[] = [];
+  for (const term of terms) {
+    if (term.kind !== 'compare') written.push(writeExampleCondition(term));
+    else if (term.field === 'metadata_key' || term.field === 'metadata_value') pairs.push(term);
+    else written.push(writeComparison(term));
+  }
+  if (pairs.length > 0) written.push(...writePairs(pairs));
+  return join(written, 'AND');
+}
+
+function writeComparison({ operator, field, value }: Compared): RawBuilder<SqlBool> {
+  if (field === 'metadata') {
+    return operator === 'exists'
+      ? existsPair(sql`pairs.key = ${toStorable(value)}`)
+      : sql`(searchable @> ${toJsonb(JSON.parse(String(value)))}::jsonb)`;
+  }
+  const column = field === 'modified_at' ? sql.ref('valid_from') : sql.ref(field);
+  if (value === null) return operator === 'eq' ? sql`(${column} IS NULL)` : sql`(${column} IS NOT NULL)`;
+  const isTime = exampleFilterFields[field].type === 'time';
+  const type = sql.raw(isTime ? 'timestamptz' : 'uuid');
+  const format = (each: unknown) => (isTime ? formatTimeWithZone(Number(each)) : String(each));
+  return compare(column, operator, Array.isArray(value) ? value.map(format) : format(value), type);
+}
+
+const signs = { eq: '=', neq: '<>', gt: '>', gte: '>=', lt: '<', lte: '<=' } as const;
+
+/** False if the left side is null, except that `neq` is the opposite of `eq`. */
+function compare(
+  left: RawBuilder<unknown>,
+  operator: Compared['operator'],
+  value: unknown,
+  type: RawBuilder<unknown>,
+): RawBuilder<SqlBool> {
+  if (operator === 'in') return sql`coalesce(${left} = ANY (${value}::${type}[]), false)`;
+  if (operator === 'like') return sql`coalesce(${left} LIKE ${toLikePattern(toStorable(value))}::text, false)`;
+  const sign = sql.raw(signs[operator as keyof typeof signs]);
+  return sql`coalesce(${left} ${sign} ${value}::${type}, ${sql.raw(String(operator === 'neq'))})`;
+}
+
+/**
+ * Writes the comparisons of one `and` on the keys and values of metadata: `neq` of the key means that there is no pair
+ * with this key; all others apply to the same pair, if one of them is positive; otherwise each `neq` means that there
+ * is no pair with this value.
+ */
+function writePairs(group: readonly Compared[]): RawBuilder<SqlBool>[] {
+  const isAbsentKey = ({ operator, field }: Compared) => operator === 'neq' && field === 'metadata_key';
+  const others = group.filter((comparison) => !isAbsentKey(comparison));
+  const onePair = others.some(({ operator }) => operator !== 'neq');
+  const absent = [...group.filter(isAbsentKey), ...(onePair ? [] : others)];
+  return [
+    ...(onePair
+      ? [
+          existsPair(
+            join(
+              others.map((each) => writePair(each, each.operator)),
+              'AND',
+            ),
+          ),
+        ]
+      : []),
+    ...absent.map((each) => sql<SqlBool>`(NOT ${existsPair(writePair(each, 'eq'))})`),
+  ];
+}
+
+/**
+ * Some pair of the metadata satisfies the condition. The key of a nested value is the path to it, joined by dots; the
+ * items of a list have the key of the list.
+ */
+const existsPair = (condition: RawBuilder<SqlBool>): RawBuilder<SqlBool> => sql`EXISTS (
+  WITH RECURSIVE pairs (key, value) AS (
+    SELECT key, value FROM jsonb_each(searchable)
+    UNION ALL
+    SELECT pairs.key || coalesce('.' || inner_pairs.key, ''), inner_pairs.value FROM pairs CROSS JOIN LATERAL (
+      SELECT key, value FROM jsonb_each(CASE jsonb_typeof(pairs.value) WHEN 'object' THEN pairs.value ELSE '{}' END)
+      UNION ALL
+      SELECT NULL, value FROM jsonb_array_elements(CASE jsonb_typeof(pairs.value) WHEN 'array' THEN pairs.value ELSE '[]' END)
+    ) AS inner_pairs
+  ) SELECT FROM pairs WHERE ${condition})`;
+
+/** Characters that Postgres cannot store are replaced as `toJsonb` replaces them. */
+const toStorable = (value: unknown) => String(value).replace(/[\0\p{Surrogate}]/gu, '\ufffd');
+
+/** Plain text of a value; null for objects and lists. */
+const valueText = sql`(CASE WHEN jsonb_typeof(pairs.value) IN ('object', 'array') THEN NULL
+  ELSE coalesce(pairs.value #>> '{}', 'null') END)`;
+/** The number that a value or its text is; null if it is none. */
+const valueNumber = sql`(CASE WHEN ${valueText} ~ '^-?[0-9]{1,30}([.][0-9]{1,30})?([eE][+-]?[0-9]{1,2})?$'
+  THEN ${valueText}::numeric END)`;
+const [textType, numberType] = [sql.raw('text'), sql.raw('numeric')];
+
+function writePair({ field, value }: Compared, operator: Compared['operator']): RawBuilder<SqlBool> {
+  if (field === 'metadata_key')
+    return compare(
+      sql`pairs.key`,
+      operator,
+      Array.isArray(value) ? value.map(toStorable) : toStorable(value),
+      textType,
+    );
+  if (!Array.isArray(value)) {
+    return typeof value === 'number'
+      ? compare(valueNumber, operator, value, numberType)
+      : compare(valueText, operator, toStorable(value), textType);
+  }
+  const numbers = value.filter((item) => typeof item === 'number');
+  const texts = value.filter((item) => typeof item !== 'number').map(toStorable);
+  return join([compare(valueNumber, 'in', numbers, numberType), compare(valueText, 'in', texts, textType)], 'OR');
+}
+
+const searched = ['inputs', 'outputs', 'metadata'] as const;
+
+/**
+ * A text occurs in a document, in upper or lower case. Documents are JSON as it was sent, so the text is searched in the
+ * two forms in which JSON usually has it: with and without escapes of other than ASCII characters.
+ */
+function writeSearch(field: FieldName | undefined, text: string): RawBuilder<SqlBool> {
+  const json = JSON.stringify(text).slice(1, -1);
+  const ascii = json.replace(/[\u0080-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  const columns = field === undefined ? searched : [field];
+  return join(
+    columns.flatMap((column) =>
+      [...new Set([json, ascii])].map((form) => containsText(sql`coalesce(${sql.ref(column)}, '')`, form)),
+    ),
+    'OR',
+  );
+}

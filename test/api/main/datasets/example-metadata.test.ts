@@ -1,0 +1,131 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from 'langsmith-0-12';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+
+/** What only newer stock SDKs send: changes of metadata, and lists of datasets by version 2. */
+
+let api: ApiUnderTest;
+let client: Client;
+let key: string;
+
+beforeAll(async () => {
+  api = await startApi({ config: { maxRunBytes: 100_000 } });
+  const acme = await addOrganization(api.database, 'acme');
+  key = acme.adminKey;
+  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
+  client = new Client({ apiUrl, apiKey: key, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
+});
+afterAll(() => api.close());
+
+async function addDataset() {
+  const { id } = await client.createDataset(randomUUID());
+  const made = await client.createExamples(
+    [1, 2].map((n) => ({ dataset_id: id, inputs: { n }, metadata: { n, tags: ['a'], word: 'x' } })),
+  );
+  return { id, examples: made.map((example) => example.id) as [string, string] };
+}
+
+const metadataOf = async (id: string, asOf = 'latest') =>
+  (await api.ask(key, 'GET', `/examples/${id}?as_of=${asOf}`)).body.metadata;
+
+describe('changes of metadata', () => {
+  const change = (datasetId: string, payload: object) =>
+    api.ask(key, 'PATCH', `/v1/platform/datasets/${datasetId}/examples/metadata`, payload);
+
+  it('let the stock SDK change splits', async () => {
+    const { id, examples } = await addDataset();
+    await client.updateDatasetSplits({ datasetId: id, splitName: 'test', exampleIds: examples });
+    await client.updateDatasetSplits({ datasetId: id, splitName: 'base', exampleIds: [examples[0]], remove: true });
+    expect(await client.listDatasetSplits({ datasetId: id })).toEqual(['base', 'test']);
+    expect(await metadataOf(examples[0])).toMatchObject({ dataset_split: ['test'], n: 1 });
+    expect(await metadataOf(examples[1])).toMatchObject({ dataset_split: ['base', 'test'] });
+  });
+
+  it('apply in order, as one version, and skip what is not in the dataset', async () => {
+    const [{ id, examples }, other] = [await addDataset(), await addDataset()];
+    const before = await client.readDatasetVersion({ datasetId: id, tag: 'latest' });
+    const [deleted, foreign] = [examples[1], other.examples[0]];
+    await client.deleteExample(deleted);
+    const { status, body } = await change(id, {
+      example_ids: [examples[0].toUpperCase(), deleted, foreign, randomUUID()],
+      operations: [
+        { key: 'word', operation: 'set', value: { deep: [null] } },
+        { key: 'tags', operation: 'ARRAY_ADD', values: ['b', 'a', 'b'] },
+        { key: 'tags', operation: 'array_remove', values: ['a'] },
+        { key: 'word', operation: 'SET', value: 'y' },
+        { key: 'n', operation: 'ARRAY_ADD', values: ['1'] },
+        { key: '__proto__', operation: 'SET', value: 1 },
+      ],
+    });
+    expect([status, body.statuses.map((each: { status: string }) => each.status)]).toEqual([
+      207,
+      ['UPDATED', 'NOT_FOUND', 'NOT_FOUND', 'NOT_FOUND'],
+    ]);
+    const expected = `{"dataset_split":["base"],"tags":["b"],"word":"y","n":["1"],"__proto__":1}`;
+    const [row] = await api.database.query<{ metadata: string }>(
+      `SELECT metadata FROM examples WHERE id = $1 AND valid_to = 'infinity'`,
+      [examples[0]],
+    );
+    expect(JSON.parse(row?.metadata ?? '')).toEqual(JSON.parse(expected));
+    expect(await metadataOf(examples[0], before.as_of)).toMatchObject({ word: 'x', n: 1 });
+    expect(await metadataOf(foreign)).toMatchObject({ word: 'x' });
+    expect((await api.ask(key, 'GET', `/datasets/${id}/versions`)).body).toHaveLength(3);
+    expect((await client.readDataset({ datasetId: id })).example_count).toBe(1);
+  });
+
+  it('make no version if nothing is in the dataset', async () => {
+    const { id } = await addDataset();
+    const operations = [{ key: 'a', operation: 'SET', value: 1 }];
+    expect((await change(id, { example_ids: [randomUUID()], operations })).status).toBe(207);
+    expect((await api.ask(key, 'GET', `/datasets/${id}/versions`)).body).toHaveLength(1);
+    expect((await change(randomUUID(), { example_ids: [randomUUID()], operations })).status).toBe(404);
+  });
+
+  it('are limited', async () => {
+    const { id, examples } = await addDataset();
+    const set = { key: 'a', operation: 'SET', value: 1 };
+    const add = { key: 'a', operation: 'ARRAY_ADD', values: ['x'] };
+    for (const [operations, status] of [
+      [[], 422],
+      [Array(51).fill(set), 422],
+      [Array(11).fill(add), 400],
+      [[{ ...set, value: 'x'.repeat(70_000) }], 400],
+      [[{ ...set, operation: 'DELETE' }], 422],
+      [[{ ...set, key: '' }], 422],
+      [['a', 'b'].map((name) => ({ ...set, key: name, value: 'x'.repeat(60_000) })), 413],
+    ] as const) {
+      const answer = await change(id, { example_ids: examples, operations });
+      expect([operations.length, answer.status]).toEqual([operations.length, status]);
+    }
+    expect((await change(id, { example_ids: [], operations: [set] })).status).toBe(422);
+    expect(await metadataOf(examples[0])).not.toHaveProperty('a');
+  });
+});
+
+describe('datasets of version 2', () => {
+  it('are listed by the stock SDK, page by page', async () => {
+    const word = randomUUID();
+    for (const n of [1, 2, 3]) await client.createDataset(`${word} ${n}`, { metadata: { n } });
+    const list = async (query: object) => {
+      const names: string[] = [];
+      for await (const { name } of client.datasets.listV2({ name_contains: word, page_size: 2, ...query })) {
+        names.push(name.slice(-1));
+      }
+      return names.join();
+    };
+    expect(await list({ sort_by: 'name', sort_order: 'asc' })).toBe('1,2,3');
+    expect(await list({ sort_by: 'name' })).toBe('3,2,1');
+    expect(await list({ metadata: '{"n":2}' })).toBe('2');
+    expect(await list({ data_type: ['llm'] })).toBe('');
+    const page = (await api.ask(key, 'GET', `/api/v2/datasets?name_contains=${word}&page_size=3`)).body;
+    expect(page).toMatchObject({ next_cursor: null, has_more: false });
+    for (const [query, status] of [
+      ['cursor=x', 400],
+      ['page_size=101', 422],
+      ['sort_order=up', 422],
+    ] as const) {
+      expect([query, (await api.ask(key, 'GET', `/api/v2/datasets?${query}`)).status]).toEqual([query, status]);
+    }
+  });
+});
