@@ -96,8 +96,10 @@ import {
   unshareRun,
   unshareV2Run,
 } from './run-shares.ts';
+import { getRunStats } from './run-stats.ts';
 import { getRun, queryRuns, validateRunsQuery } from './runs.ts';
 import { createSession, deleteSession, deleteSessions, getSession, listSessions, updateSession } from './sessions.ts';
+import { getRunGroupStats, getThreadsStats, groupRuns } from './thread-groups.ts';
 import { getThreadStats, listThreadTraces, queryThreads } from './threads.ts';
 import { deleteRuns, deleteTraces, keepTraces } from './traces.ts';
 import { getV2Run, queryV2Runs } from './v2-runs.ts';
@@ -153,6 +155,9 @@ export const operations: readonly Operation[] = [
   getRun,
   queryRuns,
   validateRunsQuery,
+  getRunStats,
+  groupRuns,
+  getRunGroupStats,
   queryV2Runs,
   getV2Run,
   queryTraces,
@@ -160,6 +165,7 @@ export const operations: readonly Operation[] = [
   queryThreads,
   listThreadTraces,
   getThreadStats,
+  getThreadsStats,
   getRunShare,
   shareRun,
   unshareRun,

@@ -3,7 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runTypes } from '../../pipelines/ingest/run-event/run-event.ts';
 import { checkRunFilters, parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
 import { getRun as readRun } from '../../pipelines/runs/locate-run.ts';
-import { queryRuns as readRuns, v1Envelope } from '../../pipelines/runs/query-runs.ts';
+import { type RunQuery, queryRuns as readRuns, v1Envelope } from '../../pipelines/runs/query-runs.ts';
 import type { RunFilter } from '../../pipelines/runs/run-scope.ts';
 import { publicFields, selectAll, selectFields, selectNames } from '../../pipelines/runs/run-select.ts';
 import { JsonObject, nullable, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
@@ -14,7 +14,7 @@ import { createRunExtras } from './run-extras.ts';
 const RunType = Type.Union(runTypes.map((type) => Type.Literal(type)));
 
 /** A time in responses. It has no `format: 'date-time'`, because that format requires a zone. */
-const Time = () =>
+export const Time = () =>
   Type.String({ description: 'UTC with microseconds and without zone, such as `2026-01-02T03:04:05.123456`.' });
 const Counts = () => Type.Record(Type.String(), Type.Integer());
 const Costs = () => Type.Record(Type.String(), Type.String());
@@ -137,7 +137,8 @@ const describeAccepted = (description: string) => ({ description: `Accepted; ${d
 const maxQueryCharacters = 1_000;
 const expression = (description: string) => optional(Type.String({ description }));
 
-const Query = Type.Object({
+/** Fields that select runs, of queries and of statistics. */
+export const runSetFields = {
   id: oneOrMore(Uuid(), maxIds, 'Return these runs and ignore all other conditions.'),
   trace: optional(Uuid()),
   parent_run: optional(Uuid()),
@@ -156,6 +157,14 @@ const Query = Type.Object({
   search_filter: expression('Another condition on the run.'),
   query: optional(Type.String({ maxLength: maxQueryCharacters, description: 'Text to search; as `search("…")`.' })),
   is_root: optional(Type.Boolean()),
+  data_source_type: optional(Type.String(describeAccepted('all runs are in one store.'))),
+  use_experimental_search: optional(Type.Boolean(describeAccepted('there is one search.'))),
+};
+
+const RunSet = Type.Object(runSetFields);
+
+const Query = Type.Object({
+  ...runSetFields,
   cursor: optional(Type.String({ description: '`cursors.next` of the previous page.' })),
   limit: optional(
     Type.Integer({ minimum: 1, default: maxLimitRows, description: `Larger values are reduced to ${maxLimitRows}.` }),
@@ -169,8 +178,6 @@ const Query = Type.Object({
   ),
   skip_pagination: optional(Type.Boolean({ description: 'If true, the response has no cursor.' })),
   skip_prev_cursor: optional(Type.Boolean(describeAccepted('responses have no cursor of the previous page.'))),
-  data_source_type: optional(Type.String(describeAccepted('all runs are in one store.'))),
-  use_experimental_search: optional(Type.Boolean(describeAccepted('there is one search.'))),
 });
 
 export const queryRuns = defineOperation({
@@ -201,12 +208,9 @@ export const queryRuns = defineOperation({
     const deps = { ...services, extras: createRunExtras(services, request) };
     const envelope =
       body.skip_pagination === true ? { ...v1Envelope, after: () => v1Envelope.after(null) } : v1Envelope;
-    const runIds = normaliseIds(body.id);
     const query = {
       tenantId: caller.workspaceId,
-      runIds,
-      // Runs requested by id match without further conditions.
-      ...(runIds === undefined ? { projectIds: normaliseIds(body.session), filter: readFilter(body) } : { filter: {} }),
+      ...readRunSet(body),
       selected: selectFields(body.select ?? undefined),
       order: body.order ?? 'desc',
       limitRows: Math.min(body.limit ?? maxLimitRows, maxLimitRows),
@@ -244,7 +248,15 @@ function normaliseIds(value: string | readonly string[] | null | undefined): str
   return value == null ? undefined : [value].flat().map((id) => id.toLowerCase());
 }
 
-function readFilter(body: Static<typeof Query>): RunFilter {
+/** The runs that a request asks for. Runs requested by id match without further conditions. */
+export function readRunSet(body: Static<typeof RunSet>): Pick<RunQuery, 'runIds' | 'projectIds' | 'filter'> {
+  const runIds = normaliseIds(body.id);
+  return runIds === undefined
+    ? { projectIds: normaliseIds(body.session), filter: readFilter(body) }
+    : { runIds, filter: {} };
+}
+
+function readFilter(body: Static<typeof RunSet>): RunFilter {
   return {
     traceId: body.trace?.toLowerCase(),
     parentRunId: body.parent_run?.toLowerCase(),
@@ -258,7 +270,7 @@ function readFilter(body: Static<typeof Query>): RunFilter {
   };
 }
 
-function readIsRoot({ execution_order, is_root }: Static<typeof Query>): boolean | undefined {
+function readIsRoot({ execution_order, is_root }: Static<typeof RunSet>): boolean | undefined {
   if (execution_order == null) return is_root ?? undefined;
   if (is_root === false) throw runlakeError('BAD_REQUEST', { reason: 'execution_order 1 contradicts is_root false.' });
   return true;

@@ -1,37 +1,40 @@
-import { Type } from 'typebox';
-import { feedbackStatsOfGroups } from '../../pipelines/feedback/feedback-stats.ts';
-import type { RunFilterConditions } from '../../pipelines/runs/filter/run-filter.ts';
+import { type Static, Type } from 'typebox';
+import type { Database } from '../../infra/postgres/database.ts';
+import { formatTime } from '../../pipelines/ingest/run-event/times.ts';
 import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { queryRuns, v2Envelope } from '../../pipelines/runs/query-runs.ts';
 import { selectThreadTraceFields } from '../../pipelines/runs/run-select.ts';
-import {
-  latencyPercentile,
-  queryThreads as readThreads,
-  sumDetailsOfTurns,
-  sumOfTurns,
-  type Thread,
-  type Turn,
-} from '../../pipelines/runs/threads.ts';
+import type { RunStats, StatName } from '../../pipelines/runs/stats/stat-names.ts';
+import { addThreads, readThreadStats, queryThreads as readThreads, type Thread } from '../../pipelines/runs/threads.ts';
 import { threadTraceFields } from '../../pipelines/runs/v2-fields.ts';
 import { JsonObject, nullable, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
-import type { Services } from '../server/services.ts';
 import { createRunExtras } from './run-extras.ts';
 import { dayMicros, PageOf, paging, Selects, storedJson, toUpperCase, V2Run, v2Errors } from './v2-runs.ts';
 
 const maxPageSize = 100;
 const defaultPageSize = 20;
 
+/** Project, time range and filters of a request for threads. */
+export const ThreadScopeFields = Type.Object({
+  project_id: Uuid(),
+  min_start_time: optional(Timestamp({ description: 'Inclusive. Default: a day ago.' })),
+  max_start_time: optional(Timestamp({ description: 'Exclusive. Default: no limit.' })),
+  filter: optional(Type.String({ description: 'Condition on the root run of a trace; see the guide.' })),
+  trace_filter: optional(Type.String({ description: 'Another condition on the root run.' })),
+  tree_filter: optional(Type.String({ description: 'Condition that some run of the trace satisfies.' })),
+});
+
 const ThreadParams = Type.Object({ thread_id: Type.String({ minLength: 1, maxLength: 10_000 }) });
 const Figure = () => nullable(Type.Number());
 const Count = () => Type.Integer();
-const FeedbackStats = () => nullable(Type.Record(Type.String(), JsonObject()));
-const Sums = () => Type.Record(Type.String(), Type.Number());
+export const FeedbackStats = () => nullable(Type.Record(Type.String(), JsonObject()));
+export const Sums = () => Type.Record(Type.String(), Type.Number());
 const access = { permission: 'runs:read', tenantScope: 'workspace' } as const;
 
-const ThreadSummary = Type.Object({
+export const ThreadSummary = Type.Object({
   thread_id: Type.String(),
   count: Type.Integer({ description: 'Number of traces.' }),
   first_trace_id: Uuid(),
@@ -68,75 +71,71 @@ export const queryThreads = defineOperation({
   errors: ['INVALID_FILTER', 'NOT_FOUND', ...clickhouseErrors],
   schema: {
     body: Type.Object({
-      project_id: Uuid(),
-      min_start_time: optional(Timestamp({ description: 'Inclusive. Default: a day ago.' })),
-      max_start_time: optional(Timestamp({ description: 'Exclusive. Default: no limit.' })),
-      filter: optional(Type.String({ description: 'Condition on the root run of a trace; see the guide.' })),
-      trace_filter: optional(Type.String({ description: 'Another condition on the root run.' })),
-      tree_filter: optional(Type.String({ description: 'Condition that some run of the trace satisfies.' })),
+      ...ThreadScopeFields.properties,
       ...paging(maxPageSize, defaultPageSize),
     }),
     response: { 200: PageOf(ThreadSummary) },
   },
-  handler: async ({ caller, body, services, request }) => {
-    const tenantId = caller.workspaceId;
-    const [projectId = ''] = await requireProjects(services.database, tenantId, [body.project_id.toLowerCase()]);
-    const deps = { ...services, extras: createRunExtras(services, request) };
-    const { threads, next } = await readThreads(deps, {
-      tenantId,
-      projectId,
-      filter: {
-        startedFromMicros: parseOptionalTime(body.min_start_time) ?? Date.now() * 1_000 - dayMicros,
-        startedBeforeMicros: parseOptionalTime(body.max_start_time),
-        conditions: parseRunFilters(body),
-      },
+  handler: async ({ caller, body, services }) => {
+    const { threads, next } = await readThreads(services.clickhouse, {
+      ...(await readThreadScope(services.database, caller.workspaceId, body)),
       limitRows: body.page_size ?? defaultPageSize,
       cursor: body.cursor || undefined,
     });
-    const feedback = await readFeedback(services, tenantId, threads);
     return {
-      items: threads.map((thread, index) => summarise(thread, feedback[index] ?? null)),
+      items: threads.map(summarise),
       next_cursor: next,
       has_more: next !== null,
     };
   },
 });
 
-/** Feedback statistics of each thread; null for a thread without feedback. */
-async function readFeedback({ clickhouse }: Services, tenantId: string, threads: readonly Thread[]) {
-  const groups = new Map(
-    threads.flatMap(({ rootRunIds }, index) => rootRunIds.map((id) => [id, String(index)] as const)),
-  );
-  const stats = await feedbackStatsOfGroups(clickhouse, tenantId, groups);
-  return threads.map((_thread, index) => {
-    const json = stats.get(String(index));
-    return json === undefined ? null : (JSON.parse(json) as Record<string, Record<string, unknown>>);
-  });
+type ScopeBody = Static<typeof ThreadScopeFields>;
+
+export async function readThreadScope(database: Database, tenantId: string, body: ScopeBody) {
+  const [projectId = ''] = await requireProjects(database, tenantId, [body.project_id.toLowerCase()]);
+  const filter = {
+    startedFromMicros: parseOptionalTime(body.min_start_time) ?? Date.now() * 1_000 - dayMicros,
+    startedBeforeMicros: parseOptionalTime(body.max_start_time),
+    conditions: parseRunFilters(body),
+  };
+  return { tenantId, projectId, filter };
 }
 
-function summarise({ threadId, turns }: Thread, feedback_stats: Record<string, Record<string, unknown>> | null) {
-  const [first, last] = [turns[0] as Turn, turns.at(-1) as Turn];
+const zoned = (micros: number) => `${formatTime(micros)}Z`;
+
+export function summarise(thread: Thread): Static<typeof ThreadSummary> {
+  const { stats } = thread;
   return {
-    thread_id: threadId,
-    count: turns.length,
-    first_trace_id: first.trace_id,
-    last_trace_id: last.trace_id,
-    trace_id: last.trace_id,
-    first_inputs: first.inputs_preview,
-    last_outputs: last.outputs_preview,
-    last_error: turns.findLast(({ status }) => status === 'ERROR')?.error_preview ?? null,
-    min_start_time: first.start_time,
-    max_start_time: last.start_time,
-    start_time: last.start_time,
-    latency_p50: latencyPercentile(turns, 0.5),
-    latency_p99: latencyPercentile(turns, 0.99),
-    total_tokens: sumOfTurns(turns, (turn) => turn.total_tokens) ?? 0,
-    total_cost: sumOfTurns(turns, (turn) => turn.total_cost),
-    total_token_details: sumDetailsOfTurns(turns, (turn) => [turn.prompt_token_details, turn.completion_token_details]),
-    total_cost_details: sumDetailsOfTurns(turns, (turn) => [turn.prompt_cost_details, turn.completion_cost_details]),
-    num_errored_turns: turns.filter(({ status }) => status === 'ERROR').length,
-    feedback_stats,
+    thread_id: thread.threadId,
+    count: stats.run_count ?? 0,
+    first_trace_id: thread.first_trace,
+    last_trace_id: thread.last_trace,
+    trace_id: thread.last_trace,
+    first_inputs: thread.first_inputs,
+    last_outputs: thread.last_outputs,
+    last_error: thread.last_error,
+    min_start_time: zoned(thread.first_start),
+    max_start_time: zoned(thread.last_start),
+    start_time: zoned(thread.last_start),
+    latency_p50: stats.latency_p50 ?? null,
+    latency_p99: stats.latency_p99 ?? null,
+    total_tokens: stats.total_tokens ?? 0,
+    total_cost: stats.total_cost ?? null,
+    total_token_details: addSums(stats.prompt_token_details, stats.completion_token_details),
+    total_cost_details: addSums(stats.prompt_cost_details, stats.completion_cost_details),
+    num_errored_turns: thread.errors,
+    feedback_stats: emptyAsNull(stats.feedback_stats),
   };
+}
+
+function addSums(one: Record<string, number> = {}, other: Record<string, number> = {}): Record<string, number> {
+  const keys = new Set([...Object.keys(one), ...Object.keys(other)]);
+  return Object.fromEntries([...keys].map((key) => [key, (one[key] ?? 0) + (other[key] ?? 0)]));
+}
+
+export function emptyAsNull<T extends object>(value: T | undefined): T | null {
+  return value !== undefined && Object.keys(value).length > 0 ? value : null;
 }
 
 const TraceOfThread = Type.Partial(
@@ -179,7 +178,7 @@ export const listThreadTraces = defineOperation({
       projectIds,
       filter: {
         isRoot: true,
-        conditions: addThread(params.thread_id, parseRunFilters({ filter: query.filter ?? null })),
+        conditions: addThreads([params.thread_id], parseRunFilters({ filter: query.filter ?? null })),
       },
       selected: selectThreadTraceFields(query.selects),
       order: 'desc' as const,
@@ -190,51 +189,47 @@ export const listThreadTraces = defineOperation({
   },
 });
 
-/** Adds the condition that the run is in the thread. */
-function addThread(threadId: string, conditions: RunFilterConditions | undefined): RunFilterConditions {
-  const inThread = { kind: 'compare', operator: 'eq', field: 'thread_id', value: threadId } as const;
-  return { trace: [], tree: [], ...conditions, run: [inThread, ...(conditions?.run ?? [])] };
-}
+type Edges = Awaited<ReturnType<typeof readThreadStats>>['edges'];
 
-const detailsOf = (turns: readonly Turn[], read: (turn: Turn) => Turn['prompt_cost_details']) => {
-  const raw = sumDetailsOfTurns(turns, (turn) => [read(turn)]);
-  return Object.keys(raw).length > 0 ? { raw } : null;
+const zonedOrNull = (micros: number | null | undefined) => (micros == null ? null : zoned(micros));
+const rawOrNull = (sums: Record<string, number> | undefined) => {
+  const raw = emptyAsNull(sums);
+  return raw && { raw };
 };
 
-/** Aggregates of a thread: the name in `selects`, and the field of the response. */
-const threadStats = {
-  TURNS: { turns: (turns: readonly Turn[]) => turns.length },
-  FIRST_START_TIME: { first_start_time: (turns: readonly Turn[]) => turns[0]?.start_time ?? null },
-  LAST_START_TIME: { last_start_time: (turns: readonly Turn[]) => turns.at(-1)?.start_time ?? null },
-  LAST_END_TIME: {
-    last_end_time: (turns: readonly Turn[]) =>
-      turns.reduce<string | null>((last, { end_time: end }) => (end !== null && end > (last ?? '') ? end : last), null),
-  },
-  LATENCY_P50: { latency_p50_seconds: (turns: readonly Turn[]) => latencyPercentile(turns, 0.5) },
-  LATENCY_P99: { latency_p99_seconds: (turns: readonly Turn[]) => latencyPercentile(turns, 0.99) },
-  PROMPT_TOKENS: { prompt_tokens: (turns: readonly Turn[]) => sumOfTurns(turns, (turn) => turn.prompt_tokens) ?? 0 },
-  COMPLETION_TOKENS: {
-    completion_tokens: (turns: readonly Turn[]) => sumOfTurns(turns, (turn) => turn.completion_tokens) ?? 0,
-  },
-  TOTAL_TOKENS: { total_tokens: (turns: readonly Turn[]) => sumOfTurns(turns, (turn) => turn.total_tokens) ?? 0 },
-  PROMPT_COST: { prompt_cost: (turns: readonly Turn[]) => sumOfTurns(turns, (turn) => turn.prompt_cost) },
-  COMPLETION_COST: { completion_cost: (turns: readonly Turn[]) => sumOfTurns(turns, (turn) => turn.completion_cost) },
-  TOTAL_COST: { total_cost: (turns: readonly Turn[]) => sumOfTurns(turns, (turn) => turn.total_cost) },
-  PROMPT_TOKEN_DETAILS: {
-    prompt_token_details: (turns: readonly Turn[]) => detailsOf(turns, (turn) => turn.prompt_token_details),
-  },
-  COMPLETION_TOKEN_DETAILS: {
-    completion_token_details: (turns: readonly Turn[]) => detailsOf(turns, (turn) => turn.completion_token_details),
-  },
-  PROMPT_COST_DETAILS: {
-    prompt_cost_details: (turns: readonly Turn[]) => detailsOf(turns, (turn) => turn.prompt_cost_details),
-  },
-  COMPLETION_COST_DETAILS: {
-    completion_cost_details: (turns: readonly Turn[]) => detailsOf(turns, (turn) => turn.completion_cost_details),
-  },
-} as const;
+type ReadStat = (stats: RunStats, edges: Edges) => unknown;
 
-const statNames = [...(Object.keys(threadStats) as (keyof typeof threadStats)[]), 'FEEDBACK_STATS'] as const;
+/** Statistics of a thread: the name in `selects`, and the field of the response. */
+const threadStats = {
+  TURNS: { turns: ({ run_count }: RunStats) => run_count },
+  FIRST_START_TIME: { first_start_time: (_: RunStats, edges: Edges) => zonedOrNull(edges?.first_start) },
+  LAST_START_TIME: { last_start_time: (_: RunStats, edges: Edges) => zonedOrNull(edges?.last_start) },
+  LAST_END_TIME: { last_end_time: (_: RunStats, edges: Edges) => zonedOrNull(edges?.last_end) },
+  LATENCY_P50: { latency_p50_seconds: ({ latency_p50 }: RunStats) => latency_p50 },
+  LATENCY_P99: { latency_p99_seconds: ({ latency_p99 }: RunStats) => latency_p99 },
+  PROMPT_TOKENS: { prompt_tokens: ({ prompt_tokens }: RunStats) => prompt_tokens },
+  COMPLETION_TOKENS: { completion_tokens: ({ completion_tokens }: RunStats) => completion_tokens },
+  TOTAL_TOKENS: { total_tokens: ({ total_tokens }: RunStats) => total_tokens },
+  PROMPT_COST: { prompt_cost: ({ prompt_cost }: RunStats) => prompt_cost },
+  COMPLETION_COST: { completion_cost: ({ completion_cost }: RunStats) => completion_cost },
+  TOTAL_COST: { total_cost: ({ total_cost }: RunStats) => total_cost },
+  PROMPT_TOKEN_DETAILS: { prompt_token_details: (stats: RunStats) => rawOrNull(stats.prompt_token_details) },
+  COMPLETION_TOKEN_DETAILS: {
+    completion_token_details: (stats: RunStats) => rawOrNull(stats.completion_token_details),
+  },
+  PROMPT_COST_DETAILS: { prompt_cost_details: (stats: RunStats) => rawOrNull(stats.prompt_cost_details) },
+  COMPLETION_COST_DETAILS: { completion_cost_details: (stats: RunStats) => rawOrNull(stats.completion_cost_details) },
+  FEEDBACK_STATS: { feedback_stats: (stats: RunStats) => emptyAsNull(stats.feedback_stats) },
+} as const satisfies Record<string, Readonly<Record<string, ReadStat>>>;
+
+const threadStatNames = Object.keys(threadStats) as (keyof typeof threadStats)[];
+
+/** The statistics of runs that `selects` needs. */
+function selectThreadStats(selects: readonly string[]): ReadonlySet<StatName> {
+  const names = selects.map((name) => (name === 'TURNS' ? 'run_count' : name.toLowerCase()));
+  return new Set(names as StatName[]);
+}
+
 const Time = () => nullable(Timestamp());
 const Details = () => nullable(Type.Object({ raw: Sums() }));
 
@@ -252,7 +247,10 @@ export const getThreadStats = defineOperation({
     params: ThreadParams,
     query: Type.Object({
       session_id: Uuid({ description: 'The project.' }),
-      selects: Type.Array(Type.Union(statNames.map((name) => Type.Literal(name))), { minItems: 1, maxItems: 100 }),
+      selects: Type.Array(Type.Union(threadStatNames.map((name) => Type.Literal(name))), {
+        minItems: 1,
+        maxItems: 100,
+      }),
       filter: Type.Optional(Type.String({ description: 'Condition on the root run; see the guide.' })),
     }),
     response: {
@@ -279,25 +277,16 @@ export const getThreadStats = defineOperation({
       ),
     },
   },
-  handler: async ({ caller, params, query, services, request }) => {
+  handler: async ({ caller, params, query, services }) => {
     const tenantId = caller.workspaceId;
     const [projectId = ''] = await requireProjects(services.database, tenantId, [query.session_id.toLowerCase()]);
-    const deps = { ...services, extras: createRunExtras(services, request) };
-    const conditions = addThread(params.thread_id, parseRunFilters({ filter: query.filter ?? null }));
-    const { threads } = await readThreads(deps, {
-      tenantId,
-      projectId,
-      threadId: params.thread_id,
-      filter: { conditions },
-      limitRows: 1,
-    });
-    const turns = threads[0]?.turns ?? [];
-    const selects: ReadonlySet<string> = new Set(query.selects);
-    const selected = statNames.flatMap((name) =>
-      name !== 'FEEDBACK_STATS' && selects.has(name) ? Object.entries(threadStats[name]) : [],
+    const filter = { conditions: parseRunFilters({ filter: query.filter ?? null }) };
+    const { stats, edges } = await readThreadStats(
+      services.clickhouse,
+      { tenantId, projectId, threadId: params.thread_id, filter },
+      selectThreadStats(query.selects),
     );
-    const stats = Object.fromEntries(selected.map(([field, compute]) => [field, compute(turns)]));
-    if (!selects.has('FEEDBACK_STATS')) return stats;
-    return { ...stats, feedback_stats: (await readFeedback(services, tenantId, threads))[0] ?? null };
+    const selected = query.selects.flatMap((name) => Object.entries<ReadStat>(threadStats[name]));
+    return Object.fromEntries(selected.map(([field, read]) => [field, read(stats, edges)]));
   },
 });

@@ -29,10 +29,11 @@ interface LabelRow {
   readonly n: number;
 }
 
-const feedbackOfGroupsSql = (condition: string) => `SELECT feedback.*, runs.target AS target FROM (
+/** Current feedback on the runs of a table or subquery, with their targets. */
+const selectOnRuns = (runs: string, condition = '1') => `SELECT feedback.*, runs.target AS target FROM (
     SELECT * FROM feedback FINAL
-    WHERE tenant_id = {tenant:UUID} AND run_id IN (SELECT run_id FROM runs) AND ${liveCondition} AND ${condition}) AS feedback
-  INNER JOIN runs ON runs.run_id = feedback.run_id`;
+    WHERE tenant_id = {tenant:UUID} AND run_id IN (SELECT run_id FROM ${runs}) AND ${liveCondition} AND ${condition}) AS feedback
+  INNER JOIN ${runs} AS runs ON runs.run_id = feedback.run_id`;
 
 /**
  * Statistics of the feedback on each of `runIds`, as JSON objects by run: feedback key → `n` (number of feedbacks),
@@ -48,23 +49,27 @@ export async function feedbackStats(
   runIds: readonly string[],
   comparisonId?: string,
 ): Promise<Map<string, string>> {
-  return feedbackStatsOfGroups(clickhouse, tenantId, new Map(runIds.map((id) => [id, id])), comparisonId);
+  if (runIds.length === 0) return new Map();
+  const rows = [...new Set(runIds)].map((id) => [id, id]);
+  const external = { name: 'rated', structure: 'run_id UUID, target String', rows };
+  const params = { tenant: tenantId, ...(comparisonId !== undefined && { comparison: comparisonId }) };
+  const condition = comparisonId === undefined ? undefined : 'comparative_experiment_id = {comparison:UUID}';
+  return readFeedbackStats(clickhouse, { params, external, runs: 'rated', condition });
 }
 
-/** As {@link feedbackStats}, over the runs of each group. `groups` has the group of each run; names of groups have no slash. */
-export async function feedbackStatsOfGroups(
+interface FeedbackQuery extends Pick<Query, 'params' | 'external' | 'settings'> {
+  /** A table or subquery with the columns `run_id` and `target`. */
+  readonly runs: string;
+  /** A condition on the feedback. */
+  readonly condition?: string | undefined;
+}
+
+/** As {@link feedbackStats}, over the runs of each target. */
+export async function readFeedbackStats(
   clickhouse: ClickHouse,
-  tenantId: string,
-  groups: ReadonlyMap<string, string>,
-  comparisonId?: string,
+  { runs, condition, ...location }: FeedbackQuery,
 ): Promise<Map<string, string>> {
-  if (groups.size === 0) return new Map();
-  const location = {
-    params: { tenant: tenantId, ...(comparisonId !== undefined && { comparison: comparisonId }) },
-    external: { name: 'runs', structure: 'run_id UUID, target String', rows: [...groups] },
-  };
-  const condition = comparisonId === undefined ? '1' : 'comparative_experiment_id = {comparison:UUID}';
-  return summarise(clickhouse, location, feedbackOfGroupsSql(condition));
+  return summarise(clickhouse, location, selectOnRuns(runs, condition));
 }
 
 /** As {@link feedbackStats}, over the feedback of each comparative experiment. */
@@ -83,7 +88,7 @@ export async function feedbackStatsOfComparisons(
 /** Statistics by the column `target` of the feedback that a query selects. */
 async function summarise(
   clickhouse: ClickHouse,
-  location: Pick<Query, 'params' | 'external'>,
+  location: Pick<Query, 'params' | 'external' | 'settings'>,
   feedbackSql: string,
 ): Promise<Map<string, string>> {
   const [figures, labels] = await Promise.all([
@@ -111,20 +116,23 @@ async function summarise(
   for (const row of figures) {
     const list = members.get(row.target) ?? [];
     members.set(row.target, list);
-    list.push(`${JSON.stringify(row.key)}:${formatStats(row, counts.get(`${row.target}/${row.key}`) ?? new Map())}`);
+    list.push(
+      `${JSON.stringify(row.key)}:${formatStats(row, counts.get(JSON.stringify([row.target, row.key])) ?? new Map())}`,
+    );
   }
   return new Map([...members].map(([runId, list]) => [runId, `{${list.join(',')}}`]));
 }
 
 /**
- * Counts the labels by run and key. The labels are parsed first, because equal labels may be stored with and without
+ * Counts the labels by target and key. The labels are parsed first, because equal labels may be stored with and without
  * escapes.
  */
 function countLabels(rows: readonly LabelRow[]): Map<string, Map<string, number>> {
   const counts = new Map<string, Map<string, number>>();
   for (const { target, key, value, n } of rows) {
-    const labels = counts.get(`${target}/${key}`) ?? new Map<string, number>();
-    counts.set(`${target}/${key}`, labels);
+    const id = JSON.stringify([target, key]);
+    const labels = counts.get(id) ?? new Map<string, number>();
+    counts.set(id, labels);
     const label = JSON.parse(value) as string;
     labels.set(label, (labels.get(label) ?? 0) + n);
   }

@@ -7,6 +7,8 @@ import { buildProjectsCondition } from './run-scope.ts';
 export interface FilterClauses {
   /** Before SELECT; empty if no clause is needed. */
   readonly withSql: string;
+  /** The expressions of that clause. */
+  readonly expressions: readonly string[];
   /** Conditions of the WHERE clause, joined by AND. */
   readonly sql: readonly string[];
   /** A condition that some stored row of every matching run satisfies, for a query without FINAL. */
@@ -32,7 +34,7 @@ export function buildFilterClauses(
   scope: RunScope,
   keyRange: string,
 ): FilterClauses {
-  if (conditions === undefined) return { withSql: '', sql: [], params: {}, settings: {} };
+  if (conditions === undefined) return { withSql: '', expressions: [], sql: [], params: {}, settings: {} };
   const projects = buildProjectsCondition(scope).sql;
   const traceRange = `${projects} AND start_time >= trace_times.1 AND start_time <= trace_times.2`;
   const { sql, rowSql, expressions, params, usesTraces, settings } = buildFilterSql(conditions, projects, traceRange);
@@ -41,6 +43,7 @@ export function buildFilterClauses(
   const defined = [...(usesTraces ? [traceTimes] : []), ...expressions];
   return {
     withSql: defined.length > 0 ? `WITH ${defined.join(', ')}` : '',
+    expressions: defined,
     sql,
     rowSql,
     params,

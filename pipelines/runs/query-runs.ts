@@ -115,24 +115,36 @@ function writeRuns(json: JsonChunks, { rows, related }: ReadRuns, selected: Sele
   }
 }
 
-/** Builds the request for a page, with a scope as narrow as the ids in the query allow. */
-async function buildPageRequest({ clickhouse, database }: ReadDeps, query: RunQuery): Promise<PageRequest> {
-  const { tenantId, runIds, order, limitRows, cursor, filter } = query;
-  const paging = { order, limitRows, after: cursor === undefined ? undefined : readCursor(cursor, order).after };
+/** Builds the request for a page. */
+async function buildPageRequest(deps: ReadDeps, query: RunQuery): Promise<PageRequest> {
+  const { order, limitRows, cursor } = query;
+  const after = cursor === undefined ? undefined : readCursor(cursor, order).after;
+  return { order, limitRows, after, ...(await findRunSet(deps, query)) };
+}
+
+/**
+ * Finds what a query has to read, with a scope as narrow as its ids allow.
+ *
+ * @throws errors of the stores.
+ */
+export async function findRunSet(
+  { clickhouse, database }: Pick<ReadDeps, 'clickhouse' | 'database'>,
+  { tenantId, runIds, projectIds, filter }: Pick<RunQuery, 'tenantId' | 'runIds' | 'projectIds' | 'filter'>,
+): Promise<Pick<PageRequest, 'scope' | 'filter' | 'among'>> {
   if (runIds !== undefined) {
     const located = await locateRuns(clickhouse, tenantId, runIds);
-    const requested = query.projectIds === undefined ? undefined : new Set(query.projectIds);
+    const requested = projectIds === undefined ? undefined : new Set(projectIds);
     const projectsOfRuns = listDistinctProjects(located).filter((id) => requested?.has(id) ?? true);
     const live = new Set(await readLiveProjectIds(database, tenantId, projectsOfRuns));
     const among = located.filter((key) => live.has(key.projectId));
-    return { ...paging, scope: { tenantId, projectIds: [...live] }, filter, among };
+    return { scope: { tenantId, projectIds: [...live] }, filter, among };
   }
-  const projectIds = await readLiveProjectIds(database, tenantId, query.projectIds);
+  const liveIds = await readLiveProjectIds(database, tenantId, projectIds);
   const traceId = await findRequiredTrace(clickhouse, tenantId, filter);
-  if (traceId === undefined) return { ...paging, scope: { tenantId, projectIds }, filter };
+  if (traceId === undefined) return { scope: { tenantId, projectIds: liveIds }, filter };
   const projectsOfTrace = new Set(await locateTrace(clickhouse, tenantId, traceId));
-  const scope = { tenantId, projectIds: projectIds.filter((id) => projectsOfTrace.has(id)) };
-  return { ...paging, scope, filter: { ...filter, traceId } };
+  const scope = { tenantId, projectIds: liveIds.filter((id) => projectsOfTrace.has(id)) };
+  return { scope, filter: { ...filter, traceId } };
 }
 
 /**

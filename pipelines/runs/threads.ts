@@ -1,90 +1,73 @@
 /**
- * Threads: the traces of a project whose root runs have the same thread id. All figures of a thread are computed from
- * its root runs as they are shown, so they agree with lists of runs, and percentiles are exact.
+ * Threads: the traces of a project whose root runs have the same thread id. ClickHouse computes everything from merged
+ * rows; figures are those of `stats/read-stats.ts`.
  *
- *   1. One query groups the root runs that match by thread, newest thread first, and returns the keys of a page.
- *   2. The root runs of the page are read like other runs, at most {@link readAtOnce} at a time, and summed up.
+ *   1. One query groups the root runs that match by thread, newest thread first, and returns a page of threads.
+ *   2. Statistics, and the first and last turns, are read for the threads of the page.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { buildFilterClauses } from './filter-clauses.ts';
-import { bindParams, boundTimeRange } from './find-page.ts';
-import type { ReadDeps } from './query-runs.ts';
-import { readRuns } from './read-runs.ts';
-import { type RunKey, startedAtMicros, threadIdSql } from './run-columns.ts';
-import { buildKeyConditions, buildScopeCondition, buildValueConditions, type RunFilter } from './run-scope.ts';
-import { selectV2Fields } from './run-select.ts';
-import { JsonChunks, writeRun } from './write-runs.ts';
+import type { RunFilterConditions } from './filter/run-filter.ts';
+import { toPlainText } from './json-sql.ts';
+import { previewCharacters, runColumns, startedAtMicros } from './run-columns.ts';
+import { truncate } from './run-fields.ts';
+import type { RunFilter } from './run-scope.ts';
+import { byThread } from './stats/grouping.ts';
+import { buildMatchingRuns, type RunSet } from './stats/matching-runs.ts';
+import { createEmptyStats, readRunStats, wholeSet } from './stats/read-stats.ts';
+import type { RunStats, StatName } from './stats/stat-names.ts';
 
-export interface ThreadQuery {
+interface ThreadScope {
   readonly tenantId: string;
   readonly projectId: string;
-  /** If present, only this thread. */
-  readonly threadId?: string | undefined;
   /** Conditions on the root runs. */
   readonly filter: RunFilter;
+}
+
+export interface ThreadQuery extends ThreadScope {
   /** At least 1. */
   readonly limitRows: number;
   readonly cursor?: string | undefined;
+  readonly offset?: number | undefined;
 }
 
-/** Root run of a trace of a thread, with fields of version 2. */
-export interface Turn {
-  readonly trace_id: string;
-  readonly start_time: string;
-  readonly end_time: string | null;
-  readonly latency_seconds: number | null;
-  readonly status: string;
-  readonly inputs_preview: string | null;
-  readonly outputs_preview: string | null;
-  readonly error_preview: string | null;
-  readonly total_tokens: number;
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly total_cost: number | null;
-  readonly prompt_cost: number | null;
-  readonly completion_cost: number | null;
-  readonly prompt_token_details: Details;
-  readonly completion_token_details: Details;
-  readonly prompt_cost_details: Details;
-  readonly completion_cost_details: Details;
+/** First and last turns of a thread. Times are microseconds since 1970, texts are previews. */
+interface ThreadEdges {
+  readonly first_trace: string;
+  readonly last_trace: string;
+  readonly first_start: number;
+  readonly last_start: number;
+  readonly last_end: number | null;
+  readonly errors: number;
+  readonly first_inputs: string | null;
+  readonly last_outputs: string | null;
+  readonly last_error: string | null;
 }
 
-type Details = { readonly raw: Readonly<Record<string, number>> } | null;
-
-export interface Thread {
+export interface Thread extends ThreadEdges {
   readonly threadId: string;
-  /** Root runs, oldest first; at least one. */
-  readonly turns: readonly Turn[];
-  readonly rootRunIds: readonly string[];
+  readonly stats: RunStats;
 }
 
 export interface ThreadPage {
   readonly threads: readonly Thread[];
   readonly next: string | null;
+  /** Number of threads after the cursor, or of all without one. */
+  readonly total: number;
 }
 
-const turnFields = [
-  'TRACE_ID',
-  'START_TIME',
-  'END_TIME',
-  'LATENCY_SECONDS',
-  'STATUS',
-  'INPUTS_PREVIEW',
-  'OUTPUTS_PREVIEW',
-  'ERROR_PREVIEW',
-  'TOTAL_TOKENS',
-  'PROMPT_TOKENS',
-  'COMPLETION_TOKENS',
-  'TOTAL_COST',
-  'PROMPT_COST',
-  'COMPLETION_COST',
-  'PROMPT_TOKEN_DETAILS',
-  'COMPLETION_TOKEN_DETAILS',
-  'PROMPT_COST_DETAILS',
-  'COMPLETION_COST_DETAILS',
-] as const;
-const readAtOnce = 1_000;
+const listedStats: ReadonlySet<StatName> = new Set([
+  'run_count',
+  'latency_p50',
+  'latency_p99',
+  'total_tokens',
+  'total_cost',
+  'prompt_token_details',
+  'completion_token_details',
+  'prompt_cost_details',
+  'completion_cost_details',
+  'feedback_stats',
+] satisfies StatName[]);
 
 /**
  * Reads a page of threads, the one with the newest trace first. A thread without a trace that matches is left out, and
@@ -92,128 +75,171 @@ const readAtOnce = 1_000;
  *
  * @throws BAD_REQUEST for an invalid cursor; errors of ClickHouse.
  */
-export async function queryThreads(deps: ReadDeps, query: ThreadQuery): Promise<ThreadPage> {
-  const found = await findThreads(deps.clickhouse, query);
+export async function queryThreads(clickhouse: ClickHouse, query: ThreadQuery): Promise<ThreadPage> {
+  const found = await findThreads(clickhouse, query);
   const page = found.slice(0, query.limitRows);
-  const turns = await readTurns(
-    deps,
-    query.tenantId,
-    page.flatMap(({ roots }) => roots),
-  );
-  const threads = page.flatMap(({ threadId, roots }) => {
-    const read = roots.flatMap((key) => {
-      const turn = turns.get(key.runId);
-      return turn === undefined ? [] : [{ id: key.runId, turn }];
-    });
-    if (read.length === 0) return [];
-    return [{ threadId, turns: read.map(({ turn }) => turn), rootRunIds: read.map(({ id }) => id) }];
-  });
   const last = page.at(-1);
-  return { threads, next: found.length > page.length && last ? writeCursor(last) : null };
+  const next = found.length > page.length && last ? writeCursor(last) : null;
+  if (page.length === 0) return { threads: [], next, total: query.offset ? await countThreads(clickhouse, query) : 0 };
+  const ids = page.map(({ thread }) => thread);
+  const { startedFromMicros = 0, startedBeforeMicros = Number.MAX_SAFE_INTEGER } = query.filter;
+  const filter = {
+    ...query.filter,
+    startedFromMicros: Math.max(startedFromMicros, Math.min(...page.map(({ oldest }) => oldest))),
+    startedBeforeMicros: Math.min(startedBeforeMicros, Math.max(...page.map(({ newest }) => newest)) + 1),
+    conditions: addThreads(ids, query.filter.conditions),
+  };
+  const set = { ...buildSet({ ...query, filter }), groups: ids };
+  const [stats, edges] = await Promise.all([
+    readRunStats(clickhouse, { ...set, selected: listedStats }),
+    readEdges(clickhouse, set),
+  ]);
+  const threads = ids.flatMap((threadId) => {
+    const [statsOf, edgesOf] = [stats.get(threadId), edges.get(threadId)];
+    return statsOf && edgesOf ? [{ threadId, ...edgesOf, stats: statsOf }] : [];
+  });
+  return { threads, next, total: found[0]?.total ?? 0 };
+}
+
+/** Number of threads with a root run that matches. */
+export async function countThreads(clickhouse: ClickHouse, scope: ThreadScope): Promise<number> {
+  const { sql, ...query } = buildMatchingRuns(buildSet(scope), []);
+  const [row] = await clickhouse.query<{ threads: number }>({
+    ...query,
+    name: 'count-threads',
+    sql: `SELECT uniqExact(grp) AS threads FROM (${sql})`,
+  });
+  return row?.threads ?? 0;
+}
+
+/** Statistics of the root runs that have a thread, and the number of threads. */
+export async function readThreadsStats(
+  clickhouse: ClickHouse,
+  scope: ThreadScope,
+  selected: ReadonlySet<StatName>,
+): Promise<{ readonly stats: RunStats; readonly threads: number }> {
+  const { groupBy: _groupBy, ...set } = buildSet({ ...scope, filter: addHasThread(scope.filter) });
+  const [stats, threads] = await Promise.all([
+    readRunStats(clickhouse, { ...set, selected }),
+    countThreads(clickhouse, scope),
+  ]);
+  return { stats: stats.get(wholeSet) ?? createEmptyStats(selected), threads };
+}
+
+/** Statistics of one thread, and its first and last turns; these are absent if no trace matches. */
+export async function readThreadStats(
+  clickhouse: ClickHouse,
+  scope: ThreadScope & { readonly threadId: string },
+  selected: ReadonlySet<StatName>,
+): Promise<{ readonly stats: RunStats; readonly edges: ThreadEdges | undefined }> {
+  const filter = { ...scope.filter, conditions: addThreads([scope.threadId], scope.filter.conditions) };
+  const set = { ...buildSet({ ...scope, filter }), groups: [scope.threadId] };
+  const [stats, edges] = await Promise.all([
+    readRunStats(clickhouse, { ...set, selected }),
+    readEdges(clickhouse, set),
+  ]);
+  return { stats: stats.get(scope.threadId) ?? createEmptyStats(selected), edges: edges.get(scope.threadId) };
+}
+
+function buildSet({ tenantId, projectId, filter }: ThreadScope): RunSet {
+  return { scope: { tenantId, projectIds: [projectId] }, filter: { ...filter, isRoot: true }, groupBy: byThread };
+}
+
+/** Adds the condition that the run is in one of some threads. The index on metadata finds up to a hundred of them. */
+export function addThreads(
+  threadIds: readonly string[],
+  conditions: RunFilterConditions | undefined,
+): RunFilterConditions {
+  const inThreads = { kind: 'compare', operator: 'in', field: 'thread_id', value: threadIds } as const;
+  return { trace: [], tree: [], ...conditions, run: [inThreads, ...(conditions?.run ?? [])] };
+}
+
+function addHasThread(filter: RunFilter): RunFilter {
+  const hasThread = { kind: 'compare', operator: 'neq', field: 'thread_id', value: null } as const;
+  const { conditions } = filter;
+  return {
+    ...filter,
+    conditions: { trace: [], tree: [], ...conditions, run: [hasThread, ...(conditions?.run ?? [])] },
+  };
 }
 
 interface FoundThread {
-  readonly threadId: string;
-  readonly newestMicros: number;
-  readonly roots: readonly RunKey[];
+  readonly thread: string;
+  readonly newest: number;
+  readonly oldest: number;
+  readonly total: number;
 }
 
 async function findThreads(clickhouse: ClickHouse, query: ThreadQuery): Promise<FoundThread[]> {
-  const { tenantId, projectId, threadId, limitRows, cursor } = query;
-  const filter = { ...query.filter, isRoot: true };
-  const scope = { tenantId, projectIds: [projectId] };
-  const range = buildScopeCondition(scope, boundTimeRange({ filter, order: 'desc' }));
-  const keys = buildKeyConditions(filter);
-  const values = buildValueConditions(filter);
-  const keySql = [range.sql, ...keys.sql].join(' AND ');
-  const filtered = buildFilterClauses(filter.conditions, scope, keySql);
+  const { limitRows, cursor, offset = 0 } = query;
   const after = cursor === undefined ? undefined : readCursor(cursor);
-  const rows = await clickhouse.query<{
-    thread: string;
-    newest: number;
-    roots: [micros: number, trace: string, id: string][];
-  }>({
-    ...bindParams(range, keys.params, values.params, filtered.params, {
+  const { sql, params, ...rest } = buildMatchingRuns(buildSet(query), [`${startedAtMicros} AS started`]);
+  return clickhouse.query<FoundThread>({
+    ...rest,
+    params: {
+      ...params,
       wanted: limitRows + 1,
-      ...(threadId !== undefined && { thread: threadId }),
-      ...(after && { after_time: after.newestMicros, after_thread: after.threadId }),
-    }),
+      offset,
+      ...(after && { after_time: after.newest, after_thread: after.thread }),
+    },
     name: 'find-threads',
-    settings: filtered.settings,
-    sql: `${filtered.withSql} SELECT thread, max(started) AS newest,
-            arrayMap(root -> (root.2, root.3, root.4), arraySort(groupArray((started, micros, trace_id, id)))) AS roots
-          FROM (
-            SELECT ifNull(${threadIdSql}, '') AS thread, ${startedAtMicros} AS started,
-              toUnixTimestamp64Micro(start_time) AS micros, trace_id, id
-            FROM runs FINAL
-            PREWHERE ${keySql}
-            WHERE ${[...values.sql, ...filtered.sql].join(' AND ')})
-          WHERE ${threadId === undefined ? `thread != ''` : 'thread = {thread:String}'}
-          GROUP BY thread
-          ${after ? 'HAVING (newest, thread) < ({after_time:Int64}, {after_thread:String})' : ''}
+    sql: `SELECT thread, newest, oldest, count() OVER () AS total FROM (
+            SELECT assumeNotNull(grp) AS thread, max(started) AS newest, min(started) AS oldest FROM (${sql})
+            GROUP BY thread
+            ${after ? 'HAVING (newest, thread) < ({after_time:Int64}, {after_thread:String})' : ''})
           ORDER BY newest DESC, thread DESC
-          LIMIT {wanted:UInt64}`,
+          LIMIT {wanted:UInt64} OFFSET {offset:UInt64}`,
   });
-  return rows.map(({ thread, newest, roots }) => ({
-    threadId: thread,
-    newestMicros: newest,
-    roots: roots.map(([startTimeMicros, traceId, runId]) => ({ projectId, startTimeMicros, traceId, runId })),
-  }));
 }
 
-async function readTurns(deps: ReadDeps, tenantId: string, keys: readonly RunKey[]): Promise<Map<string, Turn>> {
-  const selected = selectV2Fields(turnFields);
-  const turns = new Map<string, Turn>();
-  for (let at = 0; at < keys.length; at += readAtOnce) {
-    const { rows, related } = await readRuns(deps, tenantId, keys.slice(at, at + readAtOnce), selected);
-    for (const row of rows) {
-      const json = new JsonChunks();
-      writeRun(json, row, selected, related);
-      turns.set(row.key.runId, JSON.parse(json.toBuffer().toString('utf8')) as Turn);
-    }
-  }
-  return turns;
+/** Inputs of the first turn, outputs of the last one, and the newest error, of each thread of a set. */
+async function readEdges(clickhouse: ClickHouse, set: RunSet): Promise<Map<string, ThreadEdges>> {
+  const { sql, ...query } = buildMatchingRuns(set, [
+    `${startedAtMicros} AS started`,
+    `${runColumns.endedAtMicros} AS ended`,
+    '(started, start_time, trace_id, id) AS position',
+    'trace_id',
+    `${runColumns.inputsPreview} AS first_text`,
+    `${runColumns.outputsPreview} AS last_text`,
+    `if(isNull(error), NULL, substringUTF8(${toPlainText(`ifNull(error, '')`)}, 1, ${previewCharacters + 1})) AS error_text`,
+  ]);
+  const rows = await clickhouse.query<ThreadEdges & { readonly grp: string }>({
+    ...query,
+    name: 'read-thread-edges',
+    // A tuple keeps a null, which `argMin` would leave out.
+    sql: `SELECT grp, argMin(trace_id, position) AS first_trace, argMax(trace_id, position) AS last_trace,
+            min(started) AS first_start, max(started) AS last_start, max(ended) AS last_end, countIf(isNotNull(error_text)) AS errors,
+            argMin(tuple(first_text), position).1 AS first_inputs, argMax(tuple(last_text), position).1 AS last_outputs,
+            argMaxIf(error_text, position, isNotNull(error_text)) AS last_error
+          FROM (${sql}) GROUP BY grp`,
+  });
+  return new Map(
+    rows.map(({ grp, ...edges }) => [
+      grp,
+      {
+        ...edges,
+        first_inputs: preview(edges.first_inputs),
+        last_outputs: preview(edges.last_outputs),
+        last_error: preview(edges.last_error),
+      },
+    ]),
+  );
 }
+
+const preview = (text: string | null) => truncate(text ?? undefined) ?? null;
 
 /** Position of a thread in the list. Like the cursor of runs, it grants no access. */
-function writeCursor({ newestMicros, threadId }: FoundThread): string {
-  return Buffer.from(JSON.stringify([newestMicros, threadId])).toString('base64url');
+function writeCursor({ newest, thread }: FoundThread): string {
+  return Buffer.from(JSON.stringify([newest, thread])).toString('base64url');
 }
 
-function readCursor(text: string): Pick<FoundThread, 'newestMicros' | 'threadId'> {
+function readCursor(text: string): Pick<FoundThread, 'newest' | 'thread'> {
   try {
     const value: unknown = JSON.parse(Buffer.from(text, 'base64url').toString('utf8'));
-    const [newestMicros, threadId] = Array.isArray(value) ? (value as unknown[]) : [];
-    if (Number.isSafeInteger(newestMicros) && typeof threadId === 'string')
-      return { newestMicros: newestMicros as number, threadId };
+    const [newest, thread] = Array.isArray(value) ? (value as unknown[]) : [];
+    if (Number.isSafeInteger(newest) && typeof thread === 'string') return { newest: newest as number, thread };
   } catch {
     // The same error as for other values.
   }
   throw runlakeError('BAD_REQUEST', { reason: 'The cursor was not issued by this server.' });
-}
-
-/** Sum of the values that are known; null if none is. */
-export function sumOfTurns(turns: readonly Turn[], read: (turn: Turn) => number | null): number | null {
-  const values = turns.map(read).filter((value) => value !== null);
-  return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0);
-}
-
-/** Sums by kind over some of the details. */
-export function sumDetailsOfTurns(
-  turns: readonly Turn[],
-  read: (turn: Turn) => readonly Details[],
-): Record<string, number> {
-  const sums = new Map<string, number>();
-  for (const details of turns.flatMap(read)) {
-    for (const [kind, value] of Object.entries(details?.raw ?? {})) sums.set(kind, (sums.get(kind) ?? 0) + value);
-  }
-  return Object.fromEntries(sums);
-}
-
-/** Exact percentile of the latencies of the traces that have ended, interpolated; null if there are none. */
-export function latencyPercentile(turns: readonly Turn[], fraction: number): number | null {
-  const latencies = turns.flatMap(({ latency_seconds: latency }) => latency ?? []).sort((a, b) => a - b);
-  const position = (latencies.length - 1) * fraction;
-  const [low, high] = [latencies[Math.floor(position)], latencies[Math.ceil(position)]];
-  return low === undefined || high === undefined ? null : low + (high - low) * (position - Math.floor(position));
 }

@@ -35,6 +35,26 @@ export const runAttempts: Readonly<Record<string, (victim: RunVictim) => Attempt
     url: `/v2/threads/${runId}/stats?session_id=${projectId}&selects=TURNS`,
     answers: closed,
   }),
+  getRunStats: ({ projectId }) => ({
+    url: '/runs/stats',
+    payload: { session: [projectId], group_by: { attribute: 'name' } },
+    answers: own,
+  }),
+  groupRuns: ({ projectId }) => ({
+    url: '/runs/group',
+    payload: { session_id: projectId, group_by: 'conversation' },
+    answers: closed,
+  }),
+  getRunGroupStats: ({ projectId }) => ({
+    url: '/runs/group/stats',
+    payload: { session_id: projectId, group_by: 'conversation' },
+    answers: closed,
+  }),
+  getThreadsStats: ({ projectId }) => ({
+    url: '/v2/threads/stats',
+    payload: { project_id: projectId, select: ['THREAD_COUNT'] },
+    answers: closed,
+  }),
   getRunShare: ({ runId }) => ({ url: `/runs/${runId}/share`, answers: [200, 404] }),
   shareRun: ({ runId }) => ({ url: `/runs/${runId}/share`, answers: [200, 404] }),
   unshareRun: ({ runId }) => ({ url: `/runs/${runId}/share`, answers: own }),

@@ -210,6 +210,81 @@ describe('threads', () => {
   });
 });
 
+describe('groups of runs by conversation', () => {
+  it('are listed by the stock SDK', async () => {
+    const threads = [];
+    for await (const thread of client.listGroupRuns({ projectId, groupBy: 'conversation', limit: 1 }))
+      threads.push(thread);
+    expect(threads).toMatchObject([
+      { thread_id: 'a', count: 3, filter: 'eq(thread_id, "a")', total_tokens: 12, latency_p50: 2, last_error: 'boom' },
+      { thread_id: 'b', count: 1, total_tokens: 3, last_error: null },
+    ]);
+    const runsOf = [];
+    for await (const { id } of client.listRuns({ projectId, filter: threads[0]?.filter ?? '' })) runsOf.push(id);
+    expect(runsOf).toHaveLength(3);
+  });
+
+  const group = async (path: string, body: object = {}) =>
+    (await runs.ask({ url: `/runs/group${path}`, body: { session_id: projectId, group_by: 'conversation', ...body } }))
+      .body;
+  const ids = async (body: object) => {
+    const { groups, total } = await group('', body);
+    return [(groups as { thread_id: string }[]).map(({ thread_id }) => thread_id), total];
+  };
+  it('have pages, times and filters', async () => {
+    expect(await ids({ offset: 1 })).toEqual([['b'], 2]);
+    expect(await ids({ offset: 5 })).toEqual([[], 2]);
+    expect(await ids({ start_time: timeAt(2), end_time: timeAt(3) })).toEqual([['b'], 1]);
+    expect(await ids({ filter: 'has(tags, "bad")' })).toEqual([['a'], 1]);
+  });
+
+  it('have statistics', async () => {
+    const expected = {
+      group_count: 2,
+      run_count: 4,
+      total_tokens: 15,
+      total_cost: 1,
+      error_rate: 0.25,
+      median_tokens: 4,
+    };
+    expect(await group('/stats')).toMatchObject({ ...expected, prompt_token_details: { cache_read: 4 } });
+    expect(await group('/stats', { start_time: timeAt(6) })).toMatchObject({ group_count: 0, run_count: 0 });
+    const body = { project_id: projectId, min_start_time };
+    const select = ['THREAD_COUNT', 'TRACE_COUNT', 'LATENCY_P50', 'PROMPT_TOKEN_DETAILS', 'THREAD_FEEDBACK_STATS'];
+    const stats = await runs.ask({ url: '/v2/threads/stats', body: { ...body, select } });
+    expect(stats.body).toEqual({
+      thread_count: 2,
+      trace_count: 4,
+      latency_p50_seconds: 3,
+      prompt_token_details: { cache_read: 4 },
+      thread_feedback_stats: { user_score: expect.objectContaining({ n: 2, avg: 0.5 }) },
+    });
+    const counted = await runs.ask({
+      url: '/v2/threads/stats',
+      body: { project_id: projectId, select: ['THREAD_COUNT'] },
+    });
+    expect(counted.body).toEqual({ thread_count: 0 });
+  });
+
+  it.each<[string, object, number]>([
+    ['another grouping', { group_by: 'name' }, 422],
+    ['an unknown project', { session_id: randomUUID() }, 404],
+    ['an invalid filter', { filter: 'eq(' }, 400],
+    ['a limit above the maximum', { limit: 101 }, 422],
+  ])('refuse %s', async (_name, more, status) => {
+    for (const url of ['/runs/group', '/runs/group/stats']) {
+      const body = { session_id: projectId, group_by: 'conversation', ...more };
+      expect((await runs.ask({ url, body })).status).toBe(status);
+    }
+  });
+
+  it('need the permission to read runs', async () => {
+    const body = { session_id: projectId, group_by: 'conversation' };
+    expect((await runs.ask({ url: '/runs/group', body, key: runs.blindKey })).status).toBe(403);
+    expect((await runs.ask({ url: '/v2/threads/stats', body: {}, key: runs.blindKey })).status).toBe(403);
+  });
+});
+
 describe('traces', () => {
   it('are queried by the stock SDK', async () => {
     const traces = [];

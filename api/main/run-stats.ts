@@ -1,0 +1,140 @@
+import { type Static, Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { findRunSet } from '../../pipelines/runs/query-runs.ts';
+import { buildGrouping, groupAttributes } from '../../pipelines/runs/stats/grouping.ts';
+import { createEmptyStats, readRunStats, wholeSet } from '../../pipelines/runs/stats/read-stats.ts';
+import { type StatName, statNames } from '../../pipelines/runs/stats/stat-names.ts';
+import { JsonObject, nullable, optional } from '../server/formats.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+import { readRunSet, runSetFields, Time } from './runs.ts';
+
+const Seconds = (description?: string) => nullable(Type.Number(description ? { description } : {}));
+const Count = () => nullable(Type.Integer());
+const Cost = () => nullable(Type.Number());
+const Sums = () => nullable(Type.Record(Type.String(), Type.Number()));
+
+/** Statistics of a set of runs; only the selected ones are in a response. */
+export const RunStats = Type.Partial(
+  Type.Object({
+    run_count: Count(),
+    latency_p50: Seconds('Of the runs that have ended, in seconds. Percentiles are exact and interpolated.'),
+    latency_p99: Seconds(),
+    latency_avg: Seconds(),
+    first_token_p50: Seconds('From the start of a model call to its first token, in seconds.'),
+    first_token_p99: Seconds(),
+    total_tokens: nullable(Type.Integer({ description: 'Every model call counts once, see the guide.' })),
+    median_tokens: nullable(
+      Type.Integer({
+        description: 'Of the topmost matching runs above model calls, rounded, like all token percentiles.',
+      }),
+    ),
+    tokens_p99: Count(),
+    prompt_tokens: Count(),
+    prompt_tokens_p50: Count(),
+    prompt_tokens_p99: Count(),
+    completion_tokens: Count(),
+    completion_tokens_p50: Count(),
+    completion_tokens_p99: Count(),
+    total_cost: nullable(Type.Number({ description: 'Null if no run states a cost.' })),
+    cost_p50: Cost(),
+    cost_p99: Cost(),
+    prompt_cost: Cost(),
+    completion_cost: Cost(),
+    last_run_start_time: nullable(Time()),
+    feedback_stats: nullable(Type.Record(Type.String(), JsonObject())),
+    run_facets: nullable(
+      Type.Array(
+        Type.Object({
+          key: Type.String(),
+          value: Type.String(),
+          query: Type.String({ description: 'Filter that selects these runs.' }),
+          n: Type.Integer({ description: 'Approximate if the field has more than a thousand values.' }),
+        }),
+      ),
+    ),
+    error_rate: nullable(Type.Number({ description: 'Share of the runs that failed, from 0 to 1.' })),
+    streaming_rate: nullable(
+      Type.Number({ description: 'Share of the runs that are model calls with a first token.' }),
+    ),
+    prompt_token_details: Sums(),
+    completion_token_details: Sums(),
+    prompt_cost_details: Sums(),
+    completion_cost_details: Sums(),
+  }),
+);
+
+/** Names that select several statistics, or statistics that are always null. */
+const otherSelects = ['all_run_stats', 'all_token_stats', 'thread_feedback_stats', 'session_feedback_stats'] as const;
+export const statSelects = [...statNames, ...otherSelects];
+
+const tokenStats = statNames.filter((name) => /token|cost/.test(name) && !name.startsWith('first_token'));
+
+/** The statistics that `select` names; all if it is absent. */
+export function selectStats(select: readonly string[] | null | undefined): ReadonlySet<StatName> {
+  if (select == null || select.length === 0) return new Set(statNames);
+  const names = new Set<string>(select);
+  if (names.has('all_token_stats')) for (const name of tokenStats) names.add(name);
+  if (names.has('all_run_stats')) for (const name of statNames) if (!tokenStats.includes(name)) names.add(name);
+  return new Set(statNames.filter((name) => names.has(name)));
+}
+
+const maxGroups = 100;
+const defaultGroups = 5;
+
+const GroupBy = Type.Object({
+  attribute: Type.Union(groupAttributes.map((attribute) => Type.Literal(attribute))),
+  path: optional(
+    Type.String({ minLength: 1, maxLength: 1_000, description: 'Key of the metadata; nested keys have dots.' }),
+  ),
+  max_groups: optional(
+    Type.Integer({ minimum: 1, maximum: maxGroups, default: defaultGroups, description: 'Groups with the most runs.' }),
+  ),
+});
+
+export const getRunStats = defineOperation({
+  operationId: 'getRunStats',
+  method: 'POST',
+  path: '/runs/stats',
+  tag: 'runs',
+  summary: 'Get statistics of the runs that match a query',
+  description:
+    'Takes the filters of a query for runs. With `group_by`, the response has the statistics by group: a run with several tags is in ' +
+    'several groups, and a run without the metadata key in none.',
+  access: { permission: 'runs:read', tenantScope: 'workspace' },
+  errors: ['BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
+  schema: {
+    body: Type.Object({
+      ...runSetFields,
+      group_by: optional(GroupBy),
+      groups: optional(Type.Array(Type.String(), { maxItems: maxGroups, description: 'Only these groups.' })),
+      select: optional(Type.Array(Type.Union(statSelects.map((name) => Type.Literal(name))), { maxItems: 200 })),
+    }),
+    response: { 200: Type.Union([RunStats, Type.Record(Type.String(), RunStats)]) },
+    // A serialiser cannot tell the two apart, because the names of groups may be anything.
+    produces: 'application/json; charset=utf-8',
+  },
+  handler: async ({ caller, body, services }) => {
+    const selected = selectStats(body.select);
+    const groupBy = readGrouping(body.group_by);
+    if (body.groups != null && groupBy === undefined)
+      throw runlakeError('BAD_REQUEST', { reason: '`groups` needs `group_by`.' });
+    const set = await findRunSet(services, { tenantId: caller.workspaceId, ...readRunSet(body) });
+    const stats = await readRunStats(services.clickhouse, {
+      ...set,
+      selected,
+      groupBy,
+      groups: body.groups ?? undefined,
+      maxGroups: body.group_by?.max_groups ?? defaultGroups,
+    });
+    const response = groupBy ? Object.fromEntries(stats) : (stats.get(wholeSet) ?? createEmptyStats(selected));
+    return new RawResponse({ body: Buffer.from(JSON.stringify(response)) });
+  },
+});
+
+function readGrouping(groupBy: Static<typeof GroupBy> | null | undefined) {
+  if (groupBy == null) return undefined;
+  if (groupBy.attribute === 'metadata' && groupBy.path == null)
+    throw runlakeError('BAD_REQUEST', { reason: 'Grouping by metadata needs `path`, the key.' });
+  return buildGrouping(groupBy.attribute, groupBy.path ?? '');
+}

@@ -1,0 +1,194 @@
+import { type Static, Type } from 'typebox';
+import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
+import { requireProjects } from '../../pipelines/runs/locate-run.ts';
+import type { RunStats, StatName } from '../../pipelines/runs/stats/stat-names.ts';
+import { countThreads, queryThreads, readThreadsStats } from '../../pipelines/runs/threads.ts';
+import { nullable, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
+import { defineOperation } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+import type { Services } from '../server/services.ts';
+import { RunStats as RunStatsShape, selectStats } from './run-stats.ts';
+import {
+  emptyAsNull,
+  FeedbackStats,
+  readThreadScope,
+  Sums,
+  summarise,
+  ThreadScopeFields,
+  ThreadSummary,
+} from './threads.ts';
+
+const access = { permission: 'runs:read', tenantScope: 'workspace' } as const;
+const errors = ['INVALID_FILTER', 'NOT_FOUND', ...clickhouseErrors] as const;
+const defaultLimit = 10;
+
+const GroupRequest = Type.Object({
+  session_id: Uuid(),
+  group_by: Type.Literal('conversation', { description: 'By thread.' }),
+  filter: optional(Type.String({ description: 'Condition on the root run of a trace; see the guide.' })),
+  start_time: optional(Timestamp({ description: 'Traces that started at or after this time.' })),
+  end_time: optional(Timestamp({ description: 'Traces that started before this time.' })),
+  offset: optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 })),
+  limit: optional(Type.Integer({ minimum: 1, maximum: 100, default: defaultLimit })),
+});
+
+async function readGroupScope({ database }: Services, tenantId: string, body: Static<typeof GroupRequest>) {
+  const [projectId = ''] = await requireProjects(database, tenantId, [body.session_id.toLowerCase()]);
+  const filter = {
+    startedFromMicros: parseOptionalTime(body.start_time),
+    startedBeforeMicros: parseOptionalTime(body.end_time),
+    conditions: parseRunFilters({ filter: body.filter ?? null }),
+  };
+  return { tenantId, projectId, filter };
+}
+
+export const groupRuns = defineOperation({
+  operationId: 'groupRuns',
+  method: 'POST',
+  path: '/runs/group',
+  tag: 'runs',
+  summary: 'List the threads of a project',
+  description: 'The thread with the newest trace first. Only traces that match the times and the filter count.',
+  access,
+  errors,
+  schema: {
+    body: GroupRequest,
+    response: {
+      200: Type.Object({
+        groups: Type.Array(
+          Type.Object({
+            ...ThreadSummary.properties,
+            filter: Type.String({ description: 'Filter that selects the runs of the thread.' }),
+            group_key: Type.String({ description: 'The same as `thread_id`.' }),
+          }),
+        ),
+        total: Type.Integer({ description: 'Number of threads.' }),
+      }),
+    },
+  },
+  handler: async ({ caller, body, services }) => {
+    const scope = await readGroupScope(services, caller.workspaceId, body);
+    const { threads, total } = await queryThreads(services.clickhouse, {
+      ...scope,
+      limitRows: body.limit ?? defaultLimit,
+      offset: body.offset ?? 0,
+    });
+    const groups = threads.map((thread) => ({
+      ...summarise(thread),
+      filter: `eq(thread_id, ${JSON.stringify(thread.threadId)})`,
+      group_key: thread.threadId,
+    }));
+    return { groups, total };
+  },
+});
+
+export const getRunGroupStats = defineOperation({
+  operationId: 'getRunGroupStats',
+  method: 'POST',
+  path: '/runs/group/stats',
+  tag: 'runs',
+  summary: 'Get statistics of the root runs of all threads of a project',
+  access,
+  errors,
+  schema: {
+    body: GroupRequest,
+    response: { 200: Type.Object({ ...RunStatsShape.properties, group_count: Type.Integer() }) },
+  },
+  handler: async ({ caller, body, services }) => {
+    const scope = await readGroupScope(services, caller.workspaceId, body);
+    const { stats, threads } = await readThreadsStats(services.clickhouse, scope, selectStats(undefined));
+    return { ...stats, group_count: threads };
+  },
+});
+
+type ReadStat = (stats: RunStats) => unknown;
+
+/** Statistics of threads: the name in `select`, the field of the response, and the statistic of runs that it has. */
+const aggregates = {
+  TRACE_COUNT: { trace_count: ({ run_count }) => run_count },
+  TOTAL_TOKENS: { total_tokens: ({ total_tokens }) => total_tokens },
+  TOTAL_COST: { total_cost: ({ total_cost }) => total_cost },
+  ERROR_RATE: { error_rate: ({ error_rate }) => error_rate },
+  STREAMING_RATE: { streaming_rate: ({ streaming_rate }) => streaming_rate },
+  LATENCY_P50: { latency_p50_seconds: ({ latency_p50 }) => latency_p50 },
+  LATENCY_P99: { latency_p99_seconds: ({ latency_p99 }) => latency_p99 },
+  MEDIAN_TOKENS: { median_tokens: ({ median_tokens }) => median_tokens },
+  FIRST_TOKEN_P50: { first_token_p50_seconds: ({ first_token_p50 }) => first_token_p50 },
+  FIRST_TOKEN_P99: { first_token_p99_seconds: ({ first_token_p99 }) => first_token_p99 },
+  PROMPT_TOKENS: { prompt_tokens: ({ prompt_tokens }) => prompt_tokens },
+  COMPLETION_TOKENS: { completion_tokens: ({ completion_tokens }) => completion_tokens },
+  PROMPT_COST: { prompt_cost: ({ prompt_cost }) => prompt_cost },
+  COMPLETION_COST: { completion_cost: ({ completion_cost }) => completion_cost },
+  PROMPT_TOKEN_DETAILS: { prompt_token_details: (stats) => emptyAsNull(stats.prompt_token_details) },
+  COMPLETION_TOKEN_DETAILS: { completion_token_details: (stats) => emptyAsNull(stats.completion_token_details) },
+  PROMPT_COST_DETAILS: { prompt_cost_details: (stats) => emptyAsNull(stats.prompt_cost_details) },
+  COMPLETION_COST_DETAILS: { completion_cost_details: (stats) => emptyAsNull(stats.completion_cost_details) },
+  THREAD_FEEDBACK_STATS: { thread_feedback_stats: (stats) => emptyAsNull(stats.feedback_stats) },
+} as const satisfies Record<string, Readonly<Record<string, ReadStat>>>;
+
+type AggregateName = keyof typeof aggregates;
+const aggregateNames = Object.keys(aggregates) as AggregateName[];
+const selectNames: (AggregateName | 'THREAD_COUNT')[] = [...aggregateNames, 'THREAD_COUNT'];
+const runStatOf: Readonly<Record<string, StatName>> = {
+  TRACE_COUNT: 'run_count',
+  THREAD_FEEDBACK_STATS: 'feedback_stats',
+};
+
+const Figure = () => nullable(Type.Number());
+const Count = () => nullable(Type.Integer());
+
+export const getThreadsStats = defineOperation({
+  operationId: 'getThreadsStats',
+  method: 'POST',
+  path: '/v2/threads/stats',
+  tag: 'threads',
+  summary: 'Get the selected statistics of the threads of a project',
+  description: 'Over the root runs that have a thread and match. Percentiles are exact.',
+  access,
+  errorStyle: 'problem',
+  unsupported: { body: ['thread_filter'] },
+  errors,
+  schema: {
+    body: Type.Object({
+      ...ThreadScopeFields.properties,
+      select: Type.Array(Type.Union(selectNames.map((name) => Type.Literal(name))), { minItems: 1, maxItems: 100 }),
+    }),
+    response: {
+      200: Type.Partial(
+        Type.Object({
+          thread_count: Type.Integer(),
+          trace_count: Type.Integer(),
+          total_tokens: Count(),
+          total_cost: Figure(),
+          error_rate: Figure(),
+          streaming_rate: Figure(),
+          latency_p50_seconds: Figure(),
+          latency_p99_seconds: Figure(),
+          median_tokens: Count(),
+          first_token_p50_seconds: Figure(),
+          first_token_p99_seconds: Figure(),
+          prompt_tokens: Count(),
+          completion_tokens: Count(),
+          prompt_cost: Figure(),
+          completion_cost: Figure(),
+          prompt_token_details: nullable(Sums()),
+          completion_token_details: nullable(Sums()),
+          prompt_cost_details: nullable(Sums()),
+          completion_cost_details: nullable(Sums()),
+          thread_feedback_stats: FeedbackStats(),
+        }),
+      ),
+    },
+  },
+  handler: async ({ caller, body, services }) => {
+    const scope = await readThreadScope(services.database, caller.workspaceId, body);
+    const select: readonly string[] = body.select;
+    const names = aggregateNames.filter((name) => select.includes(name));
+    const selected = new Set(names.map((name) => runStatOf[name] ?? (String(name).toLowerCase() as StatName)));
+    if (names.length === 0) return { thread_count: await countThreads(services.clickhouse, scope) };
+    const { stats, threads } = await readThreadsStats(services.clickhouse, scope, selected);
+    const fields = names.flatMap((name) => Object.entries<ReadStat>(aggregates[name]));
+    const read = Object.fromEntries(fields.map(([field, readStat]) => [field, readStat(stats)]));
+    return select.includes('THREAD_COUNT') ? { ...read, thread_count: threads } : read;
+  },
+});

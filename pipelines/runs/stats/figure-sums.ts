@@ -1,0 +1,115 @@
+/**
+ * Tokens and costs of a set of runs.
+ *
+ * As in a list of runs, a model call counts unless a call below it states the same figure
+ * (`pipelines/runs/descendant-figures.ts`). Each call counts once in a group: for the topmost matching run above it, or
+ * for itself. The total of a figure is the sum over these runs, and its percentiles are over those of them that have it.
+ * A run sent without dotted_order counts for its parent and its trace only. If only a start time limits the set, the runs
+ * of a trace that began before it count as one for the percentiles.
+ *
+ *   1. `calls` are the model calls of the range that state a figure.
+ *   2. `covered` has, by run, the figures that calls below it state.
+ *   3. The figures of a call that are not covered are summed by the topmost matching run.
+ */
+import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
+import { detailNames, figureColumns, statedAncestors } from '../descendant-figures.ts';
+import { isModelCall } from '../run-columns.ts';
+import { buildMatchingRuns, findCallRange, type RunSet } from './matching-runs.ts';
+
+export type FigureName = keyof typeof figureColumns;
+
+/** Columns of a row of sums: the total of each figure, and its percentiles as [50, 99]. */
+export type FigureRow = { readonly grp: string } & {
+  readonly [Name in FigureName]: number | null;
+} & { readonly [Name in FigureName as `${Name}_percentiles`]: readonly [number | null, number | null] };
+
+const toDecimal = (sql: string) => `toDecimal256OrNull(${sql}, 20)`;
+const valueSql = (name: FigureName) => (name.endsWith('cost') ? toDecimal(name) : name);
+
+/** Builds the query for the sums of the figures by group. */
+export function buildFigureQuery(set: RunSet, figures: readonly FigureName[]): Query {
+  const values = figures.map((name) => valueSql(name));
+  const columns = figures.flatMap((name, index) => [
+    `sum(total_${index}) AS ${name}`,
+    `quantilesExactInclusive(0.5, 0.99)(toFloat64(total_${index})) AS ${name}_percentiles`,
+  ]);
+  return buildSums(
+    'run-figures',
+    set,
+    { values, condition: `(${figures.map((name) => `isNotNull(${name})`).join(' OR ')})` },
+    columns,
+  );
+}
+
+export interface DetailRow {
+  readonly grp: string;
+  /** Name of the details, a dot and the key. */
+  readonly kind: string;
+  /** Decimal as text. */
+  readonly total: string;
+}
+
+/** Builds the query for the sums of the details by group. */
+export function buildDetailQuery(set: RunSet): Query {
+  const names = detailNames.map((name) => `'${name}'`).join(', ');
+  const pairs = `arrayFlatten(arrayMap(detail -> arrayMap(
+    pair -> (concat(detail, '.', pair.1), toDecimal256OrNull(trim(BOTH '"' FROM pair.2), 20)),
+    JSONExtractKeysAndValuesRaw(ifNull(usage_details, ''), detail)), [${names}]))`;
+  const calls = {
+    values: [`(arrayJoin(arrayFilter(pair -> isNotNull(pair.2), ${pairs})) AS detail).2`],
+    kind: 'detail.1',
+    condition: 'isNotNull(usage_details)',
+  };
+  return buildSums('run-details', set, calls, ['toString(sum(total_0)) AS total']);
+}
+
+interface Calls {
+  /** Figures of a call, as SQL over `runs FINAL`. */
+  readonly values: readonly string[];
+  /** If present, a call has several rows; only rows of the same kind cover each other. */
+  readonly kind?: string;
+  readonly condition: string;
+}
+
+function buildSums(name: string, set: RunSet, { values, kind, condition }: Calls, columns: readonly string[]): Query {
+  const range = findCallRange(set);
+  const matching = buildMatchingRuns(set, ['id AS matching_id', 'trace_id AS matching_trace']);
+  const grouped = set.groupBy?.isOfTrace ? set.groupBy.sql : `''`;
+  const kindSql = kind === undefined ? '' : ', kind';
+  const inTraces = range.counted === 'every' ? '' : `AND trace_id IN (SELECT matching_trace FROM (${matching.sql}))`;
+  const calls = `SELECT trace_id, id, ${statedAncestors} AS ancestors, ${grouped} AS call_grp
+      ${kind === undefined ? '' : `, ${kind} AS kind`}, ${values.map((sql, index) => `${sql} AS value_${index}`).join(', ')}
+    FROM runs FINAL PREWHERE ${range.sql} ${inTraces}
+    WHERE ${[...range.values, isModelCall, condition].join(' AND ')}`;
+  const stated = values.map((_sql, index) => `isNotNull(value_${index}) * ${2 ** index}`).join(' + ');
+  const leaves = `SELECT trace_id, id, ancestors, call_grp ${kindSql},
+      ${values.map((_sql, index) => `if(bitTest(below, ${index}), NULL, value_${index}) AS leaf_${index}`).join(', ')}
+    FROM (${calls}) AS calls
+    LEFT ANY JOIN (
+      SELECT arrayJoin(ancestors) AS covered_id ${kind === undefined ? '' : ', kind AS covered_kind'}, groupBitOr(toUInt8(${stated})) AS below
+      FROM (${calls}) GROUP BY covered_id ${kind === undefined ? '' : ', covered_kind'}) AS covered
+    ON id = covered_id ${kind === undefined ? '' : 'AND kind = covered_kind'}`;
+  const sums = values.map((_sql, index) => `sum(leaf_${index}) AS total_${index}`).join(', ');
+  const picked = values.map((_sql, index) => `any(leaf_${index}) AS leaf_${index}`).join(', ');
+  const tops = {
+    every: `SELECT call_grp AS grp ${kindSql}, trace_id AS top, ${sums} FROM (${leaves}) GROUP BY grp, top ${kindSql}`,
+    trace: `SELECT grp ${kindSql}, trace_id AS top, ${sums}
+      FROM (${leaves}) AS leaves INNER JOIN (SELECT DISTINCT matching_trace, grp FROM (${matching.sql})) AS matching ON trace_id = matching_trace
+      GROUP BY grp, top ${kindSql}`,
+    path: `SELECT grp ${kindSql}, top, ${sums} FROM (
+        SELECT grp ${kindSql}, id, argMin(node, position) AS top, ${picked}
+        FROM (SELECT *, node, position FROM (${leaves})
+          ARRAY JOIN arrayConcat(ancestors, [id]) AS node, arrayEnumerate(arrayConcat(ancestors, [id])) AS position) AS nodes
+        INNER JOIN (${matching.sql}) AS matching ON node = matching_id
+        GROUP BY grp, id ${kindSql})
+      GROUP BY grp, top ${kindSql}`,
+  };
+  const { external = range.external } = matching;
+  return {
+    name,
+    sql: `SELECT grp ${kindSql}, ${columns.join(', ')} FROM (${tops[range.counted]}) GROUP BY grp ${kindSql}`,
+    params: { ...range.params, ...matching.params },
+    ...(external && { external }),
+    settings: matching.settings,
+  };
+}

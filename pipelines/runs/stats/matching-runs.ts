@@ -1,0 +1,137 @@
+import type { ClickHouseSettings } from '@clickhouse/client';
+import type { ExternalTable, QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
+import { buildFilterClauses } from '../filter-clauses.ts';
+import { boundTimeRange } from '../find-page.ts';
+import type { RunKey } from '../run-columns.ts';
+import {
+  buildKeyConditions,
+  buildKeysCondition,
+  buildProjectsCondition,
+  buildScopeCondition,
+  buildValueConditions,
+  type RunFilter,
+  type RunScope,
+} from '../run-scope.ts';
+
+/** How runs are grouped. A run for which `sql` is null is in no group, and one with several values is in each. */
+export interface RunGrouping {
+  /** SQL over `runs FINAL`: a text, or null. `arrayJoin` makes several. */
+  readonly sql: string;
+  /** Expressions of the WITH clause that `sql` uses. */
+  readonly expressions?: readonly string[];
+  readonly params?: Readonly<Record<string, QueryParameter>>;
+  /** Whether all runs of a trace are in the same group, so that the group of one tells that of the others. */
+  readonly isOfTrace?: boolean;
+}
+
+/** The runs that statistics are about. */
+export interface RunSet {
+  readonly scope: RunScope;
+  readonly filter: RunFilter;
+  /** If present, only these runs, and `filter` has no conditions. */
+  readonly among?: readonly RunKey[] | undefined;
+  readonly groupBy?: RunGrouping | undefined;
+  /** If present, only these groups. */
+  readonly groups?: readonly string[] | undefined;
+}
+
+/** A query over the matching runs, and what it binds. */
+export interface MatchingRuns {
+  readonly sql: string;
+  readonly params: Readonly<Record<string, QueryParameter>>;
+  readonly external?: ExternalTable;
+  readonly settings: ClickHouseSettings;
+}
+
+/**
+ * Builds a query that returns one row for each matching run and group, with the given columns and `grp`; the group of
+ * all runs is empty if they are not grouped.
+ *
+ * @param columns SQL over `runs FINAL`.
+ * @param among further condition on the id of the run.
+ */
+export function buildMatchingRuns(set: RunSet, columns: readonly string[], among?: string): MatchingRuns {
+  const { scope, filter, groupBy } = set;
+  const range =
+    set.among === undefined
+      ? buildScopeCondition(scope, boundTimeRange({ filter, order: 'desc' }))
+      : buildKeysCondition(scope.tenantId, set.among);
+  const keys = buildKeyConditions(filter);
+  const values = buildValueConditions(filter);
+  const keySql = [range.sql, ...keys.sql].join(' AND ');
+  const filtered = buildFilterClauses(filter.conditions, scope, keySql);
+  const selected = [...columns, `${groupBy?.sql ?? `''`} AS grp`];
+  const expressions = [...filtered.expressions, ...(groupBy?.expressions ?? [])];
+  const rows = `${expressions.length > 0 ? `WITH ${expressions.join(', ')}` : ''} SELECT ${selected.join(', ')} FROM runs FINAL
+    PREWHERE ${among === undefined ? keySql : `${keySql} AND ${among}`}
+    WHERE ${[...values.sql, ...filtered.sql].join(' AND ')}`;
+  const inGroups = [
+    ...(groupBy === undefined ? [] : ['isNotNull(grp)']),
+    ...(set.groups === undefined ? [] : ['grp IN {groups:Array(String)}']),
+  ];
+  return {
+    sql: inGroups.length === 0 ? rows : `SELECT * FROM (${rows}) WHERE ${inGroups.join(' AND ')}`,
+    params: {
+      ...range.params,
+      ...keys.params,
+      ...values.params,
+      ...filtered.params,
+      ...groupBy?.params,
+      ...(set.groups && { groups: set.groups }),
+    },
+    ...(range.external && { external: range.external }),
+    settings: filtered.settings,
+  };
+}
+
+/** Clocks of the processes of a trace differ, so a run may begin before the run that started it. */
+const clockSkewMicros = 86_400_000_000;
+
+/** The model calls below the matching runs. */
+export interface CallRange {
+  /** Conditions on the key of `runs`. */
+  readonly sql: string;
+  /** Conditions on values. */
+  readonly values: readonly string[];
+  readonly params: MatchingRuns['params'];
+  readonly external?: ExternalTable;
+  /**
+   * `every`: all calls in the range count, without a look at the runs above them. `trace`: those of the traces of
+   * matching runs, which are roots. `path`: those that match, or have a run above them that matches.
+   */
+  readonly counted: 'every' | 'trace' | 'path';
+}
+
+/** Finds how the model calls of a set are read; the simplest way that is right for it. */
+export function findCallRange(set: RunSet): CallRange {
+  const { scope, filter, groupBy, groups, among } = set;
+  const { isRoot, startedFromMicros, traceId, traceIds, ...others } = filter;
+  const isFiltered = Object.values(others).some((value) => value !== undefined) || among !== undefined;
+  const isGrouped = groups !== undefined || (groupBy !== undefined && groupBy.isOfTrace !== true);
+  const keys = buildKeyConditions(filter);
+  const window = boundTimeRange({ filter: { startedFromMicros }, order: 'desc' });
+  // A trace that began earlier has calls in the range. They count unless only its root could match, and for percentiles
+  // they count as one run.
+  const isWhole = isRoot !== true || startedFromMicros === undefined;
+  if (!isFiltered && !isGrouped && isRoot !== false && isWhole) {
+    const range = buildScopeCondition(scope, window);
+    const values = buildValueConditions({ startedFromMicros });
+    return {
+      ...range,
+      sql: [range.sql, ...keys.sql].join(' AND '),
+      values: values.sql,
+      params: { ...range.params, ...keys.params, ...values.params },
+      counted: 'every',
+    };
+  }
+  const earliest = among?.reduce((min, key) => Math.min(min, key.startTimeMicros), Number.POSITIVE_INFINITY);
+  const projects = buildProjectsCondition(scope);
+  const from = earliest ?? boundTimeRange({ filter, order: 'desc' }).fromMicros;
+  return {
+    sql: [`${projects.sql} AND start_time >= fromUnixTimestamp64Micro({calls_from:Int64})`, ...keys.sql].join(' AND '),
+    values: buildValueConditions({}).sql,
+    params: { ...projects.params, ...keys.params, calls_from: Math.max(0, from - clockSkewMicros) },
+    ...(projects.external && { external: projects.external }),
+    counted: isRoot === true ? 'trace' : 'path',
+  };
+}

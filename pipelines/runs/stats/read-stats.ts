@@ -1,0 +1,179 @@
+/**
+ * Statistics of runs. Run queries, projects and threads use the same function, so that they agree. Everything is
+ * computed by ClickHouse from merged rows when it is asked for; percentiles are exact and interpolated.
+ *
+ *   1. One query counts the matching runs by group. It also chooses the groups, the largest first.
+ *   2. Tokens and costs (`figure-sums.ts`), details and feedback are read for these groups, each with a query, and only
+ *      if they are selected.
+ */
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import { readFeedbackStats } from '../../feedback/feedback-stats.ts';
+import { formatTime } from '../../ingest/run-event/times.ts';
+import { runColumns, startedAtMicros } from '../run-columns.ts';
+import { defaultRunType } from '../run-scope.ts';
+import { buildDetailQuery, buildFigureQuery, type DetailRow, type FigureRow } from './figure-sums.ts';
+import { buildMatchingRuns, type RunSet } from './matching-runs.ts';
+import { type FacetName, formatFacets } from './run-facets.ts';
+import { detailStats, figureStats, type RunStats, type StatName } from './stat-names.ts';
+
+export interface StatsRequest extends RunSet {
+  readonly selected: ReadonlySet<StatName>;
+  /** Maximum number of groups; those with the most runs are returned. */
+  readonly maxGroups?: number;
+}
+
+interface CountRow {
+  readonly grp: string;
+  readonly runs: number;
+  readonly latencies: readonly [number | null, number | null];
+  readonly latency_avg: number | null;
+  readonly first_tokens: readonly [number | null, number | null];
+  readonly error_rate: number;
+  readonly streaming_rate: number;
+  readonly last_start: number;
+  readonly facets?: Readonly<Record<FacetName, readonly (readonly [value: string, count: number, error: number])[]>>;
+}
+
+/** Group of the statistics of runs that are not grouped. */
+export const wholeSet = '';
+
+const defaultMaxGroups = 1_000;
+const topFacets = 10;
+
+/**
+ * Reads the selected statistics by group, the group with the most runs first. Without `groupBy` there is one group,
+ * {@link wholeSet}; groups without runs are left out.
+ *
+ * @throws errors of ClickHouse.
+ */
+export async function readRunStats(clickhouse: ClickHouse, request: StatsRequest): Promise<Map<string, RunStats>> {
+  const { scope, selected, groupBy } = request;
+  if (scope.projectIds.length === 0 || request.among?.length === 0) return new Map();
+  const counts = await countRuns(clickhouse, request);
+  if (counts.length === 0) return new Map();
+  const set: RunSet = groupBy === undefined ? request : { ...request, groups: counts.map(({ grp }) => grp) };
+  const figures = figureStats
+    .filter(({ stats }) => stats.some((name) => selected.has(name)))
+    .map(({ figure }) => figure);
+  const details = detailStats.filter((name) => selected.has(name));
+  const [figureRows, detailRows, feedback] = await Promise.all([
+    figures.length > 0 ? clickhouse.query<FigureRow>(buildFigureQuery(set, figures)) : [],
+    details.length > 0 ? clickhouse.query<DetailRow>(buildDetailQuery(set)) : [],
+    selected.has('feedback_stats') ? readFeedbackOfRuns(clickhouse, set) : undefined,
+  ]);
+  const figuresOf = new Map(figureRows.map((row) => [row.grp, row]));
+  return new Map(
+    counts.map((row) => {
+      const group = row.grp;
+      const stats: RunStats = {
+        ...formatCounts(row),
+        ...formatFigures(figuresOf.get(group)),
+        ...formatDetails(detailRows.filter(({ grp }) => grp === group)),
+        feedback_stats: feedback?.get(group) ?? {},
+      };
+      return [group, Object.fromEntries(Object.entries(stats).filter(([name]) => selected.has(name as StatName)))];
+    }),
+  );
+}
+
+/** Statistics of a set without runs. */
+export function createEmptyStats(selected: ReadonlySet<StatName>): RunStats {
+  const counted = {
+    run_count: 0,
+    latency_p50: null,
+    latency_p99: null,
+    latency_avg: null,
+    first_token_p50: null,
+    first_token_p99: null,
+  };
+  const rates = {
+    error_rate: null,
+    streaming_rate: null,
+    last_run_start_time: null,
+    run_facets: [],
+    feedback_stats: {},
+  };
+  const stats: RunStats = { ...counted, ...rates, ...formatFigures(undefined), ...formatDetails([]) };
+  return Object.fromEntries(Object.entries(stats).filter(([name]) => selected.has(name as StatName)));
+}
+
+async function countRuns(clickhouse: ClickHouse, request: StatsRequest): Promise<CountRow[]> {
+  const { selected, groupBy, maxGroups = defaultMaxGroups } = request;
+  const facets = {
+    name: `ifNull(name, '')`,
+    run_type: `ifNull(run_type, '${defaultRunType}')`,
+    status: `multiIf(isNotNull(error), 'error', isNotNull(ended_at), 'success', 'pending')`,
+  } as const satisfies Record<FacetName, string>;
+  const names = selected.has('run_facets') ? (Object.keys(facets) as FacetName[]) : [];
+  const { sql, ...query } = buildMatchingRuns(request, [
+    `${startedAtMicros} AS started`,
+    `${runColumns.endedAtMicros} - started AS latency`,
+    `${runColumns.firstTokenTimeMicros} - started AS first_token`,
+    'isNotNull(error) AS failed',
+    ...names.map((name) => `${facets[name]} AS facet_${name}`),
+  ]);
+  const facetSql = `tuple(${names.map((name) => `topK(${topFacets}, 100, 'counts')(facet_${name}) AS ${name}`).join(', ')})`;
+  return clickhouse.query<CountRow>({
+    ...query,
+    name: 'run-stats',
+    sql: `SELECT grp, count() AS runs, quantilesExactInclusive(0.5, 0.99)(latency) AS latencies, avg(latency) AS latency_avg,
+        quantilesExactInclusive(0.5, 0.99)(first_token) AS first_tokens, avg(failed) AS error_rate,
+        avg(isNotNull(first_token)) AS streaming_rate, max(started) AS last_start
+        ${names.length > 0 ? `, CAST(${facetSql}, 'Tuple(${names.map((name) => `${name} Array(Tuple(String, UInt64, UInt64))`).join(', ')})') AS facets` : ''}
+      FROM (${sql})
+      GROUP BY grp
+      ${groupBy === undefined ? '' : `ORDER BY runs DESC, grp LIMIT ${maxGroups}`}`,
+  });
+}
+
+const toSeconds = (micros: number | null) => (micros === null ? null : micros / 1e6);
+
+function formatCounts(row: CountRow): RunStats {
+  return {
+    run_count: row.runs,
+    latency_p50: toSeconds(row.latencies[0]),
+    latency_p99: toSeconds(row.latencies[1]),
+    latency_avg: toSeconds(row.latency_avg),
+    first_token_p50: toSeconds(row.first_tokens[0]),
+    first_token_p99: toSeconds(row.first_tokens[1]),
+    error_rate: row.error_rate,
+    streaming_rate: row.streaming_rate,
+    last_run_start_time: formatTime(row.last_start),
+    run_facets: row.facets ? formatFacets(row.facets) : [],
+  };
+}
+
+function formatFigures(row: FigureRow | undefined): RunStats {
+  return Object.fromEntries(
+    figureStats.flatMap(({ figure, stats: [total, p50, p99] }) => {
+      const isCost = figure.endsWith('cost');
+      const [median, high] = row?.[`${figure}_percentiles`] ?? [];
+      const format = (value: number | null | undefined) => (value == null ? null : isCost ? value : Math.round(value));
+      return [
+        [total, row?.[figure] ?? (isCost ? null : 0)],
+        ...(p50 === undefined ? [] : [[p50, format(median)]]),
+        ...(p99 === undefined ? [] : [[p99, format(high)]]),
+      ];
+    }),
+  );
+}
+
+function formatDetails(rows: readonly DetailRow[]): RunStats {
+  return Object.fromEntries(
+    detailStats.map((name) => {
+      const ofName = rows.filter(({ kind }) => kind.startsWith(`${name}.`));
+      const sums = ofName.map(({ kind, total }) => [kind.slice(name.length + 1), Number(total)] as const);
+      return [name, Object.fromEntries(sums)];
+    }),
+  );
+}
+
+/** Feedback on the matching runs, by group. */
+async function readFeedbackOfRuns(clickhouse: ClickHouse, set: RunSet) {
+  const rated = 'id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID})';
+  const { sql, ...query } = buildMatchingRuns(set, ['id AS run_id'], rated);
+  const stats = await readFeedbackStats(clickhouse, { ...query, runs: `(SELECT run_id, grp AS target FROM (${sql}))` });
+  return new Map(
+    [...stats].map(([group, json]) => [group, JSON.parse(json) as Record<string, Record<string, unknown>>]),
+  );
+}
