@@ -98,7 +98,15 @@ import {
 } from './run-shares.ts';
 import { getRunStats } from './run-stats.ts';
 import { getRun, queryRuns, validateRunsQuery } from './runs.ts';
-import { createSession, deleteSession, deleteSessions, getSession, listSessions, updateSession } from './sessions.ts';
+import {
+  createSession,
+  deleteSession,
+  deleteSessions,
+  getSession,
+  getSessionMetadata,
+  listSessions,
+  updateSession,
+} from './sessions.ts';
 import { getRunGroupStats, getThreadsStats, groupRuns } from './thread-groups.ts';
 import { getThreadStats, listThreadTraces, queryThreads } from './threads.ts';
 import { deleteRuns, deleteTraces, keepTraces } from './traces.ts';
@@ -143,6 +151,7 @@ export const operations: readonly Operation[] = [
   createSession,
   deleteSessions,
   getSession,
+  getSessionMetadata,
   updateSession,
   deleteSession,
   // ingest

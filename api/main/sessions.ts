@@ -1,11 +1,19 @@
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { deleteProjects } from '../../pipelines/projects/delete-projects.ts';
-import { listProjects, maxNameLength, type ProjectRecord, readProject } from '../../pipelines/projects/project.ts';
+import { listProjectsByStats, type StatOrder, statOrders } from '../../pipelines/projects/list-by-stats.ts';
+import { maxNameLength, type ProjectRecord, readProject } from '../../pipelines/projects/project.ts';
+import { readProjectStats, readTopMetadata } from '../../pipelines/projects/project-stats.ts';
 import { createProject, updateProject } from '../../pipelines/projects/write-project.ts';
-import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { requireProjects } from '../../pipelines/runs/locate-run.ts';
+import type { RunStats } from '../../pipelines/runs/stats/stat-names.ts';
+import { requirePermission } from '../../pipelines/tenants/caller.ts';
+import { JsonObject, nullable, optional, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { metadataParameter, pageParameters, parseMetadata } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+import { statSelects } from './run-stats.ts';
+import { formatSessionStats, parseSessionFilter, selectSessionStats, sessionStatsFields } from './session-stats.ts';
 
 const TraceTier = Type.Union([Type.Literal('longlived'), Type.Literal('shortlived')]);
 const Name = Text({ minLength: 1, maxLength: maxNameLength });
@@ -58,50 +66,15 @@ const fields = {
 /** A project in responses to changes. */
 const Session = Type.Object(fields);
 
-/**
- * Names of the run statistics that clients expect in a project. The server does not compute them yet, so all are null.
- */
-const statisticNames = [
-  'run_count',
-  'latency_p50',
-  'latency_p99',
-  'first_token_p50',
-  'first_token_p99',
-  'total_tokens',
-  'prompt_tokens',
-  'completion_tokens',
-  'total_cost',
-  'prompt_cost',
-  'completion_cost',
-  'last_run_start_time',
-  'feedback_stats',
-  'session_feedback_stats',
-  'run_facets',
-  'error_rate',
-  'streaming_rate',
-  'test_run_number',
-] as const;
-
-type Statistics = Record<(typeof statisticNames)[number], null>;
-
-function forEachStatistic<T>(value: T): Record<(typeof statisticNames)[number], T> {
-  return Object.fromEntries(statisticNames.map((name) => [name, value])) as Record<(typeof statisticNames)[number], T>;
-}
-
-const noStatistics: Statistics = forEachStatistic(null);
-
 /** A project in responses to reads. */
-const SessionWithStatistics = Type.Object({
-  ...fields,
-  ...forEachStatistic(Type.Null({ description: 'Not computed yet; always null, also with include_stats.' })),
-});
+const SessionWithStats = Type.Object({ ...fields, ...sessionStatsFields });
 
 function formatSession(project: ProjectRecord) {
   return { ...project, last_run_start_time_live: null };
 }
 
-function formatSessionWithStatistics(project: ProjectRecord) {
-  return { ...formatSession(project), ...noStatistics };
+function formatSessionWithStats(project: ProjectRecord, stats?: RunStats): Static<typeof SessionWithStats> {
+  return { ...formatSession(project), ...formatSessionStats(stats) } as Static<typeof SessionWithStats>;
 }
 
 export const createSession = defineOperation({
@@ -179,6 +152,15 @@ export const deleteSessions = defineOperation({
   },
 });
 
+const statsParameters = {
+  include_stats: Type.Optional(
+    Type.Boolean({
+      description: 'Statistics of the root runs. They need the permission `runs:read`. Without it they are null.',
+    }),
+  ),
+  stats_start_time: Type.Optional(Timestamp({ description: 'Statistics of runs that started at or after this time.' })),
+};
+
 export const getSession = defineOperation({
   operationId: 'getSession',
   method: 'GET',
@@ -186,23 +168,20 @@ export const getSession = defineOperation({
   tag: 'projects',
   summary: 'Get a tracing project',
   access: { permission: 'projects:read', tenantScope: 'workspace' },
-  unsupported: { query: ['stats_start_time'] },
-  errors: ['NOT_FOUND'],
-  schema: {
-    params: SessionParams,
-    query: Type.Object({
-      include_stats: Type.Optional(
-        Type.Boolean({ description: 'Accepted; statistics are not computed yet and null.' }),
-      ),
-    }),
-    response: { 200: SessionWithStatistics },
+  errors: ['NOT_FOUND', ...clickhouseErrors],
+  schema: { params: SessionParams, query: Type.Object(statsParameters), response: { 200: SessionWithStats } },
+  handler: async ({ caller, params, query, services }) => {
+    if (query.include_stats === true) requirePermission(caller, 'runs:read');
+    const project = await readProject(services.database, caller.workspaceId, params.session_id);
+    if (query.include_stats !== true) return formatSessionWithStats(project);
+    const startedFromMicros = parseOptionalTime(query.stats_start_time);
+    const runs = { tenantId: caller.workspaceId, projectIds: [project.id], startedFromMicros };
+    const stats = await readProjectStats(services.clickhouse, runs, selectSessionStats(undefined, true));
+    return formatSessionWithStats(project, stats.get(project.id));
   },
-  handler: async ({ caller, params, services }) =>
-    formatSessionWithStatistics(await readProject(services.database, caller.workspaceId, params.session_id)),
 });
 
-/** Sort orders that need statistics of runs. */
-const unsupportedOrders = ['last_run_start_time', 'latency_p50', 'latency_p99', 'error_rate', 'feedback', 'runs_count'];
+const sortOrders = ['start_time', 'name', ...(Object.keys(statOrders) as StatOrder[])] as const;
 
 const Query = Type.Object({
   id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
@@ -213,12 +192,25 @@ const Query = Type.Object({
     Type.Boolean({ description: 'true: without experiments on datasets; false: only experiments.' }),
   ),
   reference_dataset: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
-  include_stats: Type.Optional(Type.Boolean({ description: 'Accepted; statistics are not computed yet and null.' })),
+  ...statsParameters,
+  stats_select: Type.Optional(
+    Type.Array(Type.Union(statSelects.map((name) => Type.Literal(name))), {
+      maxItems: 200,
+      description: 'Default: all.',
+    }),
+  ),
+  stats_filter: Type.Optional(Type.String({ description: 'Statistics of root runs that match; see the guide.' })),
+  use_approx_stats: Type.Optional(Type.Boolean({ description: 'Accepted; statistics are always exact.' })),
+  facets: Type.Boolean({ default: false, description: 'Whether the statistics have `run_facets`.' }),
+  filter: Type.Optional(Type.String({ description: 'Only projects with a root run that matches; see the guide.' })),
   sort_by: Type.Union(
-    ['start_time', 'name', ...unsupportedOrders].map((order) => Type.Literal(order)),
-    { default: 'start_time', description: '`start_time` or `name`. Other values are not supported yet.' },
+    sortOrders.map((order) => Type.Literal(order)),
+    { default: 'start_time', description: 'Projects without a value are last.' },
   ),
   sort_by_desc: Type.Boolean({ default: true }),
+  sort_by_feedback_key: Type.Optional(
+    Type.String({ description: 'For `sort_by=feedback`: the key whose average orders the projects.' }),
+  ),
   ...pageParameters,
 });
 
@@ -230,40 +222,75 @@ export const listSessions = defineOperation({
   summary: 'List the tracing projects of the workspace',
   description: 'The list is empty if no project has the given name.',
   access: { permission: 'projects:read', tenantScope: 'workspace' },
-  unsupported: {
-    query: [
-      'dataset_version',
-      'facets',
-      'filter',
-      'sort_by_feedback_key',
-      'sort_by_feedback_source',
-      'stats_filter',
-      'stats_select',
-      'stats_start_time',
-      'tag_value_id',
-      'use_approx_stats',
-    ],
-    flags: ['facets', 'use_approx_stats'],
-  },
-  schema: { query: Query, response: { 200: Type.Array(SessionWithStatistics) } },
+  unsupported: { query: ['dataset_version', 'sort_by_feedback_source', 'tag_value_id'] },
+  errors: ['BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
+  schema: { query: Query, response: { 200: Type.Array(SessionWithStats) } },
   handler: async ({ caller, query, services }) => {
-    const sortBy = query.sort_by;
-    if (sortBy !== 'name' && sortBy !== 'start_time') {
-      throw runlakeError('PARAMETER_NOT_SUPPORTED', { parameter: `sort_by=${sortBy}` });
-    }
-    const projects = await listProjects(services.database, caller.workspaceId, {
-      ids: query.id,
-      name: query.name,
-      nameContains: query.name_contains,
-      metadata: parseMetadata(query.metadata),
-      referenceFree: query.reference_free,
-      referenceDatasetIds: query.reference_dataset,
-      sortBy,
+    const readsRuns = query.include_stats === true || query.filter || Object.hasOwn(statOrders, query.sort_by);
+    if (readsRuns) requirePermission(caller, 'runs:read');
+    if (query.sort_by === 'feedback' && query.sort_by_feedback_key === undefined)
+      throw runlakeError('BAD_REQUEST', { reason: 'Sorting by feedback needs `sort_by_feedback_key`.' });
+    const tenantId = caller.workspaceId;
+    const runs = {
+      startedFromMicros: parseOptionalTime(query.stats_start_time),
+      conditions: parseSessionFilter('stats_filter', query.stats_filter),
+    };
+    const projects = await listProjectsByStats(services, tenantId, {
+      conditions: {
+        ids: query.id,
+        name: query.name,
+        nameContains: query.name_contains,
+        metadata: parseMetadata(query.metadata),
+        referenceFree: query.reference_free,
+        referenceDatasetIds: query.reference_dataset,
+      },
+      withRuns: parseSessionFilter('filter', query.filter),
+      sortBy: query.sort_by,
+      feedbackKey: query.sort_by_feedback_key,
+      runs,
       descending: query.sort_by_desc,
       limit: query.limit,
       offset: query.offset,
     });
-    return projects.map(formatSessionWithStatistics);
+    if (query.include_stats !== true) return projects.map((project) => formatSessionWithStats(project));
+    const read = { tenantId, projectIds: projects.map(({ id }) => id), ...runs };
+    const selected = selectSessionStats(query.stats_select, query.facets);
+    const stats = await readProjectStats(services.clickhouse, read, selected);
+    return projects.map((project) => formatSessionWithStats(project, stats.get(project.id)));
+  },
+});
+
+export const getSessionMetadata = defineOperation({
+  operationId: 'getSessionMetadata',
+  method: 'GET',
+  path: '/sessions/:session_id/metadata',
+  tag: 'projects',
+  summary: 'Get the most frequent metadata values of the runs of a tracing project',
+  description: 'By key. Nested keys are joined by dots.',
+  access: { permission: 'runs:read', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND', ...clickhouseErrors],
+  schema: {
+    params: SessionParams,
+    query: Type.Object({
+      metadata_keys: Type.Optional(Type.Array(Type.String(), { maxItems: 1_000, description: 'Default: all.' })),
+      start_time: Type.Optional(Timestamp({ description: 'Runs that started at or after this time.' })),
+      k: Type.Integer({ minimum: 1, maximum: 1_000, default: 10, description: 'Maximum number of values of a key.' }),
+      root_runs_only: Type.Boolean({ default: false }),
+    }),
+    response: { 200: Type.Record(Type.String(), Type.Array(Type.String())) },
+  },
+  handler: async ({ caller, params, query, services }) => {
+    const projectId = params.session_id.toLowerCase();
+    await requireProjects(services.database, caller.workspaceId, [projectId]);
+    const values = await readTopMetadata(services.clickhouse, {
+      tenantId: caller.workspaceId,
+      projectId,
+      keys: query.metadata_keys,
+      startedFromMicros: parseOptionalTime(query.start_time),
+      rootsOnly: query.root_runs_only,
+      maxValues: query.k,
+    });
+    return Object.fromEntries(values);
   },
 });
 

@@ -74,7 +74,8 @@ export async function readProject(database: Database, workspaceId: string, proje
   return toProjectRecord(row);
 }
 
-interface ProjectQuery {
+/** Conditions on projects; absent ones do not apply. */
+export interface ProjectConditions {
   readonly ids?: readonly string[] | undefined;
   readonly name?: string | undefined;
   /** Part of the name, ignoring case. */
@@ -84,21 +85,16 @@ interface ProjectQuery {
   /** If true, only projects that are not experiments; if false, only experiments. */
   readonly referenceFree?: boolean | undefined;
   readonly referenceDatasetIds?: readonly string[] | undefined;
+}
+
+interface ProjectQuery extends ProjectConditions {
   readonly sortBy: 'name' | 'start_time';
   readonly descending: boolean;
   readonly limit: number;
   readonly offset: number;
 }
 
-/**
- * The projects of a workspace that are not deleted and meet every given condition. The id breaks ties, so that
- * consecutive pages neither repeat nor skip a project.
- */
-export async function listProjects(
-  database: Database,
-  workspaceId: string,
-  query: ProjectQuery,
-): Promise<ProjectRecord[]> {
+function buildConditions(workspaceId: string, query: ProjectConditions): { sql: string; params: unknown[] } {
   const params: unknown[] = [workspaceId];
   const conditions = ['workspace_id = $1', 'deleted_at IS NULL'];
   const add = (value: unknown, condition: (parameter: string) => string) => {
@@ -113,9 +109,33 @@ export async function listProjects(
   if (query.referenceFree !== undefined) {
     conditions.push(`reference_dataset_id IS ${query.referenceFree ? '' : 'NOT '}NULL`);
   }
+  return { sql: conditions.join(' AND '), params };
+}
+
+/** Ids of the projects of a workspace that are not deleted and meet every given condition. */
+export async function findProjectIds(
+  database: Database,
+  workspaceId: string,
+  conditions: ProjectConditions,
+): Promise<string[]> {
+  const { sql, params } = buildConditions(workspaceId, conditions);
+  const rows = await database.query<{ id: string }>(`SELECT id FROM projects WHERE ${sql} ORDER BY id`, params);
+  return rows.map(({ id }) => id);
+}
+
+/**
+ * The projects of a workspace that are not deleted and meet every given condition. The id breaks ties, so that
+ * consecutive pages neither repeat nor skip a project.
+ */
+export async function listProjects(
+  database: Database,
+  workspaceId: string,
+  query: ProjectQuery,
+): Promise<ProjectRecord[]> {
+  const { sql, params } = buildConditions(workspaceId, query);
   const direction = query.descending ? 'DESC' : 'ASC';
   const rows = await database.query<ProjectRow>(
-    `SELECT ${projectColumns} FROM projects WHERE ${conditions.join(' AND ')}
+    `SELECT ${projectColumns} FROM projects WHERE ${sql}
      ORDER BY ${query.sortBy} ${direction}, id ${direction}
      LIMIT $${params.push(query.limit)} OFFSET $${params.push(query.offset)}`,
     params,

@@ -8,6 +8,7 @@ import { addExport, type ExportUnderTest } from './add-export.ts';
 import { type Attempt, closed, own } from './attempt.ts';
 import { addDatasets, type DatasetVictim, datasetAttempts } from './dataset-attempts.ts';
 import { otlp, type RunVictim, runAttempts } from './run-attempts.ts';
+import { sessionAttempts } from './session-attempts.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
 
 /**
@@ -58,6 +59,7 @@ const tracesOf = ({ projectId, runId }: Victim) => ({ session_id: projectId, tra
 const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   ...runAttempts,
   ...datasetAttempts,
+  ...sessionAttempts,
   getSettings: () => ({ url: '/settings', answers: own }),
   listOrganizations: () => ({ url: '/orgs', answers: own }),
   createOrganization: () => ({ url: '/orgs', payload: { display_name: 'stolen' }, answers: [403] }),
@@ -95,16 +97,6 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     answers: closed,
   }),
   revokeServiceKey: ({ keyId }) => ({ url: `/orgs/current/service-keys/${keyId}`, answers: closed }),
-  listSessions: ({ projectId }) => ({ url: `/sessions?id=${projectId}`, answers: own }),
-  createSession: ({ projectId }) => ({
-    url: '/sessions?upsert=true',
-    payload: { id: projectId, name: `mine ${randomUUID()}` },
-    answers: [409],
-  }),
-  getSession: ({ projectId }) => ({ url: `/sessions/${projectId}`, answers: closed }),
-  updateSession: ({ projectId }) => ({ url: `/sessions/${projectId}`, payload: { name: 'stolen' }, answers: closed }),
-  deleteSession: ({ projectId }) => ({ url: `/sessions/${projectId}`, answers: closed }),
-  deleteSessions: ({ projectId }) => ({ url: `/sessions?session_ids=${projectId}`, answers: closed }),
   createRun: (victim) => ({
     url: '/runs',
     payload: run(victim, { session_id: victim.projectId }),

@@ -12,7 +12,7 @@
  *   3. The figures of a call that are not covered are summed by the topmost matching run.
  */
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
-import { detailNames, figureColumns, statedAncestors } from '../descendant-figures.ts';
+import { detailNames, type figureColumns, statedAncestors } from '../descendant-figures.ts';
 import { isModelCall } from '../run-columns.ts';
 import { buildMatchingRuns, findCallRange, type RunSet } from './matching-runs.ts';
 

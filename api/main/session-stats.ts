@@ -1,0 +1,77 @@
+import { Type } from 'typebox';
+import { parseRunFilter, type RunFilterConditions } from '../../pipelines/runs/filter/run-filter.ts';
+import type { RunStats, StatName } from '../../pipelines/runs/stats/stat-names.ts';
+import { nullable } from '../server/formats.ts';
+import { RunStats as RunStatsShape, selectStats } from './run-stats.ts';
+
+/** The statistics of runs that a project has. Costs are decimals as text. */
+const sessionStats = [
+  'run_count',
+  'latency_p50',
+  'latency_p99',
+  'first_token_p50',
+  'first_token_p99',
+  'total_tokens',
+  'prompt_tokens',
+  'completion_tokens',
+  'total_cost',
+  'prompt_cost',
+  'completion_cost',
+  'last_run_start_time',
+  'feedback_stats',
+  'run_facets',
+  'error_rate',
+  'streaming_rate',
+] as const satisfies readonly StatName[];
+
+const costs: readonly string[] = ['total_cost', 'prompt_cost', 'completion_cost'];
+const Cost = () => nullable(Type.String({ description: 'Decimal as text.' }));
+
+const { total_cost: _total, prompt_cost: _prompt, completion_cost: _completion, ...others } = RunStatsShape.properties;
+
+/** Statistics of a project; null unless they are requested. */
+export const sessionStatsFields = {
+  ...Type.Required(
+    Type.Pick(
+      Type.Object(others),
+      sessionStats.filter((name) => !costs.includes(name)),
+    ),
+  ).properties,
+  total_cost: Cost(),
+  prompt_cost: Cost(),
+  completion_cost: Cost(),
+  session_feedback_stats: Type.Null({ description: 'Feedback belongs to runs.' }),
+  test_run_number: Type.Null(),
+};
+
+const noStats = Object.fromEntries(sessionStats.map((name) => [name, null]));
+
+/** The statistics of a project as a response has them. */
+export function formatSessionStats(stats: RunStats | undefined) {
+  const shown = Object.fromEntries(
+    Object.entries(stats ?? {}).map(([name, value]) => [
+      name,
+      costs.includes(name) && value !== null ? formatDecimal(Number(value)) : value,
+    ]),
+  );
+  return { ...noStats, session_feedback_stats: null, test_run_number: null, ...shown };
+}
+
+/** A number without exponent; costs are often less than a millionth. */
+function formatDecimal(value: number): string {
+  const text = String(value);
+  return text.includes('e') ? value.toFixed(20).replace(/\.?0+$/, '') : text;
+}
+
+/** The statistics of projects that a request selects. Facets only if `withFacets`. */
+export function selectSessionStats(select: readonly string[] | undefined, withFacets: boolean): ReadonlySet<StatName> {
+  const selected = selectStats(select);
+  return new Set(
+    sessionStats.filter((name) => selected.has(name) && (name !== 'run_facets' || withFacets || select !== undefined)),
+  );
+}
+
+/** Conditions on root runs from one parameter. @throws INVALID_FILTER */
+export function parseSessionFilter(parameter: string, text: string | undefined): RunFilterConditions | undefined {
+  return text ? { run: [parseRunFilter(parameter, text)], trace: [], tree: [] } : undefined;
+}

@@ -1,0 +1,91 @@
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import type { RunStats, StatName } from '../runs/stats/stat-names.ts';
+import { findProjectIds, listProjects, type ProjectConditions, type ProjectRecord } from './project.ts';
+import { findProjectsWithRuns, type ProjectStatsQuery, readProjectStats } from './project-stats.ts';
+
+/** Orders of projects that need statistics of their runs, each with its statistic. */
+export const statOrders = {
+  last_run_start_time: 'last_run_start_time',
+  latency_p50: 'latency_p50',
+  latency_p99: 'latency_p99',
+  error_rate: 'error_rate',
+  feedback: 'feedback_stats',
+  runs_count: 'run_count',
+} as const satisfies Record<string, StatName>;
+
+export type StatOrder = keyof typeof statOrders;
+
+export interface StatsListQuery {
+  readonly conditions: ProjectConditions;
+  /** If present, only projects with a root run that matches. */
+  readonly withRuns?: ProjectStatsQuery['conditions'];
+  readonly sortBy: 'name' | 'start_time' | StatOrder;
+  /** Feedback key whose average the order `feedback` uses. */
+  readonly feedbackKey?: string | undefined;
+  /** The runs that statistics in the order are about. */
+  readonly runs: Pick<ProjectStatsQuery, 'startedFromMicros' | 'conditions'>;
+  readonly descending: boolean;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+/**
+ * As {@link listProjects}, also in the order of a statistic. Projects without a value are last; the id breaks ties.
+ *
+ * @throws errors of the stores.
+ */
+export async function listProjectsByStats(
+  { clickhouse, database }: { readonly clickhouse: ClickHouse; readonly database: Database },
+  tenantId: string,
+  query: StatsListQuery,
+): Promise<ProjectRecord[]> {
+  const { withRuns, sortBy, descending, limit, offset } = query;
+  let { conditions } = query;
+  if (withRuns !== undefined) {
+    const projectIds = await findProjectIds(database, tenantId, conditions);
+    const ids = await findProjectsWithRuns(clickhouse, { tenantId, projectIds, conditions: withRuns });
+    conditions = { ...conditions, ids };
+  }
+  if (sortBy === 'name' || sortBy === 'start_time')
+    return listProjects(database, tenantId, { ...conditions, sortBy, descending, limit, offset });
+  const projectIds = await findProjectIds(database, tenantId, conditions);
+  const stat = statOrders[sortBy];
+  const stats = await readProjectStats(clickhouse, { tenantId, projectIds, ...query.runs }, new Set([stat]));
+  const ids = orderIds(stats, (each) => readValue(each, stat, query.feedbackKey), descending).slice(
+    offset,
+    offset + limit,
+  );
+  const page = { sortBy: 'start_time', descending, limit: ids.length, offset: 0 } as const;
+  const projects = await listProjects(database, tenantId, { ids, ...page });
+  const place = new Map(ids.map((id, index) => [id, index]));
+  return projects.sort((a, b) => (place.get(a.id) ?? 0) - (place.get(b.id) ?? 0));
+}
+
+type Value = number | string | null | undefined;
+
+function readValue(stats: RunStats, stat: StatName, feedbackKey: string | undefined): Value {
+  if (stat !== 'feedback_stats') return stats[stat] as Value;
+  const ofKey =
+    feedbackKey === undefined
+      ? undefined
+      : Object.entries(stats.feedback_stats ?? {}).find(([key]) => key === feedbackKey);
+  return ofKey?.[1].avg as Value;
+}
+
+function orderIds(
+  stats: ReadonlyMap<string, RunStats>,
+  read: (stats: RunStats) => Value,
+  descending: boolean,
+): string[] {
+  const sign = descending ? -1 : 1;
+  const compare = <T>(one: T, other: T) => (one === other ? 0 : one < other ? -1 : 1);
+  return [...stats]
+    .map(([id, each]) => ({ id, value: read(each) ?? undefined }))
+    .sort((a, b) => {
+      if (a.value === undefined || b.value === undefined)
+        return Number(a.value === undefined) - Number(b.value === undefined) || sign * compare(a.id, b.id);
+      return sign * (compare(a.value, b.value) || compare(a.id, b.id));
+    })
+    .map(({ id }) => id);
+}

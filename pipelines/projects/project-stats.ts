@@ -1,0 +1,79 @@
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { RunFilterConditions } from '../runs/filter/run-filter.ts';
+import { toPairs, toReadableJson } from '../runs/json-sql.ts';
+import { byProject } from '../runs/stats/grouping.ts';
+import { buildMatchingRuns, type RunSet } from '../runs/stats/matching-runs.ts';
+import { createEmptyStats, readRunStats } from '../runs/stats/read-stats.ts';
+import type { RunStats, StatName } from '../runs/stats/stat-names.ts';
+
+/** The root runs that the statistics of projects are about. */
+export interface ProjectStatsQuery {
+  readonly tenantId: string;
+  readonly projectIds: readonly string[];
+  readonly startedFromMicros?: number | undefined;
+  readonly conditions?: RunFilterConditions | undefined;
+}
+
+function buildSet({ tenantId, projectIds, startedFromMicros, conditions }: ProjectStatsQuery): RunSet {
+  return { scope: { tenantId, projectIds }, filter: { isRoot: true, startedFromMicros, conditions } };
+}
+
+/** Statistics of the root runs of each project; also of projects without runs. @throws errors of ClickHouse. */
+export async function readProjectStats(
+  clickhouse: ClickHouse,
+  query: ProjectStatsQuery,
+  selected: ReadonlySet<StatName>,
+): Promise<Map<string, RunStats>> {
+  const maxGroups = query.projectIds.length;
+  const stats = await readRunStats(clickhouse, { ...buildSet(query), groupBy: byProject, selected, maxGroups });
+  return new Map(query.projectIds.map((id) => [id, stats.get(id) ?? createEmptyStats(selected)]));
+}
+
+/** Of some projects, those with a root run that matches. @throws errors of ClickHouse. */
+export async function findProjectsWithRuns(clickhouse: ClickHouse, query: ProjectStatsQuery): Promise<string[]> {
+  if (query.projectIds.length === 0) return [];
+  const { sql, ...rest } = buildMatchingRuns(buildSet(query), ['session_id']);
+  const name = 'find-projects';
+  const rows = await clickhouse.query<{ session_id: string }>({
+    ...rest,
+    name,
+    sql: `SELECT DISTINCT session_id FROM (${sql})`,
+  });
+  return rows.map(({ session_id }) => session_id);
+}
+
+interface MetadataQuery {
+  readonly tenantId: string;
+  readonly projectId: string;
+  /** Default: all keys. Nested keys are joined by dots. */
+  readonly keys?: readonly string[] | undefined;
+  readonly startedFromMicros?: number | undefined;
+  readonly rootsOnly: boolean;
+  /** Maximum number of values of each key. */
+  readonly maxValues: number;
+}
+
+const maxKeys = 1_000;
+
+/** The most frequent values of the metadata of runs, by key. @throws errors of ClickHouse. */
+export async function readTopMetadata(clickhouse: ClickHouse, query: MetadataQuery): Promise<Map<string, string[]>> {
+  const { tenantId, projectId, keys, startedFromMicros, rootsOnly, maxValues } = query;
+  const filter = { startedFromMicros, ...(rootsOnly && { isRoot: true }) };
+  const { sql, params, ...rest } = buildMatchingRuns({ scope: { tenantId, projectIds: [projectId] }, filter }, [
+    `${toReadableJson(`ifNull(extra, '{}')`)} AS readable`,
+    `JSONExtractRaw(readable, 'metadata') AS metadata`,
+    `${toPairs('metadata')} AS pairs`,
+  ]);
+  const rows = await clickhouse.query<{ key: string; values: string[] }>({
+    ...rest,
+    params: { ...params, ...(keys && { keys }), max_values: maxValues },
+    name: 'top-metadata',
+    sql: `SELECT key, groupArray(value) AS values FROM (
+            SELECT pair.1 AS key, assumeNotNull(pair.2) AS value, count() AS runs FROM (${sql})
+            ARRAY JOIN arrayDistinct(pairs) AS pair
+            WHERE isNotNull(pair.2) ${keys === undefined ? '' : 'AND pair.1 IN {keys:Array(String)}'}
+            GROUP BY key, value ORDER BY runs DESC, value LIMIT {max_values:UInt64} BY key)
+          GROUP BY key ORDER BY key LIMIT ${maxKeys}`,
+  });
+  return new Map(rows.map(({ key, values }) => [key, values]));
+}

@@ -1,0 +1,191 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from 'langsmith';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
+import { addKey } from '../../start-api.ts';
+import { type RunsApi, startRunsApi } from '../runs/runs.fixture.ts';
+
+let runs: RunsApi;
+let client: Client;
+/** Projects `fast` with one trace, `slow` with two, of which one failed, and `empty`. */
+const ids = { fast: randomUUID(), slow: randomUUID(), empty: randomUUID() };
+const noRuns = { run_count: 0, latency_p50: null, error_rate: null, last_run_start_time: null, total_tokens: 0 };
+
+function addTrace(project: keyof typeof ids, minute: number, seconds: number, more: object) {
+  const startTimeMicros = noonMicros + minute * 60_000_000;
+  const at = {
+    tenantId: runs.ours.workspaceIds[0],
+    projectId: ids[project],
+    startTimeMicros,
+    traceTimeMicros: startTimeMicros,
+  };
+  const endedAtMicros = startTimeMicros + seconds * 1e6;
+  const root = runEvent({ ...at, values: { name: 'root', runType: 'chain', endedAtMicros, ...more } });
+  const values = {
+    name: 'call',
+    runType: 'llm' as const,
+    parentRunId: root.runId,
+    totalTokens: 10,
+    totalCost: '0.0000001',
+  };
+  const call = runEvent({
+    ...at,
+    traceId: root.runId,
+    startTimeMicros: startTimeMicros + 1,
+    values: { ...values, extra: json({ metadata: { model: 'm' } }) },
+  });
+  return [root, call];
+}
+
+beforeAll(async () => {
+  runs = await startRunsApi();
+  const tenantId = runs.ours.workspaceIds[0];
+  for (const [name, id] of Object.entries(ids)) {
+    await runs.api.database.execute('INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)', [
+      id,
+      tenantId,
+      name,
+    ]);
+  }
+  const metadata = (user: string) => ({ extra: json({ metadata: { user, nested: { a: [1, 'x'] } } }) });
+  const events = [
+    ...addTrace('slow', 1, 10, { ...metadata('u1'), tags: json(['old']) }),
+    ...addTrace('slow', 2, 20, { ...metadata('u1'), error: Buffer.from('"boom"') }),
+    ...addTrace('fast', 3, 1, metadata('u2')),
+  ];
+  await insertEvents(runs.api.services.clickhouse, events);
+  for (const [run, score] of [
+    [events[0], 1],
+    [events[4], 0.5],
+  ] as const) {
+    const sent = await runs.ask({ url: '/feedback', body: { run_id: run?.runId, key: 'good', score } });
+    expect(sent.status).toBe(200);
+  }
+  await runs.api.settled();
+  const apiUrl = await runs.api.server.listen({ port: 0 });
+  client = new Client({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
+});
+afterAll(() => runs?.api.close());
+
+const list = async (query: string, key?: string) => {
+  const { body, status } = await runs.ask({ url: `/sessions?${query}`, ...(key && { key }) });
+  return { status, body: body as unknown as readonly Record<string, unknown>[] };
+};
+const names = async (query: string) => {
+  const { body } = await list(
+    `${query}&${Object.values(ids)
+      .map((id) => `id=${id}`)
+      .join('&')}`,
+  );
+  return body.map(({ name }) => name);
+};
+
+describe('statistics of projects', () => {
+  it('are read by the stock SDK', async () => {
+    const slow = await client.readProject({ projectName: 'slow', includeStats: true });
+    expect(slow).toMatchObject({
+      id: ids.slow,
+      run_count: 2,
+      latency_p50: 15,
+      latency_p99: 19.9,
+      total_tokens: 20,
+      total_cost: '0.0000002',
+      prompt_cost: null,
+      error_rate: 0.5,
+      streaming_rate: 0,
+      last_run_start_time: '2026-03-05T12:02:00.000000',
+      feedback_stats: { good: { n: 1, avg: 1 } },
+    });
+    const found: Record<string, unknown>[] = [];
+    for await (const project of client.listProjects({ projectIds: Object.values(ids), includeStats: true }))
+      found.push({ ...project });
+    const byName = new Map(found.map((project) => [project.name, project]));
+    expect(byName.get('fast')).toMatchObject({ run_count: 1, latency_p50: 1, total_tokens: 10, run_facets: null });
+    expect(byName.get('empty')).toMatchObject({ ...noRuns, feedback_stats: {} });
+  });
+
+  it('are null unless they are requested or selected', async () => {
+    const { body } = await list(`id=${ids.slow}`);
+    expect(body[0]).toMatchObject({ run_count: null, latency_p50: null, feedback_stats: null });
+    const selected = await list(`id=${ids.slow}&include_stats=true&stats_select=run_count`);
+    expect(selected.body[0]).toMatchObject({ run_count: 2, latency_p50: null, total_tokens: null });
+    const facets = await list(`id=${ids.slow}&include_stats=true&facets=true`);
+    expect(facets.body[0]?.run_facets).toContainEqual({ key: 'name', value: 'root', query: 'eq(name, "root")', n: 2 });
+  });
+
+  it.each<[string, string, object]>([
+    ['a time', 'stats_start_time=2026-03-05T12:02:00Z', { run_count: 1, latency_p50: 20, total_tokens: 10 }],
+    ['a filter', 'stats_filter=has(tags, "old")', { run_count: 1, latency_p50: 10, total_tokens: 10 }],
+    ['a filter that no run matches', 'stats_filter=eq(name, "none")', noRuns],
+  ])('are limited by %s', async (_name, query, expected) => {
+    const { body } = await list(`id=${ids.slow}&include_stats=true&${query}`);
+    expect(body).toMatchObject([expected]);
+  });
+
+  it('of one project have a start time', async () => {
+    const url = `/sessions/${ids.slow}?include_stats=true&stats_start_time=2026-03-05T12:02:00Z`;
+    expect((await runs.ask({ url })).body).toMatchObject({ run_count: 1, error_rate: 1 });
+    expect((await runs.ask({ url: `/sessions/${ids.slow}` })).body).toMatchObject({ run_count: null });
+  });
+
+  it.each<[string, string, string[]]>([
+    ['sort_by=latency_p50', 'the median latency', ['slow', 'fast', 'empty']],
+    ['sort_by=latency_p99&sort_by_desc=false', 'the 99th percentile, ascending', ['fast', 'slow', 'empty']],
+    ['sort_by=runs_count&sort_by_desc=false', 'the number of runs, ascending', ['empty', 'fast', 'slow']],
+    ['sort_by=error_rate', 'the error rate', ['slow', 'fast', 'empty']],
+    ['sort_by=last_run_start_time', 'the newest run', ['fast', 'slow', 'empty']],
+    ['sort_by=feedback&sort_by_feedback_key=good', 'feedback', ['slow', 'fast', 'empty']],
+    ['sort_by=runs_count&offset=1&limit=1', 'the number of runs, a page', ['fast']],
+    ['sort_by=latency_p50&stats_filter=has(tags, "old")', 'runs that match', ['slow']],
+    ['sort_by=name&filter=has(tags, "old")', 'name, with runs that match', ['slow']],
+    ['sort_by=runs_count&filter=eq(name, "none")', 'runs that match, of which there are none', []],
+  ])('order by %s: %s', async (query, _name, expected) => {
+    expect((await names(query)).slice(0, query.includes('stats_filter') ? 1 : 3)).toEqual(expected);
+  });
+
+  it.each<[string, number]>([
+    ['include_stats=true&stats_filter=eq(', 400],
+    ['filter=eq(', 400],
+    ['sort_by=feedback', 400],
+    ['sort_by=size', 422],
+    ['include_stats=true&stats_select=mode', 422],
+    ['stats_start_time=noon', 422],
+    ['sort_by_feedback_source=run', 400],
+  ])('refuse %s', async (query, status) => {
+    expect((await list(query)).status).toBe(status);
+  });
+
+  it('need the permission to read runs', async () => {
+    const { id: organizationId, userId, workspaceIds } = runs.ours;
+    const key = await addKey({
+      database: runs.api.database,
+      organizationId,
+      userId,
+      workspaceIds: [workspaceIds[0]],
+      permissions: ['projects:read'],
+    });
+    expect((await list('limit=1', key)).status).toBe(200);
+    for (const query of ['include_stats=true', 'sort_by=runs_count', 'filter=eq(name, "a")'])
+      expect((await list(query, key)).status).toBe(403);
+  });
+});
+
+describe('metadata of a project', () => {
+  const read = async (query = '', id: string = ids.slow) =>
+    await runs.ask({ url: `/sessions/${id}/metadata?${query}` });
+  it('has the most frequent values of each key', async () => {
+    expect((await read()).body).toEqual({ user: ['u1'], 'nested.a': ['1', 'x'], model: ['m'] });
+    expect((await read('root_runs_only=true&metadata_keys=user&metadata_keys=model')).body).toEqual({ user: ['u1'] });
+    expect((await read('k=1&metadata_keys=nested.a')).body).toEqual({ 'nested.a': ['1'] });
+    expect((await read('start_time=2026-03-05T12:03:00Z')).body).toEqual({});
+    expect((await read('', ids.empty)).body).toEqual({});
+  });
+
+  it('is refused for an unknown project and for bad parameters', async () => {
+    expect((await read('', randomUUID())).status).toBe(404);
+    expect((await read('k=0')).status).toBe(422);
+    expect((await runs.ask({ url: `/sessions/${ids.slow}/metadata`, key: runs.theirs.workspaceKeys[0] })).status).toBe(
+      404,
+    );
+  });
+});

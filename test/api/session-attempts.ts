@@ -1,0 +1,20 @@
+import { randomUUID } from 'node:crypto';
+import { type Attempt, closed, own } from './attempt.ts';
+
+/** Attempts to read and to change the projects of another workspace, by operation. */
+export const sessionAttempts: Readonly<Record<string, (victim: { readonly projectId: string }) => Attempt>> = {
+  listSessions: ({ projectId }) => ({
+    url: `/sessions?id=${projectId}&include_stats=true&sort_by=runs_count&filter=search("okapi")`,
+    answers: own,
+  }),
+  createSession: ({ projectId }) => ({
+    url: '/sessions?upsert=true',
+    payload: { id: projectId, name: `mine ${randomUUID()}` },
+    answers: [409],
+  }),
+  getSession: ({ projectId }) => ({ url: `/sessions/${projectId}?include_stats=true`, answers: closed }),
+  getSessionMetadata: ({ projectId }) => ({ url: `/sessions/${projectId}/metadata`, answers: closed }),
+  updateSession: ({ projectId }) => ({ url: `/sessions/${projectId}`, payload: { name: 'stolen' }, answers: closed }),
+  deleteSession: ({ projectId }) => ({ url: `/sessions/${projectId}`, answers: closed }),
+  deleteSessions: ({ projectId }) => ({ url: `/sessions?session_ids=${projectId}`, answers: closed }),
+};
