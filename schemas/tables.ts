@@ -9,6 +9,14 @@ export interface Tables {
   readonly examples: ExampleTable;
   readonly comparative_experiments: ComparativeExperimentTable;
   readonly projects: ProjectTable;
+  readonly workspaces: {
+    readonly id: string;
+    readonly tenant_handle: string | null;
+    readonly deleted_at: string | null;
+  };
+  readonly users: { readonly id: string; readonly full_name: string | null };
+  readonly repos: RepoTable;
+  readonly repo_commits: RepoCommitTable;
 }
 
 interface DatasetTable {
@@ -61,4 +69,37 @@ interface ProjectTable {
   readonly reference_dataset_id: string | null;
   readonly start_time: string;
   readonly deleted_at: string | null;
+}
+
+interface RepoTable {
+  readonly id: string;
+  readonly workspace_id: string;
+  readonly handle: string;
+  readonly repo_type: string;
+  readonly description: string | null;
+  readonly readme: string | null;
+  readonly tags: string[];
+  readonly is_public: boolean;
+  readonly is_archived: boolean;
+  readonly last_commit_id: string | null;
+  readonly commit_count: number;
+  readonly like_count: number;
+  readonly download_count: number;
+  readonly view_count: number;
+  readonly created_at: string;
+  readonly updated_at: string;
+}
+
+interface RepoCommitTable {
+  readonly id: string;
+  readonly repo_id: string;
+  readonly number: number;
+  readonly hash: string;
+  readonly parent_id: string | null;
+  readonly manifest: string;
+  readonly description: string | null;
+  readonly created_by: string;
+  readonly download_count: number;
+  readonly view_count: number;
+  readonly created_at: string;
 }

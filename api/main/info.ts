@@ -1,9 +1,10 @@
 import { Type } from 'typebox';
 import { diskFreePercent } from '../../infra/clickhouse/server-queries.ts';
-import { readWorkspace } from '../../pipelines/tenants/workspaces.ts';
+import { readWorkspace, updateWorkspace } from '../../pipelines/tenants/workspaces.ts';
 import { JsonObject, nullable, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
+import { Handle } from './workspaces.ts';
 
 export const getInfoHealth = defineOperation({
   operationId: 'getInfoHealth',
@@ -93,4 +94,18 @@ export const getSettings = defineOperation({
   access: { permission: 'workspaces:read', tenantScope: 'workspace' },
   schema: { response: { 200: Settings } },
   handler: async ({ caller, services }) => readWorkspace(services.database, caller, caller.workspaceId),
+});
+
+export const setHandle = defineOperation({
+  operationId: 'setHandle',
+  method: 'POST',
+  path: '/settings/handle',
+  tag: 'info',
+  summary: 'Set the handle of the workspace of the request',
+  description: 'Public prompts are found by it: `handle/prompt`. Same as `PATCH /workspaces/{workspace_id}`.',
+  access: { permission: 'workspaces:manage', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  schema: { body: Type.Object({ tenant_handle: Handle() }), response: { 200: Settings } },
+  handler: async ({ caller, body, services }) =>
+    updateWorkspace(services.database, caller, caller.workspaceId, { handle: body.tenant_handle }),
 });

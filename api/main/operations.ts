@@ -10,6 +10,8 @@ import {
 import { getAttachment } from './attachments.ts';
 import { exportGranularUsage, getGranularUsage, getOrganizationUsage } from './billing.ts';
 import { cancelBulkExport, createBulkExport, getBulkExport, listBulkExports } from './bulk-exports.ts';
+import { createCommitTag, deleteCommitTag, getCommitTag, listCommitTags, updateCommitTag } from './commit-tags.ts';
+import { createCommit, getCommit, listCommits } from './commits.ts';
 import { createComparison, deleteComparison, listComparisons } from './comparisons.ts';
 import {
   downloadCsv,
@@ -37,6 +39,7 @@ import {
   updateDatasetSplit,
 } from './dataset-versions.ts';
 import { createDataset, deleteDataset, getDataset, listDatasets, listV2Datasets, updateDataset } from './datasets.ts';
+import { createDirectoryCommit, deleteDirectory, getDirectory } from './directories.ts';
 import { createExampleParts, deleteExampleList, updateExampleMetadata, updateExampleParts } from './example-parts.ts';
 import {
   countExamples,
@@ -73,7 +76,7 @@ import {
   updateFeedback,
 } from './feedback.ts';
 import { getMetrics, getOk, getReady } from './health.ts';
-import { getInfo, getInfoHealth, getSettings } from './info.ts';
+import { getInfo, getInfoHealth, getSettings, setHandle } from './info.ts';
 import { createBatch, createMultipart, createOtlp, createRun, updateRun } from './ingest.ts';
 import { createMember, deleteMember, listMembers } from './members.ts';
 import {
@@ -84,6 +87,7 @@ import {
   listOrganizations,
   listPermissions,
 } from './organizations.ts';
+import { createRepo, deleteRepo, getRepo, likeRepo, listRepos, updateRepo } from './repos.ts';
 import {
   getRunShare,
   getSharedRun,
@@ -123,6 +127,7 @@ export const operations: readonly Operation[] = [
   getInfo,
   getInfoHealth,
   getSettings,
+  setHandle,
   // organization
   listOrganizations,
   createOrganization,
@@ -242,6 +247,24 @@ export const operations: readonly Operation[] = [
   getExample,
   updateExample,
   deleteExample,
+  // prompts, agents and skills
+  listRepos,
+  createRepo,
+  getRepo,
+  updateRepo,
+  deleteRepo,
+  likeRepo,
+  listCommits,
+  createCommit,
+  getCommit,
+  listCommitTags,
+  createCommitTag,
+  getCommitTag,
+  updateCommitTag,
+  deleteCommitTag,
+  getDirectory,
+  createDirectoryCommit,
+  deleteDirectory,
   // billing
   getGranularUsage,
   exportGranularUsage,

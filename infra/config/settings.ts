@@ -146,6 +146,12 @@ export const settings = {
     true,
     'Let export destinations without credentials use those that the S3 client finds on this machine: environment variables, profile, instance role. Set to false to forbid it.',
   ),
+  sharePublicPrompts: required(
+    'RUNLAKE_SHARE_PUBLIC_PROMPTS',
+    Type.Boolean(),
+    false,
+    'Let every API key of the installation read public prompts, agents and skills, also those of other organisations. If false, only keys of their workspace can read them.',
+  ),
 
   // First start
   bootstrapApiKey: optional(

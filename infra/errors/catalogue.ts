@@ -161,6 +161,14 @@ export const catalogue = {
     'Use another dataset, or delete what is not needed.',
   ),
 
+  // Prompts, agents and skills
+  REPO_FULL: caller(
+    422,
+    'The repo would have more than {limit} {what}.',
+    'Use another repo, or delete what is not needed.',
+  ),
+  COMMIT_CONFLICT: caller(409, '{reason}', 'Read the latest commit and apply the change to it.'),
+
   // Bulk exports and their destinations
   ...exportErrors,
 

@@ -30,6 +30,11 @@ const permissionTable = {
   'datasets:update': ['Change datasets, and create, change and delete examples.', 'workspace', false],
   'datasets:delete': ['Delete datasets, and examples from all versions.', 'workspace', false],
   'datasets:share': ['Share datasets by public links, and end that.', 'workspace', false],
+  'prompts:read': ['List and read prompts, agents and skills of the hub.', 'workspace', true],
+  'prompts:create': ['Create prompts, agents and skills.', 'workspace', false],
+  'prompts:update': ['Change prompts, agents and skills: commit, tag, describe, like.', 'workspace', false],
+  'prompts:delete': ['Delete prompts, agents and skills with their commits.', 'workspace', false],
+  'prompts:share': ['Make prompts, agents and skills public.', 'workspace', false],
   'bulk-exports:read': ['List and read bulk exports and their destinations.', 'workspace', true],
   'bulk-exports:manage': [
     'Create and cancel bulk exports, and create and change their destinations.',

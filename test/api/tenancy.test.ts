@@ -7,6 +7,8 @@ import { runRollUp } from '../../pipelines/usage/rollup.ts';
 import { addExport, type ExportUnderTest } from './add-export.ts';
 import { type Attempt, closed, own } from './attempt.ts';
 import { addDatasets, type DatasetVictim, datasetAttempts } from './dataset-attempts.ts';
+import { exportAttempts } from './export-attempts.ts';
+import { addPrompts, type PromptVictim, promptAttempts } from './prompt-attempts.ts';
 import { otlp, type RunVictim, runAttempts } from './run-attempts.ts';
 import { sessionAttempts } from './session-attempts.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
@@ -18,7 +20,7 @@ import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startAp
  * key of zebra's second workspace. Each calls every operation with the victim's ids. No response may contain the
  * victim's words, and at the end the victim is unchanged.
  */
-interface Victim extends ExportUnderTest, RunVictim, DatasetVictim {
+interface Victim extends ExportUnderTest, RunVictim, DatasetVictim, PromptVictim {
   readonly workspaceId: string;
   readonly keyId: string;
   readonly feedbackId: string;
@@ -60,7 +62,9 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   ...runAttempts,
   ...datasetAttempts,
   ...sessionAttempts,
+  ...promptAttempts,
   getSettings: () => ({ url: '/settings', answers: own }),
+  setHandle: () => ({ url: '/settings/handle', payload: { tenant_handle: 'okapi' }, answers: [403, 409] }),
   listOrganizations: () => ({ url: '/orgs', answers: own }),
   createOrganization: () => ({ url: '/orgs', payload: { display_name: 'stolen' }, answers: [403] }),
   deleteOrganization: () => ({ url: `/orgs/${zebra.id}`, answers: [403] }),
@@ -163,63 +167,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     url: `/orgs/current/billing/usage?starting_on=${from}&ending_before=${until}`,
     answers: own,
   }),
-  createBulkExport: ({ destinationId, projectId }) => ({
-    url: '/bulk-exports',
-    payload: {
-      bulk_export_destination_id: destinationId,
-      session_id: projectId,
-      start_time: '2026-03-05T00:00:00Z',
-      end_time: '2026-03-06T00:00:00Z',
-    },
-    answers: closed,
-  }),
-  listBulkExports: ({ destinationId, projectId }) => ({
-    url: `/bulk-exports?session_id=${projectId}&bulk_export_destination_id=${destinationId}`,
-    answers: own,
-  }),
-  listScheduledExportRuns: ({ exportId }) => ({
-    url: `/bulk-exports/runs?source_bulk_export_id=${exportId}`,
-    answers: closed,
-  }),
-  getBulkExport: ({ exportId }) => ({ url: `/bulk-exports/${exportId}`, answers: closed }),
-  cancelBulkExport: ({ exportId }) => ({
-    url: `/bulk-exports/${exportId}`,
-    payload: { status: 'Cancelled' },
-    answers: closed,
-  }),
-  listBulkExportRuns: ({ exportId }) => ({ url: `/bulk-exports/${exportId}/runs`, answers: closed }),
-  getBulkExportRun: ({ exportId, exportRunId }) => ({
-    url: `/bulk-exports/${exportId}/runs/${exportRunId}`,
-    answers: closed,
-  }),
-  listBulkExportRunFiles: ({ exportId, exportRunId }) => ({
-    url: `/bulk-exports/${exportId}/runs/${exportRunId}/files`,
-    answers: closed,
-  }),
-  createBulkExportDestination: () => ({
-    url: '/bulk-exports/destinations',
-    // No request leaves this process: the address is rejected.
-    payload: {
-      display_name: 'stolen',
-      config: { bucket_name: 'stolen', endpoint_url: 'http://127.0.0.1:1' },
-      credentials: { access_key_id: 'key', secret_access_key: 'secret' },
-    },
-    answers: [400],
-  }),
-  listBulkExportDestinations: () => ({ url: '/bulk-exports/destinations', answers: own }),
-  getBulkExportDestination: ({ destinationId }) => ({
-    url: `/bulk-exports/destinations/${destinationId}`,
-    answers: closed,
-  }),
-  updateBulkExportDestination: ({ destinationId }) => ({
-    url: `/bulk-exports/destinations/${destinationId}`,
-    payload: { display_name: 'stolen' },
-    answers: closed,
-  }),
-  deleteBulkExportDestination: ({ destinationId }) => ({
-    url: `/bulk-exports/destinations/${destinationId}`,
-    answers: closed,
-  }),
+  ...exportAttempts,
 };
 
 let api: ApiUnderTest;
@@ -257,6 +205,10 @@ async function victimNow(): Promise<unknown> {
     examples: await read(`/examples?dataset=${victim.datasetId}`),
     versions: await read(`/datasets/${victim.datasetId}/versions`),
     comparisons: await read(`/datasets/${victim.datasetId}/comparative`),
+    prompts: await read('/repos?with_latest_manifest=true'),
+    commits: await read(`/commits/${victim.prompt}`),
+    tags: await read(`/repos/${victim.prompt}/tags`),
+    directory: await read(`/v1/platform/hub/repos/${victim.agent}/directories`),
     usage: await read(attempts.getGranularUsage?.(victim).url ?? ''),
   };
 }
@@ -269,6 +221,7 @@ beforeAll(async () => {
   const [key] = zebra.workspaceKeys;
   await ask('PATCH', { url: `/workspaces/${workspaceId}`, payload: { display_name: 'okapi' } }, zebra.adminKey);
   const project = await ask('POST', { url: '/sessions', payload: { name: 'okapi', description: 'okapi' } }, key);
+  const prompts = await addPrompts((method, request) => ask(method, request, zebra.adminKey));
   const [row] = await api.database.query<{ id: string }>('SELECT id FROM api_keys WHERE hash = $1', [hashKey(key)]);
   await api.database.execute("UPDATE api_keys SET description = 'okapi' WHERE id = $1", [row?.id]);
   victim = {
@@ -278,6 +231,7 @@ beforeAll(async () => {
     runId: randomUUID(),
     feedbackId: randomUUID(),
     ...(await addDatasets(api, { key, workspaceId, projectId: project.json().id, word: 'okapi' })),
+    ...prompts,
     ...(await addExport(api.database, { workspaceId, projectId: project.json().id, word: 'okapi' })),
   };
   const payload = run(victim, { session_id: victim.projectId, name: 'okapi', inputs: { secret: 'okapi' } });
@@ -296,6 +250,10 @@ beforeAll(async () => {
     examples: [{ inputs: { secret: 'okapi' } }],
     versions: [{ tags: ['latest'] }],
     comparisons: [{ name: 'okapi', experiments_info: [{ name: 'okapi' }] }],
+    prompts: { repos: [{ description: 'okapi', latest_commit_manifest: { manifest: { secret: 'okapi' } } }] },
+    commits: { total: 1 },
+    tags: [{ tag_name: 'okapi' }],
+    directory: { files: { 'AGENTS.md': { content: 'okapi' } } },
     keys: [{ description: 'okapi' }],
     run: { name: 'okapi', inputs: { secret: 'okapi' }, feedback_stats: { okapi: { n: 1 } } },
     shares: [{ share_token: expect.any(String) }, { share_token: expect.any(String) }],

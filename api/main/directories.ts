@@ -1,0 +1,117 @@
+import { Type } from 'typebox';
+import {
+  commitDirectory,
+  directoryTypes,
+  type EntryChanges,
+  maxDirectoryBytes,
+  readDirectory,
+} from '../../pipelines/prompts/directory.ts';
+import { deleteRepo } from '../../pipelines/prompts/write-repo.ts';
+import { JsonObject, OneOf, optional, Timestamp, Uuid } from '../server/formats.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
+import { ParentCommit } from './commits.ts';
+import { defineLargeJson, largeJsonErrors } from './large-json.ts';
+import { RepoParams, storedJson, toRepoName } from './repos.ts';
+
+/** Directories of agents and skills, which clients push and pull as a whole. */
+
+const path = '/v1/platform/hub/repos/:owner/:repo/directories';
+
+const Entry = Type.Union([
+  Type.Object({ type: Type.Literal('file'), content: Type.String() }),
+  Type.Object({
+    type: OneOf(directoryTypes),
+    repo_handle: Type.String({ minLength: 1, maxLength: 256 }),
+    owner: optional(Type.String({ maxLength: 64 })),
+    commit_id: optional(Uuid()),
+    commit_hash: optional(Type.String({ minLength: 8, maxLength: 64 })),
+  }),
+]);
+
+const body = defineLargeJson(
+  Type.Object({
+    files: Type.Record(Type.String(), Type.Union([Entry, Type.Null()])),
+    parent_commit: ParentCommit,
+  }),
+  // Escapes make the JSON of a request longer than the stored JSON.
+  2 * maxDirectoryBytes,
+);
+
+export const getDirectory = defineOperation({
+  operationId: 'getDirectory',
+  method: 'GET',
+  path,
+  tag: 'prompts',
+  summary: 'Read the directory of an agent or skill',
+  description: 'Links to other agents and skills are returned as links: clients read the linked repos themselves.',
+  access: { permission: 'prompts:read', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  errors: ['NOT_FOUND'],
+  schema: {
+    params: RepoParams,
+    query: Type.Object({
+      commit: Type.Optional(
+        Type.String({ maxLength: 256, description: '`latest` (default), a tag, or at least 8 characters of a hash.' }),
+      ),
+      repo_type: Type.Optional(OneOf(directoryTypes, { description: 'A repo of another type is not found.' })),
+    }),
+    response: { 200: Type.Object({ commit_id: Uuid(), commit_hash: Type.String(), files: JsonObject() }) },
+    produces: storedJson,
+  },
+  handler: async ({ caller, params, query, services }) => {
+    const which = { name: query.commit, type: query.repo_type };
+    const { id, hash, manifest } = await readDirectory(services, caller, toRepoName(params), which);
+    return new RawResponse({ body: Buffer.from(`{"commit_id":"${id}","commit_hash":"${hash}","files":${manifest}}`) });
+  },
+});
+
+export const createDirectoryCommit = defineOperation({
+  operationId: 'createDirectoryCommit',
+  method: 'POST',
+  path: `${path}/commits`,
+  tag: 'prompts',
+  summary: 'Commit changes to the directory of an agent or skill',
+  description:
+    'Files that the request does not name stay. Refused with 409 if `parent_commit` is not the latest commit. If nothing changes, the ' +
+    'response is the latest commit.',
+  access: { permission: 'prompts:update', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  errors: [...largeJsonErrors, 'NOT_FOUND', 'COMMIT_CONFLICT', 'REPO_FULL'],
+  rawBody: {
+    contentTypes: ['application/json'],
+    description:
+      '`files`: path to `{"type": "file", "content": text}`, to a link `{"type": "agent" or "skill", "repo_handle", "owner", "commit_hash"}`, ' +
+      'or to null, which deletes it. `parent_commit`: hash, or at least its first 8 characters.',
+  },
+  schema: {
+    params: RepoParams,
+    response: {
+      200: Type.Object({
+        commit: Type.Object({ id: Uuid(), commit_hash: Type.String(), created_at: Timestamp() }),
+      }),
+    },
+  },
+  handler: async ({ caller, params, request, services }) =>
+    body.read({ request, caller }, services, async ({ files, parent_commit: parentCommit }) => {
+      const changes = { changes: files as EntryChanges, parentCommit };
+      const commit = await commitDirectory(services, caller, toRepoName(params), changes);
+      const { id, commit_hash, created_at } = commit;
+      return { commit: { id, commit_hash, created_at } };
+    }),
+});
+
+export const deleteDirectory = defineOperation({
+  operationId: 'deleteDirectory',
+  method: 'DELETE',
+  path,
+  tag: 'prompts',
+  summary: 'Delete an agent or skill with its commits',
+  access: { permission: 'prompts:delete', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  errors: ['NOT_FOUND'],
+  schema: { params: RepoParams, response: { 204: Type.Null() } },
+  handler: async ({ caller, params, services }) => {
+    await deleteRepo(services.database, caller, toRepoName(params), directoryTypes);
+    return new RawResponse({ status: 204 });
+  },
+});

@@ -1,0 +1,127 @@
+import { sql } from 'kysely';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import { fetchRows, listPage, type Page, type PageRequest, statements } from '../../infra/postgres/list-page.ts';
+
+/** A commit in responses, without its content. */
+export interface CommitRecord {
+  readonly id: string;
+  readonly repo_id: string;
+  readonly commit_hash: string;
+  readonly parent_id: string | null;
+  readonly parent_commit_hash: string | null;
+  readonly description: string | null;
+  /** Name of the author. */
+  readonly full_name: string | null;
+  readonly num_downloads: number;
+  readonly num_views: number;
+  readonly created_at: string;
+  readonly updated_at: string;
+}
+
+export const latest = 'latest';
+
+/** Prefixes of hashes have at least this length; shorter names are tags. */
+export const minHashLength = 8;
+export const maxHashLength = 64;
+
+function commitsOf(repoId: string) {
+  return statements
+    .selectFrom('repo_commits')
+    .leftJoin('repo_commits as parents', 'parents.id', 'repo_commits.parent_id')
+    .leftJoin('users', 'users.id', 'repo_commits.created_by')
+    .select([
+      'repo_commits.id',
+      'repo_commits.repo_id',
+      'repo_commits.hash as commit_hash',
+      'repo_commits.parent_id',
+      'parents.hash as parent_commit_hash',
+      'repo_commits.description',
+      'users.full_name',
+      'repo_commits.download_count as num_downloads',
+      'repo_commits.view_count as num_views',
+      'repo_commits.created_at',
+      'repo_commits.created_at as updated_at',
+    ])
+    .where('repo_commits.repo_id', '=', repoId);
+}
+
+/** Lists commits of a repo, newest first; with `tag`, only the commit that has the tag. */
+export function listCommits(
+  database: Sql,
+  repoId: string,
+  { tag, ...page }: PageRequest & { readonly tag?: string | undefined },
+): Promise<Page<CommitRecord>> {
+  const all = commitsOf(repoId);
+  const tagged = sql<string>`(SELECT commit_id FROM repo_tags WHERE repo_id = ${repoId}::uuid AND name = ${tag})`;
+  const query = tag === undefined ? all : all.where('repo_commits.id', '=', tagged);
+  return listPage(database, query, { by: [sql.ref('repo_commits.number')], descending: true }, page);
+}
+
+/** Reads a commit that exists. */
+export async function readCommit(database: Sql, repoId: string, commitId: string): Promise<CommitRecord> {
+  const [row] = await fetchRows(database, commitsOf(repoId).where('repo_commits.id', '=', commitId));
+  return row!;
+}
+
+/** A commit with its content. */
+export interface CommitContent {
+  readonly id: string;
+  readonly hash: string;
+  readonly description: string | null;
+  /** JSON as it was sent. */
+  readonly manifest: string;
+}
+
+/**
+ * Reads the commit that a name means: `latest`, the prefix of a hash, or a tag. A hash precedes a tag of the same name.
+ *
+ * @throws NOT_FOUND
+ */
+export async function readCommitContent(database: Sql, repoId: string, name: string): Promise<CommitContent> {
+  const columns = 'c.id, c.hash, c.description, c.manifest';
+  const hash = name.length >= minHashLength ? name.toLowerCase() : null;
+  const [found] =
+    name === latest
+      ? await database.query<CommitContent>(
+          `SELECT ${columns} FROM repo_commits AS c JOIN repos ON repos.last_commit_id = c.id WHERE repos.id = $1`,
+          [repoId],
+        )
+      : await database.query<CommitContent>(
+          `SELECT ${columns} FROM repo_commits AS c
+           LEFT JOIN repo_tags AS t ON t.commit_id = c.id AND t.repo_id = $1 AND t.name = $2
+           WHERE c.repo_id = $1 AND (t.name IS NOT NULL OR starts_with(c.hash, $3))
+           ORDER BY starts_with(c.hash, $3) DESC NULLS LAST, c.number DESC LIMIT 1`,
+          [repoId, name, hash],
+        );
+  if (!found) throw runlakeError('NOT_FOUND', { what: 'Commit' });
+  return found;
+}
+
+/** Counts that a commit was read. The repo is changed first: deletions lock it before its commits. */
+export async function countRead(database: Sql, commitId: string, kind: 'download' | 'view'): Promise<void> {
+  const column = `${kind}_count`;
+  await database.execute(
+    `WITH counted AS (
+       UPDATE repos SET ${column} = ${column} + 1
+       WHERE id = (SELECT repo_id FROM repo_commits WHERE id = $1) RETURNING id)
+     UPDATE repo_commits AS c SET ${column} = c.${column} + 1 FROM counted WHERE c.id = $1 AND c.repo_id = counted.id`,
+    [commitId],
+  );
+}
+
+/** Reads the content of commits, in their order, until it has `maxBytes`. Returns commit id → JSON as it was sent. */
+export async function readManifests(
+  database: Sql,
+  commitIds: readonly string[],
+  maxBytes: number,
+): Promise<ReadonlyMap<string, string>> {
+  const rows = await database.query<{ id: string; manifest: string }>(
+    `SELECT id, manifest FROM (
+       SELECT c.id, manifest, sum(octet_length(manifest)) OVER (ORDER BY position) AS bytes
+       FROM unnest($1::uuid[]) WITH ORDINALITY AS asked (id, position) JOIN repo_commits AS c ON c.id = asked.id) AS sized
+     WHERE bytes <= $2`,
+    [commitIds, maxBytes],
+  );
+  return new Map(rows.map(({ id, manifest }) => [id, manifest]));
+}
