@@ -17,6 +17,7 @@ export interface Tables {
   readonly users: { readonly id: string; readonly full_name: string | null };
   readonly repos: RepoTable;
   readonly repo_commits: RepoCommitTable;
+  readonly annotation_queues: AnnotationQueueTable;
 }
 
 interface DatasetTable {
@@ -102,4 +103,20 @@ interface RepoCommitTable {
   readonly download_count: number;
   readonly view_count: number;
   readonly created_at: string;
+}
+
+interface AnnotationQueueTable {
+  readonly id: string;
+  readonly workspace_id: string;
+  readonly name: string;
+  readonly description: string | null;
+  readonly default_dataset: string | null;
+  readonly rubric_instructions: string | null;
+  readonly rubric_items: string | null;
+  readonly metadata: string | null;
+  readonly num_reviewers_per_item: number;
+  readonly enable_reservations: boolean;
+  readonly reservation_minutes: number;
+  readonly created_at: string;
+  readonly updated_at: string;
 }

@@ -1,4 +1,5 @@
 import type { Operation } from '../server/operation.ts';
+import { createQueue, deleteQueue, getQueue, listQueues, listRunQueues, updateQueue } from './annotation-queues.ts';
 import {
   createApiKey,
   createServiceKey,
@@ -87,6 +88,19 @@ import {
   listOrganizations,
   listPermissions,
 } from './organizations.ts';
+import {
+  addQueueRuns,
+  addQueueRunsByKey,
+  deleteQueueRun,
+  deleteQueueRuns,
+  getQueueRun,
+  getQueueSize,
+  getQueueTotalArchived,
+  getQueueTotalSize,
+  listQueueRuns,
+  setReviewStatus,
+  updateQueueRun,
+} from './queue-runs.ts';
 import { createRepo, deleteRepo, getRepo, likeRepo, listRepos, updateRepo } from './repos.ts';
 import {
   getRunShare,
@@ -265,6 +279,24 @@ export const operations: readonly Operation[] = [
   getDirectory,
   createDirectoryCommit,
   deleteDirectory,
+  // annotation queues
+  listQueues,
+  createQueue,
+  getQueue,
+  updateQueue,
+  deleteQueue,
+  listRunQueues,
+  listQueueRuns,
+  addQueueRuns,
+  addQueueRunsByKey,
+  getQueueRun,
+  getQueueSize,
+  getQueueTotalSize,
+  getQueueTotalArchived,
+  updateQueueRun,
+  deleteQueueRun,
+  deleteQueueRuns,
+  setReviewStatus,
   // billing
   getGranularUsage,
   exportGranularUsage,

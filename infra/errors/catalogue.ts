@@ -169,6 +169,10 @@ export const catalogue = {
   ),
   COMMIT_CONFLICT: caller(409, '{reason}', 'Read the latest commit and apply the change to it.'),
 
+  // Annotation queues
+  QUEUE_FULL: caller(422, 'The queue would have more than {limit} runs.', 'Use another queue, or remove runs.'),
+  RUN_RESERVED: caller(409, 'Other users are reviewing the run.', 'Review another run, or retry later.'),
+
   // Bulk exports and their destinations
   ...exportErrors,
 

@@ -35,6 +35,14 @@ const permissionTable = {
   'prompts:update': ['Change prompts, agents and skills: commit, tag, describe, like.', 'workspace', false],
   'prompts:delete': ['Delete prompts, agents and skills with their commits.', 'workspace', false],
   'prompts:share': ['Make prompts, agents and skills public.', 'workspace', false],
+  'annotation-queues:read': [
+    'List and read annotation queues; to read their runs, `runs:read` too.',
+    'workspace',
+    true,
+  ],
+  'annotation-queues:create': ['Create annotation queues.', 'workspace', false],
+  'annotation-queues:update': ['Change annotation queues: add, review and remove runs.', 'workspace', false],
+  'annotation-queues:delete': ['Delete annotation queues.', 'workspace', false],
   'bulk-exports:read': ['List and read bulk exports and their destinations.', 'workspace', true],
   'bulk-exports:manage': [
     'Create and cancel bulk exports, and create and change their destinations.',

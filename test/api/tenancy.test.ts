@@ -9,6 +9,7 @@ import { type Attempt, closed, own } from './attempt.ts';
 import { addDatasets, type DatasetVictim, datasetAttempts } from './dataset-attempts.ts';
 import { exportAttempts } from './export-attempts.ts';
 import { addPrompts, type PromptVictim, promptAttempts } from './prompt-attempts.ts';
+import { type QueueVictim, queueAttempts } from './queue-attempts.ts';
 import { otlp, type RunVictim, runAttempts } from './run-attempts.ts';
 import { sessionAttempts } from './session-attempts.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
@@ -20,7 +21,7 @@ import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startAp
  * key of zebra's second workspace. Each calls every operation with the victim's ids. No response may contain the
  * victim's words, and at the end the victim is unchanged.
  */
-interface Victim extends ExportUnderTest, RunVictim, DatasetVictim, PromptVictim {
+interface Victim extends ExportUnderTest, RunVictim, DatasetVictim, PromptVictim, QueueVictim {
   readonly workspaceId: string;
   readonly keyId: string;
   readonly feedbackId: string;
@@ -63,6 +64,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   ...datasetAttempts,
   ...sessionAttempts,
   ...promptAttempts,
+  ...queueAttempts,
   getSettings: () => ({ url: '/settings', answers: own }),
   setHandle: () => ({ url: '/settings/handle', payload: { tenant_handle: 'okapi' }, answers: [403, 409] }),
   listOrganizations: () => ({ url: '/orgs', answers: own }),
@@ -209,6 +211,8 @@ async function victimNow(): Promise<unknown> {
     commits: await read(`/commits/${victim.prompt}`),
     tags: await read(`/repos/${victim.prompt}/tags`),
     directory: await read(`/v1/platform/hub/repos/${victim.agent}/directories`),
+    queues: await read('/annotation-queues'),
+    queueRuns: await read(`/annotation-queues/${victim.queueId}/runs`),
     usage: await read(attempts.getGranularUsage?.(victim).url ?? ''),
   };
 }
@@ -222,6 +226,7 @@ beforeAll(async () => {
   await ask('PATCH', { url: `/workspaces/${workspaceId}`, payload: { display_name: 'okapi' } }, zebra.adminKey);
   const project = await ask('POST', { url: '/sessions', payload: { name: 'okapi', description: 'okapi' } }, key);
   const prompts = await addPrompts((method, request) => ask(method, request, zebra.adminKey));
+  const queue = await ask('POST', { url: '/annotation-queues', payload: { name: 'okapi' } }, key);
   const [row] = await api.database.query<{ id: string }>('SELECT id FROM api_keys WHERE hash = $1', [hashKey(key)]);
   await api.database.execute("UPDATE api_keys SET description = 'okapi' WHERE id = $1", [row?.id]);
   victim = {
@@ -232,6 +237,8 @@ beforeAll(async () => {
     feedbackId: randomUUID(),
     ...(await addDatasets(api, { key, workspaceId, projectId: project.json().id, word: 'okapi' })),
     ...prompts,
+    queueId: queue.json().id,
+    queueRunId: '',
     ...(await addExport(api.database, { workspaceId, projectId: project.json().id, word: 'okapi' })),
   };
   const payload = run(victim, { session_id: victim.projectId, name: 'okapi', inputs: { secret: 'okapi' } });
@@ -239,6 +246,8 @@ beforeAll(async () => {
   const feedback = { id: victim.feedbackId, run_id: victim.runId, key: 'okapi', comment: 'okapi' };
   expect((await ask('POST', { url: '/feedback', payload: feedback }, key)).statusCode).toBe(200);
   await api.settled();
+  const queued = await ask('POST', { url: `/annotation-queues/${victim.queueId}/runs`, payload: [victim.runId] }, key);
+  victim = { ...victim, queueRunId: queued.json()[0].id };
   // No stranger may end the sharing of the victim's trace.
   expect((await ask('PUT', { url: `/runs/${victim.runId}/share` }, key)).statusCode).toBe(200);
   await runRollUp(api.services);
@@ -252,6 +261,8 @@ beforeAll(async () => {
     comparisons: [{ name: 'okapi', experiments_info: [{ name: 'okapi' }] }],
     prompts: { repos: [{ description: 'okapi', latest_commit_manifest: { manifest: { secret: 'okapi' } } }] },
     commits: { total: 1 },
+    queues: [{ name: 'okapi', total_runs: 1 }],
+    queueRuns: [{ name: 'okapi', inputs: { secret: 'okapi' } }],
     tags: [{ tag_name: 'okapi' }],
     directory: { files: { 'AGENTS.md': { content: 'okapi' } } },
     keys: [{ description: 'okapi' }],

@@ -1,0 +1,216 @@
+import { type Static, Type } from 'typebox';
+import {
+  updateQueue as changeQueue,
+  createQueue as insertQueue,
+  type QueueFields,
+  type QueueRecord,
+  queueOrders,
+  listQueues as readList,
+  readQueue,
+  deleteQueue as removeQueue,
+} from '../../pipelines/queues/queue.ts';
+import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { buildPageResponse, pageParameters } from '../server/list-parameters.ts';
+import { defineOperation } from '../server/operation.ts';
+
+export const QueueParams = Type.Object({ queue_id: Uuid() });
+
+const Name = Text({ minLength: 1, maxLength: 256 });
+const LongText = Text({ maxLength: 100_000 });
+const Descriptions = () => optional(Type.Record(Type.String(), Type.String()));
+
+const RubricItem = Type.Object({
+  feedback_key: Text({ minLength: 1, maxLength: 180 }),
+  description: optional(LongText),
+  value_descriptions: Descriptions(),
+  score_descriptions: Descriptions(),
+  is_required: optional(Type.Boolean()),
+  is_assertion: optional(Type.Boolean()),
+});
+
+const fields = {
+  description: optional(LongText),
+  default_dataset: optional(Uuid({ description: 'Dataset that reviewers add examples to.' })),
+  rubric_instructions: optional(LongText),
+  rubric_items: optional(Type.Array(RubricItem, { maxItems: 100 })),
+  metadata: optional(JsonObject()),
+  num_reviewers_per_item: optional(Type.Integer({ minimum: 1, maximum: 100 }), {
+    default: 1,
+    description: 'A run is completed when this many users have completed it.',
+  }),
+  enable_reservations: optional(Type.Boolean(), {
+    default: true,
+    description: 'Hide a run from other users while enough users are reviewing it.',
+  }),
+  reservation_minutes: optional(Type.Integer({ minimum: 1, maximum: 100_000 }), { default: 1 }),
+};
+
+const Fields = Type.Object(fields);
+
+/** Absent fields are undefined; null clears a text, and is the default of a number or flag. */
+function toQueueFields(body: Static<typeof Fields>): Partial<QueueFields> {
+  const orDefault = <T>(value: T | null | undefined, fallback: T) => (value === null ? fallback : value);
+  const { num_reviewers_per_item, enable_reservations, reservation_minutes } = body;
+  const columns = {
+    description: body.description,
+    default_dataset: body.default_dataset,
+    rubric_instructions: body.rubric_instructions,
+    rubric_items: body.rubric_items,
+    metadata: body.metadata,
+    num_reviewers_per_item: orDefault(num_reviewers_per_item, 1),
+    enable_reservations: orDefault(enable_reservations, true),
+    reservation_minutes: orDefault(reservation_minutes, 1),
+  };
+  return Object.fromEntries(Object.entries(columns).filter(([, value]) => value !== undefined));
+}
+
+const emptyQueue = {
+  ...{ description: null, default_dataset: null, rubric_instructions: null, rubric_items: null, metadata: null },
+  ...{ num_reviewers_per_item: 1, enable_reservations: true, reservation_minutes: 1 },
+};
+
+export const Queue = Type.Object({
+  id: Uuid(),
+  tenant_id: Uuid({ description: 'Id of the workspace.' }),
+  name: Type.String(),
+  description: nullable(Type.String()),
+  default_dataset: nullable(Uuid()),
+  rubric_instructions: nullable(Type.String()),
+  rubric_items: nullable(Type.Array(RubricItem)),
+  metadata: nullable(JsonObject()),
+  num_reviewers_per_item: Type.Integer(),
+  enable_reservations: Type.Boolean(),
+  reservation_minutes: Type.Integer(),
+  reviewer_access_mode: Type.Literal('any'),
+  queue_type: Type.Literal('single'),
+  total_runs: Type.Integer(),
+  source_rule_id: Type.Null(),
+  run_rule_id: Type.Null(),
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+});
+
+export function formatQueue(queue: QueueRecord) {
+  const constant = {
+    reviewer_access_mode: 'any',
+    queue_type: 'single',
+    source_rule_id: null,
+    run_rule_id: null,
+  } as const;
+  return { ...queue, rubric_items: queue.rubric_items && [...queue.rubric_items], ...constant };
+}
+
+export const createQueue = defineOperation({
+  operationId: 'createAnnotationQueue',
+  method: 'POST',
+  path: '/annotation-queues',
+  tag: 'annotation queues',
+  summary: 'Create an annotation queue',
+  access: { permission: 'annotation-queues:create', tenantScope: 'workspace' },
+  unsupported: { body: ['session_ids'] },
+  errors: ['CONFLICT', 'LIMIT_REACHED'],
+  schema: { body: Type.Object({ id: optional(Uuid()), name: Name, ...fields }), response: { 200: Queue } },
+  handler: async ({ caller, body, services }) => {
+    const queue = { ...emptyQueue, ...toQueueFields(body), name: body.name };
+    return formatQueue(await insertQueue(services.database, caller.workspaceId, body.id?.toLowerCase(), queue));
+  },
+});
+
+export const listQueues = defineOperation({
+  operationId: 'listAnnotationQueues',
+  method: 'GET',
+  path: '/annotation-queues',
+  tag: 'annotation queues',
+  summary: 'List the annotation queues of the workspace',
+  access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
+  unsupported: { query: ['tag_value_id', 'assigned_to_me'], flags: ['assigned_to_me'] },
+  schema: {
+    query: Type.Object({
+      ids: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
+      name: Type.Optional(Text()),
+      name_contains: Type.Optional(Text({ description: 'Case-insensitive.' })),
+      dataset_id: Type.Optional(Uuid({ description: 'Only queues with this default dataset.' })),
+      queue_type: Type.Optional(Type.Literal('single', { description: 'All queues are of this type.' })),
+      sort_by: OneOf(queueOrders, { default: 'created_at' }),
+      sort_by_desc: Type.Boolean({ default: true }),
+      ...pageParameters,
+    }),
+    response: { 200: Type.Array(Queue) },
+  },
+  handler: async ({ caller, query, services }) => {
+    const { rows, total } = await readList(services.database, caller.workspaceId, {
+      ids: query.ids,
+      name: query.name,
+      nameContains: query.name_contains,
+      datasetId: query.dataset_id,
+      sortBy: query.sort_by,
+      descending: query.sort_by_desc,
+      limit: query.limit,
+      offset: query.offset,
+    });
+    return buildPageResponse({ rows: rows.map(formatQueue), total });
+  },
+});
+
+export const listRunQueues = defineOperation({
+  operationId: 'listRunAnnotationQueues',
+  method: 'GET',
+  path: '/annotation-queues/:run_id/queues',
+  tag: 'annotation queues',
+  summary: 'List the annotation queues that contain a run',
+  access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
+  schema: { params: Type.Object({ run_id: Uuid() }), response: { 200: Type.Array(Queue) } },
+  handler: async ({ caller, params, services }) => {
+    const query = { runId: params.run_id, sortBy: 'created_at', descending: true, limit: 1_000, offset: 0 } as const;
+    return (await readList(services.database, caller.workspaceId, query)).rows.map(formatQueue);
+  },
+});
+
+export const getQueue = defineOperation({
+  operationId: 'getAnnotationQueue',
+  method: 'GET',
+  path: '/annotation-queues/:queue_id',
+  tag: 'annotation queues',
+  summary: 'Get an annotation queue',
+  access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND'],
+  schema: { params: QueueParams, response: { 200: Queue } },
+  handler: async ({ caller, params, services }) =>
+    formatQueue(await readQueue(services.database, caller.workspaceId, params.queue_id)),
+});
+
+export const updateQueue = defineOperation({
+  operationId: 'updateAnnotationQueue',
+  method: 'PATCH',
+  path: '/annotation-queues/:queue_id',
+  tag: 'annotation queues',
+  summary: 'Update an annotation queue',
+  description: 'Absent fields stay unchanged; null clears a field, except for the name.',
+  access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND'],
+  schema: {
+    params: QueueParams,
+    body: Type.Object({ name: optional(Name), ...fields }),
+    response: { 200: Queue },
+  },
+  handler: async ({ caller, params, body, services }) => {
+    const change = { ...toQueueFields(body), ...(body.name == null ? {} : { name: body.name }) };
+    return formatQueue(await changeQueue(services.database, caller.workspaceId, params.queue_id, change));
+  },
+});
+
+export const deleteQueue = defineOperation({
+  operationId: 'deleteAnnotationQueue',
+  method: 'DELETE',
+  path: '/annotation-queues/:queue_id',
+  tag: 'annotation queues',
+  summary: 'Delete an annotation queue',
+  description: 'Its runs stay.',
+  access: { permission: 'annotation-queues:delete', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND'],
+  schema: { params: QueueParams, response: { 200: Type.Object({ message: Type.String() }) } },
+  handler: async ({ caller, params, services }) => {
+    await removeQueue(services.database, caller.workspaceId, params.queue_id);
+    return { message: 'Annotation queue deleted' };
+  },
+});

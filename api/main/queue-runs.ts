@@ -1,0 +1,311 @@
+import { Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { readQueue } from '../../pipelines/queues/queue.ts';
+import {
+  updateQueueRun as changeQueueRun,
+  addQueueRuns as insertQueueRuns,
+  type NewQueueRun,
+  deleteQueueRun as removeQueueRun,
+  deleteQueueRuns as removeQueueRuns,
+  reviewStatuses,
+  sections,
+  setReview,
+} from '../../pipelines/queues/queue-runs.ts';
+import { listStoredQueueRuns, readQueueRuns } from '../../pipelines/queues/read-queue-runs.ts';
+import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
+import { nullable, OneOf, optional, Timestamp, Uuid } from '../server/formats.ts';
+import { pageParameters } from '../server/list-parameters.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+import type { Services } from '../server/services.ts';
+import { QueueParams } from './annotation-queues.ts';
+import { storedJson } from './repos.ts';
+import { createRunExtras } from './run-extras.ts';
+
+/** Runs of annotation queues. */
+
+const maxRunsOfRequest = 1_000;
+
+const QueueRunParams = Type.Object({ ...QueueParams.properties, queue_run_id: Uuid() });
+
+const Added = Type.Object({
+  id: Uuid({ description: 'Id of the run in the queue.' }),
+  queue_id: Uuid(),
+  run_id: Uuid(),
+  added_at: Timestamp(),
+  last_reviewed_time: nullable(Timestamp()),
+  source_proposed_example_id: nullable(Uuid()),
+});
+
+const QueueRun = Type.Object(
+  {
+    id: Uuid(),
+    queue_run_id: Uuid({ description: 'Id of the run in the queue.' }),
+    added_at: Timestamp(),
+    effective_added_at: Timestamp({ description: 'Position in the queue of the user of the key.' }),
+    last_reviewed_time: nullable(Timestamp()),
+    source_proposed_example_id: nullable(Uuid()),
+    completed_by: Type.Array(Uuid()),
+    reserved_by: Type.Array(Uuid()),
+  },
+  { additionalProperties: true, description: 'The run, as `POST /runs/query` returns it, with these fields.' },
+);
+
+const Message = Type.Object({ message: Type.String() });
+const Size = Type.Object({ size: Type.Integer() });
+const SectionParameter = Type.Optional(
+  OneOf(sections, { description: 'For the user of the key. Default: not completed.' }),
+);
+const notCompleted = ['needs_my_review', 'needs_others_review'] as const;
+
+/** Adds runs that are stored in the workspace. @throws NOT_FOUND if one is not. */
+async function addRuns(services: Services, caller: WorkspaceCaller, queueId: string, runs: readonly NewQueueRun[]) {
+  const { accept, config, database } = services;
+  await readQueue(database, caller.workspaceId, queueId);
+  // Runs may have been sent just before.
+  const found = await Promise.all(
+    runs.map(({ runId }) => accept.runLocations.find(caller.workspaceId, runId, config.patchWaitMs)),
+  );
+  if (found.includes(undefined)) throw runlakeError('NOT_FOUND', { what: 'Run' });
+  return insertQueueRuns(database, caller.workspaceId, queueId, runs);
+}
+
+const RunToAdd = Type.Object({ run_id: Uuid(), source_proposed_example_id: optional(Uuid()) });
+
+const toNewRun = (run: { run_id: string; source_proposed_example_id?: string | null }): NewQueueRun => ({
+  runId: run.run_id.toLowerCase(),
+  sourceProposedExampleId: run.source_proposed_example_id,
+});
+
+const adding = {
+  method: 'POST',
+  tag: 'annotation queues',
+  access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND', 'QUEUE_FULL', ...clickhouseErrors],
+} as const;
+
+export const addQueueRuns = defineOperation({
+  ...adding,
+  operationId: 'addAnnotationQueueRuns',
+  path: '/annotation-queues/:queue_id/runs',
+  summary: 'Add runs to an annotation queue',
+  description: 'All or none. Runs that are in the queue stay as they are.',
+  schema: {
+    params: QueueParams,
+    body: Type.Array(Type.Union([Uuid(), RunToAdd]), { maxItems: maxRunsOfRequest }),
+    response: { 200: Type.Array(Added) },
+  },
+  handler: async ({ caller, params, body, services }) =>
+    addRuns(
+      services,
+      caller,
+      params.queue_id,
+      body.map((run) => toNewRun(typeof run === 'string' ? { run_id: run } : run)),
+    ),
+});
+
+export const addQueueRunsByKey = defineOperation({
+  ...adding,
+  operationId: 'addAnnotationQueueRunsByKey',
+  path: '/annotation-queues/:queue_id/runs/by-key',
+  summary: 'Add runs to an annotation queue by their keys',
+  description: 'All or none. `session_id` and `start_time` are accepted; Runlake needs only the ids of the runs.',
+  schema: {
+    params: QueueParams,
+    body: Type.Array(Type.Object({ ...RunToAdd.properties, session_id: Uuid(), start_time: Timestamp() }), {
+      maxItems: maxRunsOfRequest,
+    }),
+    response: { 200: Type.Array(Added) },
+  },
+  handler: async ({ caller, params, body, services }) => addRuns(services, caller, params.queue_id, body.map(toNewRun)),
+});
+
+const reading = {
+  method: 'GET',
+  tag: 'annotation queues',
+  access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND', ...clickhouseErrors],
+} as const;
+
+export const listQueueRuns = defineOperation({
+  ...reading,
+  operationId: 'listAnnotationQueueRuns',
+  path: '/annotation-queues/:queue_id/runs',
+  summary: 'List the runs of an annotation queue, oldest first',
+  description: 'Needs the permission `runs:read` too. Deleted and expired runs are left out.',
+  schema: {
+    params: QueueParams,
+    query: Type.Object({
+      status: SectionParameter,
+      archived: Type.Optional(Type.Boolean({ description: 'Same as `status=completed`.' })),
+      include_stats: Type.Optional(Type.Boolean({ description: 'Accepted; the feedback is always included.' })),
+      ...pageParameters,
+    }),
+    response: { 200: Type.Array(QueueRun) },
+    produces: storedJson,
+  },
+  handler: async ({ caller, params, query, services, request }) => {
+    requirePermission(caller, 'runs:read');
+    await readQueue(services.database, caller.workspaceId, params.queue_id);
+    const wanted = query.status ? [query.status] : query.archived ? (['completed'] as const) : notCompleted;
+    const listed = await listStoredQueueRuns(services, caller, params.queue_id, wanted);
+    const deps = { ...services, extras: createRunExtras(services, request) };
+    const page = listed.slice(query.offset, query.offset + query.limit);
+    const runs = await readQueueRuns(deps, caller.workspaceId, page);
+    return new RawResponse({
+      headers: { 'x-pagination-total': String(listed.length) },
+      body: Buffer.from(`[${runs.join(',')}]`),
+    });
+  },
+});
+
+export const getQueueRun = defineOperation({
+  ...reading,
+  operationId: 'getAnnotationQueueRun',
+  path: '/annotation-queues/:queue_id/run/:index',
+  summary: 'Get a run of those that the user of the key has to review',
+  description: 'Needs the permission `runs:read` too. The index of the oldest run is 0.',
+  schema: {
+    params: Type.Object({ ...QueueParams.properties, index: Type.String({ pattern: '^\\d{1,6}$' }) }),
+    query: Type.Object({ include_extra: Type.Optional(Type.Boolean({ description: 'Accepted; always included.' })) }),
+    response: { 200: QueueRun },
+    produces: storedJson,
+  },
+  handler: async ({ caller, params, services, request }) => {
+    requirePermission(caller, 'runs:read');
+    const listed = await listStoredQueueRuns(services, caller, params.queue_id, ['needs_my_review']);
+    const index = Number(params.index);
+    const deps = { ...services, extras: createRunExtras(services, request) };
+    const [run] = await readQueueRuns(deps, caller.workspaceId, listed.slice(index, index + 1));
+    if (run === undefined) throw runlakeError('NOT_FOUND', { what: 'Run of the queue' });
+    return new RawResponse({ body: Buffer.from(run) });
+  },
+});
+
+export const getQueueSize = defineOperation({
+  ...reading,
+  operationId: 'getAnnotationQueueSize',
+  path: '/annotation-queues/:queue_id/size',
+  summary: 'Count the runs of an annotation queue that are not completed, or those with a status',
+  schema: { params: QueueParams, query: Type.Object({ status: SectionParameter }), response: { 200: Size } },
+  handler: async ({ caller, params, query, services }) =>
+    countRuns(services, caller, params.queue_id, query.status ? [query.status] : notCompleted),
+});
+
+export const getQueueTotalSize = defineOperation({
+  ...reading,
+  operationId: 'getAnnotationQueueTotalSize',
+  path: '/annotation-queues/:queue_id/total_size',
+  summary: 'Count all runs of an annotation queue',
+  schema: { params: QueueParams, response: { 200: Size } },
+  handler: async ({ caller, params, services }) => countRuns(services, caller, params.queue_id, sections),
+});
+
+export const getQueueTotalArchived = defineOperation({
+  ...reading,
+  operationId: 'getAnnotationQueueTotalArchived',
+  path: '/annotation-queues/:queue_id/total_archived',
+  summary: 'Count the completed runs of an annotation queue',
+  unsupported: { query: ['start_time', 'end_time'] },
+  schema: { params: QueueParams, response: { 200: Size } },
+  handler: async ({ caller, params, services }) => countRuns(services, caller, params.queue_id, ['completed']),
+});
+
+async function countRuns(
+  services: Services,
+  caller: WorkspaceCaller,
+  queueId: string,
+  wanted: readonly (typeof sections)[number][],
+) {
+  await readQueue(services.database, caller.workspaceId, queueId);
+  return { size: (await listStoredQueueRuns(services, caller, queueId, wanted)).length };
+}
+
+const changing = {
+  tag: 'annotation queues',
+  access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
+} as const;
+
+export const updateQueueRun = defineOperation({
+  ...changing,
+  operationId: 'updateAnnotationQueueRun',
+  method: 'PATCH',
+  path: '/annotation-queues/:queue_id/runs/:queue_run_id',
+  summary: 'Change the times of a run in an annotation queue',
+  description: 'Absent and null fields stay unchanged.',
+  errors: ['NOT_FOUND'],
+  schema: {
+    params: QueueRunParams,
+    body: Type.Object({ added_at: optional(Timestamp()), last_reviewed_time: optional(Timestamp()) }),
+    response: { 200: Message },
+  },
+  handler: async ({ caller, params, body, services }) => {
+    const { queue_id: queueId, queue_run_id: queueRunId } = params;
+    const change = { addedAt: body.added_at, lastReviewedTime: body.last_reviewed_time };
+    await changeQueueRun(services.database, caller.workspaceId, { queueId, queueRunId }, change);
+    return { message: 'Run of the queue updated' };
+  },
+});
+
+export const deleteQueueRun = defineOperation({
+  ...changing,
+  operationId: 'deleteAnnotationQueueRun',
+  method: 'DELETE',
+  path: '/annotation-queues/:queue_id/runs/:queue_run_id',
+  summary: 'Remove a run from an annotation queue',
+  errors: ['NOT_FOUND'],
+  schema: { params: QueueRunParams, response: { 200: Message } },
+  handler: async ({ caller, params, services }) => {
+    const { queue_id: queueId, queue_run_id: queueRunId } = params;
+    await removeQueueRun(services.database, caller.workspaceId, { queueId, queueRunId });
+    return { message: 'Run removed from the queue' };
+  },
+});
+
+const QueueRunIds = optional(Type.Array(Uuid(), { maxItems: 10_000, description: 'Ids of runs in the queue.' }));
+
+export const deleteQueueRuns = defineOperation({
+  ...changing,
+  operationId: 'deleteAnnotationQueueRuns',
+  method: 'POST',
+  path: '/annotation-queues/:queue_id/runs/delete',
+  summary: 'Remove runs from an annotation queue',
+  description: 'Those in `run_ids`, or with `delete_all` all except those in `exclude_run_ids`.',
+  errors: ['NOT_FOUND'],
+  schema: {
+    params: QueueParams,
+    body: Type.Object({
+      run_ids: QueueRunIds,
+      delete_all: optional(Type.Boolean()),
+      exclude_run_ids: QueueRunIds,
+    }),
+    response: { 200: Message },
+  },
+  handler: async ({ caller, params, body, services }) => {
+    const which = body.delete_all ? { keep: body.exclude_run_ids ?? [] } : { only: body.run_ids ?? [] };
+    await removeQueueRuns(services.database, caller.workspaceId, params.queue_id, which);
+    return { message: 'Runs removed from the queue' };
+  },
+});
+
+export const setReviewStatus = defineOperation({
+  ...changing,
+  operationId: 'setAnnotationQueueRunStatus',
+  method: 'POST',
+  path: '/annotation-queues/status/:queue_run_id',
+  summary: 'Reserve or complete a run of an annotation queue, for the user of the key',
+  description:
+    '`in_progress` reserves it for `reservation_minutes`; 409 if enough other users are reviewing it. Null withdraws the review. ' +
+    '`override_added_at` moves the run in the queue of this user.',
+  errors: ['NOT_FOUND', 'RUN_RESERVED'],
+  schema: {
+    params: Type.Object({ queue_run_id: Uuid() }),
+    body: Type.Object({ status: optional(OneOf(reviewStatuses)), override_added_at: optional(Timestamp()) }),
+    response: { 200: Message },
+  },
+  handler: async ({ caller, params, body, services }) => {
+    const review = { status: body.status, overrideAddedAt: body.override_added_at };
+    await setReview(services.database, caller, params.queue_run_id, review);
+    return { message: 'Status set' };
+  },
+});

@@ -1,0 +1,219 @@
+/**
+ * Runs of annotation queues, as one user sees them.
+ *
+ * Invariant: a run is completed when as many users as the queue asks for have completed it, and at most that many users
+ * review it at the same time. Changes lock the row of the run in the queue, so two users cannot both take the last place.
+ */
+import { randomUUID } from 'node:crypto';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import type { WorkspaceCaller } from '../tenants/caller.ts';
+
+/** Maximum number of runs of a queue. */
+const maxRuns = 10_000;
+
+export const sections = ['needs_my_review', 'needs_others_review', 'completed'] as const;
+export type Section = (typeof sections)[number];
+
+/** A run in a queue, for a user. */
+export interface QueueRun {
+  readonly queue_run_id: string;
+  readonly run_id: string;
+  readonly added_at: string;
+  readonly effective_added_at: string;
+  readonly last_reviewed_time: string | null;
+  readonly source_proposed_example_id: string | null;
+  /** Users that have completed the run. */
+  readonly completed_by: string[];
+  /** Users that are reviewing the run. */
+  readonly reserved_by: string[];
+}
+
+/** Parameters: queue, workspace, user. */
+const viewSql = `SELECT i.id AS queue_run_id, i.run_id, i.added_at, i.last_reviewed_time, i.source_proposed_example_id,
+    coalesce(r.override_added_at, i.added_at) AS effective_added_at, i.position, r.completed_by, r.reserved_by,
+    CASE WHEN cardinality(r.completed_by) >= q.num_reviewers_per_item THEN 'completed'
+         WHEN $3::uuid = ANY (r.completed_by) THEN 'needs_others_review'
+         WHEN cardinality(array_remove(r.completed_by || r.reserved_by, $3::uuid)) >= q.num_reviewers_per_item
+           THEN 'needs_others_review'
+         ELSE 'needs_my_review' END AS section
+  FROM annotation_queues AS q JOIN annotation_queue_runs AS i ON i.queue_id = q.id
+  CROSS JOIN LATERAL (
+    SELECT coalesce(array_agg(user_id) FILTER (WHERE completed_at IS NOT NULL), '{}') AS completed_by,
+      coalesce(array_agg(user_id) FILTER (WHERE completed_at IS NULL AND q.enable_reservations
+        AND reserved_at > now() - make_interval(mins => q.reservation_minutes)), '{}') AS reserved_by,
+      max(override_added_at) FILTER (WHERE user_id = $3::uuid) AS override_added_at
+    FROM annotation_reviews WHERE queue_run_id = i.id) AS r
+  WHERE q.id = $1 AND q.workspace_id = $2`;
+
+/** The runs of a queue in the given sections, oldest first. */
+export function listQueueRuns(
+  database: Sql,
+  caller: WorkspaceCaller,
+  queueId: string,
+  wanted: readonly Section[],
+): Promise<QueueRun[]> {
+  return database.query<QueueRun>(
+    `SELECT queue_run_id, run_id, added_at, effective_added_at, last_reviewed_time, source_proposed_example_id,
+       completed_by, reserved_by
+     FROM (${viewSql}) AS view WHERE section = ANY ($4::text[]) ORDER BY effective_added_at, position`,
+    [queueId, caller.workspaceId, caller.userId, wanted],
+  );
+}
+
+export interface NewQueueRun {
+  readonly runId: string;
+  readonly sourceProposedExampleId?: string | null | undefined;
+}
+
+/** A row of a queue, as the request that adds it returns it. */
+export interface AddedQueueRun {
+  readonly id: string;
+  readonly queue_id: string;
+  readonly run_id: string;
+  readonly added_at: string;
+  readonly last_reviewed_time: string | null;
+  readonly source_proposed_example_id: string | null;
+}
+
+/** Adds runs to a queue; those that are in it stay as they are. @throws NOT_FOUND; QUEUE_FULL. */
+export async function addQueueRuns(
+  database: Database,
+  workspaceId: string,
+  queueId: string,
+  runs: readonly NewQueueRun[],
+): Promise<AddedQueueRun[]> {
+  return database.transaction(async (tx) => {
+    await lockQueue(tx, workspaceId, queueId);
+    const runIds = runs.map(({ runId }) => runId);
+    await tx.execute(
+      `INSERT INTO annotation_queue_runs (id, queue_id, run_id, source_proposed_example_id)
+       SELECT row_id, $1, run_id, example_id
+       FROM unnest($2::uuid[], $3::uuid[], $4::uuid[]) WITH ORDINALITY AS added (row_id, run_id, example_id, position)
+       ORDER BY position ON CONFLICT (queue_id, run_id) DO NOTHING`,
+      [queueId, runs.map(() => randomUUID()), runIds, runs.map((run) => run.sourceProposedExampleId ?? null)],
+    );
+    const [counted] = await tx.query<{ count: number }>(
+      'SELECT count(*) AS count FROM annotation_queue_runs WHERE queue_id = $1',
+      [queueId],
+    );
+    if (counted!.count > maxRuns) throw runlakeError('QUEUE_FULL', { limit: maxRuns });
+    return tx.query<AddedQueueRun>(
+      `SELECT id, queue_id, run_id, added_at, last_reviewed_time, source_proposed_example_id
+       FROM annotation_queue_runs WHERE queue_id = $1 AND run_id = ANY ($2::uuid[]) ORDER BY position`,
+      [queueId, runIds],
+    );
+  });
+}
+
+/** @throws NOT_FOUND */
+export async function updateQueueRun(
+  database: Database,
+  workspaceId: string,
+  { queueId, queueRunId }: { readonly queueId: string; readonly queueRunId: string },
+  change: { readonly addedAt?: string | null | undefined; readonly lastReviewedTime?: string | null | undefined },
+): Promise<void> {
+  const changed = await database.execute(
+    `UPDATE annotation_queue_runs AS i SET added_at = coalesce($4, added_at),
+       last_reviewed_time = coalesce($5, last_reviewed_time)
+     FROM annotation_queues AS q WHERE q.id = i.queue_id AND i.id = $1 AND q.id = $2 AND q.workspace_id = $3`,
+    [queueRunId, queueId, workspaceId, change.addedAt ?? null, change.lastReviewedTime ?? null],
+  );
+  if (changed === 0) throw createRunNotFoundError();
+}
+
+/** @throws NOT_FOUND */
+export async function deleteQueueRun(
+  database: Database,
+  workspaceId: string,
+  { queueId, queueRunId }: { readonly queueId: string; readonly queueRunId: string },
+): Promise<void> {
+  const deleted = await database.execute(
+    `DELETE FROM annotation_queue_runs AS i USING annotation_queues AS q
+     WHERE q.id = i.queue_id AND i.id = $1 AND q.id = $2 AND q.workspace_id = $3`,
+    [queueRunId, queueId, workspaceId],
+  );
+  if (deleted === 0) throw createRunNotFoundError();
+}
+
+/** Removes rows of a queue by their ids, or all except `keep`. @throws NOT_FOUND for an unknown queue. */
+export async function deleteQueueRuns(
+  database: Database,
+  workspaceId: string,
+  queueId: string,
+  which: { readonly only: readonly string[] } | { readonly keep: readonly string[] },
+): Promise<void> {
+  await database.transaction(async (tx) => {
+    await lockQueue(tx, workspaceId, queueId);
+    const [condition, ids] =
+      'only' in which ? ['id = ANY ($2::uuid[])', which.only] : ['id <> ALL ($2::uuid[])', which.keep];
+    await tx.execute(`DELETE FROM annotation_queue_runs WHERE queue_id = $1 AND ${condition}`, [queueId, ids]);
+  });
+}
+
+export const reviewStatuses = ['in_progress', 'completed'] as const;
+
+/** An absent field stays unchanged; a null status withdraws the review. */
+interface ReviewChange {
+  readonly status?: (typeof reviewStatuses)[number] | null | undefined;
+  readonly overrideAddedAt?: string | null | undefined;
+}
+
+/** Sets the caller's review of a run. @throws NOT_FOUND; RUN_RESERVED if enough other users are reviewing it. */
+export async function setReview(
+  database: Database,
+  caller: WorkspaceCaller,
+  queueRunId: string,
+  { status, overrideAddedAt }: ReviewChange,
+): Promise<void> {
+  await database.transaction(async (tx) => {
+    const [item] = await tx.query<{ queueId: string }>(
+      `SELECT queue_id AS "queueId" FROM annotation_queue_runs WHERE id = $1
+         AND queue_id IN (SELECT id FROM annotation_queues WHERE workspace_id = $2) FOR UPDATE`,
+      [queueRunId, caller.workspaceId],
+    );
+    if (!item) throw createRunNotFoundError();
+    if (status === 'in_progress') await requirePlace(tx, caller, item.queueId, queueRunId);
+    await tx.execute(`INSERT INTO annotation_reviews (queue_run_id, user_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, [
+      queueRunId,
+      caller.userId,
+    ]);
+    if (status !== undefined) {
+      await tx.execute(
+        `UPDATE annotation_reviews SET reserved_at = CASE WHEN $3 = 'in_progress' THEN now() END,
+           completed_at = CASE WHEN $3 = 'completed' THEN now() END WHERE queue_run_id = $1 AND user_id = $2`,
+        [queueRunId, caller.userId, status],
+      );
+    }
+    if (status === 'completed') {
+      await tx.execute('UPDATE annotation_queue_runs SET last_reviewed_time = now() WHERE id = $1', [queueRunId]);
+    }
+    if (overrideAddedAt !== undefined) {
+      await tx.execute(
+        'UPDATE annotation_reviews SET override_added_at = $3 WHERE queue_run_id = $1 AND user_id = $2',
+        [queueRunId, caller.userId, overrideAddedAt],
+      );
+    }
+  });
+}
+
+async function requirePlace(tx: Sql, caller: WorkspaceCaller, queueId: string, queueRunId: string): Promise<void> {
+  const [view] = await tx.query<{ section: Section }>(`SELECT section FROM (${viewSql} AND i.id = $4) AS view`, [
+    queueId,
+    caller.workspaceId,
+    caller.userId,
+    queueRunId,
+  ]);
+  if (view?.section !== 'needs_my_review') throw runlakeError('RUN_RESERVED', {});
+}
+
+async function lockQueue(tx: Sql, workspaceId: string, queueId: string): Promise<void> {
+  const [found] = await tx.query('SELECT FROM annotation_queues WHERE id = $1 AND workspace_id = $2 FOR UPDATE', [
+    queueId,
+    workspaceId,
+  ]);
+  if (!found) throw runlakeError('NOT_FOUND', { what: 'Annotation queue' });
+}
+
+const createRunNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Run of the queue' });

@@ -1,0 +1,200 @@
+import { randomUUID } from 'node:crypto';
+import { type Expression, type SqlBool, sql } from 'kysely';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import { violatedConstraint } from '../../infra/postgres/database-error.ts';
+import {
+  containsText,
+  fetchRows,
+  isOneOf,
+  listPage,
+  type Page,
+  type PageRequest,
+  statements,
+} from '../../infra/postgres/list-page.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { enforceLimit } from '../tenants/enforce-limit.ts';
+
+/** Maximum number of queues of an organisation. */
+const maxQueues = 1_000;
+
+const countQueuesSql = `SELECT count(*) AS count FROM annotation_queues JOIN workspaces AS w ON w.id = workspace_id
+  WHERE w.organization_id = $1 AND w.deleted_at IS NULL`;
+
+/** What reviewers assess with a feedback key. */
+export interface RubricItem {
+  readonly feedback_key: string;
+  readonly description?: string | null;
+  readonly value_descriptions?: Record<string, string> | null;
+  readonly score_descriptions?: Record<string, string> | null;
+  readonly is_required?: boolean | null;
+  readonly is_assertion?: boolean | null;
+}
+
+/** Fields of a queue that requests set. */
+export interface QueueFields {
+  readonly name: string;
+  readonly description: string | null;
+  readonly default_dataset: string | null;
+  readonly rubric_instructions: string | null;
+  readonly rubric_items: readonly RubricItem[] | null;
+  readonly metadata: Record<string, unknown> | null;
+  /** A run is completed when this many users have completed it. */
+  readonly num_reviewers_per_item: number;
+  readonly enable_reservations: boolean;
+  readonly reservation_minutes: number;
+}
+
+/** A queue in responses. Times are ISO 8601 with microseconds. */
+export interface QueueRecord extends QueueFields {
+  readonly id: string;
+  readonly tenant_id: string;
+  readonly total_runs: number;
+  readonly created_at: string;
+  readonly updated_at: string;
+}
+
+type QueueRow = Omit<QueueRecord, 'rubric_items' | 'metadata'> & {
+  readonly rubric_items: string | null;
+  readonly metadata: string | null;
+};
+
+const parse = (text: string | null) => (text === null ? null : JSON.parse(text));
+
+const toQueueRecord = (row: QueueRow): QueueRecord => ({
+  ...row,
+  rubric_items: parse(row.rubric_items),
+  metadata: parse(row.metadata),
+});
+
+function queuesOf(workspaceId: string) {
+  return statements
+    .selectFrom('annotation_queues')
+    .select([
+      'id',
+      'workspace_id as tenant_id',
+      'name',
+      'description',
+      'default_dataset',
+      'rubric_instructions',
+      'rubric_items',
+      'metadata',
+      'num_reviewers_per_item',
+      'enable_reservations',
+      'reservation_minutes',
+      sql<number>`(SELECT count(*) FROM annotation_queue_runs WHERE queue_id = annotation_queues.id)`.as('total_runs'),
+      'created_at',
+      'updated_at',
+    ])
+    .where('workspace_id', '=', workspaceId);
+}
+
+const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Annotation queue' });
+
+/** @throws NOT_FOUND */
+export async function readQueue(database: Sql, workspaceId: string, queueId: string): Promise<QueueRecord> {
+  const [row] = await fetchRows(database, queuesOf(workspaceId).where('id', '=', queueId));
+  if (!row) throw createNotFoundError();
+  return toQueueRecord(row as QueueRow);
+}
+
+export const queueOrders = ['name', 'created_at', 'updated_at'] as const;
+
+interface QueueQuery extends PageRequest {
+  readonly ids?: readonly string[] | undefined;
+  readonly name?: string | undefined;
+  /** Part of the name, ignoring case. */
+  readonly nameContains?: string | undefined;
+  /** Default dataset of the queue. */
+  readonly datasetId?: string | undefined;
+  /** Only queues that contain this run. */
+  readonly runId?: string | undefined;
+  readonly sortBy: (typeof queueOrders)[number];
+  readonly descending: boolean;
+}
+
+/** The queues of a workspace that meet every given condition. */
+export async function listQueues(
+  database: Sql,
+  workspaceId: string,
+  { ids, name, nameContains, datasetId, runId, sortBy, descending, limit, offset }: QueueQuery,
+): Promise<Page<QueueRecord>> {
+  const query = queuesOf(workspaceId).where((queue) => {
+    const conditions: Expression<SqlBool>[] = [];
+    if (ids) conditions.push(isOneOf(queue.ref('id'), ids, 'uuid'));
+    if (name !== undefined) conditions.push(queue('name', '=', name));
+    if (nameContains !== undefined) conditions.push(containsText(queue.ref('name'), nameContains));
+    if (datasetId !== undefined) conditions.push(queue('default_dataset', '=', datasetId));
+    if (runId !== undefined) {
+      conditions.push(sql<SqlBool>`id IN (SELECT queue_id FROM annotation_queue_runs WHERE run_id = ${runId}::uuid)`);
+    }
+    return queue.and(conditions);
+  });
+  const order = { by: [sql.ref(sortBy), sql.ref('id')], descending };
+  const { rows, total } = await listPage(database, query, order, { limit, offset });
+  return { rows: rows.map((row) => toQueueRecord(row as QueueRow)), total };
+}
+
+/** Values by column; JSON becomes text. Absent fields are left out. */
+function toColumns(fields: Partial<QueueFields>): [column: string, value: unknown][] {
+  const isJson = (value: unknown) => typeof value === 'object' && value !== null;
+  return Object.entries(fields)
+    .filter(([, value]) => value !== undefined)
+    .map(([column, value]) => [column, isJson(value) ? JSON.stringify(value) : value]);
+}
+
+/** @throws CONFLICT if the id is taken; LIMIT_REACHED. */
+export async function createQueue(
+  database: Database,
+  workspaceId: string,
+  id: string = randomUUID(),
+  fields: QueueFields,
+): Promise<QueueRecord> {
+  const columns = toColumns(fields);
+  await database
+    .transaction(async (tx) => {
+      await tx.execute(
+        `INSERT INTO annotation_queues (id, workspace_id, ${columns.map(([name]) => name).join(', ')})
+         VALUES ($1, $2, ${columns.map((_, index) => `$${index + 3}`).join(', ')})`,
+        [id, workspaceId, ...columns.map(([, value]) => value)],
+      );
+      await enforceLimit(tx, { workspaceId }, { max: maxQueues, countSql: countQueuesSql }, () =>
+        runlakeError('LIMIT_REACHED', {
+          limit: maxQueues,
+          what: 'annotation queues',
+          hint: 'Delete those that are not needed',
+        }),
+      );
+    })
+    .catch((error: unknown) => {
+      if (violatedConstraint(error) === undefined) throw error;
+      throw runlakeError('CONFLICT', { reason: 'An annotation queue with this id already exists.' }, { cause: error });
+    });
+  return readQueue(database, workspaceId, id);
+}
+
+/** Absent fields stay unchanged. @throws NOT_FOUND */
+export async function updateQueue(
+  database: Database,
+  workspaceId: string,
+  queueId: string,
+  change: Partial<QueueFields>,
+): Promise<QueueRecord> {
+  const columns = toColumns(change);
+  const assignments = columns.map(([name], index) => `${name} = $${index + 3}`);
+  await database.execute(
+    `UPDATE annotation_queues SET ${['updated_at = now()', ...assignments].join(', ')}
+     WHERE id = $1 AND workspace_id = $2`,
+    [queueId, workspaceId, ...columns.map(([, value]) => value)],
+  );
+  return readQueue(database, workspaceId, queueId);
+}
+
+/** Deletes a queue; its runs stay. @throws NOT_FOUND */
+export async function deleteQueue(database: Database, workspaceId: string, queueId: string): Promise<void> {
+  const deleted = await database.execute('DELETE FROM annotation_queues WHERE id = $1 AND workspace_id = $2', [
+    queueId,
+    workspaceId,
+  ]);
+  if (deleted === 0) throw createNotFoundError();
+}

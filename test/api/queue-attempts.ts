@@ -1,0 +1,64 @@
+import { randomUUID } from 'node:crypto';
+import { type Attempt, closed, own } from './attempt.ts';
+
+export interface QueueVictim {
+  readonly queueId: string;
+  readonly queueRunId: string;
+  readonly runId: string;
+  readonly projectId: string;
+}
+
+/** Attempts to use the annotation queues of another workspace, by operation. */
+export const queueAttempts: Readonly<Record<string, (victim: QueueVictim) => Attempt>> = {
+  listAnnotationQueues: ({ queueId }) => ({ url: `/annotation-queues?ids=${queueId}`, answers: own }),
+  createAnnotationQueue: ({ queueId }) => ({
+    url: '/annotation-queues',
+    payload: { id: queueId, name: `mine ${randomUUID()}` },
+    answers: [409],
+  }),
+  getAnnotationQueue: ({ queueId }) => ({ url: `/annotation-queues/${queueId}`, answers: closed }),
+  updateAnnotationQueue: ({ queueId }) => ({
+    url: `/annotation-queues/${queueId}`,
+    payload: { name: 'stolen' },
+    answers: closed,
+  }),
+  deleteAnnotationQueue: ({ queueId }) => ({ url: `/annotation-queues/${queueId}`, answers: closed }),
+  listRunAnnotationQueues: ({ runId }) => ({ url: `/annotation-queues/${runId}/queues`, answers: own }),
+  listAnnotationQueueRuns: ({ queueId }) => ({ url: `/annotation-queues/${queueId}/runs`, answers: closed }),
+  addAnnotationQueueRuns: ({ queueId, runId }) => ({
+    url: `/annotation-queues/${queueId}/runs`,
+    payload: [runId],
+    answers: closed,
+  }),
+  addAnnotationQueueRunsByKey: ({ queueId, runId, projectId }) => ({
+    url: `/annotation-queues/${queueId}/runs/by-key`,
+    payload: [{ run_id: runId, session_id: projectId, start_time: '2026-01-01T00:00:00Z' }],
+    answers: closed,
+  }),
+  getAnnotationQueueRun: ({ queueId }) => ({ url: `/annotation-queues/${queueId}/run/0`, answers: closed }),
+  getAnnotationQueueSize: ({ queueId }) => ({ url: `/annotation-queues/${queueId}/size`, answers: closed }),
+  getAnnotationQueueTotalSize: ({ queueId }) => ({ url: `/annotation-queues/${queueId}/total_size`, answers: closed }),
+  getAnnotationQueueTotalArchived: ({ queueId }) => ({
+    url: `/annotation-queues/${queueId}/total_archived`,
+    answers: closed,
+  }),
+  updateAnnotationQueueRun: ({ queueId, queueRunId }) => ({
+    url: `/annotation-queues/${queueId}/runs/${queueRunId}`,
+    payload: { added_at: '2026-01-01T00:00:00Z' },
+    answers: closed,
+  }),
+  deleteAnnotationQueueRun: ({ queueId, queueRunId }) => ({
+    url: `/annotation-queues/${queueId}/runs/${queueRunId}`,
+    answers: closed,
+  }),
+  deleteAnnotationQueueRuns: ({ queueId }) => ({
+    url: `/annotation-queues/${queueId}/runs/delete`,
+    payload: { delete_all: true },
+    answers: closed,
+  }),
+  setAnnotationQueueRunStatus: ({ queueRunId }) => ({
+    url: `/annotation-queues/status/${queueRunId}`,
+    payload: { status: 'completed' },
+    answers: closed,
+  }),
+};
