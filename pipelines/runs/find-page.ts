@@ -8,7 +8,7 @@
  *      these rows: this is the slice. A window with fewer rows is one slice; an empty window is skipped.
  *   2. A slice is read with `FINAL`: keys and filter columns only, with the conditions on values.
  *   3. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is eight times
- *      as wide as the one before, or 64 times with a filter.
+ *      as wide as the one before, or 64 times with a filter on the merged runs alone.
  *
  * For a filter with a condition on stored rows (`FilterClauses.rowSql`), a query without `FINAL` first finds the keys of
  * rows in the slice that satisfy it, which a skip index makes fast; only these are read with `FINAL`. If there are too
@@ -55,7 +55,7 @@ const maxProbedCandidates = 32_768;
 /** Reading more runs by their keys takes longer than reading a slice. */
 const maxCandidates = 1_000;
 const sliceGrowth = 8;
-/** With a filter, few runs may match, and a skip index may leave most of a slice unread. */
+/** A filter whose runs are not found by candidates is slow in every query, so the slices grow faster. */
 const filteredSliceGrowth = 64;
 const minSliceMicros = 1_000_000;
 
@@ -75,14 +75,18 @@ export async function findPage(clickhouse: ClickHouse, request: PageRequest): Pr
   const found: FoundRun[] = [];
   const begin = order === 'asc' && request.after === undefined ? await clipToOldestRun(clickhouse, range) : range;
   let usesCandidates = buildFilterClauses(filter.conditions, scope, '').rowSql !== undefined;
-  const probedRows = usesCandidates ? maxProbedCandidates : maxProbedRows;
-  for await (const slice of generateSlices(clickhouse, request, begin, probedRows)) {
+  const growth = usesCandidates || filter.conditions === undefined ? sliceGrowth : filteredSliceGrowth;
+  const slicing = { probedRows: usesCandidates ? maxProbedCandidates : maxProbedRows, growth };
+  for await (const slice of generateSlices(clickhouse, request, begin, slicing)) {
     const keyRange = buildScopeCondition(scope, slice);
     let { after } = request;
     if (usesCandidates) {
       const candidates = await findCandidates(clickhouse, request, keyRange);
       const first = candidates.slice(0, maxCandidates);
-      found.push(...(await findAmong(clickhouse, request, first, limit - found.length)));
+      for (let at = 0; at < first.length && found.length < limit; at += 2 * limit) {
+        const part = first.slice(at, at + 2 * limit);
+        found.push(...(await findAmong(clickhouse, request, part, limit - found.length)));
+      }
       usesCandidates = candidates.length === first.length;
       if (found.length >= limit) break;
       if (usesCandidates) continue;
@@ -94,12 +98,19 @@ export async function findPage(clickhouse: ClickHouse, request: PageRequest): Pr
   return found;
 }
 
+interface Slicing {
+  /** Maximum rows of the first slice. */
+  readonly probedRows: number;
+  /** Width of each further slice in widths of the one before. */
+  readonly growth: number;
+}
+
 /** Generates the slices of `range` in order, each only when the previous ones did not fill the page. */
 async function* generateSlices(
   clickhouse: ClickHouse,
   request: PageRequest,
   range: TimeWindow,
-  probedRows: number,
+  { probedRows, growth }: Slicing,
 ): AsyncGenerator<TimeWindow> {
   for (const window of generateTimeWindows(range, request.order, Date.now() * 1_000)) {
     const { rows, oldest, newest } = await probe(clickhouse, request, window, probedRows);
@@ -109,15 +120,14 @@ async function* generateSlices(
       continue;
     }
     let slice: TimeWindow | undefined = { fromMicros: oldest, untilMicrosExclusive: newest + 1 };
-    for (; slice !== undefined; slice = nextSlice(slice, range, request)) yield slice;
+    for (; slice !== undefined; slice = nextSlice(slice, range, request.order, growth)) yield slice;
     return;
   }
 }
 
 /** Returns the slice after `slice`, which is wider; undefined at the end of `range`. */
-function nextSlice(slice: TimeWindow, range: TimeWindow, { order, filter }: PageRequest): TimeWindow | undefined {
+function nextSlice(slice: TimeWindow, range: TimeWindow, order: Order, growth: number): TimeWindow | undefined {
   const { fromMicros, untilMicrosExclusive } = slice;
-  const growth = filter.conditions === undefined ? sliceGrowth : filteredSliceGrowth;
   const width = Math.max(untilMicrosExclusive - fromMicros, minSliceMicros) * growth;
   const next =
     order === 'desc'
