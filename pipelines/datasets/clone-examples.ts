@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { copyAttachmentSets } from '../attachments/attachment-sets.ts';
 import { type ExampleLinks, formatExample, selectableFields } from './example.ts';
+import { confirmSets, reserveSets } from './pending-attachments.ts';
 import { choiceSql, openVersion, resolveVersion, toChoiceParameters } from './stream-version.ts';
 import { openValidation } from './validate-examples.ts';
 import { writeVersion } from './versions.ts';
@@ -43,9 +44,12 @@ export async function cloneExamples(
     [sourceId, time, ...toChoiceParameters(choice)],
   );
   const copies = Object.fromEntries(rows.map(({ id }) => [id, randomUUID()]));
+  const sets = Object.values(copies);
+  await reserveSets(deps, workspaceId, sets);
   await copyAttachmentSets(deps.clickhouse, workspaceId, copies);
-  const made = await writeVersion(database, workspaceId, targetId, (tx, target) =>
-    tx.execute(
+  const made = await writeVersion(database, workspaceId, targetId, async (tx, target) => {
+    await confirmSets(tx, sets);
+    return tx.execute(
       `INSERT INTO examples (workspace_id, dataset_id, valid_from, id, created_at, inputs, outputs, metadata, searchable,
          source_run_id, attachments)
        SELECT workspace_id, $3, $4, gen_random_uuid(), created_at, inputs, outputs, metadata, searchable, source_run_id,
@@ -54,8 +58,8 @@ export async function cloneExamples(
            FROM jsonb_each(attachments) AS entry), '{}')
        FROM examples WHERE dataset_id = $1 AND valid_from <= $2 AND valid_to > $2 AND ${choiceSql(6)}`,
       [sourceId, time, target.id, target.asOf, JSON.stringify(copies), ...toChoiceParameters(choice)],
-    ),
-  );
+    );
+  });
   const target = { datasetId: targetId, asOf: made };
   const readCopies = await openVersion(database, workspaceId, target, { changedAt: made });
   const fields = new Set(selectableFields);

@@ -2,9 +2,8 @@
  * Writes of examples. Each makes one version of its dataset, see `versions.ts`.
  *
  *   1. Validate the examples.
- *   2. Store the content of new attachments in ClickHouse, under new ids.
- *   3. Write the rows in one transaction. A crash before its commit leaves attachments that no example refers to; they
- *      are deleted with the workspace.
+ *   2. Store the content of new attachments in ClickHouse, under new ids; see `pending-attachments.ts`.
+ *   3. Write the rows in one transaction.
  */
 import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
@@ -22,6 +21,7 @@ import {
 } from '../attachments/attachment-sets.ts';
 import { normaliseMimeType, validateAttachmentName } from '../attachments/read-attachment.ts';
 import { createExampleError, splitKey, withSplits } from './example.ts';
+import { confirmSets, reserveSets } from './pending-attachments.ts';
 import { readSourceRuns, type SourceRun } from './source-runs.ts';
 import { validateExamples } from './validate-examples.ts';
 import { type LockedDataset, writeVersion } from './versions.ts';
@@ -82,10 +82,11 @@ export async function createExamples(
       [workspaceId, ids],
     );
     if (taken) throw runlakeError('CONFLICT', { reason: `Example ${taken.id} already exists.` });
+    await confirmSets(tx, attachments.sets);
     await insertExampleRows(
       tx,
       dataset,
-      examples.map((example) => ({ ...example, attachments: attachments.get(example.id) })),
+      examples.map((example) => ({ ...example, attachments: attachments.byExample.get(example.id) })),
     );
     return examples.length;
   };
@@ -169,9 +170,10 @@ export async function updateExamples(
         inputs: change.inputs,
         outputs: change.outputs,
         metadata: changed,
-        attachments: changeAttachments(change, attachments, added.get(change.id) ?? {}),
+        attachments: changeAttachments(change, attachments, added.byExample.get(change.id) ?? {}),
       };
     });
+    await confirmSets(tx, added.sets);
     await replaceRows(tx, dataset, rows);
     return 0;
   });
@@ -274,16 +276,29 @@ function changeAttachments(
   return { ...result, ...added };
 }
 
-/** Stores new attachments and copies of attachments of runs. @returns their locations by name, by example. */
+interface StoredAttachments {
+  /** Ids of the new sets; see `pending-attachments.ts`. */
+  readonly sets: readonly string[];
+  /** Locations by name, by example. */
+  readonly byExample: ReadonlyMap<string, Readonly<Record<string, AttachmentLocation>>>;
+}
+
+/** Stores new attachments and copies of attachments of runs. */
 async function storeAttachments(
-  { clickhouse }: ExampleDeps,
+  { database, clickhouse }: ExampleDeps,
   workspaceId: string,
   examples: readonly Pick<NewExample, 'id' | 'attachments' | 'sourceRunId' | 'useSourceRunAttachments'>[],
-): Promise<Map<string, Record<string, AttachmentLocation>>> {
-  const locations = new Map<string, Record<string, AttachmentLocation>>();
+): Promise<StoredAttachments> {
+  const withAttachments = examples.filter(
+    ({ attachments = [], useSourceRunAttachments }) => attachments.length + (useSourceRunAttachments ?? []).length > 0,
+  );
+  const byExample = new Map<string, Record<string, AttachmentLocation>>();
+  const sets = withAttachments.map(() => randomUUID());
+  await reserveSets({ database, clickhouse }, workspaceId, sets);
   const toStore: NewSetAttachment[] = [];
-  for (const { id, attachments = [], sourceRunId, useSourceRunAttachments: names } of examples) {
-    const set = randomUUID();
+  for (const [index, example] of withAttachments.entries()) {
+    const { id, attachments = [], sourceRunId, useSourceRunAttachments: names } = example;
+    const set = sets[index]!;
     const copied =
       sourceRunId && names && names.length > 0
         ? await copyAttachments(clickhouse, workspaceId, { from: sourceRunId, to: set, names })
@@ -296,10 +311,10 @@ async function storeAttachments(
       toStore.push({ ...attachment, set, mimeType });
       return [attachment.name, { set, name: attachment.name, mime_type: mimeType }] as const;
     });
-    locations.set(id, { ...copied, ...Object.fromEntries(own) });
+    byExample.set(id, { ...copied, ...Object.fromEntries(own) });
   }
   await storeAttachmentSets(clickhouse, workspaceId, toStore);
-  return locations;
+  return { sets, byExample };
 }
 
 function requireDistinct(examples: readonly { readonly id: string }[]): void {

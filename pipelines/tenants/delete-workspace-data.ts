@@ -91,6 +91,7 @@ export async function deleteWorkspaceData(
   await execute('DELETE FROM datasets WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM annotation_queues WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM repos WHERE workspace_id = $1', [workspaceId]);
+  await execute('DELETE FROM pending_attachment_sets WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM deferred_events WHERE tenant_id = $1', [workspaceId]);
   await execute('DELETE FROM shares WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM trace_changes WHERE tenant_id = $1', [workspaceId]);

@@ -64,6 +64,14 @@ CREATE UNIQUE INDEX examples_by_id ON examples (workspace_id, id, valid_to);
 -- Contains all columns that a page in the default order needs to find its rows.
 CREATE INDEX examples_by_version ON examples (dataset_id, valid_from, id) INCLUDE (valid_to);
 
+-- Attachments that are stored for examples that are not committed yet; see `pipelines/datasets/pending-attachments.ts`.
+CREATE TABLE pending_attachment_sets (
+  id uuid PRIMARY KEY,
+  workspace_id uuid NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX pending_attachment_sets_by_time ON pending_attachment_sets (created_at);
+
 -- Comparisons of experiments on a dataset. Feedback refers to them.
 CREATE TABLE comparative_experiments (
   id uuid PRIMARY KEY,

@@ -1,0 +1,54 @@
+/**
+ * Attachments of examples that are not committed yet.
+ *
+ * Invariant: a set whose content is in ClickHouse belongs to a committed example, or is in `pending_attachment_sets`.
+ *
+ *   1. A write inserts the ids of its new sets before it stores their content.
+ *   2. The transaction that commits the examples deletes the rows. It fails if one is missing.
+ *   3. Rows that are older than an hour are left of a failed write or a crash. A later write deletes their content, then
+ *      the rows. It skips rows that a transaction of step 2 has locked.
+ */
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database, Sql } from '../../infra/postgres/database.ts';
+import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
+
+interface PendingDeps {
+  readonly database: Database;
+  readonly clickhouse: ClickHouse;
+}
+
+/** Step 1, after step 3 for former writes. @throws errors of the stores. */
+export async function reserveSets(deps: PendingDeps, workspaceId: string, sets: readonly string[]): Promise<void> {
+  if (sets.length === 0) return;
+  await deleteAbandoned(deps);
+  await deps.database.execute(
+    'INSERT INTO pending_attachment_sets (id, workspace_id) SELECT id, $1 FROM unnest($2::uuid[]) AS new (id)',
+    [workspaceId, sets],
+  );
+}
+
+/** Step 2. @throws CONFLICT if the write took longer than an hour. */
+export async function confirmSets(tx: Sql, sets: readonly string[]): Promise<void> {
+  if (sets.length === 0) return;
+  const deleted = await tx.execute('DELETE FROM pending_attachment_sets WHERE id = ANY ($1::uuid[])', [sets]);
+  if (deleted < sets.length) {
+    throw runlakeError('CONFLICT', { reason: 'Storing the attachments took too long; send the request again.' });
+  }
+}
+
+const maxAbandoned = 1_000;
+
+function deleteAbandoned({ database, clickhouse }: PendingDeps): Promise<void> {
+  return database.transaction(async (tx) => {
+    const rows = await tx.query<{ id: string; workspace: string }>(
+      `SELECT id, workspace_id AS workspace FROM pending_attachment_sets WHERE created_at < now() - interval '1 hour'
+       ORDER BY created_at LIMIT ${maxAbandoned} FOR UPDATE SKIP LOCKED`,
+    );
+    for (const workspace of new Set(rows.map((row) => row.workspace))) {
+      const sets = rows.filter((row) => row.workspace === workspace).map(({ id }) => id);
+      await deleteAttachmentSets(clickhouse, workspace, sets);
+      await tx.execute('DELETE FROM pending_attachment_sets WHERE id = ANY ($1::uuid[])', [sets]);
+    }
+  });
+}
