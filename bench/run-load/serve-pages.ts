@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { randomBytes, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { Agent, type IncomingMessage, request } from 'node:http';
+import { getRunStats } from '../../api/main/run-stats.ts';
 import { queryRuns } from '../../api/main/runs.ts';
 import { buildServer } from '../../api/server/build-server.ts';
 import type { Services } from '../../api/server/services.ts';
@@ -63,16 +64,18 @@ export interface PageServer {
   ask(projectId: string, error?: boolean): Promise<string>;
   /** Returns the body of the response to a query with the 100 newest runs of all projects that match. */
   query(filters: object): Promise<string>;
+  /** Returns the body of the response with statistics. */
+  stats(body: object): Promise<string>;
   close(): Promise<void>;
 }
 
-/** A product server with only the query for runs. */
+/** A product server with only the query for runs and their statistics. */
 export async function servePages({ clickhouse, database, logger }: BenchEngines, key: string): Promise<PageServer> {
   const config = { ...loadConfig({}).config, port: 0 };
   const authenticator = createAuthenticator({ database, logger });
   const attachmentSigner = createTokenSigner('secret of the bench', 'attachments');
   const services = { config, database, clickhouse, authenticator, attachmentSigner } as Partial<Services> as Services;
-  const server = await buildServer({ config, services, logger, operations: [queryRuns] });
+  const server = await buildServer({ config, services, logger, operations: [queryRuns, getRunStats] });
   const address = await server.listen({ host: '127.0.0.1', port: 0 });
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   return {
@@ -84,6 +87,7 @@ export async function servePages({ clickhouse, database, logger }: BenchEngines,
         JSON.stringify({ session: [projectId], limit: 100, select, ...(error && { error }) }),
       ),
     query: (filters) => post(`${address}/runs/query`, key, agent, JSON.stringify({ limit: 100, select, ...filters })),
+    stats: (body) => post(`${address}/runs/stats`, key, agent, JSON.stringify(body)),
     async close() {
       agent.destroy();
       await server.drain();

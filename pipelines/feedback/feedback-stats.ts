@@ -16,6 +16,8 @@ interface FiguresRow {
   readonly max: number | null;
   readonly stdev: number | null;
   readonly errors: number;
+  /** Number of values that are labels. */
+  readonly labels: number;
   readonly sources: readonly string[];
   /** JSON strings. */
   readonly comments: readonly string[];
@@ -31,9 +33,9 @@ interface LabelRow {
 
 /** Current feedback on the runs of a table or subquery, with their targets. */
 const selectOnRuns = (runs: string, condition = '1') => `SELECT feedback.*, runs.target AS target FROM (
-    SELECT * FROM feedback FINAL
-    WHERE tenant_id = {tenant:UUID} AND run_id IN (SELECT run_id FROM ${runs}) AND ${liveCondition} AND ${condition}) AS feedback
+    SELECT * FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${condition} AND ${liveCondition}) AS feedback
   INNER JOIN ${runs} AS runs ON runs.run_id = feedback.run_id`;
+const isLabel = `startsWith(ifNull(value, ''), '"') AND length(value) <= ${maxLabelBytes}`;
 
 /**
  * Statistics of the feedback on each of `runIds`, as JSON objects by run: feedback key → `n` (number of feedbacks),
@@ -53,7 +55,8 @@ export async function feedbackStats(
   const rows = [...new Set(runIds)].map((id) => [id, id]);
   const external = { name: 'rated', structure: 'run_id UUID, target String', rows };
   const params = { tenant: tenantId, ...(comparisonId !== undefined && { comparison: comparisonId }) };
-  const condition = comparisonId === undefined ? undefined : 'comparative_experiment_id = {comparison:UUID}';
+  const ofComparison = comparisonId === undefined ? '' : 'AND comparative_experiment_id = {comparison:UUID}';
+  const condition = `run_id IN (SELECT run_id FROM rated) ${ofComparison}`;
   return readFeedbackStats(clickhouse, { params, external, runs: 'rated', condition });
 }
 
@@ -91,26 +94,25 @@ async function summarise(
   location: Pick<Query, 'params' | 'external' | 'settings'>,
   feedbackSql: string,
 ): Promise<Map<string, string>> {
-  const [figures, labels] = await Promise.all([
-    clickhouse.query<FiguresRow>({
-      ...location,
-      name: 'feedback-figures',
-      sql: `SELECT target, key, count() AS n, avg(number) AS avg, min(number) AS min, max(number) AS max,
-              stddevPop(number) AS stdev, countIf(error = true) AS errors,
-              arraySort(groupUniqArray(10)(source_type)) AS sources,
-              groupArrayIf(${maxComments})(comment, length(comment) <= ${maxCommentBytes}) AS comments
-            FROM (SELECT *, multiIf(score = 'true', 1., score = 'false', 0., toFloat64OrNull(score)) AS number
-                  FROM (${feedbackSql}) ORDER BY created_at DESC, id)
-            GROUP BY target, key ORDER BY target, key`,
-    }),
-    clickhouse.query<LabelRow>({
-      ...location,
-      name: 'feedback-labels',
-      sql: `SELECT target, key, value, count() AS n FROM (${feedbackSql})
-            WHERE startsWith(value, '"') AND length(value) <= ${maxLabelBytes}
-            GROUP BY target, key, value ORDER BY n DESC, value LIMIT ${maxLabels} BY target, key`,
-    }),
-  ]);
+  const figures = await clickhouse.query<FiguresRow>({
+    ...location,
+    name: 'feedback-figures',
+    sql: `SELECT target, key, count() AS n, avg(number) AS avg, min(number) AS min, max(number) AS max,
+            stddevPop(number) AS stdev, countIf(error = true) AS errors, countIf(${isLabel}) AS labels,
+            arraySort(groupUniqArray(10)(source_type)) AS sources,
+            groupArrayIf(${maxComments})(comment, length(comment) <= ${maxCommentBytes}) AS comments
+          FROM (SELECT *, multiIf(score = 'true', 1., score = 'false', 0., toFloat64OrNull(score)) AS number
+                FROM (${feedbackSql}) ORDER BY created_at DESC, id)
+          GROUP BY target, key ORDER BY target, key`,
+  });
+  const labels = figures.every((row) => row.labels === 0)
+    ? []
+    : await clickhouse.query<LabelRow>({
+        ...location,
+        name: 'feedback-labels',
+        sql: `SELECT target, key, value, count() AS n FROM (${feedbackSql}) WHERE ${isLabel}
+              GROUP BY target, key, value ORDER BY n DESC, value LIMIT ${maxLabels} BY target, key`,
+      });
   const counts = countLabels(labels);
   const members = new Map<string, string[]>();
   for (const row of figures) {
@@ -144,7 +146,7 @@ function countLabels(rows: readonly LabelRow[]): Map<string, Map<string, number>
  * string, including `__proto__`.
  */
 function formatStats(
-  { comments, target: _target, key: _key, ...figures }: FiguresRow,
+  { comments, target: _target, key: _key, labels: _labels, ...figures }: FiguresRow,
   labels: Map<string, number>,
 ): string {
   const values = [...labels].map(([label, n]) => `${JSON.stringify(label)}:${n}`).join(',');

@@ -24,7 +24,7 @@ export async function readProjectStats(
   query: ProjectStatsQuery,
   selected: ReadonlySet<StatName>,
 ): Promise<Map<string, RunStats>> {
-  const maxGroups = query.projectIds.length;
+  const maxGroups = query.projectIds.length + 1;
   const stats = await readRunStats(clickhouse, { ...buildSet(query), groupBy: byProject, selected, maxGroups });
   return new Map(query.projectIds.map((id) => [id, stats.get(id) ?? createEmptyStats(selected)]));
 }

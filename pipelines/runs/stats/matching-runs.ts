@@ -9,6 +9,7 @@ import {
   buildProjectsCondition,
   buildScopeCondition,
   buildValueConditions,
+  type KeyCondition,
   type RunFilter,
   type RunScope,
 } from '../run-scope.ts';
@@ -125,7 +126,14 @@ export function findCallRange(set: RunSet): CallRange {
     };
   }
   const earliest = among?.reduce((min, key) => Math.min(min, key.startTimeMicros), Number.POSITIVE_INFINITY);
-  const projects = buildProjectsCondition(scope);
+  // A query has one external table, which is that of the listed runs.
+  const projects: KeyCondition =
+    among === undefined
+      ? buildProjectsCondition(scope)
+      : {
+          sql: 'tenant_id = {tenant:UUID} AND session_id IN (SELECT session_id FROM keys)',
+          params: { tenant: scope.tenantId },
+        };
   const from = earliest ?? boundTimeRange({ filter, order: 'desc' }).fromMicros;
   return {
     sql: [`${projects.sql} AND start_time >= fromUnixTimestamp64Micro({calls_from:Int64})`, ...keys.sql].join(' AND '),

@@ -51,7 +51,9 @@ export async function readRunStats(clickhouse: ClickHouse, request: StatsRequest
   if (scope.projectIds.length === 0 || request.among?.length === 0) return new Map();
   const counts = await countRuns(clickhouse, request);
   if (counts.length === 0) return new Map();
-  const set: RunSet = groupBy === undefined ? request : { ...request, groups: counts.map(({ grp }) => grp) };
+  // A list of groups is only needed if there are more.
+  const isCut = groupBy !== undefined && counts.length >= (request.maxGroups ?? defaultMaxGroups);
+  const set: RunSet = isCut ? { ...request, groups: counts.map(({ grp }) => grp) } : request;
   const figures = figureStats
     .filter(({ stats }) => stats.some((name) => selected.has(name)))
     .map(({ figure }) => figure);
@@ -172,7 +174,10 @@ function formatDetails(rows: readonly DetailRow[]): RunStats {
 async function readFeedbackOfRuns(clickhouse: ClickHouse, set: RunSet) {
   const rated = 'id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID})';
   const { sql, ...query } = buildMatchingRuns(set, ['id AS run_id'], rated);
-  const stats = await readFeedbackStats(clickhouse, { ...query, runs: `(SELECT run_id, grp AS target FROM (${sql}))` });
+  const stats = await readFeedbackStats(clickhouse, {
+    ...query,
+    runs: `(SELECT run_id, grp AS target FROM (${sql}))`,
+  });
   return new Map(
     [...stats].map(([group, json]) => [group, JSON.parse(json) as Record<string, Record<string, unknown>>]),
   );
