@@ -18,6 +18,8 @@ export interface Tables {
   readonly repos: RepoTable;
   readonly repo_commits: RepoCommitTable;
   readonly annotation_queues: AnnotationQueueTable;
+  readonly feedback_configs: FeedbackConfigTable;
+  readonly evaluators: EvaluatorTable;
 }
 
 interface DatasetTable {
@@ -117,6 +119,26 @@ interface AnnotationQueueTable {
   readonly num_reviewers_per_item: number;
   readonly enable_reservations: boolean;
   readonly reservation_minutes: number;
+  readonly created_at: string;
+  readonly updated_at: string;
+}
+
+interface FeedbackConfigTable {
+  readonly workspace_id: string;
+  readonly feedback_key: string;
+  readonly feedback_config: string;
+  readonly is_lower_score_better: boolean;
+  readonly is_enforced: boolean;
+  readonly modified_at: string;
+}
+
+interface EvaluatorTable {
+  readonly id: string;
+  readonly workspace_id: string;
+  readonly name: string;
+  readonly type: string;
+  readonly definition: string;
+  readonly created_by: string;
   readonly created_at: string;
   readonly updated_at: string;
 }

@@ -41,6 +41,14 @@ import {
 } from './dataset-versions.ts';
 import { createDataset, deleteDataset, getDataset, listDatasets, listV2Datasets, updateDataset } from './datasets.ts';
 import { createDirectoryCommit, deleteDirectory, getDirectory } from './directories.ts';
+import {
+  createEvaluator,
+  deleteEvaluator,
+  deleteEvaluators,
+  getEvaluator,
+  listEvaluators,
+  updateEvaluator,
+} from './evaluators.ts';
 import { createExampleParts, deleteExampleList, updateExampleMetadata, updateExampleParts } from './example-parts.ts';
 import {
   countExamples,
@@ -76,6 +84,7 @@ import {
   listFeedback,
   updateFeedback,
 } from './feedback.ts';
+import { createConfig, deleteConfig, listConfigs, updateConfig } from './feedback-configs.ts';
 import { getMetrics, getOk, getReady } from './health.ts';
 import { getInfo, getInfoHealth, getSettings, setHandle } from './info.ts';
 import { createBatch, createMultipart, createOtlp, createRun, updateRun } from './ingest.ts';
@@ -216,6 +225,10 @@ export const operations: readonly Operation[] = [
   deleteFeedback,
   leaveFeedback,
   leaveFeedbackByLink,
+  listConfigs,
+  createConfig,
+  updateConfig,
+  deleteConfig,
   // datasets
   listDatasets,
   listV2Datasets,
@@ -297,6 +310,13 @@ export const operations: readonly Operation[] = [
   deleteQueueRun,
   deleteQueueRuns,
   setReviewStatus,
+  // evaluators
+  listEvaluators,
+  createEvaluator,
+  getEvaluator,
+  updateEvaluator,
+  deleteEvaluator,
+  deleteEvaluators,
   // billing
   getGranularUsage,
   exportGranularUsage,

@@ -6,6 +6,7 @@ import { poll } from '../../infra/timeouts/poll.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { readLiveProjectIds } from '../runs/locate-run.ts';
+import { enforceConfig } from './feedback-config.ts';
 import { type FeedbackDeps, type FeedbackEvent, getVersionAfter, toFeedbackMessage } from './feedback-event.ts';
 import { createFeedbackReader, parseFeedbackMembers, readChangedValues } from './feedback-values.ts';
 import { formatFeedback } from './format-feedback.ts';
@@ -138,6 +139,7 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
     const live = await readLiveProjectIds(deps.database, tenantId, [projectId]);
     if (live.length === 0) throw runlakeError('PROJECT_UNKNOWN', { project: projectId });
   }
+  await enforceConfig(deps.database, read);
   return runExclusive(`${tenantId}:${id}`, async () => {
     const last = await readLastEvent(deps, { tenantId, id, waitMs: 0 });
     const hasMoved = last !== undefined && last.runId !== runId && last.deletedAtMicros === undefined;
@@ -173,6 +175,7 @@ export async function updateFeedback(
       throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
     const receivedAtMicros = getVersionAfter(last);
     const event = { ...last, ...changes, receivedAtMicros, modifiedAtMicros: receivedAtMicros };
+    await enforceConfig(deps.database, event);
     await deps.log.publish(feedbackEvents, [toFeedbackMessage(event, deps.log, deps.config)]);
     deps.recent.remember(event);
     const [json] = await formatFeedback(deps, tenantId, [event], { withUserNames: false });

@@ -25,6 +25,7 @@ const permissionTable = {
   'runs:delete': ['Delete traces.', 'workspace', false],
   'feedback:read': ['Read feedback.', 'workspace', true],
   'feedback:write': ['Send feedback.', 'workspace', false],
+  'feedback:configure': ['Define what the scores of feedback keys mean.', 'workspace', false],
   'datasets:read': ['List and read datasets and their examples.', 'workspace', true],
   'datasets:create': ['Create datasets.', 'workspace', false],
   'datasets:update': ['Change datasets, and create, change and delete examples.', 'workspace', false],
@@ -43,6 +44,8 @@ const permissionTable = {
   'annotation-queues:create': ['Create annotation queues.', 'workspace', false],
   'annotation-queues:update': ['Change annotation queues: add, review and remove runs.', 'workspace', false],
   'annotation-queues:delete': ['Delete annotation queues.', 'workspace', false],
+  'evaluators:read': ['List and read evaluators.', 'workspace', true],
+  'evaluators:manage': ['Create, change and delete evaluators.', 'workspace', false],
   'bulk-exports:read': ['List and read bulk exports and their destinations.', 'workspace', true],
   'bulk-exports:manage': [
     'Create and cancel bulk exports, and create and change their destinations.',

@@ -41,3 +41,29 @@ CREATE TABLE annotation_reviews (
   override_added_at timestamptz,
   PRIMARY KEY (queue_run_id, user_id)
 );
+
+-- What the scores of a feedback key mean.
+CREATE TABLE feedback_configs (
+  workspace_id uuid NOT NULL REFERENCES workspaces (id),
+  feedback_key text NOT NULL,
+  -- JSON as text, in one form, so that equal configs are equal texts.
+  feedback_config text NOT NULL,
+  is_lower_score_better boolean NOT NULL,
+  is_enforced boolean NOT NULL,
+  modified_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (workspace_id, feedback_key)
+);
+
+-- Records of evaluators; Runlake does not execute them.
+CREATE TABLE evaluators (
+  id uuid PRIMARY KEY,
+  workspace_id uuid NOT NULL REFERENCES workspaces (id),
+  name text NOT NULL,
+  type text NOT NULL,
+  -- JSON as text: the code, or the prompt with its variables.
+  definition text NOT NULL,
+  created_by uuid NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  updated_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX evaluators_of_workspace ON evaluators (workspace_id, created_at, id);

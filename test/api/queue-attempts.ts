@@ -62,3 +62,35 @@ export const queueAttempts: Readonly<Record<string, (victim: QueueVictim) => Att
     answers: closed,
   }),
 };
+
+/** Feedback configs have no ids: the stranger's attempts affect its own workspace. */
+const config = { feedback_key: 'victims', feedback_config: { type: 'freeform' } };
+
+/** Attempts to use the feedback configs and evaluators of another workspace, by operation. */
+export const evaluatorAttempts: Readonly<Record<string, (victim: { readonly evaluatorId: string }) => Attempt>> = {
+  listFeedbackConfigs: () => ({ url: '/feedback-configs?key=victims', answers: own }),
+  createFeedbackConfig: () => ({ url: '/feedback-configs', payload: config, answers: own }),
+  updateFeedbackConfig: () => ({
+    url: '/feedback-configs',
+    payload: { feedback_key: 'victims', is_enforced: true },
+    answers: [200, 404],
+  }),
+  deleteFeedbackConfig: () => ({ url: '/feedback-configs?feedback_key=victims', answers: [204, 404] }),
+  listEvaluators: () => ({ url: '/v1/platform/evaluators', answers: own }),
+  createEvaluator: () => ({
+    url: '/v1/platform/evaluators',
+    payload: { name: 'mine', type: 'code', code_evaluator: {} },
+    answers: [201],
+  }),
+  getEvaluator: ({ evaluatorId }) => ({ url: `/v1/platform/evaluators/${evaluatorId}`, answers: closed }),
+  updateEvaluator: ({ evaluatorId }) => ({
+    url: `/v1/platform/evaluators/${evaluatorId}`,
+    payload: { name: 'stolen' },
+    answers: closed,
+  }),
+  deleteEvaluator: ({ evaluatorId }) => ({ url: `/v1/platform/evaluators/${evaluatorId}`, answers: closed }),
+  deleteEvaluators: ({ evaluatorId }) => ({
+    url: `/v1/platform/evaluators?evaluator_ids=${evaluatorId}`,
+    answers: own,
+  }),
+};

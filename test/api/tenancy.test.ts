@@ -9,7 +9,7 @@ import { type Attempt, closed, own } from './attempt.ts';
 import { addDatasets, type DatasetVictim, datasetAttempts } from './dataset-attempts.ts';
 import { exportAttempts } from './export-attempts.ts';
 import { addPrompts, type PromptVictim, promptAttempts } from './prompt-attempts.ts';
-import { type QueueVictim, queueAttempts } from './queue-attempts.ts';
+import { evaluatorAttempts, type QueueVictim, queueAttempts } from './queue-attempts.ts';
 import { otlp, type RunVictim, runAttempts } from './run-attempts.ts';
 import { sessionAttempts } from './session-attempts.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
@@ -25,6 +25,7 @@ interface Victim extends ExportUnderTest, RunVictim, DatasetVictim, PromptVictim
   readonly workspaceId: string;
   readonly keyId: string;
   readonly feedbackId: string;
+  readonly evaluatorId: string;
 }
 
 const now = new Date().toISOString();
@@ -65,6 +66,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   ...sessionAttempts,
   ...promptAttempts,
   ...queueAttempts,
+  ...evaluatorAttempts,
   getSettings: () => ({ url: '/settings', answers: own }),
   setHandle: () => ({ url: '/settings/handle', payload: { tenant_handle: 'okapi' }, answers: [403, 409] }),
   listOrganizations: () => ({ url: '/orgs', answers: own }),
@@ -212,6 +214,8 @@ async function victimNow(): Promise<unknown> {
     tags: await read(`/repos/${victim.prompt}/tags`),
     directory: await read(`/v1/platform/hub/repos/${victim.agent}/directories`),
     queues: await read('/annotation-queues'),
+    evaluators: await read('/v1/platform/evaluators'),
+    configs: await read('/feedback-configs'),
     queueRuns: await read(`/annotation-queues/${victim.queueId}/runs`),
     usage: await read(attempts.getGranularUsage?.(victim).url ?? ''),
   };
@@ -226,6 +230,13 @@ beforeAll(async () => {
   await ask('PATCH', { url: `/workspaces/${workspaceId}`, payload: { display_name: 'okapi' } }, zebra.adminKey);
   const project = await ask('POST', { url: '/sessions', payload: { name: 'okapi', description: 'okapi' } }, key);
   const prompts = await addPrompts((method, request) => ask(method, request, zebra.adminKey));
+  const config = {
+    feedback_key: 'victims',
+    feedback_config: { type: 'categorical', categories: [{ value: 1, label: 'okapi' }] },
+  };
+  await ask('POST', { url: '/feedback-configs', payload: config }, key);
+  const code = { name: 'okapi', type: 'code', code_evaluator: { code: 'okapi' } };
+  const evaluator = await ask('POST', { url: '/v1/platform/evaluators', payload: code }, key);
   const queue = await ask('POST', { url: '/annotation-queues', payload: { name: 'okapi' } }, key);
   const [row] = await api.database.query<{ id: string }>('SELECT id FROM api_keys WHERE hash = $1', [hashKey(key)]);
   await api.database.execute("UPDATE api_keys SET description = 'okapi' WHERE id = $1", [row?.id]);
@@ -239,6 +250,7 @@ beforeAll(async () => {
     ...prompts,
     queueId: queue.json().id,
     queueRunId: '',
+    evaluatorId: evaluator.json().evaluator.id,
     ...(await addExport(api.database, { workspaceId, projectId: project.json().id, word: 'okapi' })),
   };
   const payload = run(victim, { session_id: victim.projectId, name: 'okapi', inputs: { secret: 'okapi' } });
@@ -262,6 +274,8 @@ beforeAll(async () => {
     prompts: { repos: [{ description: 'okapi', latest_commit_manifest: { manifest: { secret: 'okapi' } } }] },
     commits: { total: 1 },
     queues: [{ name: 'okapi', total_runs: 1 }],
+    evaluators: { evaluators: [{ name: 'okapi' }] },
+    configs: [{ feedback_config: { categories: [{ label: 'okapi' }] } }],
     queueRuns: [{ name: 'okapi', inputs: { secret: 'okapi' } }],
     tags: [{ tag_name: 'okapi' }],
     directory: { files: { 'AGENTS.md': { content: 'okapi' } } },

@@ -10,7 +10,7 @@ const schemas = filesLike(/^schemas\/clickhouse\/.*\.sql$/).map((file) => ({
 }));
 const tables = schemas.flatMap(({ text }) => [...text.matchAll(/CREATE TABLE (\w+)/g)].map(([, name]) => name));
 
-const lightweightDelete = new RegExp(`\\bDELETE\\s+FROM\\s+(\\$\\{\\}|${tables.join('|')})`, 'i');
+const lightweightDelete = new RegExp(`\\bDELETE\\s+FROM\\s+(\\$\\{\\}|(?:${tables.join('|')})\\b)`, 'i');
 const final = /\bFINAL\b/;
 
 const rules = [

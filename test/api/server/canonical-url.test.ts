@@ -23,6 +23,11 @@ describe('canonicalUrl', () => {
     ['/v2/runs/query', '/api/v2/runs/query'],
     ['/api/v2/runs/1?x=/v2', '/api/v2/runs/1?x=/v2'],
     ['/api/v1/v2/runs/query/', '/api/v2/runs/query/'],
+    ['/v1/platform/evaluators', '/api/v1/platform/evaluators'],
+    ['/platform/evaluators', '/api/v1/platform/evaluators'],
+    ['/api/v1/platform/evaluators/', '/api/v1/platform/evaluators/'],
+    ['/api/v1/v1/platform/evaluators', '/api/v1/platform/evaluators'],
+    ['/v1/platforms', '/api/v1/v1/platforms'],
     ['/v2runs', '/api/v1/v2runs'],
     ['*', '*'],
   ])('maps %s to %s', (url, canonical) => {

@@ -231,7 +231,7 @@ describe('feedback', () => {
     ['GET', '/feedback?level=trace', undefined, 422, undefined],
     ['GET', '/feedback?has_score=maybe', undefined, 422, undefined],
     ['GET', '/feedback?min_created_at=today', undefined, 422, undefined],
-    ['GET', '/feedback?comparative_experiment_id=1', undefined, 422, undefined],
+    ['GET', '/feedback?comparative_experiment_id=x', undefined, 422, undefined],
     ['DELETE', `/feedback/${randomUUID()}`, undefined, 404, 'NOT_FOUND'],
   ] as const)('%s %s with %s answers %i', async (method, url, payload, status, code) => {
     const answer = await ask(method, url, payload);

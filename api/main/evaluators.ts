@@ -1,0 +1,194 @@
+import { type Static, Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import {
+  updateEvaluator as changeEvaluator,
+  type EvaluatorRecord,
+  type EvaluatorType,
+  evaluatorOrders,
+  evaluatorTypes,
+  createEvaluator as insertEvaluator,
+  readEvaluator,
+  listEvaluators as readList,
+  deleteEvaluators as removeEvaluators,
+} from '../../pipelines/evaluators/evaluator.ts';
+import { JsonObject, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { pageParameters } from '../server/list-parameters.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
+
+/** Records of evaluators. Runlake stores them for clients, and does not execute them. */
+
+const Params = Type.Object({ evaluator_id: Uuid() });
+const Name = Text({ minLength: 1, maxLength: 256 });
+
+const code = { code: Type.Optional(Type.String({ maxLength: 500_000 })), language: optional(Text({ maxLength: 64 })) };
+const llm = {
+  prompt_repo_handle: optional(Text({ maxLength: 256 })),
+  commit_hash_or_tag: optional(Text({ maxLength: 256 })),
+  variable_mapping: optional(JsonObject()),
+};
+const definitions = { code_evaluator: optional(Type.Object(code)), llm_evaluator: optional(Type.Object(llm)) };
+const Definitions = Type.Object(definitions);
+
+const member = { code: 'code_evaluator', llm: 'llm_evaluator' } as const;
+
+const Evaluator = Type.Object({
+  id: Uuid(),
+  tenant_id: Uuid({ description: 'Id of the workspace.' }),
+  name: Type.String(),
+  type: OneOf(evaluatorTypes),
+  code_evaluator: Type.Optional(JsonObject({ description: '`code`, `language` and `evaluator_id`.' })),
+  llm_evaluator: Type.Optional(
+    JsonObject({ description: '`prompt_repo_handle`, `commit_hash_or_tag`, `variable_mapping` and `evaluator_id`.' }),
+  ),
+  feedback_keys: Type.Array(Type.String(), { description: 'Always empty.' }),
+  run_rules: Type.Array(JsonObject(), { description: 'Always empty: there are no run rules.' }),
+  created_by: Uuid({ description: 'Id of the user.' }),
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+});
+const EvaluatorResponse = Type.Object({ evaluator: Evaluator });
+
+function formatEvaluator({ definition, ...evaluator }: EvaluatorRecord) {
+  const described = { [member[evaluator.type]]: { ...definition, evaluator_id: evaluator.id } };
+  return { ...evaluator, ...described, feedback_keys: [], run_rules: [] };
+}
+
+/** Returns the definition for the type. @throws BAD_REQUEST if there is one for the other type. */
+function pickDefinition(body: Static<typeof Definitions>, type: EvaluatorType) {
+  const other = evaluatorTypes.find((each) => each !== type && body[member[each]] != null);
+  if (other) throw runlakeError('BAD_REQUEST', { reason: `An evaluator of type ${type} has no ${member[other]}.` });
+  return body[member[type]];
+}
+
+const shared = { tag: 'evaluators', errorStyle: 'error' } as const;
+
+export const createEvaluator = defineOperation({
+  ...shared,
+  operationId: 'createEvaluator',
+  method: 'POST',
+  path: '/v1/platform/evaluators',
+  summary: 'Create a record of an evaluator',
+  description: 'Runlake does not execute evaluators. The definition is in the member for the type.',
+  access: { permission: 'evaluators:manage', tenantScope: 'workspace' },
+  errors: ['BAD_REQUEST', 'LIMIT_REACHED'],
+  schema: {
+    body: Type.Object({ name: Name, type: OneOf(evaluatorTypes), ...definitions }),
+    response: { 201: EvaluatorResponse },
+  },
+  handler: async ({ caller, body: { name, type, ...sent }, services }) => {
+    const definition = pickDefinition(sent, type);
+    if (definition == null) throw runlakeError('BAD_REQUEST', { reason: `${member[type]} is missing.` });
+    const stored = type === 'code' ? { language: 'python', ...definition } : definition;
+    const evaluator = await insertEvaluator(services.database, caller, { name, type, definition: stored });
+    return { evaluator: formatEvaluator(evaluator) };
+  },
+});
+
+export const listEvaluators = defineOperation({
+  ...shared,
+  operationId: 'listEvaluators',
+  method: 'GET',
+  path: '/v1/platform/evaluators',
+  summary: 'List the evaluators of the workspace',
+  access: { permission: 'evaluators:read', tenantScope: 'workspace' },
+  unsupported: { query: ['tag_value_id', 'feedback_key', 'resource_id'] },
+  schema: {
+    query: Type.Object({
+      type: Type.Optional(OneOf(evaluatorTypes)),
+      name_contains: Type.Optional(Text({ description: 'Case-insensitive.' })),
+      sort_by: OneOf(evaluatorOrders, { default: 'created_at' }),
+      sort_by_desc: Type.Boolean({ default: true }),
+      ...pageParameters,
+    }),
+    response: { 200: Type.Object({ evaluators: Type.Array(Evaluator), total: Type.Integer() }) },
+  },
+  handler: async ({ caller, query, services }) => {
+    const { rows, total } = await readList(services.database, caller.workspaceId, {
+      type: query.type,
+      nameContains: query.name_contains,
+      sortBy: query.sort_by,
+      descending: query.sort_by_desc,
+      limit: query.limit,
+      offset: query.offset,
+    });
+    return { evaluators: rows.map(formatEvaluator), total };
+  },
+});
+
+export const getEvaluator = defineOperation({
+  ...shared,
+  operationId: 'getEvaluator',
+  method: 'GET',
+  path: '/v1/platform/evaluators/:evaluator_id',
+  summary: 'Get an evaluator',
+  access: { permission: 'evaluators:read', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND'],
+  schema: { params: Params, response: { 200: Evaluator } },
+  handler: async ({ caller, params, services }) =>
+    formatEvaluator(await readEvaluator(services.database, caller.workspaceId, params.evaluator_id)),
+});
+
+export const updateEvaluator = defineOperation({
+  ...shared,
+  operationId: 'updateEvaluator',
+  method: 'PATCH',
+  path: '/v1/platform/evaluators/:evaluator_id',
+  summary: 'Change an evaluator',
+  description: 'Absent fields stay unchanged, also within the definition.',
+  access: { permission: 'evaluators:manage', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND', 'BAD_REQUEST'],
+  schema: {
+    params: Params,
+    body: Type.Object({ name: optional(Name), ...definitions }),
+    response: { 200: EvaluatorResponse },
+  },
+  handler: async ({ caller, params, body, services }) => {
+    const type = evaluatorTypes.find((each) => body[member[each]] != null);
+    const fields = type && pickDefinition(body, type);
+    const change = { name: body.name ?? undefined, definition: type && { type, fields: fields ?? {} } };
+    const evaluator = await changeEvaluator(services.database, caller.workspaceId, params.evaluator_id, change);
+    return { evaluator: formatEvaluator(evaluator) };
+  },
+});
+
+const deleteRunRules = { delete_run_rules: Type.Optional(Type.Boolean({ description: 'Accepted; there are none.' })) };
+
+export const deleteEvaluator = defineOperation({
+  ...shared,
+  operationId: 'deleteEvaluator',
+  method: 'DELETE',
+  path: '/v1/platform/evaluators/:evaluator_id',
+  summary: 'Delete an evaluator',
+  access: { permission: 'evaluators:manage', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND'],
+  schema: { params: Params, query: Type.Object(deleteRunRules), response: { 204: Type.Null() } },
+  handler: async ({ caller, params, services }) => {
+    const [deleted] = await removeEvaluators(services.database, caller.workspaceId, [params.evaluator_id]);
+    if (deleted === undefined) throw runlakeError('NOT_FOUND', { what: 'Evaluator' });
+    return new RawResponse({ status: 204 });
+  },
+});
+
+export const deleteEvaluators = defineOperation({
+  ...shared,
+  operationId: 'deleteEvaluators',
+  method: 'DELETE',
+  path: '/v1/platform/evaluators',
+  summary: 'Delete several evaluators',
+  access: { permission: 'evaluators:manage', tenantScope: 'workspace' },
+  schema: {
+    query: Type.Object({ evaluator_ids: Type.Array(Uuid(), { maxItems: 1_000 }), ...deleteRunRules }),
+    response: {
+      200: Type.Object({
+        succeeded: Type.Array(Uuid()),
+        failed: Type.Array(Type.Object({ id: Uuid(), error: Type.String() })),
+      }),
+    },
+  },
+  handler: async ({ caller, query, services }) => {
+    const ids = query.evaluator_ids.map((id) => id.toLowerCase());
+    const succeeded = await removeEvaluators(services.database, caller.workspaceId, ids);
+    const failed = ids.filter((id) => !succeeded.includes(id));
+    return { succeeded, failed: failed.map((id) => ({ id, error: 'Evaluator not found.' })) };
+  },
+});

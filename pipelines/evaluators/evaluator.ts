@@ -1,0 +1,152 @@
+import { randomUUID } from 'node:crypto';
+import { type Expression, type SqlBool, sql } from 'kysely';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import {
+  containsText,
+  fetchRows,
+  listPage,
+  type Page,
+  type PageRequest,
+  statements,
+} from '../../infra/postgres/list-page.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import type { WorkspaceCaller } from '../tenants/caller.ts';
+import { enforceLimit } from '../tenants/enforce-limit.ts';
+
+/** Maximum number of evaluators of an organisation. */
+const maxEvaluators = 1_000;
+
+const countEvaluatorsSql = `SELECT count(*) AS count FROM evaluators JOIN workspaces AS w ON w.id = workspace_id
+  WHERE w.organization_id = $1 AND w.deleted_at IS NULL`;
+
+export const evaluatorTypes = ['llm', 'code'] as const;
+export type EvaluatorType = (typeof evaluatorTypes)[number];
+
+/** The code, or the prompt with its variables. */
+type Definition = Readonly<Record<string, unknown>>;
+
+export interface EvaluatorRecord {
+  readonly id: string;
+  readonly tenant_id: string;
+  readonly name: string;
+  readonly type: EvaluatorType;
+  readonly definition: Definition;
+  readonly created_by: string;
+  readonly created_at: string;
+  readonly updated_at: string;
+}
+
+type EvaluatorRow = Omit<EvaluatorRecord, 'definition'> & { readonly definition: string };
+
+const toRecord = (row: EvaluatorRow): EvaluatorRecord => ({ ...row, definition: JSON.parse(row.definition) });
+
+function evaluatorsOf(workspaceId: string) {
+  return statements
+    .selectFrom('evaluators')
+    .select(['id', 'workspace_id as tenant_id', 'name', 'type', 'definition', 'created_by', 'created_at', 'updated_at'])
+    .where('workspace_id', '=', workspaceId);
+}
+
+const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Evaluator' });
+
+/** @throws NOT_FOUND */
+export async function readEvaluator(database: Sql, workspaceId: string, id: string): Promise<EvaluatorRecord> {
+  const [row] = await fetchRows(database, evaluatorsOf(workspaceId).where('id', '=', id));
+  if (!row) throw createNotFoundError();
+  return toRecord(row as EvaluatorRow);
+}
+
+export const evaluatorOrders = ['name', 'created_at', 'updated_at'] as const;
+
+interface EvaluatorQuery extends PageRequest {
+  readonly type?: EvaluatorType | undefined;
+  /** Part of the name, ignoring case. */
+  readonly nameContains?: string | undefined;
+  readonly sortBy: (typeof evaluatorOrders)[number];
+  readonly descending: boolean;
+}
+
+/** The evaluators of a workspace that meet every given condition. */
+export async function listEvaluators(
+  database: Sql,
+  workspaceId: string,
+  { type, nameContains, sortBy, descending, ...page }: EvaluatorQuery,
+): Promise<Page<EvaluatorRecord>> {
+  const query = evaluatorsOf(workspaceId).where((evaluator) => {
+    const conditions: Expression<SqlBool>[] = [];
+    if (type !== undefined) conditions.push(evaluator('type', '=', type));
+    if (nameContains !== undefined) conditions.push(containsText(evaluator.ref('name'), nameContains));
+    return evaluator.and(conditions);
+  });
+  const order = { by: [sql.ref(sortBy), sql.ref('id')], descending };
+  const { rows, total } = await listPage(database, query, order, page);
+  return { rows: rows.map((row) => toRecord(row as EvaluatorRow)), total };
+}
+
+/** @throws LIMIT_REACHED */
+export async function createEvaluator(
+  database: Database,
+  { workspaceId, userId }: WorkspaceCaller,
+  { name, type, definition }: Pick<EvaluatorRecord, 'name' | 'type' | 'definition'>,
+): Promise<EvaluatorRecord> {
+  const id = randomUUID();
+  await database.transaction(async (tx) => {
+    await tx.execute(
+      'INSERT INTO evaluators (id, workspace_id, name, type, definition, created_by) VALUES ($1, $2, $3, $4, $5, $6)',
+      [id, workspaceId, name, type, JSON.stringify(definition), userId],
+    );
+    await enforceLimit(tx, { workspaceId }, { max: maxEvaluators, countSql: countEvaluatorsSql }, () =>
+      runlakeError('LIMIT_REACHED', {
+        limit: maxEvaluators,
+        what: 'evaluators',
+        hint: 'Delete those that are not needed',
+      }),
+    );
+  });
+  return readEvaluator(database, workspaceId, id);
+}
+
+interface EvaluatorChange {
+  readonly name?: string | undefined;
+  /** Fields of the definition that change, if the evaluator has this type. */
+  readonly definition?: { readonly type: EvaluatorType; readonly fields: Definition } | undefined;
+}
+
+/** Absent fields stay unchanged. @throws NOT_FOUND; BAD_REQUEST if the evaluator has another type. */
+export async function updateEvaluator(
+  database: Database,
+  workspaceId: string,
+  id: string,
+  { name, definition }: EvaluatorChange,
+): Promise<EvaluatorRecord> {
+  await database.transaction(async (tx) => {
+    const [found] = await tx.query<Pick<EvaluatorRow, 'type' | 'definition'>>(
+      'SELECT type, definition FROM evaluators WHERE id = $1 AND workspace_id = $2 FOR UPDATE',
+      [id, workspaceId],
+    );
+    if (!found) throw createNotFoundError();
+    if (definition && definition.type !== found.type) {
+      throw runlakeError('BAD_REQUEST', { reason: `The evaluator has the type ${found.type}.` });
+    }
+    const changed = { ...JSON.parse(found.definition), ...definition?.fields };
+    await tx.execute(
+      'UPDATE evaluators SET updated_at = now(), name = coalesce($2, name), definition = $3 WHERE id = $1',
+      [id, name ?? null, JSON.stringify(changed)],
+    );
+  });
+  return readEvaluator(database, workspaceId, id);
+}
+
+/** Deletes evaluators; returns the ids of those that existed. */
+export async function deleteEvaluators(
+  database: Database,
+  workspaceId: string,
+  ids: readonly string[],
+): Promise<string[]> {
+  const rows = await database.query<{ id: string }>(
+    'DELETE FROM evaluators WHERE workspace_id = $1 AND id = ANY ($2::uuid[]) RETURNING id',
+    [workspaceId, ids],
+  );
+  return rows.map(({ id }) => id);
+}
