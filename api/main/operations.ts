@@ -139,7 +139,14 @@ import { getThreadStats, listThreadTraces, queryThreads } from './threads.ts';
 import { deleteRuns, deleteTraces, keepTraces } from './traces.ts';
 import { getV2Run, queryV2Runs } from './v2-runs.ts';
 import { listTraceRuns, queryTraces } from './v2-traces.ts';
-import { createWorkspace, deleteWorkspace, getWorkspace, listWorkspaces, updateWorkspace } from './workspaces.ts';
+import {
+  createWorkspace,
+  deleteWorkspace,
+  getWorkspace,
+  getWorkspaceStats,
+  listWorkspaces,
+  updateWorkspace,
+} from './workspaces.ts';
 
 /** All operations of the main API. Add a new operation here and to the table of `test/api/tenancy.test.ts`. */
 export const operations: readonly Operation[] = [
@@ -165,6 +172,7 @@ export const operations: readonly Operation[] = [
   listWorkspaces,
   createWorkspace,
   getWorkspace,
+  getWorkspaceStats,
   updateWorkspace,
   deleteWorkspace,
   // API keys

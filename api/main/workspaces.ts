@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
+import { readWorkspaceStats } from '../../pipelines/tenants/workspace-stats.ts';
 import {
   createWorkspace as create,
   listWorkspaces as list,
@@ -116,6 +117,30 @@ export const listWorkspaces = defineOperation({
     const workspaces = await list(services.database, caller, { includeDeleted: query.include_deleted });
     return workspaces.map((workspace) => formatWorkspace(workspace, caller));
   },
+});
+
+export const getWorkspaceStats = defineOperation({
+  operationId: 'getWorkspaceStats',
+  method: 'GET',
+  path: '/workspaces/current/stats',
+  tag: 'workspaces',
+  summary: 'Count the objects of the workspace of the request',
+  access: { permission: 'workspaces:read', tenantScope: 'workspace' },
+  unsupported: { query: ['tag_value_id'] },
+  schema: {
+    response: {
+      200: Type.Object({
+        tenant_id: Uuid({ description: 'Id of the workspace.' }),
+        dataset_count: Type.Integer(),
+        tracer_session_count: Type.Integer(),
+        repo_count: Type.Integer({ description: 'Prompts, agents and skills.' }),
+        annotation_queue_count: Type.Integer(),
+        deployment_count: Type.Integer(),
+        evaluator_count: Type.Integer(),
+      }),
+    },
+  },
+  handler: async ({ caller, services }) => readWorkspaceStats(services.database, caller.workspaceId),
 });
 
 export const updateWorkspace = defineOperation({

@@ -68,6 +68,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   ...queueAttempts,
   ...evaluatorAttempts,
   getSettings: () => ({ url: '/settings', answers: own }),
+  getWorkspaceStats: () => ({ url: '/workspaces/current/stats', answers: own }),
   setHandle: () => ({ url: '/settings/handle', payload: { tenant_handle: 'okapi' }, answers: [403, 409] }),
   listOrganizations: () => ({ url: '/orgs', answers: own }),
   createOrganization: () => ({ url: '/orgs', payload: { display_name: 'stolen' }, answers: [403] }),

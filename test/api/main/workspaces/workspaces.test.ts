@@ -93,3 +93,20 @@ describe('workspaces', () => {
     expect((await ask(pair.adminKey, 'GET', '/workspaces')).body).toHaveLength(1);
   });
 });
+
+it('counts the objects of a workspace', async () => {
+  const [key] = acme.workspaceKeys;
+  const stats = async () => (await ask(key, 'GET', '/workspaces/current/stats')).body;
+  const before = await stats();
+  expect(before).toMatchObject({ tenant_id: acme.workspaceIds[0], deployment_count: 1, repo_count: 0 });
+  await ask(key, 'POST', '/datasets', { name: 'one' });
+  await ask(key, 'POST', '/sessions', { name: 'one' });
+  await ask(key, 'POST', '/repos', { repo_handle: 'one', is_public: false });
+  await ask(key, 'POST', '/annotation-queues', { name: 'one' });
+  await ask(key, 'POST', '/v1/platform/evaluators', { name: 'one', type: 'code', code_evaluator: {} });
+  const counted = ['dataset', 'tracer_session', 'repo', 'annotation_queue', 'evaluator'].map((name) => `${name}_count`);
+  const expected = Object.fromEntries(counted.map((name) => [name, before[name] + 1]));
+  expect(await stats()).toEqual({ ...before, ...expected });
+  const other = (await ask(acme.workspaceKeys[1], 'GET', '/workspaces/current/stats')).body;
+  expect(other).toMatchObject({ tenant_id: acme.workspaceIds[1], dataset_count: 0, repo_count: 0 });
+});
