@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { loadConfig } from '../../../../infra/config/load.ts';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
@@ -8,7 +9,8 @@ let acme: OrganizationUnderTest;
 let other: OrganizationUnderTest;
 
 beforeAll(async () => {
-  api = await startApi({ config: { sharePublicPrompts: true } });
+  const { config } = loadConfig({ RUNLAKE_SHARE_PUBLIC_PROMPTS: 'true' });
+  api = await startApi({ config: { sharePublicPrompts: config.sharePublicPrompts } });
   acme = await addOrganization(api.database, 'acme');
   other = await addOrganization(api.database, 'other');
 });
