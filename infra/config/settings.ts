@@ -8,7 +8,7 @@ export type { Setting } from './setting.ts';
 
 const web = url('http', 'https');
 
-/** Every setting of Runlake, at most 64. Only `infra/config` reads the environment. */
+/** Every setting of Runlake, at most 60. Only `infra/config` reads the environment. */
 export const settings = {
   // Addresses and folders
   dataDir: required('RUNLAKE_DATA_DIR', text, '.runlake', 'Folder for the embedded engines and for work files.'),
@@ -210,7 +210,7 @@ export const settings = {
   // Agent server
   ...agentSettings,
 
-  // Traces of Runlake itself, with the standard variables of OpenTelemetry
+  // Traces of Runlake itself. The SDK reads all other standard variables of OpenTelemetry by itself.
   otlpTracesEndpoint: optional(
     'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
     web,
@@ -222,32 +222,6 @@ export const settings = {
     web,
     'Base URL of the OTLP/HTTP endpoint for traces of Runlake itself; `/v1/traces` is appended.',
     true,
-  ),
-  otlpHeaders: optional(
-    'OTEL_EXPORTER_OTLP_HEADERS',
-    Type.String({ pattern: '^[^=,]+=[^,]*(?:,[^=,]+=[^,]*)*$' }),
-    'Headers of trace export requests, as name=value,name=value with percent-encoded values.',
-    true,
-  ),
-  serviceName: required('OTEL_SERVICE_NAME', text, 'runlake', 'Service name in exported traces.'),
-  tracesSampler: required(
-    'OTEL_TRACES_SAMPLER',
-    Type.Union([
-      Type.Literal('parentbased_always_on'),
-      Type.Literal('parentbased_traceidratio'),
-      Type.Literal('parentbased_always_off'),
-      Type.Literal('always_on'),
-      Type.Literal('traceidratio'),
-      Type.Literal('always_off'),
-    ]),
-    'parentbased_always_on',
-    'Sampler of request traces. The `parentbased_` samplers follow the sampling decision of the caller and apply the rest of their name to requests without one.',
-  ),
-  tracesSamplerArg: required(
-    'OTEL_TRACES_SAMPLER_ARG',
-    Type.String({ pattern: '^(?:0(?:\\.\\d+)?|1(?:\\.0+)?)$' }),
-    '1',
-    'Share of requests that the `traceidratio` samplers trace, from 0 to 1.',
   ),
 } as const satisfies Record<string, Setting>;
 

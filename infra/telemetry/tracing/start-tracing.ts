@@ -58,7 +58,7 @@ export async function startTracing(options: TracingOptions): Promise<Tracing> {
   const contexts = new AsyncLocalStorageContextManager().enable();
   const propagator = new W3CTraceContextPropagator();
   active = { tracer: provider.getTracer('runlake', version), contexts, propagator };
-  logger.info({ endpoint: new URL(url).host, sampler: config.tracesSampler }, 'tracing started');
+  logger.info({ endpoint: new URL(url).host }, 'tracing started');
   return {
     async stop() {
       active = undefined;

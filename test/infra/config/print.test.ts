@@ -36,14 +36,12 @@ describe('printConfig', () => {
       'RUNLAKE_AGENTS_WEBHOOK_SECRET',
       'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
       'OTEL_EXPORTER_OTLP_ENDPOINT',
-      'OTEL_EXPORTER_OTLP_HEADERS',
     ]);
   });
 
   it.each([
     ['RUNLAKE_BOOTSTRAP_API_KEY', 'a-key-of-the-operator', '***'],
     ['RUNLAKE_SECRET_KEY', 'what seals destinations', '***'],
-    ['OTEL_EXPORTER_OTLP_HEADERS', 'x-api-key=seals', '***'],
     ['OTEL_EXPORTER_OTLP_ENDPOINT', 'http://me:seals@otel.example:4318', 'http://***@otel.example:4318/'],
     ['RUNLAKE_CLICKHOUSE_URL', 'https://me:seals@ch.example:8443/traces', 'https://***@ch.example:8443/traces'],
     ['RUNLAKE_DATABASE_URL', 'postgres://me:seals@db.example/x?sslkey=seals', 'postgres://***@db.example/x'],
