@@ -5,6 +5,7 @@ import type { Caller } from '../../pipelines/tenants/caller.ts';
 import type { SharedOrigins } from './cross-origin.ts';
 import type { ApiTitle } from './openapi.ts';
 import type { Operation } from './operation.ts';
+import { originalRoutes, type Route } from './unserved-routes.ts';
 
 /** The options in which the APIs of `buildServer` differ. */
 export interface ApiProfile extends ApiTitle {
@@ -19,6 +20,8 @@ export interface ApiProfile extends ApiTitle {
   readonly workspaceId?: string;
   /** Whether the server has `/docs` and `/openapi.json`. Default: true. */
   readonly isDescribed?: boolean;
+  /** Routes of the original API. Those that no operation serves get an error that says so. */
+  readonly originalRoutes?: readonly Route[];
   /** CORS configuration of the operations. Unset: no cross-origin access. */
   readonly crossOrigin?: SharedOrigins;
   /** Authentication and authorisation in place of API keys. */
@@ -68,6 +71,7 @@ export function mainApi({ maxJsonBodyBytes }: Config): ApiProfile {
     title: 'Runlake API',
     description:
       'Every path also works without `/v1`, without `/api/v1`, and with a trailing slash. Times are ISO 8601; UTC if they have no zone.',
+    originalRoutes,
     bodyLimit: { bytes: maxJsonBodyBytes, setting: 'the limit of requests without runs or feedback' },
   };
 }

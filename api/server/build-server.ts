@@ -27,14 +27,9 @@ import { registerTimestampFormat } from './formats.ts';
 import { parseJsonBody } from './json-body.ts';
 import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
-import {
-  maskParameters,
-  registerOperation,
-  rejectUnknownMethods,
-  routedPath,
-  stripQuery,
-} from './register-operation.ts';
+import { maskParameters, registerOperation, routedPath, stripQuery } from './register-operation.ts';
 import { compileCheck, compileWriter } from './schema-check.ts';
+import { listUnbuiltRoutes, rejectUnservedRoutes } from './unserved-routes.ts';
 import { acceptWebSockets, WebSocketOrPlain } from './web-sockets.ts';
 
 declare module 'fastify' {
@@ -275,7 +270,7 @@ export async function buildServer({
       if (operation.rawBody) registerOperation(scope, operation, services, form.customAccess);
     if (form.extraRoutes) registerCatchAllRoute(scope, form.extraRoutes);
   });
-  rejectUnknownMethods(server, operations);
+  rejectUnservedRoutes(server, operations, listUnbuiltRoutes(form.originalRoutes ?? [], operations));
   return server;
 }
 

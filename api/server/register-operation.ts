@@ -100,36 +100,6 @@ function buildSocketOptions(operation: Operation, services: object): object {
   };
 }
 
-/** Responds with 405 to every method that no operation of a known path has, and lists the allowed methods. */
-export function rejectUnknownMethods(server: FastifyInstance, operations: readonly Operation[]): void {
-  const methodsByPath = new Map<string, Set<string>>();
-  for (const operation of operations) {
-    for (const path of [operation.path, ...(operation.aliases ?? [])]) {
-      const routed = routedPath(operation, path);
-      const shape = maskParameters(routed);
-      const methods = methodsByPath.get(shape) ?? new Set();
-      methods.add(operation.method);
-      if (operation.method === 'GET') methods.add('HEAD');
-      methodsByPath.set(shape, methods);
-    }
-  }
-  for (const [url, methods] of methodsByPath) {
-    const rejectedMethods = server.supportedMethods.filter((method) => !methods.has(method));
-    const allow = [...methods].join(', ');
-    server.route({
-      method: rejectedMethods,
-      url,
-      schema: { hide: true },
-      // Runs before the body is read, so the type and size of the body do not matter.
-      onRequest: async (request, reply) => {
-        reply.header('allow', allow);
-        throw runlakeError('METHOD_NOT_ALLOWED', { method: request.method, path: stripQuery(request.originalUrl) });
-      },
-      handler: async () => undefined,
-    });
-  }
-}
-
 /** Returns the path of a URL without its query, which may contain secrets. */
 export function stripQuery(url: string): string {
   return url.split('?', 1)[0] ?? url;

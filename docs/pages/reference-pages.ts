@@ -4,6 +4,7 @@ import { exportColumnsPage } from './export-columns.ts';
 import { guaranteesPage } from './guarantees.ts';
 import type { Page } from './markdown.ts';
 import { metricsPage } from './metrics.ts';
+import { notBuiltPage } from './not-built.ts';
 import { agentOperationsPage, operationsPage } from './operations.ts';
 import { permissionsPage } from './permissions.ts';
 import { thirdPartyPage } from './third-party.ts';
@@ -17,6 +18,7 @@ export async function referencePages(): Promise<Page[]> {
     configurationPage(),
     errorsPage(),
     operationsPage(),
+    notBuiltPage(),
     agentOperationsPage(),
     permissionsPage(),
     guaranteesPage(),

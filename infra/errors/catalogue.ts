@@ -75,12 +75,9 @@ export const catalogue = {
   ),
   NOT_FOUND: caller(404, '{what} not found.', 'Check the id, and that the API key belongs to the right workspace.'),
   ROUTE_NOT_FOUND: caller(404, 'There is no {method} {path}.', 'See /docs for the routes of this server.'),
+  ROUTE_NOT_BUILT: caller(404, 'Runlake has not built {method} {path}.', 'See docs/reference/not-built.md.'),
   METHOD_NOT_ALLOWED: caller(405, '{method} is not allowed on {path}.', 'See /docs for the routes of this server.'),
-  ORIGIN_NOT_ALLOWED: caller(
-    403,
-    "The origin '{origin}' is not allowed to call this server.",
-    'Add the origin to {settings}.',
-  ),
+  ORIGIN_NOT_ALLOWED: caller(403, "The origin '{origin}' may not call this server.", 'Add it to {settings}.'),
   CONFLICT: caller(409, '{reason}', 'Use another name or id, or update the existing one.'),
 
   // Authentication and authorisation

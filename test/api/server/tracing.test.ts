@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { startTracing, type Tracing } from '../../../infra/telemetry/tracing/start-tracing.ts';
@@ -19,6 +19,7 @@ beforeAll(async () => {
   receiver = await startReceiver();
 });
 afterEach(async () => {
+  vi.unstubAllEnvs();
   await tracing?.stop();
   tracing = undefined;
   receiver.collector.requests.length = 0;
@@ -29,6 +30,8 @@ afterAll(async () => {
 });
 
 async function trace(environment: Record<string, string> = {}): Promise<void> {
+  // The SDK reads the environment of the process.
+  for (const [name, value] of Object.entries(environment)) vi.stubEnv(name, value);
   const { config } = loadConfig({ OTEL_EXPORTER_OTLP_ENDPOINT: receiver.collector.origin, ...environment });
   tracing = await startTracing({ config, role: 'all', version: '1.2.3', logger: createLogger('silent', 'test') });
 }

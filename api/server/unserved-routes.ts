@@ -1,0 +1,98 @@
+/** Requests that no operation serves: routes of the original API that are not built, and unknown methods. */
+import { readFileSync } from 'node:fs';
+import type { FastifyInstance } from 'fastify';
+import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { canonicalPath } from './canonical-url.ts';
+import type { Operation } from './operation.ts';
+import { maskParameters, routedPath, stripQuery } from './register-operation.ts';
+
+export interface Route {
+  readonly method: string;
+  /** As the original API describes it, such as `/runs/{run_id}`. */
+  readonly path: string;
+}
+
+/** The routes of the API whose clients Runlake supports, in order of path. Those under `/api/v1` are listed without it. */
+export const originalRoutes: readonly Route[] = readFileSync(
+  new URL('../../schemas/main-api/routes.txt', import.meta.url),
+  'utf8',
+)
+  .trim()
+  .split('\n')
+  .map((line) => {
+    const [method = '', path = ''] = line.split(' ');
+    return { method, path };
+  });
+
+/** Returns the routes that no operation serves. */
+export function listUnbuiltRoutes(routes: readonly Route[], operations: readonly Operation[]): Route[] {
+  const served = groupMethods(operations);
+  return routes.filter(({ method, path }) => !served.get(routedShape(path))?.has(method));
+}
+
+/**
+ * Responds with 404 (`ROUTE_NOT_BUILT`) to the routes that are not built, and with 405 to the other methods of the paths
+ * of operations, with the methods that are allowed.
+ */
+export function rejectUnservedRoutes(
+  server: FastifyInstance,
+  operations: readonly Operation[],
+  unbuilt: readonly Route[],
+): void {
+  const rest = new Map(
+    [...groupMethods(operations)].map(([url, allowed]) => [url, { allowed, unbuilt: new Set<string>() }]),
+  );
+  for (const { method, path } of unbuilt) {
+    const url = routedShape(path);
+    const methods = rest.get(url) ?? { allowed: new Set(), unbuilt: new Set() };
+    methods.unbuilt.add(method);
+    rest.set(url, methods);
+  }
+  for (const [url, methods] of rest) {
+    reject(server, url, [...methods.unbuilt], (route) => runlakeError('ROUTE_NOT_BUILT', route));
+    if (methods.allowed.size === 0) continue;
+    const unknown = server.supportedMethods.filter(
+      (method) => !methods.allowed.has(method) && !methods.unbuilt.has(method),
+    );
+    reject(server, url, unknown, (route) => runlakeError('METHOD_NOT_ALLOWED', route), [...methods.allowed].join(', '));
+  }
+}
+
+function reject(
+  server: FastifyInstance,
+  url: string,
+  method: string[],
+  createError: (route: { method: string; path: string }) => RunlakeError,
+  allow?: string,
+): void {
+  if (method.length === 0) return;
+  server.route({
+    method,
+    url,
+    exposeHeadRoute: false,
+    schema: { hide: true },
+    // Runs before the body is read, so the type and size of the body do not matter.
+    onRequest: async (request, reply) => {
+      if (allow !== undefined) reply.header('allow', allow);
+      throw createError({ method: request.method, path: stripQuery(request.originalUrl) });
+    },
+    handler: async () => undefined,
+  });
+}
+
+/** The methods of the operations by path, with masked parameters. */
+function groupMethods(operations: readonly Operation[]): Map<string, Set<string>> {
+  const methodsByPath = new Map<string, Set<string>>();
+  for (const operation of operations) {
+    for (const path of [operation.path, ...(operation.aliases ?? [])]) {
+      const shape = maskParameters(routedPath(operation, path));
+      const methods = methodsByPath.get(shape) ?? new Set();
+      methods.add(operation.method);
+      if (operation.method === 'GET') methods.add('HEAD');
+      methodsByPath.set(shape, methods);
+    }
+  }
+  return methodsByPath;
+}
+
+const routedShape = (path: string) => canonicalPath(path.replace(/\{[^}]+\}/g, ':id'));

@@ -1,0 +1,43 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { operations } from '../../../api/main/operations.ts';
+import { listUnbuiltRoutes, originalRoutes, type Route } from '../../../api/server/unserved-routes.ts';
+import { type ApiUnderTest, startApi } from '../start-api.ts';
+
+let api: ApiUnderTest;
+beforeAll(async () => {
+  api = await startApi();
+});
+afterAll(() => api?.close());
+
+const unbuilt = listUnbuiltRoutes(originalRoutes, operations);
+const send = ({ method, path }: Route, prefix = '') =>
+  api.server.inject({ method: method as 'GET', url: prefix + path.replace(/\{[^}]+\}/g, 'x') });
+
+it('answers every route that is not built with 404 and says so, before authentication', async () => {
+  expect(unbuilt.length).toBeGreaterThan(100);
+  for (const route of unbuilt) {
+    const response = await send(route);
+    expect([response.statusCode, response.json().code], `${route.method} ${route.path}`).toEqual([
+      404,
+      'ROUTE_NOT_BUILT',
+    ]);
+    expect(response.json().detail).toMatch(/^Runlake has not built /);
+  }
+});
+
+it('serves every other route of the original API', async () => {
+  const left = new Set(unbuilt);
+  for (const route of originalRoutes.filter((each) => !left.has(each))) {
+    const { body } = await send(route);
+    expect(body, `${route.method} ${route.path}`).not.toMatch(/ROUTE_NOT_|METHOD_NOT_ALLOWED/);
+  }
+});
+
+it.each([
+  ['DELETE', '/annotation-queues', '', 404],
+  ['DELETE', '/annotation-queues', '/api/v1', 404],
+  ['PUT', '/annotation-queues', '', 405],
+  ['GET', '/annotation-queues/', '', 401],
+])('%s %s with the prefix "%s" gets %i', async (method, path, prefix, status) => {
+  expect((await send({ method, path }, prefix)).statusCode).toBe(status);
+});
