@@ -1,18 +1,9 @@
 import { Readable } from 'node:stream';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { PageRequest } from '../../infra/postgres/list-page.ts';
-import { findPath } from '../ingest/json/find.ts';
-import { scanJson } from '../ingest/json/scan.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
-import {
-  type PageEnvelope,
-  queryRuns,
-  type ReadDeps,
-  type RunQuery,
-  v1Envelope,
-  v2Envelope,
-} from '../runs/query-runs.ts';
+import { type ReadDeps, readEachRun, v2Envelope } from '../runs/query-runs.ts';
 import { type Selection, selectFields, selectV2Fields } from '../runs/run-select.ts';
 import { type ExampleLinks, selectableFields } from './example.ts';
 import { countExamples, readExamples } from './read-examples.ts';
@@ -27,30 +18,6 @@ interface ExperimentQuery extends PageRequest {
   readonly asOf?: string | undefined;
 }
 
-/** How runs are written. */
-interface RunForm {
-  readonly selected: Selection;
-  readonly envelope: PageEnvelope;
-  /** Where a page of the envelope has its runs, and the cursor of the next page. */
-  readonly list: string;
-  readonly next: readonly string[];
-}
-
-const v1Form = (): RunForm => ({
-  selected: selectFields(undefined),
-  envelope: v1Envelope,
-  list: 'runs',
-  next: ['cursors', 'next'],
-});
-
-/** Runs of version 2 with the selected fields, and always the id of their example. */
-const v2Form = (selects: readonly string[]): RunForm => ({
-  selected: selectV2Fields([...new Set(['ID', ...selects, 'REFERENCE_EXAMPLE_ID'])]),
-  envelope: v2Envelope,
-  list: 'items',
-  next: ['next_cursor'],
-});
-
 /**
  * Reads a page of the examples of a dataset as a JSON array. Each example has `runs`: its runs in the given
  * experiments, with their feedback.
@@ -63,7 +30,7 @@ export async function readExamplesWithRuns(
   workspaceId: string,
   query: ExperimentQuery,
   links: ExampleLinks,
-  form: RunForm = v1Form(),
+  selected: Selection = selectFields(undefined),
 ): Promise<Buffer | Readable> {
   const { datasetId, projectIds, exampleIds, asOf, limit, offset } = query;
   await requireDataset(deps.database, workspaceId, datasetId);
@@ -77,7 +44,7 @@ export async function readExamplesWithRuns(
   const fields = new Set(selectableFields);
   const page = { datasetId, ids: exampleIds, asOf, order: 'recent', fields, limit, offset } as const;
   return readExamples(deps.database, workspaceId, page, links, (ids) =>
-    readRunsOf(deps, { tenantId: workspaceId, projectIds: experimentIds, exampleIds: ids }, form),
+    readRunsOf(deps, { tenantId: workspaceId, projectIds: experimentIds, exampleIds: ids }, selected),
   );
 }
 
@@ -103,7 +70,9 @@ export async function readV2ExamplesWithRuns(
     cursor === undefined
       ? { offset: 0, asOf: await readNewestTime(deps.database, workspaceId, datasetId) }
       : readExampleCursor(cursor);
-  const items = await readExamplesWithRuns(deps, workspaceId, { ...query, asOf, offset }, links, v2Form(selects));
+  // The id of the example assigns the run to it.
+  const selected = selectV2Fields([...new Set(['ID', ...selects, 'REFERENCE_EXAMPLE_ID'])]);
+  const items = await readExamplesWithRuns(deps, workspaceId, { ...query, asOf, offset }, links, selected);
   const count = await countExamples(deps.database, workspaceId, { datasetId, ids: exampleIds, asOf });
   const next = offset + limit < count ? writeExampleCursor({ offset: offset + limit, asOf }) : null;
   return Readable.from(
@@ -131,10 +100,6 @@ function readExampleCursor(text: string): ExampleCursor {
   return { offset: Number(offset), asOf };
 }
 
-const runsPerQuery = 100;
-/** Maximum size of the runs that are in memory for one response. */
-const maxBytes = 64 * 1024 * 1024;
-
 interface RunsOfExamples {
   readonly tenantId: string;
   readonly projectIds: readonly string[];
@@ -145,42 +110,12 @@ interface RunsOfExamples {
 async function readRunsOf(
   deps: ReadDeps,
   { tenantId, projectIds, exampleIds }: RunsOfExamples,
-  form: RunForm,
+  selected: Selection,
 ): Promise<ReadonlyMap<string, string>> {
+  const filter = { referenceExampleIds: exampleIds };
   const runs = new Map<string, string[]>(exampleIds.map((id) => [id, []]));
-  let bytes = 0;
-  let cursor: string | undefined;
-  do {
-    const query: RunQuery = {
-      tenantId,
-      projectIds,
-      filter: { referenceExampleIds: exampleIds },
-      selected: form.selected,
-      order: 'asc',
-      limitRows: runsPerQuery,
-      cursor,
-    };
-    const page = await queryRuns(deps, query, form.envelope);
-    bytes += page.length;
-    if (bytes > maxBytes) {
-      throw runlakeError('BAD_REQUEST', { reason: 'The runs of these examples are too large; send a smaller limit.' });
-    }
-    for (const { exampleId, json } of splitRuns(page, form.list)) runs.get(exampleId)?.push(json);
-    const next = findPath(page, 0, page.length, form.next);
-    cursor = (next && (JSON.parse(page.toString('utf8', next.start, next.end)) as string | null)) ?? undefined;
-  } while (cursor !== undefined);
+  for (const { row, json } of await readEachRun(deps, { tenantId, projectIds, filter, selected, order: 'asc' })) {
+    runs.get(row.text('referenceExampleId') ?? '')?.push(json);
+  }
   return new Map([...runs].map(([id, list]) => [id, `,"runs":[${list.join(',')}]`]));
-}
-
-/** Returns each run of a page as it is in the page, because stored JSON must not be formatted again. */
-function splitRuns(page: Buffer, name: string): { exampleId: string; json: string }[] {
-  const runs: { exampleId: string; json: string }[] = [];
-  const list = findPath(page, 0, page.length, [name]);
-  if (list === undefined) return runs;
-  scanJson(page, list.start, list.end, { part: 'runs', maxDepth: Infinity }, (_, start, end) => {
-    const id = findPath(page, start, end, ['reference_example_id']);
-    if (id?.kind !== 'string') return;
-    runs.push({ exampleId: page.toString('utf8', id.start + 1, id.end - 1), json: page.toString('utf8', start, end) });
-  });
-  return runs;
 }

@@ -10,7 +10,7 @@ import { type ReadRuns, readRuns } from './read-runs.ts';
 import type { Order, RunExtras, RunKey } from './run-columns.ts';
 import type { RunFilter } from './run-scope.ts';
 import type { Selection } from './run-select.ts';
-import { JsonChunks, writeRun } from './write-runs.ts';
+import { JsonChunks, type TracedRunRow, writeRun } from './write-runs.ts';
 
 export interface ReadDeps {
   readonly clickhouse: ClickHouse;
@@ -106,6 +106,38 @@ export async function listRuns(
   }
   json.add(`]${envelope.after(null)}`);
   return json.toBuffer();
+}
+
+/** Maximum size of the runs that {@link readEachRun} keeps in memory. */
+const maxEachBytes = 64 * 1024 * 1024;
+
+/**
+ * Reads all runs that match, each with its JSON text. For queries that a short list of runs or examples bounds.
+ *
+ * @throws BAD_REQUEST if the runs are too large for one response; errors of the stores.
+ */
+export async function readEachRun(
+  deps: ReadDeps,
+  query: Omit<RunQuery, 'limitRows' | 'cursor'>,
+): Promise<{ readonly row: TracedRunRow; readonly json: string }[]> {
+  const { selected } = query;
+  let request = await buildPageRequest(deps, { ...query, limitRows: listedRowsAtOnce });
+  const runs: { row: TracedRunRow; json: string }[] = [];
+  for (let bytes = 0; ; ) {
+    const { found, last } = await readPage(deps, request, (keys) => readRuns(deps, query.tenantId, keys, selected));
+    for (const row of found.rows) {
+      const json = new JsonChunks();
+      writeRun(json, row, selected, found.related);
+      const text = json.toBuffer().toString('utf8');
+      bytes += text.length;
+      if (bytes > maxEachBytes) {
+        throw runlakeError('BAD_REQUEST', { reason: 'The runs of this page are too large; send a smaller limit.' });
+      }
+      runs.push({ row, json: text });
+    }
+    if (last === undefined) return runs;
+    request = { ...request, after: last };
+  }
 }
 
 function writeRuns(json: JsonChunks, { rows, related }: ReadRuns, selected: Selection): void {
