@@ -12,7 +12,7 @@
  *
  * For a filter with a condition on stored rows (`FilterClauses.rowSql`), a query without `FINAL` first finds the keys of
  * rows in the slice that satisfy it, which a skip index makes fast; only these are read with `FINAL`. If there are too
- * many, most of them do not match the rest of the filter, and the rest of the page is read as without this condition.
+ * many for the page, the rest of it is read as without this condition.
  *
  * The number of queries for a page is therefore bounded, even if few runs match and lie far apart.
  */
@@ -29,6 +29,7 @@ import {
   buildScopeCondition,
   buildValueConditions,
   type KeyCondition,
+  maxListedIds,
   type RunFilter,
   type RunScope,
 } from './run-scope.ts';
@@ -53,7 +54,9 @@ const maxProbedRows = 2_048;
 /** If a condition on stored rows finds the runs of a slice, the slice may be larger. */
 const maxProbedCandidates = 32_768;
 /** Reading more runs by their keys takes longer than reading a slice. */
-const maxCandidates = 1_000;
+const maxCandidates = 2_000;
+/** Minimum number of candidates that are read at once. */
+const minPartRuns = 200;
 const sliceGrowth = 8;
 /** A filter whose runs are not found by candidates is slow in every query, so the slices grow faster. */
 const filteredSliceGrowth = 64;
@@ -74,7 +77,9 @@ export async function findPage(clickhouse: ClickHouse, request: PageRequest): Pr
   if (filter.traceId !== undefined) return findKeys(clickhouse, request, buildScopeCondition(scope, range), limit);
   const found: FoundRun[] = [];
   const begin = order === 'asc' && request.after === undefined ? await clipToOldestRun(clickhouse, range) : range;
-  let usesCandidates = buildFilterClauses(filter.conditions, scope, '').rowSql !== undefined;
+  // Candidates are sent as an external table, as longer lists of projects are.
+  let usesCandidates =
+    scope.projectIds.length <= maxListedIds && buildFilterClauses(filter.conditions, scope, '').rowSql !== undefined;
   const growth = usesCandidates || filter.conditions === undefined ? sliceGrowth : filteredSliceGrowth;
   const slicing = { probedRows: usesCandidates ? maxProbedCandidates : maxProbedRows, growth };
   for await (const slice of generateSlices(clickhouse, request, begin, slicing)) {
@@ -83,8 +88,9 @@ export async function findPage(clickhouse: ClickHouse, request: PageRequest): Pr
     if (usesCandidates) {
       const candidates = await findCandidates(clickhouse, request, keyRange);
       const first = candidates.slice(0, maxCandidates);
-      for (let at = 0; at < first.length && found.length < limit; at += 2 * limit) {
-        const part = first.slice(at, at + 2 * limit);
+      const size = Math.max(2 * limit, minPartRuns);
+      for (let at = 0; at < first.length && found.length < limit; at += size) {
+        const part = first.slice(at, at + size);
         found.push(...(await findAmong(clickhouse, request, part, limit - found.length)));
       }
       usesCandidates = candidates.length === first.length;

@@ -112,7 +112,7 @@ export async function listRuns(
 const maxEachBytes = 64 * 1024 * 1024;
 
 /**
- * Reads all runs that match, each with its JSON text. For queries that a short list of runs or examples bounds.
+ * Reads all runs that match, each with its JSON text. For the runs of one page of a queue or of examples.
  *
  * @throws BAD_REQUEST if the runs are too large for one response; errors of the stores.
  */
@@ -128,12 +128,12 @@ export async function readEachRun(
     for (const row of found.rows) {
       const json = new JsonChunks();
       writeRun(json, row, selected, found.related);
-      const text = json.toBuffer().toString('utf8');
+      const text = json.toBuffer();
       bytes += text.length;
       if (bytes > maxEachBytes) {
         throw runlakeError('BAD_REQUEST', { reason: 'The runs of this page are too large; send a smaller limit.' });
       }
-      runs.push({ row, json: text });
+      runs.push({ row, json: text.toString('utf8') });
     }
     if (last === undefined) return runs;
     request = { ...request, after: last };

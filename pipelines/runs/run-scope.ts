@@ -21,7 +21,7 @@ export interface KeyCondition {
 }
 
 /** Longer lists of ids are sent as an external table, because parameters have a size limit. */
-const maxListedIds = 1_000;
+export const maxListedIds = 1_000;
 
 /**
  * Restricts a query to runs of some projects. A single project uses `=`, which lets ClickHouse read in key order.

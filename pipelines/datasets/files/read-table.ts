@@ -2,8 +2,8 @@ import { isUtf8 } from 'node:buffer';
 import { Readable } from 'node:stream';
 import { CsvError, parse } from 'csv-parse';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { findPath } from '../../ingest/json/find.ts';
-import { scanValue } from '../../ingest/json/scan.ts';
+import { KeySet } from '../../ingest/json/key-set.ts';
+import { scanObject, scanValue } from '../../ingest/json/scan.ts';
 import { skipSpace } from '../../ingest/json/scan-any.ts';
 
 /** A row of an uploaded file. */
@@ -25,7 +25,7 @@ interface TableLimits {
 /**
  * Reads the rows of a file, one after the other.
  *
- * @param columns Columns that a CSV file must have.
+ * @param columns Columns that are read; a CSV file must have them.
  * @throws INVALID_FILE with the number of the row; INVALID_UTF8.
  */
 export function readTable(
@@ -35,7 +35,7 @@ export function readTable(
   limits: TableLimits,
 ): AsyncGenerator<TableRow> {
   if (!isUtf8(file)) throw runlakeError('BAD_REQUEST', { reason: 'The file is not UTF-8.' });
-  return format === 'csv' ? readCsv(file, columns, limits) : readJsonLines(file, limits);
+  return format === 'csv' ? readCsv(file, columns, limits) : readJsonLines(file, columns, limits);
 }
 
 const refuse = (row: number, reason: string) => runlakeError('INVALID_FILE', { row, reason });
@@ -118,7 +118,12 @@ function describeCsvError({ code }: CsvError): string {
 
 const lineFeed = 0x0a;
 
-async function* readJsonLines(file: Buffer, { maxRowBytes, maxJsonDepth }: TableLimits): AsyncGenerator<TableRow> {
+async function* readJsonLines(
+  file: Buffer,
+  columns: readonly string[],
+  { maxRowBytes, maxJsonDepth }: TableLimits,
+): AsyncGenerator<TableRow> {
+  const keys = new KeySet([...new Set(columns)]);
   const hasMark = file.length >= 3 && file[0] === 0xef && file[1] === 0xbb && file[2] === 0xbf;
   for (let number = 1, start = hasMark ? 3 : 0; start < file.length; number++) {
     const next = file.indexOf(lineFeed, start);
@@ -128,10 +133,11 @@ async function* readJsonLines(file: Buffer, { maxRowBytes, maxJsonDepth }: Table
     if (skipSpace(line, 0, line.length) === line.length) continue;
     if (line.length > maxRowBytes) throw refuse(number, 'it is too large');
     requireObject(line, number, maxJsonDepth);
+    const members = scanObject(line, 0, line.length, keys, { part: 'the row', maxDepth: maxJsonDepth });
     yield {
       number,
       read: (column) => {
-        const value = findPath(line, 0, line.length, [column]);
+        const value = members[keys.keys.indexOf(column)];
         return value && line.toString('utf8', value.start, value.end);
       },
     };

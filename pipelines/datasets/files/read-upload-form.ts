@@ -22,6 +22,8 @@ const unsupportedFields = [
 
 const maxParts = 2_000;
 const maxFieldBytes = 512 * 1024;
+/** Maximum columns of one kind. */
+const maxColumns = 100;
 
 export interface UploadForm {
   readonly file: UploadedFile;
@@ -49,7 +51,7 @@ export async function readUploadForm(body: Buffer, contentType: string): Promise
       continue;
     }
     const text = () => readText(body, part);
-    if (isKey(part.name, columnFields)) columns[columnFields[part.name]].push(text());
+    if (isKey(part.name, columnFields)) addColumn(columns[columnFields[part.name]], part.name, text());
     else if (isOneOf(part.name, textFields)) {
       const value = text();
       if (value !== '') fields[part.name] = value;
@@ -61,6 +63,13 @@ export async function readUploadForm(body: Buffer, contentType: string): Promise
   if (columns.inputs.length === 0) throw createFormError('input_keys', 'is missing');
   const content = body.subarray(file.start, file.end);
   return { file: { format: detectFormat(file), content, columns }, fileName: file.filename, fields };
+}
+
+/** Adds a column unless it is named already, so that a row is not larger as an example than in the file. */
+function addColumn(names: string[], field: string, name: string): void {
+  if (names.includes(name)) return;
+  if (names.length >= maxColumns) throw createFormError(field, `has more than ${maxColumns} values`);
+  names.push(name);
 }
 
 const detectFormat = ({ filename = '', contentType }: FormPart): TableFormat =>

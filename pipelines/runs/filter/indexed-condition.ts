@@ -75,8 +75,8 @@ function writeMetadata({ keys, values }: MetadataPair, context: FilterContext): 
 }
 
 /**
- * JSON text without a backslash contains each of its texts as it is. To look for them is much faster than to parse the
- * JSON.
+ * JSON text without a backslash contains each of its strings as it is. To look for them is much faster than to parse the
+ * JSON. Numbers and documents may be written in several ways.
  */
 function writeTokens(
   { column, empty, indexed }: { readonly column: string; readonly empty: string; readonly indexed: string },
@@ -86,7 +86,7 @@ function writeTokens(
 ): string {
   const text = `ifNull(${column}, '${empty}')`;
   const hasToken = `hasAny(${indexed}, ${context.bind('Array(String)', [...tokens, marker])})`;
-  if (texts.includes('')) return hasToken;
+  if (texts.some((each) => each === '' || /^[-\d[{]/.test(each))) return hasToken;
   const hasText = `multiSearchAny(${text}, ${context.bind('Array(String)', texts)})`;
   return `(${hasText} OR position(${text}, '\\\\') > 0) AND ${hasToken}`;
 }

@@ -134,6 +134,7 @@ describe('an upload', () => {
 
   it.each([
     ['input_keys', { name: 'x' }, 422],
+    ['input_keys', { input_keys: Array.from({ length: 101 }, (_, index) => `k${index}`) }, 422],
     ['data_type', { input_keys: 'a', data_type: 'x' }, 422],
     ['name', { input_keys: 'a', name: '\u0000' }, 422],
     ['inputs_schema_definition', { input_keys: 'a', inputs_schema_definition: '[]' }, 422],

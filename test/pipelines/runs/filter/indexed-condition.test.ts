@@ -93,3 +93,27 @@ it.each(['asc', 'desc'] as const)('finds few among thousands with the name, in p
   const failed = events.filter(({ values }) => values.error).map(({ runId }) => runId);
   expect(ids).toEqual(order === 'asc' ? failed : failed.reverse());
 });
+
+it('finds a number of metadata that is written with an exponent', async () => {
+  const event = runEvent({ values: { extra: Buffer.from('{"metadata":{"n":1e2}}') } });
+  await insertEvents(stores.clickhouse, [event]);
+  const filter = 'and(eq(metadata_key, "n"), eq(metadata_value, "100"))';
+  const found = await findPage(stores.clickhouse, {
+    scope: { tenantId, projectIds: [projectId] },
+    filter: { conditions: parseRunFilters({ filter }) },
+    order: 'desc',
+    limitRows: 100,
+  });
+  expect(found.map((run) => run.runId)).toEqual([event.runId]);
+});
+
+it('finds runs in more projects than a parameter lists', async () => {
+  const conditions = parseRunFilters({ filter: 'eq(name, "one")', trace_filter: 'has(tags, "beta")' });
+  const found = await findPage(stores.clickhouse, {
+    scope: { tenantId, projectIds: [projectId, ...Array.from({ length: 1_000 }, () => randomUUID())] },
+    filter: { conditions },
+    order: 'desc',
+    limitRows: 100,
+  });
+  expect(found).toHaveLength(1);
+});
