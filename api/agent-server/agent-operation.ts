@@ -4,7 +4,6 @@ import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-erro
 import type { Database } from '../../infra/postgres/database.ts';
 import type { RecentAssistants } from '../../pipelines/agents/assistants/assistant.ts';
 import type { GraphNodes } from '../../pipelines/agents/graphs/graph-nodes.ts';
-import type { WorkerSlot } from '../../pipelines/agents/runs/request-run.ts';
 import type { HeaderRule } from '../../pipelines/agents/runs/run-request.ts';
 import type { GraphTypes } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import type { StoreConfig } from '../../pipelines/agents/store/store-item.ts';
@@ -132,8 +131,6 @@ export interface Agents {
   readonly store?: StoreConfig;
   /** Wakes the executor of this process to claim a run; other processes get a notification from Postgres. */
   readonly wake: () => void;
-  /** Reserves a worker slot of this process for a new run. The run then starts without waiting to be claimed. */
-  readonly reserveWorkerSlot?: () => WorkerSlot | undefined;
   /** Caches assistants, so that a new run does not query its assistant. Unset: no cache. */
   readonly recentAssistants?: RecentAssistants;
   /** False for protocols that `http` of the langgraph.json disables. */

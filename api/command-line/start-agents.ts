@@ -212,7 +212,6 @@ export async function openAgents(
       acceptsFeedbackKeys,
       threadTtl: getDefaultTtl(file.checkpointer),
       wake,
-      reserveWorkerSlot: () => executor.reserveWorkerSlot(),
       recentAssistants: new RecentAssistants(),
     },
     executor,

@@ -56,22 +56,18 @@ BEGIN
   WHERE deployment_id = deployment AND thread_id = thread;
 END $$;
 
--- Adds a run to a thread. `outcome` is 'made', or 'started' if a lease was requested and the run need not wait. A
--- started run is inserted as running, so that one commit is enough and the rows of run and thread are written once. If
--- no run is added, `outcome` is 'thread-exists' (a thread was to be created), 'no-thread', 'not-yours' (the metadata of
--- the thread does not contain `required`), or 'going' (another run of the thread is pending or running and NOT
--- `beside_others`).
+-- Adds a pending run to a thread. `outcome` is 'made'; if no run is added, it is 'thread-exists' (a thread was to be
+-- created), 'no-thread', 'not-yours' (the metadata of the thread does not contain `required`), or 'going' (another run of
+-- the thread is pending or running and NOT `beside_others`).
 CREATE FUNCTION agents.add_run(
   deployment uuid, thread uuid, make_thread text, required jsonb, first_metadata jsonb, about jsonb,
   first_ttl_minutes float8, first_ttl_strategy text, beside_others boolean,
   run uuid, assistant uuid, graph text, run_kwargs json, run_metadata jsonb, strategy text, is_temporary boolean,
-  after_seconds float8, run_sender json, token uuid, process uuid, caller uuid
-) RETURNS TABLE (outcome text, made_at timestamptz, start_number bigint, base text)
+  after_seconds float8, run_sender json, caller uuid
+) RETURNS TABLE (outcome text, made_at timestamptz)
 LANGUAGE plpgsql AS $$
 DECLARE
   found_thread agents.threads;
-  starts_now boolean := token IS NOT NULL AND after_seconds <= 0;
-  others_go boolean := false;
 BEGIN
   IF make_thread = 'own' THEN
     INSERT INTO agents.threads (deployment_id, thread_id, hidden, metadata, ttl_minutes, ttl_strategy)
@@ -90,42 +86,20 @@ BEGIN
     IF found_thread.thread_id IS NULL OR found_thread.hidden THEN outcome := 'no-thread'; RETURN NEXT; RETURN; END IF;
     IF NOT found_thread.metadata @> required THEN outcome := 'not-yours'; RETURN NEXT; RETURN; END IF;
     -- Use two conditions, because each has a partial index of its own.
-    others_go :=
+    IF NOT beside_others AND (
       EXISTS (SELECT FROM agents.runs WHERE deployment_id = deployment AND thread_id = thread AND status = 'running')
-      OR EXISTS (SELECT FROM agents.runs WHERE deployment_id = deployment AND thread_id = thread AND status = 'pending');
-    IF others_go AND NOT beside_others THEN outcome := 'going'; RETURN NEXT; RETURN; END IF;
+      OR EXISTS (SELECT FROM agents.runs WHERE deployment_id = deployment AND thread_id = thread AND status = 'pending')
+    ) THEN outcome := 'going'; RETURN NEXT; RETURN; END IF;
   END IF;
   -- Read the clock after the lock, so that runs of a thread are due in the order of their creation.
   made_at := clock_timestamp();
-  IF starts_now AND NOT others_go AND coalesce(found_thread.write_until <= made_at, true) THEN
-    outcome := 'started';
-    base := (
-      SELECT checkpoint_id FROM agents.checkpoints
-      WHERE thread_id = deployment || ':' || thread AND checkpoint_ns = '' ORDER BY checkpoint_id DESC LIMIT 1
-    );
-    UPDATE agents.threads SET
-      starts = starts + 1,
-      updated_at = made_at,
-      expires_at = made_at + ttl_minutes * interval '1 minute',
-      metadata = CASE WHEN metadata @> about THEN metadata ELSE metadata || about END,
-      status = 'busy'
-    WHERE deployment_id = deployment AND thread_id = thread
-    RETURNING starts INTO start_number;
-    INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, kwargs, metadata, multitask_strategy,
-      temporary, due_at, sender, created_at, updated_at, started_at,
-      status, attempt, lease_token, process_id, base_checkpoint_id, thread_start, caller_id)
-    VALUES (deployment, thread, run, assistant, graph, run_kwargs, run_metadata, strategy,
-      is_temporary, made_at, run_sender, made_at, made_at, made_at,
-      'running', 1, token, process, base, start_number, caller);
-  ELSE
-    outcome := 'made';
-    INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, kwargs, metadata, multitask_strategy,
-      temporary, due_at, sender, created_at, updated_at, caller_id)
-    VALUES (deployment, thread, run, assistant, graph, run_kwargs, run_metadata, strategy,
-      is_temporary, made_at + after_seconds * interval '1 second', run_sender, made_at, made_at, caller);
-    PERFORM agents.update_thread_status(deployment, thread, about);
-    PERFORM pg_notify('agent_runs', deployment::text);
-  END IF;
+  outcome := 'made';
+  INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, kwargs, metadata, multitask_strategy,
+    temporary, due_at, sender, created_at, updated_at, caller_id)
+  VALUES (deployment, thread, run, assistant, graph, run_kwargs, run_metadata, strategy,
+    is_temporary, made_at + after_seconds * interval '1 second', run_sender, made_at, made_at, caller);
+  PERFORM agents.update_thread_status(deployment, thread, about);
+  PERFORM pg_notify('agent_runs', deployment::text);
   RETURN NEXT;
 END $$;
 

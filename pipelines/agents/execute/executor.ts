@@ -24,7 +24,6 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { claimRuns, getMsToNextRun } from '../runs/claim-runs.ts';
 import { sweepRuns } from '../runs/delete-run.ts';
 import { releaseRun } from '../runs/end-run.ts';
-import type { WorkerSlot } from '../runs/request-run.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 import type { StreamPublisher } from '../streams/stream-types.ts';
 import type { ChildRuns } from '../traces/child-runs.ts';
@@ -58,8 +57,6 @@ export interface Executor {
   checkLeases(): void;
   /** Publishes missing ends at once. Call it after a run has ended while no process was executing it. */
   publishMissingEnds(): void;
-  /** Reserves a free slot. Returns undefined if no slot is free or other runs wait for one. */
-  reserveWorkerSlot(): WorkerSlot | undefined;
   /** Number of active attempts of this process. */
   readonly running: number;
   stop(drainMs: number): Promise<void>;
@@ -178,22 +175,6 @@ export function startExecutor(deps: ExecutorDeps): Executor {
     if (isFull) wake();
   }
 
-  function reserveWorkerSlot(): WorkerSlot | undefined {
-    if (isStopping || isFull || countFreeSlots() <= 0) return undefined;
-    const reservedAtMs = performance.now();
-    reservedSlots += 1;
-    return {
-      processId,
-      use: (claimed) => {
-        if (claimed !== undefined) attempt(claimed, reservedAtMs);
-        else {
-          reservedSlots -= 1;
-          wakeIfFull();
-        }
-      },
-    };
-  }
-
   let sweeping: Promise<void> | undefined;
   let needsAnotherSweep = false;
   function sweep(): void {
@@ -223,7 +204,6 @@ export function startExecutor(deps: ExecutorDeps): Executor {
 
   return {
     wake,
-    reserveWorkerSlot,
     checkLeases: () => leases.renewSoon(),
     publishMissingEnds: sweep,
     get running() {

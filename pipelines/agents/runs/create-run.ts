@@ -1,19 +1,3 @@
-/**
- * Creates runs.
- *
- * Invariant: the multitask strategy of a new run is applied once, under the lock of the thread. `agents.add_run`, in
- * one statement,
- *
- *   1. locks the thread, or creates it;
- *   2. returns `going` without a write if the thread has a pending or running run and the strategy is not `enqueue`;
- *   3. inserts the run and sets the thread to busy. If this process has a slot for the run and the run need not wait,
- *      it is inserted as running, with a lease of this process. Otherwise it is inserted as pending, and executors are
- *      notified.
- *
- * After `going`, the strategy `reject` refuses the new run. For `interrupt` and `rollback` a transaction locks the
- * thread, ends the pending runs, requests that the running run stops, and adds the new run, which is then the next.
- */
-import { randomUUID } from 'node:crypto';
 import { v7 as uuidv7 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
@@ -26,7 +10,7 @@ import { requestCancel } from './cancel-run.ts';
 import { endWaitingRuns } from './end-run.ts';
 import { lockThread } from './lock-thread.ts';
 import type { CancelAction, MultitaskStrategy, Run, RunKwargs } from './run.ts';
-import { type ClaimedRun, type RunSender, toClaimedRun } from './run-row.ts';
+import type { RunSender } from './run-row.ts';
 
 /** The threads that a run may use under custom authentication. */
 export interface ThreadAccess {
@@ -62,12 +46,6 @@ export interface NewRun {
   readonly threadTtl?: ThreadTtl | undefined;
 }
 
-/** A new run and, if this process started it at once, the claim on it. */
-export interface CreatedRun {
-  readonly run: Run;
-  readonly claimed?: ClaimedRun;
-}
-
 /**
  * Creates a pending run, which any process can claim. Runs in the transaction `sql` or, if `sql` is a database, in a
  * new transaction.
@@ -76,26 +54,12 @@ export interface CreatedRun {
  *   INVALID_REQUEST if Postgres cannot store the metadata
  */
 export async function createRun(sql: Database | Sql, deploymentId: string, run: NewRun): Promise<Run> {
-  return (await createAndClaimRun(sql, deploymentId, run, undefined)).run;
+  return (await createAsSeen(sql, deploymentId, run, undefined)) as Run;
 }
 
 /**
- * Creates a run and claims it for the process, unless the run has to wait for another run or for its due time.
- *
- * @throws the errors of {@link createRun}
- */
-export async function createAndClaimRun(
-  sql: Database | Sql,
-  deploymentId: string,
-  run: NewRun,
-  processId: string | undefined,
-): Promise<CreatedRun> {
-  return (await createAsSeen(sql, deploymentId, run, processId, undefined)) as CreatedRun;
-}
-
-/**
- * Like {@link createAndClaimRun}, for an assistant from a cache. Creates the run only if `updated_at` of the assistant
- * is still `seenAt`. If `seenAt` is undefined, the assistant is not checked.
+ * Like {@link createRun}, for an assistant from a cache. Creates the run only if `updated_at` of the assistant is still
+ * `seenAt`. If `seenAt` is undefined, the assistant is not checked.
  *
  * @returns undefined if the assistant has changed and no run was created.
  * @throws the errors of {@link createRun}
@@ -104,19 +68,18 @@ export async function createAsSeen(
   sql: Database | Sql,
   deploymentId: string,
   run: NewRun,
-  processId: string | undefined,
   seenAt: string | undefined,
-): Promise<CreatedRun | undefined> {
+): Promise<Run | undefined> {
   requireStorableJson(run.metadata, ['body', 'metadata']);
   const strategy = run.multitaskStrategy;
   const ids = { deploymentId, threadId: run.threadId ?? uuidv7(), runId: run.runId ?? uuidv7() };
-  const added = await addRun(sql, ids, run, { allowOthers: strategy === 'enqueue', processId, seenAt });
+  const added = await addRun(sql, ids, run, { allowOthers: strategy === 'enqueue', seenAt });
   if (added !== 'going') return added;
   if (strategy === 'reject') throw runlakeError('THREAD_BUSY', { thread: ids.threadId });
   return withinTransaction(sql, async (tx) => {
     await lockThread(tx, deploymentId, ids.threadId);
     await stopOtherRuns(tx, deploymentId, ids.threadId, strategy === 'rollback' ? 'rollback' : 'interrupt');
-    return (await addRun(tx, ids, run, { allowOthers: true, processId: undefined })) as CreatedRun;
+    return (await addRun(tx, ids, run, { allowOthers: true })) as Run;
   });
 }
 
@@ -129,18 +92,15 @@ interface NewIds {
 interface AddedRow {
   readonly outcome: string;
   readonly made_at: string;
-  readonly start_number: number;
-  readonly base: string | null;
 }
 
 interface AddOptions {
   readonly allowOthers: boolean;
-  readonly processId: string | undefined;
   readonly seenAt?: string | undefined;
 }
 
 const buildAddSql = (assistant: string) =>
-  `agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ${assistant}, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`;
+  `agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ${assistant}, $12, $13, $14, $15, $16, $17, $18, $19)`;
 const addRunSql = `SELECT * FROM ${buildAddSql('$11')}`;
 /**
  * Adds a run only if the assistant is unchanged. The function takes the id from the row of the assistant, so that
@@ -148,7 +108,7 @@ const addRunSql = `SELECT * FROM ${buildAddSql('$11')}`;
  */
 const addRunAsSeenSql = `
 SELECT added.* FROM agents.assistants seen, LATERAL ${buildAddSql('seen.assistant_id')} added
-WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $22`;
+WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $20`;
 
 /**
  * Returns `going` if the thread has another unfinished run and `allowOthers` is false; undefined if the assistant has
@@ -158,14 +118,12 @@ async function addRun(
   sql: Sql,
   ids: NewIds,
   run: NewRun,
-  { allowOthers, processId, seenAt }: AddOptions,
-): Promise<CreatedRun | 'going' | undefined> {
+  { allowOthers, seenAt }: AddOptions,
+): Promise<Run | 'going' | undefined> {
   const { deploymentId, threadId, runId } = ids;
   const { assistant, kwargs, metadata, multitaskStrategy, threadAccess, sender } = run;
   const isNewThread = run.stateless ?? run.threadId === undefined;
   const ttl = isNewThread && run.temporary ? undefined : run.threadTtl;
-  const kwargsText = JSON.stringify(kwargs);
-  const leaseToken = processId === undefined ? undefined : randomUUID();
   const [added] = await sql.query<AddedRow>(
     seenAt === undefined ? addRunSql : addRunAsSeenSql,
     [
@@ -182,26 +140,24 @@ async function addRun(
       runId,
       assistant.assistant_id,
       assistant.graph_id,
-      kwargsText,
+      JSON.stringify(kwargs),
       metadata,
       multitaskStrategy,
       run.temporary,
       run.afterSeconds,
       sender === undefined ? null : JSON.stringify(sender),
-      leaseToken,
-      processId,
       run.callerId,
       ...(seenAt === undefined ? [] : [seenAt]),
     ],
     { name: seenAt === undefined ? 'agents_add_run' : 'agents_add_run_as_seen' },
   );
   if (added === undefined) return undefined;
-  const { outcome, made_at, start_number, base } = added;
+  const { outcome, made_at } = added;
   if (outcome === 'going') return outcome;
   if (outcome === 'thread-exists') throw runlakeError('THREAD_EXISTS', { thread: threadId });
   // Return the same error for both outcomes, so that clients cannot detect a thread of another user.
   if (outcome === 'no-thread' || outcome === 'not-yours') throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
-  const newRun: Run = {
+  return {
     run_id: runId,
     thread_id: threadId,
     assistant_id: assistant.assistant_id,
@@ -212,22 +168,6 @@ async function addRun(
     kwargs,
     multitask_strategy: multitaskStrategy,
   };
-  if (outcome !== 'started' || leaseToken === undefined) return { run: newRun };
-  const claimed = toClaimedRun({
-    ...newRun,
-    deployment_id: deploymentId,
-    graph_id: assistant.graph_id,
-    attempt: 1,
-    lease_token: leaseToken,
-    thread_start: start_number,
-    base_checkpoint_id: base,
-    alone: false,
-    // Parse the stored text, so that the first attempt gets the same values as later attempts.
-    kwargs: JSON.parse(kwargsText) as RunKwargs,
-    sender: sender ?? null,
-    started_at: made_at,
-  });
-  return { run: newRun, claimed };
 }
 
 /** Ends the pending runs of a thread and requests that the running run stops. */

@@ -15,18 +15,9 @@ import { findThread, type Thread } from '../threads/thread.ts';
 import { recordThreadConfig } from '../threads/update-thread-state.ts';
 import type { ThreadTtl } from '../threads/write-threads.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
-import { createAsSeen, type NewRun, type ThreadAccess } from './create-run.ts';
+import { createAsSeen, type ThreadAccess } from './create-run.ts';
 import type { Run } from './run.ts';
 import { type HeaderRule, type RunRequest, readRunRequest } from './run-request.ts';
-import type { ClaimedRun } from './run-row.ts';
-
-/** A run slot of this process, reserved for one run until `use` is called. */
-export interface WorkerSlot {
-  /** The process that claims the run. */
-  readonly processId: string;
-  /** Executes the claimed run or, if `claimed` is undefined, frees the slot. Call it exactly once. */
-  use(claimed: ClaimedRun | undefined): void;
-}
 
 interface RequestDeps {
   readonly deploymentId: string;
@@ -36,11 +27,6 @@ interface RequestDeps {
   readonly hub: StreamHub;
   /** Makes the executor of this process look for due runs. */
   readonly wake: () => void;
-  /**
-   * Reserves a slot in the executor of this process, so that a run can start at once. Returns undefined if no slot is
-   * free.
-   */
-  readonly reserveWorkerSlot?: () => WorkerSlot | undefined;
   /** Cache of assistants; a hit saves one query. */
   readonly recentAssistants?: RecentAssistants;
   /** Rules for webhooks. If undefined, requests with a webhook are refused. */
@@ -150,29 +136,12 @@ async function createFor(
       ? endUser && { sender: endUser }
       : { sender: { ...sender, workspaceId, ...endUser } }),
   };
-  const run = await createAndStart(deps, newRun, seenAt);
+  const run = await createAsSeen(database, deploymentId, newRun, seenAt);
+  deps.wake();
   if (run === undefined) return undefined;
   if (!parsed.temporary)
     await recordThreadConfig(database, { deploymentId, ...ids }, assistant.config, request.config, thread?.config);
   return { deploymentId, run, cancelOnDisconnect };
-}
-
-/** Creates a run and starts it in this process if a slot is free and the run need not wait. */
-async function createAndStart(
-  { database, deploymentId, reserveWorkerSlot, wake }: RequestDeps,
-  newRun: NewRun,
-  seenAt: string | undefined,
-): Promise<Run | undefined> {
-  const slot = newRun.afterSeconds > 0 ? undefined : reserveWorkerSlot?.();
-  let claimed: ClaimedRun | undefined;
-  try {
-    const created = await createAsSeen(database, deploymentId, newRun, slot?.processId, seenAt);
-    claimed = created?.claimed;
-    return created?.run;
-  } finally {
-    slot?.use(claimed);
-    if (claimed === undefined) wake();
-  }
 }
 
 /**

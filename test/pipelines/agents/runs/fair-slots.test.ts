@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ClaimCapacity, claimRuns, getMsToNextRun } from '../../../../pipelines/agents/runs/claim-runs.ts';
-import { createAndClaimRun } from '../../../../pipelines/agents/runs/create-run.ts';
+import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { endRun, releaseRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { newRun, openRows, processId, type Rows } from './run-rows.ts';
@@ -44,10 +44,9 @@ async function openCallers() {
     },
     run: async (callers: readonly string[]) => {
       for (const caller of callers) {
-        const given = newRun(undefined, { callerId: callerId(caller) });
-        const { run, claimed } = await createAndClaimRun(database, org, given, processId);
-        expect(claimed).toBeDefined();
-        nameRun(caller, run.run_id);
+        const { run_id } = await createRun(database, org, newRun(undefined, { callerId: callerId(caller) }));
+        expect(await claimRuns(database, org, { slots: 1, processId })).toMatchObject([{ runId: run_id }]);
+        nameRun(caller, run_id);
       }
     },
     callerId,

@@ -4,7 +4,7 @@ import type { Database, Sql } from '../../../../infra/postgres/database.ts';
 import { threadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { cancelRun, cancelRuns } from '../../../../pipelines/agents/runs/cancel-run.ts';
 import { claimRuns, getMsToNextRun } from '../../../../pipelines/agents/runs/claim-runs.ts';
-import { createAndClaimRun, createRun, type NewRun } from '../../../../pipelines/agents/runs/create-run.ts';
+import { createRun, type NewRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { deleteRun } from '../../../../pipelines/agents/runs/delete-run.ts';
 import { endRun, releaseRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import { claimUnpublishedEnds, markEndsPublished } from '../../../../pipelines/agents/runs/published-ends.ts';
@@ -93,56 +93,48 @@ describe('creating runs', () => {
     expect(await claimRuns(database, other, { slots: 9, processId })).toMatchObject([{ runId: later.run_id }]);
   });
 
-  it('claims a run when it creates it, like a separate claim', async () => {
+  it('gets a run as it was created, in every attempt', async () => {
     const threadId = await rows.newThread();
     await rows.checkpoint(threadKey(org, threadId), '1');
     const input = { text: 'nul \u0000, half \ud800' };
     const given = newRun(threadId, { metadata: { a: 1 }, kwargs: kwargs({ input }) });
-    const { run, claimed } = await createAndClaimRun(database, org, given, processId);
-    const expected = { runId: run.run_id, attempt: 1, threadStart: 1, baseCheckpointId: '1', alone: false };
-    expect(claimed).toMatchObject({ ...expected, kwargs: { input }, metadata: { a: 1 }, startedAt: run.created_at });
+    const run = await createRun(database, org, given);
+    const claimed = await claim(run.run_id);
+    const expected = { attempt: 1, threadStart: 1, baseCheckpointId: '1', alone: false };
+    expect(claimed).toMatchObject({ ...expected, kwargs: { input }, metadata: { a: 1 } });
     expect(await readThread(database, org, threadId)).toMatchObject({ status: 'busy', metadata: given.assistant });
-    expect(await readRun(database, org, ids(run))).toEqual({ ...run, status: 'running' });
-    // No other claim gets the run during the lease; afterwards it is read as created.
-    expect((await claimRuns(database, org, { slots: 100, processId })).map(({ runId }) => runId)).not.toContain(
-      run.run_id,
-    );
-    expect(await rows.leases(org, [claimed?.leaseToken as string])).toHaveLength(1);
-    await releaseRun(database, claimed as ClaimedRun, { alone: false, countLoss: false });
+    await releaseRun(database, claimed, { alone: false, countLoss: false });
     const { leaseToken: _, ...again } = await claim(run.run_id);
-    const { leaseToken: __, ...first } = claimed as ClaimedRun;
+    const { leaseToken: __, ...first } = claimed;
     expect(again).toEqual({ ...first, attempt: 2, threadStart: 2 });
-    expect(await endRun(database, claimed as ClaimedRun, { status: 'success' })).toBeUndefined();
+    expect(await endRun(database, claimed, { status: 'success' })).toBeUndefined();
   });
 
   it.each<[what: string, first: (threadId: string) => Promise<unknown>, more?: Partial<NewRun>]>([
-    ['another run of the thread is pending', (threadId) => rows.run(threadId)],
-    ['another run of the thread is delayed', (threadId) => rows.run(threadId, { afterSeconds: 3_600 })],
-    [
-      'another run of the thread is running',
-      (threadId) => createAndClaimRun(database, org, newRun(threadId), processId),
-    ],
+    ['another run of the thread is running', async (threadId) => claim((await rows.run(threadId)).run_id)],
     ['the thread is leased by a writer', (threadId) => leaseThread(database, org, threadId, leaseMs)],
     ['it is not due yet', async () => undefined, { afterSeconds: 3_600 }],
     [
       'it interrupts another run',
-      (threadId) => createAndClaimRun(database, org, newRun(threadId), processId),
+      async (threadId) => claim((await rows.run(threadId)).run_id),
       { multitaskStrategy: 'interrupt' },
     ],
-  ])('does not start a run if %s', async (_, first, more = {}) => {
+  ])('does not get a run if %s', async (_, first, more = {}) => {
     const threadId = await rows.newThread();
     await first(threadId);
-    const { run, claimed } = await createAndClaimRun(database, org, newRun(threadId, more), processId);
-    expect(claimed).toBeUndefined();
+    const run = await createRun(database, org, newRun(threadId, more));
+    const claimed = await claimRuns(database, org, { slots: 100, processId });
+    expect(claimed.map(({ runId }) => runId)).not.toContain(run.run_id);
     expect(await readRun(database, org, ids(run))).toMatchObject({ status: 'pending' });
   });
 
-  it('starts a run on a thread with an expired write lease, and on a new thread', async () => {
+  it('gets a run on a thread with an expired write lease, and on a new thread', async () => {
     const threadId = await rows.newThread();
     await leaseThread(database, org, threadId, -1);
-    expect((await createAndClaimRun(database, org, newRun(threadId), processId)).claimed).toMatchObject({ threadId });
-    const own = await createAndClaimRun(database, org, newRun(undefined, { temporary: true }), processId);
-    expect(own.claimed).toMatchObject({ threadStart: 1, baseCheckpointId: undefined });
+    const onThread = await createRun(database, org, newRun(threadId));
+    expect(await claim(onThread.run_id)).toMatchObject({ threadId });
+    const own = await createRun(database, org, newRun(undefined, { temporary: true }));
+    expect(await claim(own.run_id)).toMatchObject({ threadStart: 1, baseCheckpointId: undefined });
   });
 
   it('hides runs from other deployments', async () => {
