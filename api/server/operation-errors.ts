@@ -5,6 +5,7 @@ import type { Operation } from './operation.ts';
 export const errorsOfAnyRequest: readonly ErrorCode[] = [
   'BAD_REQUEST',
   'ROUTE_NOT_FOUND',
+  'ROUTE_NOT_BUILT',
   'METHOD_NOT_ALLOWED',
   'URL_TOO_LONG',
   'HEADERS_TOO_LARGE',
