@@ -6,16 +6,18 @@ import { violatedConstraint } from '../../infra/postgres/database-error.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
 import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { deleteShares } from '../shares/share-tokens.ts';
-import { enforceLimit } from '../tenants/enforce-limit.ts';
+import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import { type DatasetRecord, type DataType, readDataset } from './dataset.ts';
 import { compileExampleSchema } from './example-schema.ts';
 import { writeTimeoutMs } from './versions.ts';
 
-/** Maximum number of datasets of an organisation. */
-const maxDatasets = 10_000;
-
-const countDatasetsSql = `SELECT count(*) AS count FROM datasets JOIN workspaces AS w ON w.id = workspace_id
-  WHERE w.organization_id = $1 AND w.deleted_at IS NULL`;
+/** Of an organisation. */
+const datasetLimit = {
+  max: 10_000,
+  countSql: countInWorkspaces('datasets'),
+  what: 'datasets',
+  hint: 'Use an existing dataset, or delete those that are not needed',
+};
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
@@ -69,13 +71,7 @@ export async function createDataset(
       )
       .catch(refuseDuplicate);
     await fill?.(tx, id);
-    await enforceLimit(tx, { workspaceId }, { max: maxDatasets, countSql: countDatasetsSql }, () =>
-      runlakeError('LIMIT_REACHED', {
-        limit: maxDatasets,
-        what: 'datasets',
-        hint: 'Use an existing dataset, or delete those that are not needed',
-      }),
-    );
+    await enforceLimit(tx, { workspaceId }, datasetLimit);
   }, fill && { timeoutMs: writeTimeoutMs });
   return readDataset(database, workspaceId, id);
 }

@@ -12,13 +12,15 @@ import {
 } from '../../infra/postgres/list-page.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
-import { enforceLimit } from '../tenants/enforce-limit.ts';
+import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 
-/** Maximum number of evaluators of an organisation. */
-const maxEvaluators = 1_000;
-
-const countEvaluatorsSql = `SELECT count(*) AS count FROM evaluators JOIN workspaces AS w ON w.id = workspace_id
-  WHERE w.organization_id = $1 AND w.deleted_at IS NULL`;
+/** Of an organisation. */
+const evaluatorLimit = {
+  max: 1_000,
+  countSql: countInWorkspaces('evaluators'),
+  what: 'evaluators',
+  hint: 'Delete those that are not needed',
+};
 
 export const evaluatorTypes = ['llm', 'code'] as const;
 export type EvaluatorType = (typeof evaluatorTypes)[number];
@@ -96,13 +98,7 @@ export async function createEvaluator(
       'INSERT INTO evaluators (id, workspace_id, name, type, definition, created_by) VALUES ($1, $2, $3, $4, $5, $6)',
       [id, workspaceId, name, type, JSON.stringify(definition), userId],
     );
-    await enforceLimit(tx, { workspaceId }, { max: maxEvaluators, countSql: countEvaluatorsSql }, () =>
-      runlakeError('LIMIT_REACHED', {
-        limit: maxEvaluators,
-        what: 'evaluators',
-        hint: 'Delete those that are not needed',
-      }),
-    );
+    await enforceLimit(tx, { workspaceId }, evaluatorLimit);
   });
   return readEvaluator(database, workspaceId, id);
 }

@@ -96,22 +96,23 @@ async function requireExportQuota(
 ): Promise<void> {
   if (schedule) {
     const countSql = `${countUnfinishedSql} AND e.interval_hours IS NOT NULL`;
-    await enforceLimit(tx, { workspaceId }, { max: exportMaxSchedules, countSql }, () =>
-      runlakeError('LIMIT_REACHED', {
-        limit: exportMaxSchedules,
-        what: 'scheduled bulk exports',
-        hint: 'Cancel those that are not needed',
-      }),
+    await enforceLimit(
+      tx,
+      { workspaceId },
+      { max: exportMaxSchedules, countSql, what: 'scheduled bulk exports', hint: 'Cancel those that are not needed' },
     );
     return;
   }
   const countSql = `${countUnfinishedSql} AND e.interval_hours IS NULL AND e.source_bulk_export_id IS NULL`;
-  await enforceLimit(tx, { workspaceId }, { max: exportMaxUnfinished, countSql }, () =>
-    runlakeError('LIMIT_REACHED', {
-      limit: exportMaxUnfinished,
+  await enforceLimit(
+    tx,
+    { workspaceId },
+    {
+      max: exportMaxUnfinished,
+      countSql,
       what: 'bulk exports that are not finished',
       hint: 'Wait until some of them have ended, or cancel them',
-    }),
+    },
   );
 }
 

@@ -3,21 +3,23 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { violatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { enforceLimit } from '../tenants/enforce-limit.ts';
+import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import { type ProjectRecord, type ProjectRow, projectColumns, toExtraColumns, toProjectRecord } from './project.ts';
 import type { ProjectResolver } from './resolve-project.ts';
 
-const countProjectsSql = `SELECT count(*) AS count FROM projects AS p JOIN workspaces AS w ON w.id = p.workspace_id
-  WHERE w.organization_id = $1 AND p.deleted_at IS NULL AND w.deleted_at IS NULL`;
+const countProjectsSql = countInWorkspaces('projects', 'counted.deleted_at IS NULL');
 
 /** Rolls back the transaction if the inserted project puts the organisation above its limit. @throws LIMIT_REACHED */
 export function requireProjectQuota(tx: Sql, workspaceId: string, maxProjects: number): Promise<void> {
-  return enforceLimit(tx, { workspaceId }, { max: maxProjects, countSql: countProjectsSql }, () =>
-    runlakeError('LIMIT_REACHED', {
-      limit: maxProjects,
+  return enforceLimit(
+    tx,
+    { workspaceId },
+    {
+      max: maxProjects,
+      countSql: countProjectsSql,
       what: 'tracing projects',
       hint: 'Use an existing project, delete those that are not needed',
-    }),
+    },
   );
 }
 

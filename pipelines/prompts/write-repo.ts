@@ -3,7 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { violatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
-import { enforceLimit } from '../tenants/enforce-limit.ts';
+import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import {
   findReadableRepo,
   type HubDeps,
@@ -14,11 +14,13 @@ import {
   readRepo,
 } from './repo.ts';
 
-/** Maximum number of repos of an organisation. */
-const maxRepos = 10_000;
-
-const countReposSql = `SELECT count(*) AS count FROM repos JOIN workspaces AS w ON w.id = workspace_id
-  WHERE w.organization_id = $1 AND w.deleted_at IS NULL`;
+/** Of an organisation. */
+const repoLimit = {
+  max: 10_000,
+  countSql: countInWorkspaces('repos'),
+  what: 'prompts, agents and skills',
+  hint: 'Delete those that are not needed',
+};
 
 interface NewRepo {
   readonly handle: string;
@@ -44,13 +46,7 @@ export async function createRepo(database: Database, caller: WorkspaceCaller, re
         [id, workspaceId, handle, repoType, isPublic, description, readme, withoutRepeats(tags ?? [])],
       );
       if (isPublic) requireOwnerHandle(made?.ownerHandle);
-      await enforceLimit(tx, { workspaceId }, { max: maxRepos, countSql: countReposSql }, () =>
-        runlakeError('LIMIT_REACHED', {
-          limit: maxRepos,
-          what: 'prompts, agents and skills',
-          hint: 'Delete those that are not needed',
-        }),
-      );
+      await enforceLimit(tx, { workspaceId }, repoLimit);
     })
     .catch((error: unknown) => {
       if (violatedConstraint(error) !== 'repos_by_handle') throw error;

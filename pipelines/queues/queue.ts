@@ -13,13 +13,15 @@ import {
   statements,
 } from '../../infra/postgres/list-page.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { enforceLimit } from '../tenants/enforce-limit.ts';
+import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 
-/** Maximum number of queues of an organisation. */
-const maxQueues = 1_000;
-
-const countQueuesSql = `SELECT count(*) AS count FROM annotation_queues JOIN workspaces AS w ON w.id = workspace_id
-  WHERE w.organization_id = $1 AND w.deleted_at IS NULL`;
+/** Of an organisation. */
+const queueLimit = {
+  max: 1_000,
+  countSql: countInWorkspaces('annotation_queues'),
+  what: 'annotation queues',
+  hint: 'Delete those that are not needed',
+};
 
 /** What reviewers assess with a feedback key. */
 export interface RubricItem {
@@ -158,13 +160,7 @@ export async function createQueue(
          VALUES ($1, $2, ${columns.map((_, index) => `$${index + 3}`).join(', ')})`,
         [id, workspaceId, ...columns.map(([, value]) => value)],
       );
-      await enforceLimit(tx, { workspaceId }, { max: maxQueues, countSql: countQueuesSql }, () =>
-        runlakeError('LIMIT_REACHED', {
-          limit: maxQueues,
-          what: 'annotation queues',
-          hint: 'Delete those that are not needed',
-        }),
-      );
+      await enforceLimit(tx, { workspaceId }, queueLimit);
     })
     .catch((error: unknown) => {
       if (violatedConstraint(error) === undefined) throw error;

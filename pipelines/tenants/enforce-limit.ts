@@ -1,11 +1,21 @@
-import type { RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 
-export interface Limit {
+export type Limit = {
   /** Maximum number of objects that an owner may have. */
   readonly max: number;
   /** SQL that counts the objects of the organisation or deployment `$1`; the column is named `count`. */
   readonly countSql: string;
+} & (
+  | { readonly what: string; readonly hint: string }
+  /** In place of LIMIT_REACHED. */
+  | { readonly createError: () => RunlakeError }
+);
+
+/** SQL that counts the rows of a table that belong to the workspaces of an organisation that are not deleted. */
+export function countInWorkspaces(table: string, condition = 'true'): string {
+  return `SELECT count(*) AS count FROM ${table} AS counted JOIN workspaces AS w ON w.id = counted.workspace_id
+    WHERE w.organization_id = $1 AND w.deleted_at IS NULL AND ${condition}`;
 }
 
 type Owner = { readonly organizationId: string } | { readonly workspaceId: string } | { readonly deploymentId: string };
@@ -18,8 +28,7 @@ const lockOwnerSql = {
 } as const;
 
 /**
- * Enforces a limit. If the transaction exceeds it, throws the error that `createError` returns, so that the transaction
- * is rolled back.
+ * Enforces a limit. If the transaction exceeds it, throws an error, so that the transaction is rolled back.
  *
  * Invariant: transactions that create objects of one owner count them one after the other, and each count includes the
  * objects that earlier transactions committed, so that two concurrent transactions cannot exceed a limit together.
@@ -32,15 +41,15 @@ const lockOwnerSql = {
  * other locks meanwhile. Objects created before a limit was lowered stay.
  *
  * @param owner An organisation, a workspace that stands for its organisation, or a deployment.
+ * @throws LIMIT_REACHED, or the error of the limit.
  */
-export async function enforceLimit(
-  tx: Sql,
-  owner: Owner,
-  { max, countSql }: Limit,
-  createError: () => RunlakeError,
-): Promise<void> {
+export async function enforceLimit(tx: Sql, owner: Owner, limit: Limit): Promise<void> {
+  const { max, countSql } = limit;
   const [kind, id] = Object.entries(owner)[0] as [keyof typeof lockOwnerSql, string];
   const [ownerRow] = await tx.query<{ id: string }>(lockOwnerSql[kind], [id]);
   const [found] = await tx.query<{ count: number }>(countSql, [ownerRow?.id]);
-  if (found !== undefined && found.count > max) throw createError();
+  if (found === undefined || found.count <= max) return;
+  throw 'createError' in limit
+    ? limit.createError()
+    : runlakeError('LIMIT_REACHED', { limit: max, what: limit.what, hint: limit.hint });
 }

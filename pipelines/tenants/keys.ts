@@ -112,13 +112,12 @@ export async function createKey(
         expiresAt,
       ],
     );
-    await enforceLimit(tx, caller, { max: limits.maxApiKeys, countSql: countKeysSql }, () =>
-      runlakeError('LIMIT_REACHED', {
-        limit: limits.maxApiKeys,
-        what: 'API keys',
-        hint: 'Revoke those that are not needed',
-      }),
-    );
+    await enforceLimit(tx, caller, {
+      max: limits.maxApiKeys,
+      countSql: countKeysSql,
+      what: 'API keys',
+      hint: 'Revoke those that are not needed',
+    });
     const [record] = await tx.query<KeyRecord>(`SELECT ${keyColumns} FROM ${keyTables} WHERE k.id = $1`, [id]);
     return { ...record!, key };
   });

@@ -35,13 +35,7 @@ export function requireMemberQuota(
   { maxMembers }: Pick<TenantLimits, 'maxMembers'>,
 ): Promise<void> {
   const countSql = 'SELECT count(*) AS count FROM users WHERE organization_id = $1 AND removed_at IS NULL';
-  return enforceLimit(tx, owner, { max: maxMembers, countSql }, () =>
-    runlakeError('LIMIT_REACHED', {
-      limit: maxMembers,
-      what: 'users',
-      hint: 'Create keys for existing users',
-    }),
-  );
+  return enforceLimit(tx, owner, { max: maxMembers, countSql, what: 'users', hint: 'Create keys for existing users' });
 }
 
 /** @throws CONFLICT if the organisation has a user with that email, ignoring case; LIMIT_REACHED. */

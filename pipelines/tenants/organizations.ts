@@ -111,9 +111,11 @@ export async function createOrganization(
       const limit = config.maxOrganizations;
       // All organisations are created by callers of the operator's organisation, so locking the row of that
       // organisation serialises the creations.
-      await enforceLimit(tx, caller, { max: limit, countSql: countOrganizationsSql }, () =>
-        runlakeError('ORGANIZATION_LIMIT_REACHED', { limit }),
-      );
+      await enforceLimit(tx, caller, {
+        max: limit,
+        countSql: countOrganizationsSql,
+        createError: () => runlakeError('ORGANIZATION_LIMIT_REACHED', { limit }),
+      });
       const [made] = await tx.query<{ created_at: string }>('SELECT created_at FROM organizations WHERE id = $1', [
         seed.organizationId,
       ]);

@@ -81,13 +81,12 @@ export async function createWorkspace(
         [id, caller.organizationId, displayName, handle],
       );
       const limit = config.maxWorkspaces;
-      await enforceLimit(tx, caller, { max: limit, countSql: countWorkspacesSql }, () =>
-        runlakeError('LIMIT_REACHED', {
-          limit,
-          what: 'workspaces',
-          hint: 'Delete those that are not needed',
-        }),
-      );
+      await enforceLimit(tx, caller, {
+        max: limit,
+        countSql: countWorkspacesSql,
+        what: 'workspaces',
+        hint: 'Delete those that are not needed',
+      });
       return made;
     });
     authenticator.forgetAll();

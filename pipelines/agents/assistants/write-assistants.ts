@@ -95,12 +95,15 @@ export async function createAssistant(
     );
     if (row !== undefined) {
       await tx.execute(insertVersionSql, [deploymentId, assistantId]);
-      await enforceLimit(tx, { deploymentId }, { max: maxAssistants, countSql: countAssistantsSql }, () =>
-        runlakeError('LIMIT_REACHED', {
-          limit: maxAssistants,
+      await enforceLimit(
+        tx,
+        { deploymentId },
+        {
+          max: maxAssistants,
+          countSql: countAssistantsSql,
           what: 'assistants',
           hint: 'Delete assistants that are no longer needed',
-        }),
+        },
       );
     }
     return row;

@@ -57,8 +57,14 @@ export async function createCron(
       ],
     );
     await tx.execute(notifyCronsSql, [deploymentId]);
-    await enforceLimit(tx, { deploymentId }, { max: maxCrons, countSql: countCronsSql }, () =>
-      runlakeError('CRON_LIMIT_REACHED', { limit: maxCrons }),
+    await enforceLimit(
+      tx,
+      { deploymentId },
+      {
+        max: maxCrons,
+        countSql: countCronsSql,
+        createError: () => runlakeError('CRON_LIMIT_REACHED', { limit: maxCrons }),
+      },
     );
     return created as Cron;
   });

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { enforceLimit } from '../../tenants/enforce-limit.ts';
+import { countInWorkspaces, enforceLimit } from '../../tenants/enforce-limit.ts';
 import { tryDestination } from './check-destination.ts';
 import {
   type DestinationCredentials,
@@ -24,8 +24,7 @@ interface NewDestination {
   readonly credentials?: DestinationCredentials | null | undefined;
 }
 
-const countDestinationsSql = `SELECT count(*) AS count FROM bulk_export_destinations AS d JOIN workspaces AS w ON w.id = d.workspace_id
-  WHERE w.organization_id = $1 AND d.deleted_at IS NULL AND w.deleted_at IS NULL`;
+const countDestinationsSql = countInWorkspaces('bulk_export_destinations', 'counted.deleted_at IS NULL');
 
 /**
  * Creates a destination after writing a test object to it. The credentials are stored encrypted.
@@ -53,12 +52,15 @@ export async function createDestination(
       [id, workspaceId, type, displayName, config, stored?.sealed ?? null, stored?.keys ?? []],
     );
     const limit = deps.config.exportMaxDestinations;
-    await enforceLimit(tx, { workspaceId }, { max: limit, countSql: countDestinationsSql }, () =>
-      runlakeError('LIMIT_REACHED', {
-        limit,
+    await enforceLimit(
+      tx,
+      { workspaceId },
+      {
+        max: limit,
+        countSql: countDestinationsSql,
         what: 'destinations of bulk exports',
         hint: 'Delete those that are not needed',
-      }),
+      },
     );
     return made as DestinationRecord;
   });
