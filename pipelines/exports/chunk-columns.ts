@@ -1,8 +1,7 @@
 import type { ColumnConversion } from '../../infra/duckdb/encode-request.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
 import type { RunWithoutDottedOrder } from '../runs/dotted-orders.ts';
-import { type RunColumn, runColumns } from '../runs/run-columns.ts';
-import { defaultRunType } from '../runs/run-scope.ts';
+import { defaultRunType, type RunColumn, runColumns } from '../runs/run-columns.ts';
 import type { ExportFormat } from './record.ts';
 
 /** How a field is derived from the merged row of a run. */

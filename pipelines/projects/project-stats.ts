@@ -1,6 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { RunFilterConditions } from '../runs/filter/run-filter.ts';
-import { toPairs, toReadableJson } from '../runs/json-sql.ts';
+import { metadataPairs } from '../runs/run-columns.ts';
 import { byProject } from '../runs/stats/grouping.ts';
 import { buildMatchingRuns, type RunSet } from '../runs/stats/matching-runs.ts';
 import { createEmptyStats, readRunStats } from '../runs/stats/read-stats.ts';
@@ -59,18 +59,17 @@ const maxKeys = 1_000;
 export async function readTopMetadata(clickhouse: ClickHouse, query: MetadataQuery): Promise<Map<string, string[]>> {
   const { tenantId, projectId, keys, startedFromMicros, rootsOnly, maxValues } = query;
   const filter = { startedFromMicros, ...(rootsOnly && { isRoot: true }) };
-  const { sql, params, ...rest } = buildMatchingRuns({ scope: { tenantId, projectIds: [projectId] }, filter }, [
-    `${toReadableJson(`ifNull(extra, '{}')`)} AS readable`,
-    `JSONExtractRaw(readable, 'metadata') AS metadata`,
-    `${toPairs('metadata')} AS pairs`,
-  ]);
+  const { sql, params, ...rest } = buildMatchingRuns(
+    { scope: { tenantId, projectIds: [projectId] }, filter },
+    metadataPairs,
+  );
   const rows = await clickhouse.query<{ key: string; values: string[] }>({
     ...rest,
     params: { ...params, ...(keys && { keys }), max_values: maxValues },
     name: 'top-metadata',
     sql: `SELECT key, groupArray(value) AS values FROM (
             SELECT pair.1 AS key, assumeNotNull(pair.2) AS value, count() AS runs FROM (${sql})
-            ARRAY JOIN arrayDistinct(pairs) AS pair
+            ARRAY JOIN arrayDistinct(metadata_pairs) AS pair
             WHERE isNotNull(pair.2) ${keys === undefined ? '' : 'AND pair.1 IN {keys:Array(String)}'}
             GROUP BY key, value ORDER BY runs DESC, value LIMIT {max_values:UInt64} BY key)
           GROUP BY key ORDER BY key LIMIT ${maxKeys}`,

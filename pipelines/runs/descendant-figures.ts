@@ -108,8 +108,8 @@ async function findTimeRanges(clickhouse: ClickHouse, request: FigureRequest): P
 }
 
 const toSqlList = (names: readonly string[]) => `[${names.map((name) => `'${name}'`).join(', ')}]`;
-/** Names and values of the keys of the details of a model call. */
-const detailsSql = `arrayFlatten(arrayMap(detail -> arrayMap(
+/** Names and values, as texts, of the keys of the details of a model call. */
+export const detailsSql = `arrayFlatten(arrayMap(detail -> arrayMap(
     pair -> (concat(detail, '.', pair.1), trim(BOTH '"' FROM pair.2)),
     JSONExtractKeysAndValuesRaw(ifNull(usage_details, ''), detail)), ${toSqlList(detailNames)}))`;
 const statedFiguresSql = Object.keys(figureColumns).map((name) => `toString(${name})`);

@@ -4,7 +4,7 @@
  * A query with `FINAL` cannot stop early, so it reads only time slices that each contain about as many rows as needed:
  *
  *   1. The time range is divided into consecutive windows, each wider than the one before. A probe without `FINAL`
- *      reads the start times of a window in key order, stops after a few thousand rows and returns the time range of
+ *      reads the start times of a window in key order, stops after some thousand rows and returns the time range of
  *      these rows: this is the slice. A window with fewer rows is one slice; an empty window is skipped.
  *   2. A slice is read with `FINAL`: keys and filter columns only, with the conditions on values.
  *   3. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is eight times
@@ -205,7 +205,7 @@ function toRunKey({ session_id, micros, trace_id, id }: KeyRow): RunKey {
   return { projectId: session_id, startTimeMicros: micros, traceId: trace_id, runId: id };
 }
 
-/** The clauses of a query for the keys of matching runs in `keyRange`. */
+/** The clauses of a query for the keys of matching runs in `keyRange`, and what the query binds. */
 function buildKeyQuery({ scope, filter, order, after, among }: PageRequest, keyRange: KeyCondition) {
   // Subqueries of a filter need the projects; `keyRange` has them unless it lists runs.
   const projects = among && filter.conditions ? buildProjectsCondition(scope).params : {};
@@ -221,8 +221,10 @@ function buildKeyQuery({ scope, filter, order, after, among }: PageRequest, keyR
     rowSql: filtered.rowSql,
     withSql: filtered.withSql,
     orderSql: `ORDER BY start_time ${order}, trace_id ${order}, id ${order}, session_id ${order}`,
-    settings: filtered.settings,
-    ...bindParams(keyRange, projects, keys.params, values.params, filtered.params, position?.params),
+    bound: {
+      settings: filtered.settings,
+      ...bindParams(keyRange, projects, keys.params, values.params, filtered.params, position?.params),
+    },
   };
 }
 
@@ -232,19 +234,10 @@ async function findKeys(
   keyRange: KeyCondition,
   limit: number,
 ): Promise<FoundRun[]> {
-  const {
-    keySql,
-    positionSql,
-    valueSql,
-    rowSql: _,
-    withSql,
-    orderSql,
-    params,
-    ...bound
-  } = buildKeyQuery(request, keyRange);
+  const { keySql, positionSql, valueSql, withSql, orderSql, bound } = buildKeyQuery(request, keyRange);
   const rows = await clickhouse.query<KeyRow & { readonly bytes: number }>({
     ...bound,
-    params: { ...params, limit },
+    params: { ...bound.params, limit },
     name: 'find-runs',
     sql: `${withSql} SELECT ${keyColumns}, ${runBytes} AS bytes
           FROM runs FINAL
@@ -268,19 +261,10 @@ function findAmong(
 
 /** Finds the keys of runs with a stored row that the row condition of the filter selects; one more than the maximum if there are more. */
 async function findCandidates(clickhouse: ClickHouse, request: PageRequest, keyRange: KeyCondition): Promise<RunKey[]> {
-  const {
-    keySql,
-    positionSql,
-    valueSql: _,
-    rowSql,
-    withSql,
-    orderSql,
-    params,
-    ...bound
-  } = buildKeyQuery(request, keyRange);
+  const { keySql, positionSql, rowSql, withSql, orderSql, bound } = buildKeyQuery(request, keyRange);
   const rows = await clickhouse.query<KeyRow>({
     ...bound,
-    params: { ...params, limit: maxCandidates + 1 },
+    params: { ...bound.params, limit: maxCandidates + 1 },
     name: 'find-candidates',
     sql: `${withSql} SELECT DISTINCT ${keyColumns}, start_time
           FROM runs

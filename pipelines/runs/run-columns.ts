@@ -1,6 +1,7 @@
+import type { RunType } from '../ingest/run-event/run-event.ts';
 import { startRoundingMicros } from '../ingest/run-event/times.ts';
 import { neverSeconds, traceTiers } from '../retention/lifetimes.ts';
-import { toReadableJson } from './json-sql.ts';
+import { toPairs, toReadableJson } from './json-sql.ts';
 
 const toMicrosSql = (time: string) => `toUnixTimestamp64Micro(${time})`;
 const statedStartMicros = toMicrosSql('started_at');
@@ -16,6 +17,24 @@ const metadataText = (key: string) => `nullIf(JSONExtractString(${readableExtra}
 
 /** Thread (conversation) of a run, null if it has none: the first of three metadata keys that is not null or empty. */
 export const threadIdSql = `coalesce(${['thread_id', 'session_id', 'conversation_id'].map(metadataText).join(', ')})`;
+
+/** Type of a run for which no event has stated a type yet. */
+export const defaultRunType: RunType = 'chain';
+
+/** Values as they are shown, for filters and statistics: never null, and `tags` as an array. */
+export const shownValues = {
+  name: `ifNull(name, '')`,
+  run_type: `ifNull(run_type, '${defaultRunType}')`,
+  status: `multiIf(isNotNull(error), 'error', isNotNull(ended_at), 'success', 'pending')`,
+  tags: `JSONExtract(${toReadableJson(`ifNull(tags, '[]')`)}, 'Array(String)')`,
+} as const;
+
+/** Expressions of a WITH clause or a SELECT; the last, `metadata_pairs`, has the metadata as {@link toPairs} lists it. */
+export const metadataPairs: readonly string[] = [
+  `${toReadableJson(`ifNull(extra, '{}')`)} AS metadata_extra`,
+  `JSONExtractRaw(metadata_extra, 'metadata') AS metadata_json`,
+  `${toPairs('metadata_json')} AS metadata_pairs`,
+];
 
 /** Maximum characters of a preview. One more character is read to detect truncation. */
 export const previewCharacters = 250;

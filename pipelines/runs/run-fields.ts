@@ -1,8 +1,7 @@
 import { formatTime } from '../ingest/run-event/times.ts';
 import { type Figures, figureColumns } from './descendant-figures.ts';
 import { ancestorIds } from './dotted-orders.ts';
-import { previewCharacters, type RunColumn, type Share } from './run-columns.ts';
-import { defaultRunType } from './run-scope.ts';
+import { defaultRunType, previewCharacters, type RunColumn, type Share } from './run-columns.ts';
 import type { TraceSpan } from './trace-facts.ts';
 import type { TracedRunRow } from './write-runs.ts';
 

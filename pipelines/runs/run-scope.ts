@@ -3,7 +3,7 @@ import type { RunType } from '../ingest/run-event/run-event.ts';
 import { formatTime } from '../ingest/run-event/times.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
 import type { RunFilterConditions } from './filter/run-filter.ts';
-import { allTimes, isRootSql, type RunKey, startedAtMicros, type TimeWindow } from './run-columns.ts';
+import { allTimes, isRootSql, type RunKey, shownValues, startedAtMicros, type TimeWindow } from './run-columns.ts';
 
 /** Tenant and projects that a query is restricted to. Every query on runs has a scope. */
 export interface RunScope {
@@ -107,9 +107,6 @@ interface Conditions {
   readonly params: Readonly<Record<string, QueryParameter>>;
 }
 
-/** Type of a run for which no event has stated a type yet. */
-export const defaultRunType: RunType = 'chain';
-
 /** Conditions on the key. They have the same value for all stored rows of a run, so they are valid without `FINAL`. */
 export function buildKeyConditions({ traceId, traceIds }: RunFilter): Conditions {
   const sql: string[] = [];
@@ -139,7 +136,7 @@ export function buildValueConditions(filter: RunFilter): Conditions {
     params.parent = parentRunId;
   }
   if (runType !== undefined) {
-    sql.push(`ifNull(run_type, '${defaultRunType}') = {run_type:String}`);
+    sql.push(`${shownValues.run_type} = {run_type:String}`);
     params.run_type = runType;
   }
   if (hasError !== undefined) {

@@ -1,7 +1,6 @@
 import { buildFigureCondition, figureColumns } from '../descendant-figures.ts';
 import { toDecodedText, toPairs, toPlainText, toReadableJson } from '../json-sql.ts';
-import { isRootSql, runColumns, startedAtMicros } from '../run-columns.ts';
-import { defaultRunType } from '../run-scope.ts';
+import { isRootSql, runColumns, shownValues, startedAtMicros } from '../run-columns.ts';
 import { fieldOf, type PairFamily, type PlainField, type RunFilterField } from './fields.ts';
 import { writePairGroup } from './pair-sql.ts';
 import {
@@ -20,9 +19,7 @@ const plainSql: Readonly<Record<Exclude<PlainField, FigureField>, string>> = {
   session_id: 'session_id',
   parent_run_id: 'parent_run_id',
   reference_example_id: 'reference_example_id',
-  name: `ifNull(name, '')`,
-  run_type: `ifNull(run_type, '${defaultRunType}')`,
-  status: `multiIf(isNotNull(error), 'error', isNotNull(ended_at), 'success', 'pending')`,
+  ...shownValues,
   start_time: startedAtMicros,
   end_time: runColumns.endedAtMicros,
   first_token_time: runColumns.firstTokenTimeMicros,
@@ -30,7 +27,6 @@ const plainSql: Readonly<Record<Exclude<PlainField, FigureField>, string>> = {
   error: `if(isNull(error), NULL, ${toPlainText(`ifNull(error, '')`)})`,
   is_root: isRootSql,
   execution_order: isRootSql,
-  tags: `JSONExtract(${toReadableJson(`ifNull(tags, '[]')`)}, 'Array(String)')`,
   thread_id: runColumns.threadId,
 };
 
@@ -50,7 +46,7 @@ const parameterTypes: Readonly<Record<string, string>> = {
 };
 
 /** Texts that `search` without a field looks at. Each is JSON, except the name. */
-const searched = { name: `ifNull(name, '')`, error: 'error', inputs: 'inputs', outputs: 'outputs' } as const;
+const searched = { name: shownValues.name, error: 'error', inputs: 'inputs', outputs: 'outputs' } as const;
 
 /** Writes the SQL of one condition on a row of `runs FINAL`. Its value is 0 or 1, never null. */
 export function writeCondition(condition: RunCondition, context: FilterContext): string {

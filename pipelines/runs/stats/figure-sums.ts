@@ -12,7 +12,7 @@
  *   3. The figures of a call that are not covered are summed by the topmost matching run.
  */
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
-import { detailNames, type figureColumns, statedAncestors } from '../descendant-figures.ts';
+import { detailsSql, type figureColumns, statedAncestors } from '../descendant-figures.ts';
 import { isModelCall } from '../run-columns.ts';
 import { buildMatchingRuns, findCallRange, type RunSet } from './matching-runs.ts';
 
@@ -51,10 +51,7 @@ export interface DetailRow {
 
 /** Builds the query for the sums of the details by group. */
 export function buildDetailQuery(set: RunSet): Query {
-  const names = detailNames.map((name) => `'${name}'`).join(', ');
-  const pairs = `arrayFlatten(arrayMap(detail -> arrayMap(
-    pair -> (concat(detail, '.', pair.1), toDecimal256OrNull(trim(BOTH '"' FROM pair.2), 20)),
-    JSONExtractKeysAndValuesRaw(ifNull(usage_details, ''), detail)), [${names}]))`;
+  const pairs = `arrayMap(pair -> (pair.1, ${toDecimal('pair.2')}), ${detailsSql})`;
   const calls = {
     values: [`(arrayJoin(arrayFilter(pair -> isNotNull(pair.2), ${pairs})) AS detail).2`],
     kind: 'detail.1',

@@ -9,12 +9,10 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { readFeedbackStats } from '../../feedback/feedback-stats.ts';
 import { formatTime } from '../../ingest/run-event/times.ts';
-import { runColumns, startedAtMicros } from '../run-columns.ts';
-import { defaultRunType } from '../run-scope.ts';
+import { runColumns, shownValues, startedAtMicros } from '../run-columns.ts';
 import { buildDetailQuery, buildFigureQuery, type DetailRow, type FigureRow } from './figure-sums.ts';
 import { buildMatchingRuns, type RunSet } from './matching-runs.ts';
-import { type FacetName, formatFacets } from './run-facets.ts';
-import { detailStats, figureStats, type RunStats, type StatName } from './stat-names.ts';
+import { detailStats, type FacetName, figureStats, type RunFacet, type RunStats, type StatName } from './stat-names.ts';
 
 export interface StatsRequest extends RunSet {
   readonly selected: ReadonlySet<StatName>;
@@ -38,6 +36,7 @@ interface CountRow {
 export const wholeSet = '';
 
 const defaultMaxGroups = 1_000;
+const facetNames = ['name', 'run_type', 'status'] as const satisfies FacetName[];
 const topFacets = 10;
 
 /**
@@ -101,18 +100,13 @@ export function createEmptyStats(selected: ReadonlySet<StatName>): RunStats {
 
 async function countRuns(clickhouse: ClickHouse, request: StatsRequest): Promise<CountRow[]> {
   const { selected, groupBy, maxGroups = defaultMaxGroups } = request;
-  const facets = {
-    name: `ifNull(name, '')`,
-    run_type: `ifNull(run_type, '${defaultRunType}')`,
-    status: `multiIf(isNotNull(error), 'error', isNotNull(ended_at), 'success', 'pending')`,
-  } as const satisfies Record<FacetName, string>;
-  const names = selected.has('run_facets') ? (Object.keys(facets) as FacetName[]) : [];
+  const names = selected.has('run_facets') ? facetNames : [];
   const { sql, ...query } = buildMatchingRuns(request, [
     `${startedAtMicros} AS started`,
     `${runColumns.endedAtMicros} - started AS latency`,
     `${runColumns.firstTokenTimeMicros} - started AS first_token`,
     'isNotNull(error) AS failed',
-    ...names.map((name) => `${facets[name]} AS facet_${name}`),
+    ...names.map((name) => `${shownValues[name]} AS facet_${name}`),
   ]);
   const facetSql = `tuple(${names.map((name) => `topK(${topFacets}, 100, 'counts')(facet_${name}) AS ${name}`).join(', ')})`;
   return clickhouse.query<CountRow>({
@@ -143,6 +137,12 @@ function formatCounts(row: CountRow): RunStats {
     last_run_start_time: formatTime(row.last_start),
     run_facets: row.facets ? formatFacets(row.facets) : [],
   };
+}
+
+function formatFacets(facets: NonNullable<CountRow['facets']>): RunFacet[] {
+  return facetNames.flatMap((name) =>
+    facets[name].map(([value, n]) => ({ key: name, value, query: `eq(${name}, ${JSON.stringify(value)})`, n })),
+  );
 }
 
 function formatFigures(row: FigureRow | undefined): RunStats {

@@ -1,6 +1,5 @@
 import { detailNames } from '../descendant-figures.ts';
 import type { FigureName } from './figure-sums.ts';
-import type { RunFacet } from './run-facets.ts';
 
 /** The statistics of each figure: total, median and 99th percentile; some have no name for a percentile. */
 export const figureStats = [
@@ -31,6 +30,18 @@ export const statNames = [
   ...detailStats,
 ] as const;
 export type StatName = (typeof statNames)[number];
+
+/** Fields that facets list the most frequent values of. */
+export type FacetName = 'name' | 'run_type' | 'status';
+
+/** A value that many runs have, with the filter that selects these runs. */
+export interface RunFacet {
+  readonly key: FacetName;
+  readonly value: string;
+  readonly query: string;
+  /** Number of runs. Approximate if the field has more than a thousand values. */
+  readonly n: number;
+}
 
 type DetailName = (typeof detailNames)[number];
 type NumberName = Exclude<StatName, DetailName | 'last_run_start_time' | 'feedback_stats' | 'run_facets'>;
