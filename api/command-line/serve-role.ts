@@ -45,7 +45,7 @@ function countRuns(accepted: number, rejected: readonly Rejection[]): void {
 
 export interface RoleParts {
   readonly role: Role;
-  /** The modules of the role's parts. */
+  /** Modules that `loadParts` has imported for this role. */
   readonly loaded: LoadedParts;
   readonly part: AgentsPart;
   readonly config: Config;

@@ -47,7 +47,9 @@ const fields = {
 
 const Fields = Type.Object(fields);
 
-/** Absent fields are undefined; null clears a text, and is the default of a number or flag. */
+/**
+ * An absent field is undefined and stays unchanged. Null clears a text, and resets a number or a flag to its default.
+ */
 function toQueueFields(body: Static<typeof Fields>): Partial<QueueFields> {
   const orDefault = <T>(value: T | null | undefined, fallback: T) => (value === null ? fallback : value);
   const { num_reviewers_per_item, enable_reservations, reservation_minutes } = body;

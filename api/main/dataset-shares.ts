@@ -141,10 +141,10 @@ const publicErrors = [
   'DATABASE_UNAVAILABLE',
   'DATABASE_QUERY_FAILED',
 ] as const;
-/** The sharing may end, so nothing stores it. */
+/** Prevents caching, because the dataset can be unshared at any time. */
 const headers = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
 
-/** Reads a shared dataset; the organisation that owns it is charged for that. */
+/** Reads a shared dataset. The use of shared resources counts for the organisation that owns the dataset. */
 async function readShared(
   services: Services,
   token: string,

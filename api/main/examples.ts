@@ -32,7 +32,7 @@ import {
   toFilter,
 } from './example-fields.ts';
 
-/** Examples that take over data of runs can only be created by callers that may read runs. */
+/** Requires `runs:read` of callers that create examples with data copied from runs. */
 export function requireRunAccess(caller: WorkspaceCaller, examples: readonly NewExample[]): void {
   const usesRun = examples.some(
     ({ useSourceRunIo, useSourceRunAttachments }) => useSourceRunIo || (useSourceRunAttachments ?? []).length > 0,

@@ -47,7 +47,7 @@ const flags = {
   dataset_examples_multipart_enabled: true,
   // The older route `/v1/platform/examples/multipart` does not exist.
   examples_multipart_enabled: false,
-  // Runs are read through both versions.
+  // Runs can be read through both versions of the API.
   ch_query_enabled: true,
   sdb_query_enabled: true,
 };

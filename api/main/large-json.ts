@@ -11,7 +11,10 @@ import { requireJson, withBody } from './ingest.ts';
 export const largeJsonErrors = ['INVALID_REQUEST', 'INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP'] as const;
 
 interface LargeJson<S extends TSchema> {
-  /** Reads the body and passes it to `work`: the value, and the bytes, of which members can be stored unchanged. */
+  /**
+   * Reads and validates the body, and passes the parsed value and the original bytes to `work`. Members can be stored
+   * unchanged from the bytes.
+   */
   read<Result>(
     sent: { readonly request: FastifyRequest; readonly caller: WorkspaceCaller },
     services: Services,

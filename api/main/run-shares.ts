@@ -139,10 +139,10 @@ const ShareParams = Type.Object({ share_token: Uuid() });
 const SharedRunParams = Type.Object({ share_token: Uuid(), run_id: Uuid() });
 const isPublic = { public: true, tenantScope: 'none' } as const;
 const publicErrors = [...v2Errors, 'DATABASE_UNAVAILABLE', 'DATABASE_QUERY_FAILED', 'BAD_REQUEST'] as const;
-/** A shared trace may be withdrawn, so nothing stores it. */
+/** Prevents caching, because the trace can be unshared at any time. */
 const headers = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
 
-/** Runs a read of a shared trace; the organisation that owns the trace is charged for it. */
+/** Reads a shared trace. The use of shared resources counts for the organisation that owns the trace. */
 async function readShared(
   services: Services,
   request: FastifyRequest,

@@ -111,7 +111,8 @@ export const getRunStats = defineOperation({
       select: optional(Type.Array(Type.Union(statSelects.map((name) => Type.Literal(name))), { maxItems: 200 })),
     }),
     response: { 200: Type.Union([RunStats, Type.Record(Type.String(), RunStats)]) },
-    // A serialiser cannot tell the two apart, because the names of groups may be anything.
+    // The handler serialises the response: a schema cannot distinguish statistics from a map of groups, because a group
+    // may have any name.
     produces: 'application/json; charset=utf-8',
   },
   handler: async ({ caller, body, services }) => {

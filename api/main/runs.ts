@@ -137,7 +137,7 @@ const describeAccepted = (description: string) => ({ description: `Accepted; ${d
 const maxQueryCharacters = 1_000;
 const expression = (description: string) => optional(Type.String({ description }));
 
-/** Fields that select runs, of queries and of statistics. */
+/** Fields that select runs, in run queries and in statistics requests. */
 export const runSetFields = {
   id: oneOrMore(Uuid(), maxIds, 'Return these runs and ignore all other conditions.'),
   trace: optional(Uuid()),

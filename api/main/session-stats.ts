@@ -4,7 +4,7 @@ import type { RunStats, StatName } from '../../pipelines/runs/stats/stat-names.t
 import { nullable } from '../server/formats.ts';
 import { RunStats as RunStatsShape, selectStats } from './run-stats.ts';
 
-/** The statistics of runs that a project has. Costs are decimals as text. */
+/** Run statistics that responses contain for a project. Costs are decimals as text. */
 const sessionStats = [
   'run_count',
   'latency_p50',
@@ -46,7 +46,7 @@ export const sessionStatsFields = {
 
 const noStats = Object.fromEntries(sessionStats.map((name) => [name, null]));
 
-/** The statistics of a project as a response has them. */
+/** Formats the statistics of a project for a response. */
 export function formatSessionStats(stats: RunStats | undefined) {
   const shown = Object.fromEntries(
     Object.entries(stats ?? {}).map(([name, value]) => [
@@ -63,7 +63,10 @@ function formatDecimal(value: number): string {
   return text.includes('e') ? value.toFixed(20).replace(/\.?0+$/, '') : text;
 }
 
-/** The statistics of projects that a request selects. Facets only if `withFacets`. */
+/**
+ * Returns the project statistics that `select` names, or all of them if it is absent; facets are then included only if
+ * `withFacets` is true.
+ */
 export function selectSessionStats(select: readonly string[] | undefined, withFacets: boolean): ReadonlySet<StatName> {
   const selected = selectStats(select);
   return new Set(

@@ -103,7 +103,10 @@ export const getRunGroupStats = defineOperation({
 
 type ReadStat = (stats: RunStats) => unknown;
 
-/** Statistics of threads: the name in `select`, the field of the response, and the statistic of runs that it has. */
+/**
+ * Thread statistics by their name in `select`: the field of the response, and the run statistic that provides its
+ * value.
+ */
 const aggregates = {
   TRACE_COUNT: { trace_count: ({ run_count }) => run_count },
   TOTAL_TOKENS: { total_tokens: ({ total_tokens }) => total_tokens },

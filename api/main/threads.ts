@@ -199,7 +199,7 @@ const rawOrNull = (sums: Record<string, number> | undefined) => {
 
 type ReadStat = (stats: RunStats, edges: Edges) => unknown;
 
-/** Statistics of a thread: the name in `selects`, and the field of the response. */
+/** Thread statistics by their name in `selects`: the field of the response, and a function that returns its value. */
 const threadStats = {
   TURNS: { turns: ({ run_count }: RunStats) => run_count },
   FIRST_START_TIME: { first_start_time: (_: RunStats, edges: Edges) => zonedOrNull(edges?.first_start) },

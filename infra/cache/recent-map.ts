@@ -25,7 +25,7 @@ export class RecentMap {
     this.#old = new Generation(shape);
   }
 
-  /** Returns a number of the value for the key at `keys[at]`; undefined if the key is unknown. */
+  /** Returns element `number` of the value for the key at `keys[at]`; undefined if the key is unknown. */
   get(keys: Uint32Array, at: number, number = 0): number | undefined {
     return this.#current.get(keys, at, number) ?? this.#old.get(keys, at, number);
   }

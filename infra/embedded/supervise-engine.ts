@@ -44,7 +44,7 @@ export interface SupervisedEngine {
   stop(): Promise<void>;
 }
 
-/** Times that tests of a suspended engine shorten. */
+/** Times of the supervision. Tests that suspend an engine shorten them. */
 export interface SupervisionTimes {
   /** Pause between two liveness probes; default: 5 s. */
   readonly probeIntervalMs?: number;

@@ -155,7 +155,7 @@ export interface EventLog {
 
 /** An insert whose rows may be stored, although its publishers got no response. */
 export interface InFlightInsert {
-  /** The ids of its queries begin with it. */
+  /** Id of the insert, and prefix of the ids of its ClickHouse queries. */
   readonly id: string;
   /** Usage hours that the rows belong to. */
   readonly hours: readonly DirtyHour[];

@@ -12,9 +12,9 @@ export interface MetadataChange {
   /** Key at the top of the metadata. */
   readonly key: string;
   readonly operation: (typeof metadataOperations)[number];
-  /** Of `SET`. */
+  /** New value; only for `SET`. */
   readonly value?: unknown;
-  /** Of the other operations. */
+  /** Items to add or remove; only for `ARRAY_ADD` and `ARRAY_REMOVE`. */
   readonly values?: readonly string[] | null | undefined;
 }
 
@@ -34,7 +34,7 @@ export async function changeMetadata(
   const ids = toUniqueIds(exampleIds);
   const dataset = { workspaceId, id: datasetId };
   if ((await findCurrent(database, dataset, ids)).size === 0) {
-    // A dataset that does not exist is an error, though it has no examples either.
+    // Distinguish an unknown dataset, which is an error, from a dataset without these examples.
     await requireDataset(database, workspaceId, datasetId);
     return new Set();
   }
@@ -70,6 +70,6 @@ function applyChange(metadata: Metadata, { key, operation, value, values }: Meta
   );
 }
 
-/** `__proto__` is a key like others. */
+/** Uses `Object.fromEntries`, because an assignment to the key `__proto__` would set the prototype. */
 const withMember = (metadata: Metadata, key: string, value: unknown): Metadata =>
   Object.fromEntries([...Object.entries(metadata).filter(([name]) => name !== key), [key, value]]);

@@ -17,7 +17,7 @@ import { feedbackStatsOfComparisons } from '../feedback/feedback-stats.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { requireDataset } from './versions.ts';
 
-/** A comparative experiment: a comparison of experiments on one dataset, to which feedback refers. */
+/** A comparative experiment: it compares experiments on one dataset, and feedback can refer to it. */
 export interface Comparison {
   readonly id: string;
   readonly tenant_id: string;

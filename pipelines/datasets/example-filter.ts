@@ -83,7 +83,9 @@ function writeComparison({ operator, field, value }: Compared): RawBuilder<SqlBo
 
 const signs = { eq: '=', neq: '<>', gt: '>', gte: '>=', lt: '<', lte: '<=' } as const;
 
-/** False if the left side is null, except that `neq` is the opposite of `eq`. */
+/**
+ * Writes a comparison that is never null: if the left side is null, `neq` is true and every other operator is false.
+ */
 function compare(
   left: RawBuilder<unknown>,
   operator: Compared['operator'],
@@ -97,9 +99,11 @@ function compare(
 }
 
 /**
- * Writes the comparisons of one `and` on the keys and values of metadata: `neq` of the key means that there is no pair
- * with this key; all others apply to the same pair, if one of them is positive; otherwise each `neq` means that there
- * is no pair with this value.
+ * Writes the comparisons of one `and` on the keys and values of metadata:
+ *
+ * - `neq` of the key means that no pair has this key;
+ * - if one of the other comparisons is not `neq`, all of them apply to the same pair;
+ * - otherwise, each `neq` means that no pair has this value.
  */
 function writePairs(group: readonly Compared[]): RawBuilder<SqlBool>[] {
   const isAbsentKey = ({ operator, field }: Compared) => operator === 'neq' && field === 'metadata_key';
@@ -142,7 +146,7 @@ const toStorable = (value: unknown) => String(value).replace(/[\0\p{Surrogate}]/
 /** Plain text of a value; null for objects and lists. */
 const valueText = sql`(CASE WHEN jsonb_typeof(pairs.value) IN ('object', 'array') THEN NULL
   ELSE coalesce(pairs.value #>> '{}', 'null') END)`;
-/** The number that a value or its text is; null if it is none. */
+/** SQL of a value as a number: a JSON number, or a text that contains a number; otherwise null. */
 const valueNumber = sql`(CASE WHEN ${valueText} ~ '^-?[0-9]{1,30}([.][0-9]{1,30})?([eE][+-]?[0-9]{1,2})?$'
   THEN ${valueText}::numeric END)`;
 const [textType, numberType] = [sql.raw('text'), sql.raw('numeric')];
@@ -168,8 +172,8 @@ function writePair({ field, value }: Compared, operator: Compared['operator']): 
 const searched = ['inputs', 'outputs', 'metadata'] as const;
 
 /**
- * A text occurs in a document, in upper or lower case. Documents are JSON as it was sent, so the text is searched in the
- * two forms in which JSON usually has it: with and without escapes of other than ASCII characters.
+ * Writes a case-insensitive search for a text in documents. Documents are stored as the JSON that was sent, so the
+ * condition searches for the text both with and without escapes of non-ASCII characters.
  */
 function writeSearch(field: FieldName | undefined, text: string): RawBuilder<SqlBool> {
   const json = JSON.stringify(text).slice(1, -1);

@@ -7,7 +7,7 @@ import { parseUuid } from '../ingest/run-event/uuid.ts';
 import { createExampleError, maxExampleDepth } from './example.ts';
 import type { AttachmentsOperations, ExampleChange, NewExample } from './write-examples.ts';
 
-/** An example as its parts state it; `attachmentsOperations` is only in changes. */
+/** An example as the parts of a request contain it. Only changes have `attachmentsOperations`. */
 type SentExample = NewExample & Pick<ExampleChange, 'attachmentsOperations'>;
 type Draft = { -readonly [K in keyof SentExample]: SentExample[K] } & { attachments: NewAttachments };
 type NewAttachments = Exclude<NewExample['attachments'], undefined>[number][];

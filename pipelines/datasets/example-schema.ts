@@ -18,7 +18,10 @@ const timeoutMs = 1_000;
 
 const options: Options = { strict: false, logger: false };
 
-/** The dialects, each with a validator of its schemas, which is slow to create. */
+/**
+ * The supported dialects of JSON Schema. `meta` validates schemas; it is created at the first use, because that is
+ * slow.
+ */
 const dialects = {
   draft7: { create: (more: Options) => new Ajv({ ...options, ...more }), meta: undefined as Ajv | undefined },
   draft2020: {

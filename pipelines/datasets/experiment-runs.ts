@@ -54,8 +54,8 @@ interface V2Query extends Omit<ExperimentQuery, 'offset' | 'asOf'> {
 }
 
 /**
- * Like {@link readExamplesWithRuns}, as a page of version 2. All pages are of the version that is the newest one when
- * the first page is read.
+ * Like {@link readExamplesWithRuns}, as a page of version 2 of the API. All pages read the dataset version that was the
+ * newest when the first page was read.
  *
  * @throws also BAD_REQUEST for an invalid cursor.
  */
@@ -70,7 +70,7 @@ export async function readV2ExamplesWithRuns(
     cursor === undefined
       ? { offset: 0, asOf: await readNewestTime(deps.database, workspaceId, datasetId) }
       : readExampleCursor(cursor);
-  // The id of the example assigns the run to it.
+  // Always select REFERENCE_EXAMPLE_ID, which assigns each run to its example.
   const selected = selectV2Fields([...new Set(['ID', ...selects, 'REFERENCE_EXAMPLE_ID'])]);
   const items = await readExamplesWithRuns(deps, workspaceId, { ...query, asOf, offset }, links, selected);
   const count = await countExamples(deps.database, workspaceId, { datasetId, ids: exampleIds, asOf });

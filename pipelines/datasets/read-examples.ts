@@ -135,7 +135,7 @@ export async function readContent(database: Sql, keys: readonly ExampleKey[]): P
 /** Maximum size of the content that is in memory for one response. */
 const maxChunkBytes = 16 * 1024 * 1024;
 
-/** Splits a list into chunks that can be in memory. */
+/** Splits a list into chunks whose content fits into memory. */
 export function splitIntoChunks(keys: readonly ExampleKey[]): ExampleKey[][] {
   const chunks: ExampleKey[][] = [];
   let bytes = Infinity;

@@ -23,7 +23,7 @@ const noExtras: RunExtras = {
 };
 
 /**
- * Reads the runs whose inputs and outputs examples take over.
+ * Reads the runs from which examples copy inputs and outputs.
  *
  * @throws INVALID_EXAMPLE if a run does not exist; errors of the stores.
  */

@@ -46,8 +46,8 @@ export async function resolveVersion(
 const keysPerQuery = 1_000;
 
 /**
- * Finds a version of a dataset, of which {@link ReadVersion} reads the chosen examples in the order of their last
- * change, without having them in memory at once.
+ * Resolves a version of a dataset, and returns a {@link ReadVersion} that streams the selected examples in the order of
+ * their last change.
  *
  * @throws NOT_FOUND
  */

@@ -1,15 +1,15 @@
 /**
  * Versions of datasets.
  *
- * Invariant: what a version contains never changes, except that a hard deletion removes an example from all versions.
+ * Invariant: the content of a version never changes, except that a hard deletion removes an example from all versions.
  *
  *   1. A write locks the row of the dataset, so writes to one dataset run one after the other.
- *   2. Its version is the next whole millisecond after the clock of Postgres and after the previous version. It is in
- *      the future of every read that did not wait for the lock.
+ *   2. Its version is the next whole millisecond after the clock of Postgres and after the previous version. It is
+ *      later than the time of every read that did not wait for the lock.
  *   3. It adds rows with `valid_from`, and ends rows with `valid_to`, at that version.
  *   4. The counters of the dataset change in the same transaction. A crash before the commit leaves nothing.
  *
- * A read at a time first waits for the write that holds the lock, because the version of that write may be before that
+ * A read at a given time first waits for the write that holds the lock, because the version of that write may be before that
  * time.
  */
 import { type Expression, type ExpressionBuilder, type SqlBool, sql } from 'kysely';
@@ -43,7 +43,7 @@ export interface LockedDataset {
 export const writeTimeoutMs = 120_000;
 
 /**
- * Makes a version: runs `work`, which returns by how many the number of examples changes.
+ * Creates a version in a transaction. `work` writes the rows and returns the change of the number of examples.
  *
  * @throws NOT_FOUND; DATASET_FULL; errors of `work`.
  */
@@ -56,7 +56,10 @@ export async function writeVersion(
   return database.transaction((tx) => makeVersion(tx, workspaceId, datasetId, work), { timeoutMs: writeTimeoutMs });
 }
 
-/** Like {@link writeVersion}, within a transaction. Lock several datasets in the order of their ids. */
+/**
+ * Like {@link writeVersion}, in the transaction `tx` of the caller. A transaction that locks several datasets must do so
+ * in the order of their ids.
+ */
 export async function makeVersion(
   tx: Sql,
   workspaceId: string,
@@ -138,7 +141,7 @@ export async function readNewestTime(database: Sql, workspaceId: string, dataset
   return dataset.newest;
 }
 
-/** A row of `examples` is part of the version; the newest version if `asOf` is undefined. */
+/** Condition: a row of `examples` is part of the version `asOf`, or of the newest version if `asOf` is undefined. */
 export function isValidAt<TB extends keyof Tables>(
   example: ExpressionBuilder<Tables, TB | 'examples'>,
   asOf: string | undefined,
@@ -207,7 +210,7 @@ export async function readVersion(
 }
 
 /**
- * Sets a tag on the version that {@link readVersion} returns for `asOf`. A tag that another version has moves.
+ * Sets a tag on the version that {@link readVersion} returns for `asOf`. If another version has the tag, the tag moves.
  *
  * @throws NOT_FOUND; BAD_REQUEST for a tag that would be ambiguous; DATASET_FULL.
  */

@@ -11,7 +11,7 @@ import { type DatasetRecord, type DataType, readDataset } from './dataset.ts';
 import { compileExampleSchema } from './example-schema.ts';
 import { writeTimeoutMs } from './versions.ts';
 
-/** Of an organisation. */
+/** Limit on the datasets of an organisation. */
 const datasetLimit = {
   max: 10_000,
   countSql: countInWorkspaces('datasets'),

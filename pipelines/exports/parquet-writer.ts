@@ -87,9 +87,8 @@ function buildRequest(
 }
 
 /**
- * Chooses the number of rows per row group, so that a group of average rows has 32 MB. Where large runs are close
- * together, a group of that many rows could be far larger; the number is then reduced so that no group gets much larger
- * than 32 MB.
+ * Chooses the number of rows per row group, so that a group of average rows has 32 MB. If large runs are adjacent, a
+ * group of that many rows could be far larger; the number is then reduced so that no group gets much larger than 32 MB.
  */
 function chooseGroupRows(source: ParquetFooter['groups']): number {
   let maxRows = maxGroupRows;

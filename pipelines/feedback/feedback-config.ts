@@ -65,7 +65,7 @@ interface ConfigQuery extends PageRequest {
   readonly descending: boolean;
 }
 
-/** The configs of a workspace that meet every given condition, by their last change. */
+/** Lists the configs of a workspace that match all given conditions, ordered by their last change. */
 export async function listConfigs(
   database: Sql,
   workspaceId: string,

@@ -29,7 +29,7 @@ export interface FeedbackText {
 /**
  * Reads a `feedback.…` part of a multipart body as a log message, and returns its run. The run is taken from the JSON,
  * because clients name the part differently. The id is required, so that a repeated request does not create a second
- * feedback.
+ * feedback entry.
  *
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE.
  */

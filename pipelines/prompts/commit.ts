@@ -58,7 +58,7 @@ export function listCommits(
   return listPage(database, query, { by: [sql.ref('repo_commits.number')], descending: true }, page);
 }
 
-/** Reads a commit that exists. */
+/** Reads a commit by id. The caller must know that it exists. */
 export async function readCommit(database: Sql, repoId: string, commitId: string): Promise<CommitRecord> {
   const [row] = await fetchRows(database, commitsOf(repoId).where('repo_commits.id', '=', commitId));
   return row!;
@@ -98,7 +98,10 @@ export async function readCommitContent(database: Sql, repoId: string, name: str
   return found;
 }
 
-/** Counts that a commit was read. The repo is changed first: deletions lock it before its commits. */
+/**
+ * Counts a read of a commit. Updates the row of the repo before that of the commit, because deletions lock them in this
+ * order.
+ */
 export async function countRead(database: Sql, commitId: string, kind: 'download' | 'view'): Promise<void> {
   const column = `${kind}_count`;
   await database.execute(
@@ -110,7 +113,10 @@ export async function countRead(database: Sql, commitId: string, kind: 'download
   );
 }
 
-/** Reads the content of commits, in their order, until it has `maxBytes`. Returns commit id → JSON as it was sent. */
+/**
+ * Reads the content of commits, in the given order, up to a total of `maxBytes`. Returns commit id → JSON as it was
+ * sent.
+ */
 export async function readManifests(
   database: Sql,
   commitIds: readonly string[],

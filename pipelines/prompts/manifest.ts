@@ -4,8 +4,8 @@ import { findPath } from '../ingest/json/find.ts';
 const sequence = 'RunnableSequence';
 
 /**
- * Returns the prompt of a manifest that is a prompt piped into a model, byte for byte; other manifests unchanged. SDKs
- * commit both together, and expect the prompt alone unless they ask for the model.
+ * If the manifest is a prompt piped into a model, returns the prompt alone, byte for byte; otherwise returns the
+ * manifest unchanged. SDKs commit both together, and expect the prompt alone unless they request the model.
  */
 export function stripModel(manifest: string): string {
   if (!manifest.includes(sequence)) return manifest;

@@ -48,7 +48,7 @@ export interface HubDeps {
   readonly config: Pick<Config, 'sharePublicPrompts'>;
 }
 
-/** A repo as paths name it. */
+/** Name of a repo, as URL paths contain it. */
 export interface RepoName {
   /** Handle of the workspace; {@link ownWorkspace} for that of the caller. */
   readonly owner: string;

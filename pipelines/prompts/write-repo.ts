@@ -14,7 +14,7 @@ import {
   readRepo,
 } from './repo.ts';
 
-/** Of an organisation. */
+/** Limit on the repos of an organisation. */
 const repoLimit = {
   max: 10_000,
   countSql: countInWorkspaces('repos'),
@@ -91,7 +91,7 @@ export async function updateRepo(
   });
 }
 
-/** Deletes a repo with its commits. @throws NOT_FOUND, also if it is not of one of the types. */
+/** Deletes a repo with its commits. @throws NOT_FOUND, also if `types` is given and does not contain its type. */
 export async function deleteRepo(
   database: Database,
   caller: WorkspaceCaller,
@@ -127,7 +127,9 @@ export async function likeRepo(deps: HubDeps, caller: WorkspaceCaller, name: Rep
 
 const withoutRepeats = (tags: readonly string[]) => [...new Set(tags)];
 
-/** Other workspaces find public repos by the handle of their workspace. */
+/**
+ * Requires a handle for public repos, because other workspaces refer to a public repo by the handle of its workspace.
+ */
 function requireOwnerHandle(handle: string | null | undefined): void {
   if (handle != null) return;
   throw runlakeError('BAD_REQUEST', {

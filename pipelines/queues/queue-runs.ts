@@ -67,7 +67,7 @@ export interface NewQueueRun {
   readonly sourceProposedExampleId?: string | null | undefined;
 }
 
-/** A row of a queue, as the request that adds it returns it. */
+/** A new row of a queue, in the response of the request that added it. */
 export interface AddedQueueRun {
   readonly id: string;
   readonly queue_id: string;
@@ -77,7 +77,7 @@ export interface AddedQueueRun {
   readonly source_proposed_example_id: string | null;
 }
 
-/** Adds runs to a queue; those that are in it stay as they are. @throws NOT_FOUND; QUEUE_FULL. */
+/** Adds runs to a queue. Runs that are already in the queue do not change. @throws NOT_FOUND; QUEUE_FULL. */
 export async function addQueueRuns(
   database: Database,
   workspaceId: string,

@@ -15,7 +15,7 @@ import {
 import type { Database } from '../../infra/postgres/pool.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 
-/** Of an organisation. */
+/** Limit on the annotation queues of an organisation. */
 const queueLimit = {
   max: 1_000,
   countSql: countInWorkspaces('annotation_queues'),

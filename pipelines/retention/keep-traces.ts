@@ -107,7 +107,7 @@ const keptCondition = `tenant_id IN (SELECT tenant_id FROM kept) AND session_id 
   AND start_time <= (SELECT max(last_start) FROM trace_locations WHERE (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept))`;
 
 const runExpirySql = `SELECT DISTINCT tenant_id, id AS key, expiry FROM runs INNER JOIN kept USING (tenant_id, trace_id) WHERE ${keptCondition}`;
-/** SELECT of the new expiry of rows, by the key column of their table. */
+/** SELECT statements that return the new expiry of rows, by the key column of the table to update. */
 const expirySqlByKey = {
   trace_id: 'SELECT DISTINCT tenant_id, trace_id AS key, expiry FROM kept',
   id: runExpirySql,

@@ -75,7 +75,8 @@ export async function queryRuns(deps: ReadDeps, query: RunQuery, envelope: PageE
 }
 
 /**
- * Reads all runs that match, as a JSON list in an envelope. For queries that a trace bounds.
+ * Reads all runs that match, without pages, as a JSON list in an envelope. Use it only for queries that are limited to
+ * one trace.
  *
  * @throws BAD_REQUEST if their JSON exceeds `maxPageBytes`; errors of the stores.
  */

@@ -3,7 +3,7 @@ export interface Attempt {
   readonly url: string;
   readonly payload?: object | string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Statuses that a stranger may get. */
+  /** Statuses that a caller without access to the resource may get. */
   readonly answers: readonly number[];
 }
 

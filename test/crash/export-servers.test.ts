@@ -66,7 +66,7 @@ describe.runIf(stackPart('redis'))('servers of a running export', () => {
   const hasLogged = (text: RegExp) => (worker: ExportWorker) => text.test(worker.output());
   const sweepFails = hasLogged(/a step of the export sweep failed/);
   const killings: readonly Killing[] = [
-    // Each day queues the job of the next one.
+    // Each export run enqueues the job for the run of the next day.
     {
       server: 'redis',
       step: 'read',

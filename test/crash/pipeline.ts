@@ -29,7 +29,7 @@ export interface Ways {
 
 export type PipelineRole = 'api' | 'ingest';
 
-/** Long enough for a busy machine: a group waits for a member that was killed. */
+/** Deadline on a busy machine. It includes the session timeout after which a consumer group removes a killed member. */
 export const deadlineMs = 120_000;
 
 /** `runlake api` and `runlake ingest` as processes, with proxies between each of them and each server. */

@@ -1,6 +1,9 @@
 /** How bytes of a connection are divided into messages. */
 export interface Protocol {
-  /** Creates a divider for one connection and direction; it returns the messages that are complete, in order. */
+  /**
+   * Creates a message splitter for one direction of one connection. Each call takes received bytes and returns the
+   * messages that are now complete, in order.
+   */
   divideRequests(): (data: Buffer) => Buffer[];
   divideAnswers(): (data: Buffer) => Buffer[];
   /** The id that a response shares with its request; undefined if responses come in request order. */

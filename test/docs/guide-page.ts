@@ -101,7 +101,10 @@ const printMark: Record<RunnableLanguage, string> = {
   python: `print('${endOfBlock}', end='', flush=True)`,
 };
 
-/** The program of a step. Each line has the number that it has on the page, so that errors name it. */
+/**
+ * Returns the program of a step. Empty lines keep the line numbers of the page, so that errors refer to lines of the
+ * page.
+ */
 export function programText({ language, blocks }: GuideStep): string {
   let text = '';
   let line = 1;

@@ -139,7 +139,10 @@ export class GuideSession {
     this.#workFolder = workFolder ?? this.#workFolder;
   }
 
-  /** Processes of the page that have not ended: those of its groups, and the engines, whose arguments name its folder. */
+  /**
+   * Lists the processes of the page that have not exited: those in its process groups, and engines whose arguments
+   * contain its folder.
+   */
   #processes(): string {
     return execFileSync('ps', ['-eo', 'pgid=,stat=,args='], { encoding: 'utf8' })
       .split('\n')

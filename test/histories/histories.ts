@@ -11,7 +11,7 @@ export interface Draft extends Omit<RunEvent, 'project'> {
 /** A trace of one to six runs and all its events, in the order in which they happen. */
 export interface History {
   readonly workspace: number;
-  /** The index of the client that sends it: its events keep their order. */
+  /** Index of the client that sends the trace. A client sends its events in order. */
   readonly client: number;
   readonly drafts: readonly Draft[];
 }

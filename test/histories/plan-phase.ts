@@ -8,7 +8,10 @@ import { encodeRequest, type Route, routes, type WireRequest } from './requests.
 export interface PlannedRequest extends WireRequest {
   /** Index of the key that sends it. */
   readonly sender: number;
-  /** Whether it is not repeated after a crash: its traces may be stored or not, and no other request refers to them. */
+  /**
+   * Whether the request is sent only once, even after a crash. Its traces may then be stored or not, and no other
+   * request refers to them.
+   */
   readonly once: boolean;
 }
 

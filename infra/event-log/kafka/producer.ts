@@ -132,7 +132,8 @@ export class IdempotentProducer {
     let outcome: Outcome = 'hung';
     let error: unknown;
     try {
-      // Connecting, metadata and request, each tried twice, with time to reach several brokers.
+      // The timeout covers connecting, fetching metadata and the request, each attempted twice, plus time to try
+      // several brokers.
       if (await settlesBeforeTimeout(sending, this.#requestTimeoutMs * 6 + 20_000)) {
         const results = await sending;
         outcome = results.some((answer) => answer.partition === partition) ? 'appended' : 'unknown';

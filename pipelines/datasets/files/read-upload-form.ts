@@ -65,7 +65,9 @@ export async function readUploadForm(body: Buffer, contentType: string): Promise
   return { file: { format: detectFormat(file), content, columns }, fileName: file.filename, fields };
 }
 
-/** Adds a column unless it is named already, so that a row is not larger as an example than in the file. */
+/**
+ * Adds a column unless it was named before: a repeated column would make an example larger than its row in the file.
+ */
 function addColumn(names: string[], field: string, name: string): void {
   if (names.includes(name)) return;
   if (names.length >= maxColumns) throw createFormError(field, `has more than ${maxColumns} values`);

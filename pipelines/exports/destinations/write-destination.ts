@@ -20,7 +20,7 @@ interface NewDestination {
   readonly type: DestinationType;
   readonly displayName: string;
   readonly config: GivenConfig;
-  /** If absent, the S3 client uses its default credential chain, if the operator allows it. */
+  /** If absent, the S3 client uses its default credential chain, which the operator must allow. */
   readonly credentials?: DestinationCredentials | null | undefined;
 }
 

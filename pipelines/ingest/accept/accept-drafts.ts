@@ -144,9 +144,8 @@ export interface RelatedEvent {
  * Publishes the runs of one request and their companions. Resolves when everything that was accepted is durable. A
  * rejected run does not affect the others.
  *
- * @throws the error that `refusal` builds ({@link createAllRejectedError} by default) if nothing of the request was
- * accepted;
- *   EVENT_LOG_UNAVAILABLE, OVERLOADED or DRAINING if the log did not accept the events, in which case nothing is
+ * @throws the error that `createError` creates ({@link createAllRejectedError} by default) if nothing of the request was
+ *   accepted; EVENT_LOG_UNAVAILABLE, OVERLOADED or DRAINING if the log did not accept the events, in which case nothing is
  *   acknowledged.
  */
 export async function acceptDrafts(

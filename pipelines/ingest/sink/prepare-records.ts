@@ -137,7 +137,8 @@ export function acceptedTimes(config: { readonly maxRunAgeDays: number }): TimeB
   const nowMicros = Date.now() * 1_000;
   const earliest = nowMicros - config.maxRunAgeDays * dayMicros - clockSlackMicros;
   const latest = nowMicros + maxRunAheadHours * 3_600_000_000 + clockSlackMicros;
-  // Ingest limits the age of key times when it accepts them; after that an event may wait for any time.
+  // Ingest limits the age of key times when it accepts events; after that, an event may wait in the log for any length
+  // of time.
   return { key_time: [earliestKeyTimeMicros, latest], expiry: [earliest, latest + 366 * dayMicros] };
 }
 

@@ -288,8 +288,8 @@ export class Sink {
   /**
    * Step 5. Afterwards every event of the batch is at the winning location of its trace.
    *
-   * Only one process inserts from a log that does not redeliver batches, and it decides a location only once, so there
-   * the locations of new traces are not read again.
+   * If the log does not redeliver batches, a single process inserts from it and assigns each location once. The
+   * locations of new traces are then not read again.
    */
   async #settle(
     batch: LogBatch,

@@ -21,9 +21,9 @@ export interface Field {
   readonly isNullable?: boolean;
   /** Whether `search(field, "…")` is possible. */
   readonly isSearchable?: boolean;
-  /** Values of a choice. */
+  /** Allowed values of a field of the type `choice`. */
   readonly choices?: readonly string[];
-  /** Of the fields of one family within one `and`, the conditions apply to the same pair. */
+  /** Conditions in one `and` on fields of the same family apply to the same pair. */
   readonly family?: PairFamily;
   /** Whether the field is the key of the pairs. */
   readonly isKey?: boolean;

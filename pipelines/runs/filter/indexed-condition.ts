@@ -25,10 +25,13 @@ const indexedMetadata = `if(isValidJSON(ifNull(extra, '{}')), arrayMap(pair -> i
 const marker = '\x01';
 const pairSeparator = '\x02';
 const threadKeys = ['thread_id', 'session_id', 'conversation_id'];
-/** More values are not worth a look at the index. */
+/** With more values, a lookup in the index costs more than it saves. */
 const maxIndexedValues = 100;
 
-/** The skip indexes on values. The index on trace ids excludes no row of a run alone. */
+/**
+ * The skip indexes on values, which can differ between the stored rows of a run. The index on trace ids is not listed:
+ * all rows of a run have the same trace id, so it excludes all of them or none.
+ */
 const valueIndexes = ['by_name', 'by_tag', 'by_metadata'] as const;
 
 export interface IndexedCondition {
@@ -64,7 +67,7 @@ export function writeIndexedCondition(
     return { index: 'by_tag', sql: writeTokens(source, tags, tags, context) };
   }
   const names = find('name');
-  // A run without a name has the empty name, which the index does not know.
+  // A run without a name is returned with an empty name, which the index does not contain.
   if (!names?.every((name) => name !== '')) return undefined;
   return { index: 'by_name', sql: `name IN ${context.bind('Array(String)', names)}` };
 }
@@ -91,7 +94,9 @@ function writeTokens(
   return `(${hasText} OR position(${text}, '\\\\') > 0) AND ${hasToken}`;
 }
 
-/** The texts of which the field must have one; undefined if there is no such list. */
+/**
+ * Returns the list of texts that the comparison allows; undefined if it does not limit the field to a list of texts.
+ */
 function listTexts({ operator, value }: RunComparison): string[] | undefined {
   if (operator !== 'eq' && operator !== 'has' && operator !== 'in') return undefined;
   const values = Array.isArray(value) ? value : [value];
@@ -99,7 +104,10 @@ function listTexts({ operator, value }: RunComparison): string[] | undefined {
   return values.every((each) => typeof each === 'string' || typeof each === 'boolean') ? values.map(String) : undefined;
 }
 
-/** The conditions that stand in one `and`, or alone, for each `and` that every matching run satisfies. */
+/**
+ * Yields groups of conditions that every matching run satisfies: the terms of each required `and`, and each other
+ * required condition alone.
+ */
 export function* generateGroups(conditions: readonly RunCondition[]): Generator<readonly RunCondition[]> {
   for (const condition of conditions) {
     if (condition.kind !== 'and') yield [condition];
@@ -115,7 +123,10 @@ interface MetadataPair {
   readonly values: readonly string[];
 }
 
-/** The keys and values, of which a run must have one pair, that the comparisons of a group demand. */
+/**
+ * Finds keys and values such that every run that satisfies the group has one of the keys with one of the values;
+ * undefined if there are none.
+ */
 function findMetadataPair(group: readonly RunCondition[]): MetadataPair | undefined {
   const find = (isKey: boolean) => {
     for (const term of group) {
@@ -129,7 +140,10 @@ function findMetadataPair(group: readonly RunCondition[]): MetadataPair | undefi
   return keys && values && values.length <= maxIndexedValues ? { keys, values } : undefined;
 }
 
-/** A value is at the key itself, or nested in the value at a key that its path begins with. */
+/**
+ * Lists the index tokens of the pairs. The index contains a scalar value with its key; for a nested value it contains
+ * only the top-level key, which is a prefix of the path.
+ */
 function listTokens(keys: readonly string[], values: readonly string[]): string[] {
   return keys.flatMap((key) => {
     const parts = key.split('.');

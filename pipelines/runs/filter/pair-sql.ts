@@ -3,7 +3,7 @@ import { toPlainText } from '../json-sql.ts';
 import { fieldOf, type PairFamily } from './fields.ts';
 import { compareSql, definePairs, type FilterContext, type RunComparison } from './sql-terms.ts';
 
-/** SQL of one comparison on a pair; without its negation. */
+/** Writes the SQL of one comparison on a pair; `neq` is written as `eq`, and the caller negates it. */
 type WritePair = (comparison: RunComparison) => string;
 
 /**

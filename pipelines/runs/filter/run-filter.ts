@@ -41,7 +41,7 @@ export function parseRunFilter(parameter: string, text: string): RunCondition {
   }
 }
 
-/** The parameters of a request that have an expression, and what each applies to. */
+/** Request parameters that contain an expression, and the runs that each expression applies to. */
 const expressionParameters = {
   filter: 'run',
   search_filter: 'run',
@@ -102,8 +102,8 @@ export interface FilterSql {
 }
 
 /**
- * Writes the SQL of conditions. `projects` is the condition on the projects; `traceRange` has the conditions on the key
- * of `runs` which contain all runs of the traces that the query reads.
+ * Writes the SQL of conditions. `projects` is the condition on the projects. `traceRange` restricts the key of `runs`
+ * to a range that contains all runs of the traces that the query reads.
  */
 export function buildFilterSql(
   { run, trace, tree }: RunFilterConditions,
@@ -133,8 +133,8 @@ export function buildFilterSql(
 }
 
 /**
- * Builds a condition on the key for all runs with a stored row that an index finds. With the index, all time is read
- * faster than the times of the traces are found.
+ * Builds a condition on the key for all runs with a stored row that an index finds. It has no time range, because
+ * reading all times through the index is faster than first finding the times of the traces.
  */
 function buildRunsCondition(indexed: IndexedCondition, projects: string): string {
   const { ignore_data_skipping_indices: ignored } = ignoreOtherIndexes(indexed);
@@ -142,7 +142,10 @@ function buildRunsCondition(indexed: IndexedCondition, projects: string): string
     WHERE ${projects} AND ${indexed.sql} SETTINGS ignore_data_skipping_indices = '${ignored}')`;
 }
 
-/** Writes the condition of a search or of feedback; no other is cheap without an index. */
+/**
+ * Writes the condition of a search or of feedback; undefined if there is none. Other conditions are not cheap to
+ * evaluate without an index.
+ */
 function writeRowCondition(conditions: readonly RunCondition[], context: FilterContext): string | undefined {
   for (const group of generateGroups(conditions)) {
     const onFeedback = group.filter((term) => term.kind === 'compare' && fieldOf(term.field).family === 'feedback');
@@ -153,7 +156,7 @@ function writeRowCondition(conditions: readonly RunCondition[], context: FilterC
   return search && writeCondition(search, context);
 }
 
-/** Finds the id that a field must have; undefined if the conditions do not demand one. */
+/** Returns the id that the conditions require in a field; undefined if they do not require one. */
 export function findRequiredId(
   conditions: RunFilterConditions | undefined,
   field: 'id' | 'trace_id' | 'parent_run_id',
@@ -165,7 +168,9 @@ export function findRequiredId(
   return undefined;
 }
 
-/** The range of start times, as shown, in which all matching runs are; both ends are inclusive. */
+/**
+ * Returns the range of start times, as responses return them, that contains all matching runs; both ends are inclusive.
+ */
 export function findStartRange(conditions: RunFilterConditions | undefined): { from: number; until: number } {
   const range = { from: allTimes.fromMicros, until: allTimes.untilMicrosExclusive };
   for (const condition of generateRequired(conditions?.run ?? [])) {

@@ -7,12 +7,12 @@ export type RunCondition = Condition<RunFilterField>;
 export type RunComparison = Comparison<RunFilterField>;
 export type Operation = Pick<RunComparison, 'operator' | 'value'>;
 
-/** What the SQL of a filter needs of the query around it. */
+/** Collects what the query around a filter must provide: bound parameters, named expressions and the trace range. */
 export class FilterContext {
   readonly params: Record<string, QueryParameter> = {};
   /**
-   * Conditions on the key of `runs` for all runs of the traces that the query reads, joined by AND. They are valid only
-   * in the query that {@link usesTraces} is read for.
+   * Conditions on the key of `runs` for all runs of the traces that the query reads, joined by AND. If {@link
+   * usesTraces} is true, the query must define the times of the traces that these conditions refer to.
    */
   readonly #traceRange: string;
   #usesTraces = false;
@@ -33,9 +33,7 @@ export class FilterContext {
     return this.#usesTraces;
   }
 
-  /**
-   * Writes a query of its own, which begins with the expressions that its conditions use more than once.
-   */
+  /** Writes a separate query, whose WITH clause defines the named expressions of its conditions. */
   writeQuery(write: () => string): string {
     const outer = this.#expressions;
     this.#expressions = new Map();

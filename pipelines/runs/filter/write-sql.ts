@@ -12,7 +12,7 @@ import {
   type RunCondition,
 } from './sql-terms.ts';
 
-/** Values of the fields as they are shown, as SQL over `runs FINAL`. */
+/** SQL of the value of each field as responses return it, over `runs FINAL`. */
 const plainSql: Readonly<Record<Exclude<PlainField, FigureField>, string>> = {
   id: 'id',
   trace_id: 'trace_id',
@@ -45,7 +45,7 @@ const parameterTypes: Readonly<Record<string, string>> = {
   number: 'Float64',
 };
 
-/** Texts that `search` without a field looks at. Each is JSON, except the name. */
+/** Columns that `search` without a field searches. Each is JSON, except the name. */
 const searched = { name: shownValues.name, error: 'error', inputs: 'inputs', outputs: 'outputs' } as const;
 
 /** Writes the SQL of one condition on a row of `runs FINAL`. Its value is 0 or 1, never null. */
@@ -64,7 +64,7 @@ export function writeCondition(condition: RunCondition, context: FilterContext):
   }
 }
 
-/** Of the comparisons of one family in an `and`, all apply to the same pair. */
+/** Writes the terms of an `and`. Comparisons of the same family apply to the same pair. */
 function writeAnd(terms: readonly RunCondition[], context: FilterContext): string {
   const groups = new Map<PairFamily, RunComparison[]>();
   const written: string[] = [];
@@ -141,7 +141,7 @@ function writeSearch(field: RunFilterField | undefined, text: string, context: F
   return `(${found.join(' OR ')})`;
 }
 
-/** Whether a text contains another one, in upper or lower case. */
+/** SQL condition: a text contains another one, ignoring case. */
 function containsSql(text: string, needle: string, bound: string): string {
   if (Buffer.byteLength(needle) === needle.length) return `positionCaseInsensitive(${text}, ${bound}) > 0`;
   return `position(lowerUTF8(${text}), lowerUTF8(${bound})) > 0`;

@@ -2,14 +2,14 @@
  * Tokens and costs of a set of runs.
  *
  * As in a list of runs, a model call counts unless a call below it states the same figure
- * (`pipelines/runs/descendant-figures.ts`). Each call counts once in a group: for the topmost matching run above it, or
- * for itself. The total of a figure is the sum over these runs, and its percentiles are over those of them that have it.
- * A run sent without dotted_order counts for its parent and its trace only. If only a start time limits the set, the runs
- * of a trace that began before it count as one for the percentiles.
+ * (`pipelines/runs/descendant-figures.ts`). Each call counts once in a group: it is assigned to its topmost matching
+ * ancestor, or to itself. The total of a figure is the sum over these runs; the percentiles are computed over those of
+ * these runs that have the figure. Of a run sent without dotted_order, only the parent and the root of the trace are
+ * known as ancestors. If the set is limited only by a start time, the runs of a trace that began before that time count
+ * as one run for the percentiles.
  *
- *   1. `calls` are the model calls of the range that state a figure.
- *   2. `covered` has, by run, the figures that calls below it state.
- *   3. The figures of a call that are not covered are summed by the topmost matching run.
+ * 1. `calls` are the model calls of the range that state a figure. 2. `covered` contains, by run, the figures that
+ *   calls below it state. 3. The figures of a call that are not covered are summed by the topmost matching run.
  */
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import { detailsSql, type figureColumns, statedAncestors } from '../descendant-figures.ts';

@@ -21,7 +21,7 @@ export interface RunGrouping {
   /** Expressions of the WITH clause that `sql` uses. */
   readonly expressions?: readonly string[];
   readonly params?: Readonly<Record<string, QueryParameter>>;
-  /** Whether all runs of a trace are in the same group, so that the group of one tells that of the others. */
+  /** Whether all runs of a trace are always in the same group. */
   readonly isOfTrace?: boolean;
 }
 
@@ -36,7 +36,7 @@ export interface RunSet {
   readonly groups?: readonly string[] | undefined;
 }
 
-/** A query over the matching runs, and what it binds. */
+/** A query over the matching runs, with its parameters and settings. */
 export interface MatchingRuns {
   readonly sql: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
@@ -97,13 +97,13 @@ export interface CallRange {
   readonly params: MatchingRuns['params'];
   readonly external?: ExternalTable;
   /**
-   * `every`: all calls in the range count, without a look at the runs above them. `trace`: those of the traces of
-   * matching runs, which are roots. `path`: those that match, or have a run above them that matches.
+   * `every`: all calls in the range count; their ancestors are not checked. `trace`: all calls in the traces of the
+   * matching runs, which are roots. `path`: calls that match, or that have a matching ancestor.
    */
   readonly counted: 'every' | 'trace' | 'path';
 }
 
-/** Finds how the model calls of a set are read; the simplest way that is right for it. */
+/** Chooses how to read the model calls of a set: the simplest way that gives the correct result. */
 export function findCallRange(set: RunSet): CallRange {
   const { scope, filter, groupBy, groups, among } = set;
   const { isRoot, startedFromMicros, traceId, traceIds, ...others } = filter;
@@ -111,7 +111,7 @@ export function findCallRange(set: RunSet): CallRange {
   const isGrouped = groups !== undefined || (groupBy !== undefined && groupBy.isOfTrace !== true);
   const keys = buildKeyConditions(filter);
   const window = boundTimeRange({ filter: { startedFromMicros }, order: 'desc' });
-  // A trace that began earlier has calls in the range. They count unless only its root could match, and for percentiles
+  // The range can contain calls of a trace that began earlier. They count, unless only roots can match; for percentiles
   // they count as one run.
   const isWhole = isRoot !== true || startedFromMicros === undefined;
   if (!isFiltered && !isGrouped && isRoot !== false && isWhole) {
@@ -126,7 +126,7 @@ export function findCallRange(set: RunSet): CallRange {
     };
   }
   const earliest = among?.reduce((min, key) => Math.min(min, key.startTimeMicros), Number.POSITIVE_INFINITY);
-  // A query has one external table, which is that of the listed runs.
+  // The projects cannot be sent as a second external table, because a query has only one: the keys of the listed runs.
   const projects: KeyCondition =
     among === undefined
       ? buildProjectsCondition(scope)

@@ -50,7 +50,7 @@ export async function readRunStats(clickhouse: ClickHouse, request: StatsRequest
   if (scope.projectIds.length === 0 || request.among?.length === 0) return new Map();
   const counts = await countRuns(clickhouse, request);
   if (counts.length === 0) return new Map();
-  // A list of groups is only needed if there are more.
+  // The queries must list the groups only if there may be more groups than the maximum.
   const isCut = groupBy !== undefined && counts.length >= (request.maxGroups ?? defaultMaxGroups);
   const set: RunSet = isCut ? { ...request, groups: counts.map(({ grp }) => grp) } : request;
   const figures = figureStats

@@ -2,7 +2,10 @@ import { Client } from '@langchain/langgraph-sdk';
 import { afterEach, expect, it } from 'vitest';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** A caller next to another one whose sleeping runs occupy all slots and have more runs pending. */
+/**
+ * Fairness between two callers: one occupies all slots with sleeping runs and has more runs pending; the runs of the
+ * other must still start.
+ */
 
 let server: AgentServerUnderTest | undefined;
 afterEach(async () => {

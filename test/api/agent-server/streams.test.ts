@@ -207,7 +207,7 @@ describe('a resumable stream', () => {
   it('ends with an error if the log did not accept all events, and the run keeps its status', async () => {
     const threadId = await newThread();
     const run = await client.runs.create(threadId, 'burst', { ...burst(3), afterSeconds: 600, streamResumable: true });
-    // As the process that executed the run leaves it: ended, but its end not yet in the log.
+    // The state after the executing process has ended the run but before it has published the end event.
     await server.database.execute(
       `UPDATE agents.runs SET status = 'success', attempt = 1, events_missing = true, end_published = false,
          started_at = clock_timestamp(), ended_at = clock_timestamp() WHERE run_id = $1`,

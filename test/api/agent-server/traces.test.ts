@@ -93,7 +93,7 @@ describe('the trace of a run', () => {
     const stock = await traceOf(stockId, (runs) => runs.every(({ end_time }) => end_time != null));
     const ours = await traceOf(runId, (runs) => runs.length >= stock.length);
 
-    /** The parts that both have in common: without ids, times, and the name of the root. */
+    /** Reduces a trace to what must be equal on both servers: everything except ids, times and the name of the root. */
     const shape = (runs: readonly Run[]) => {
       const byId = new Map(runs.map((run) => [run.id, run]));
       return runs.slice(1).map((run) => ({

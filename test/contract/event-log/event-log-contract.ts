@@ -282,7 +282,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       await consume(undefined, generous, storingGroup(topic));
       await under.log.publish(topic, [message('one', 'first'), message('two', 'second')]);
       const [back, now] = [await follow({ sinceMs: 60_000 }), await follow()];
-      // A log that keeps no events starts every follower at the present.
+      // In a log that does not retain events, every follower starts at the log-end offset.
       expect([[], ['first', 'second']]).toContainEqual(back.texts().toSorted());
       expect(now.texts()).toEqual([]);
       const position = await under.log.position(topic);

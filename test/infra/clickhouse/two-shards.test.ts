@@ -127,7 +127,7 @@ async function addProjects(database: Database): Promise<void> {
   }
 }
 
-/** An attachment and a feedback of each run, which expire with it. */
+/** Inserts an attachment and a feedback entry for each run; both expire with the run. */
 async function insertBelongings(clickhouse: ClickHouse): Promise<void> {
   const expiry = 'trace_tier, expires_at, tenant_id, id';
   await clickhouse.command({

@@ -1,6 +1,6 @@
 /**
- * Manifests of many exports that a sweep must write because the process that finished the last file died first, on a
- * real object store.
+ * A sweep writes the manifests of many exports whose process died after it finished the last file; on a real object
+ * store.
  */
 import { randomBytes } from 'node:crypto';
 import { CreateBucketCommand } from '@aws-sdk/client-s3';

@@ -36,7 +36,7 @@ async function spawned(schedule: ExportWithProgress): Promise<ExportWithProgress
 const rangesOf = (exports: readonly ExportWithProgress[]) =>
   exports.map(({ startTime, endTime }) => `${startTime.slice(0, 16)} ${endTime?.slice(0, 16)}`);
 
-/** They are contiguous from the start of the schedule, each as long as the interval. */
+/** Asserts that the exports are contiguous from the start of the schedule, each as long as the interval. */
 function expectTiled(schedule: ExportWithProgress, exports: readonly ExportWithProgress[]): void {
   let from = Date.parse(schedule.startTime);
   for (const each of exports) {

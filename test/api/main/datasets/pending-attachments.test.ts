@@ -3,7 +3,7 @@ import { Client } from 'langsmith';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 
-/** Attachments of writes of examples that fail. */
+/** Attachments of examples whose write failed. */
 
 let api: ApiUnderTest;
 let client: Client;

@@ -256,7 +256,7 @@ describe('decompression bombs', () => {
     expect(await collect([bytes], 'zstd', 300_000_000)).toHaveLength(200_000_000);
     clearInterval(ticking);
     expect(turns).toBeGreaterThan(10);
-    // Not an absolute time: a busy machine takes longer for everything.
+    // Compare with the total time, not with a fixed limit, because everything takes longer on a busy machine.
     expect(maxMs).toBeLessThan((performance.now() - startMs) / 2);
   });
 });

@@ -111,7 +111,7 @@ export async function addWeather(clickhouse: ClickHouse): Promise<void> {
   await onEveryServer(clickhouse, `ALTER TABLE runs_of_events MODIFY QUERY ${select}`);
 }
 
-/** What the sink knows of the schema of a topic. */
+/** The Avro container schema and the columns that the sink uses for a topic. */
 export function containerOf(topic: Topic): { containerSchema: string; columns: string[] } {
   return { containerSchema: containerSchema(topic.schema, topic.prefix), columns: [...topic.prefix, ...topic.columns] };
 }
