@@ -17,9 +17,12 @@ import { createStreamPublisher } from '../../pipelines/agents/streams/create-str
 import type { StreamPublisher } from '../../pipelines/agents/streams/stream-types.ts';
 import { traceChildRuns } from '../../pipelines/agents/traces/child-runs.ts';
 import { maxEventBytes } from '../../pipelines/agents/workers/event-chunk.ts';
-import { type GraphIsolation, openGraphIsolation } from '../../pipelines/agents/workers/graph-isolation.ts';
+import {
+  type GraphIsolation,
+  openGraphIsolation,
+  openWorkerAccount,
+} from '../../pipelines/agents/workers/graph-isolation.ts';
 import { type OpenWorkerPool, openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
-import { openWorkerAccount } from '../../pipelines/agents/workers/worker-account.ts';
 import { createFeedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
 import { urlUnder } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';

@@ -4,8 +4,8 @@ import type { DeadLetterQueue, EventLog } from '../../infra/event-log/event-log.
 import { postgresDeadLetterQueue } from '../../infra/event-log/in-process/dead-letter-queue.ts';
 import { openInProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
 import { acquireSessionLock, type SessionLock } from '../../infra/postgres/session-lock.ts';
-import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Stores } from './open-stores.ts';

@@ -1,8 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { startTelemetryServer } from '../../infra/telemetry/telemetry-server.ts';
+import { type HealthCheck, startTelemetryServer } from '../../infra/telemetry/telemetry-server.ts';
 import type { Services } from '../server/services.ts';
 import { apiAddress } from './check-port.ts';
 import type { LoadedParts } from './role.ts';

@@ -9,9 +9,9 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { type DataFolder, keepSecretKey } from '../../infra/embedded/data-folder.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
-import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { counter } from '../../infra/telemetry/metrics.ts';
+import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import type { Rejection } from '../../pipelines/ingest/accept/draft.ts';
 import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';

@@ -1,8 +1,8 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { waitingDeadLetters } from '../../infra/event-log/event-log-metrics.ts';
-import type { HealthCheck } from '../../infra/telemetry/health.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { countUnreplayed } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { Sink } from '../../pipelines/ingest/sink/sink.ts';
 import { startRollUp } from '../../pipelines/usage/rollup.ts';

@@ -11,7 +11,7 @@ import {
   usageRows,
 } from '../../pipelines/usage/report.ts';
 import { groupings } from '../../pipelines/usage/report-query.ts';
-import type { UsageRange } from '../../pipelines/usage/stride.ts';
+import type { UsageRange } from '../../pipelines/usage/rollup-query.ts';
 import { nullable, optional } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';

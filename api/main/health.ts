@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { checkHealth } from '../../infra/telemetry/health.ts';
 import { registry } from '../../infra/telemetry/metrics.ts';
+import { checkHealth } from '../../infra/telemetry/telemetry-server.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 
 export const getMetrics = defineOperation({

@@ -8,7 +8,7 @@ import { acceptMultipart } from '../../pipelines/ingest/accept/accept-multipart.
 import { type Acceptance, listedRejections } from '../../pipelines/ingest/accept/draft.ts';
 import { BodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
 import { collectBody } from '../../pipelines/ingest/body/collect.ts';
-import { otlpResponse } from '../../pipelines/ingest/otlp/otlp-response.ts';
+import { otlpResponse } from '../../pipelines/ingest/otlp/read-otlp.ts';
 import type { WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { requestDeletion, requestKeep } from '../../pipelines/retention/request-changes.ts';
+import { requestDeletion, requestKeep } from '../../pipelines/retention/change-traces.ts';
 import { optional, Text, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 

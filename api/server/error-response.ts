@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { otlpFailure } from '../../pipelines/ingest/otlp/otlp-response.ts';
+import { otlpFailure } from '../../pipelines/ingest/otlp/read-otlp.ts';
 import type { ErrorStyle } from './operation.ts';
 
 /** Limits that error messages name. */

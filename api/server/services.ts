@@ -4,7 +4,7 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import type { RateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import type { Sealer } from '../../infra/sealing/sealer.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
-import type { HealthCheck } from '../../infra/telemetry/health.ts';
+import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import type { DestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import type { ExportDeps } from '../../pipelines/exports/export-deps.ts';
 import type { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts';

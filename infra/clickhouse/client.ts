@@ -4,10 +4,17 @@ import type { ClickHouseSettings } from '@clickhouse/client';
 import { isRunlakeError } from '../errors/runlake-error.ts';
 import { runWithoutTenant, tenantContext } from '../fairness/tenant-context.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import { type HttpResponse, readResponse, saveResponse } from './answer.ts';
 import type { ClickHouse, InsertBody, Query } from './clickhouse.ts';
 import { clickhouseError, getClickHouseCode, type Statement } from './clickhouse-error.ts';
-import { type Connection, encodeExternalTable, openConnection, type RequestBody } from './connection.ts';
+import {
+  type Connection,
+  encodeExternalTable,
+  type HttpResponse,
+  openConnection,
+  type RequestBody,
+  readResponse,
+  saveResponse,
+} from './connection.ts';
 import { type Layout, readLayout } from './layout.ts';
 import { QuerySlots } from './query-slots.ts';
 import { ServerChoice } from './server-choice.ts';

@@ -8,8 +8,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type DuckDBConnection, DuckDBInstance } from '@duckdb/node-api';
-import type { ChildRequest, ChildResponse } from './encode-request.ts';
-import { encodeSql, listSql, quoteText, readFooter } from './encode-sql.ts';
+import { type ChildRequest, type ChildResponse, encodeSql, listSql, quoteText, readFooter } from './encode-sql.ts';
 
 const killProcess = () => process.kill(process.pid, 'SIGKILL');
 process.on('disconnect', killProcess);

@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { forkProgram, LastLines } from '../embedded/child-program.ts';
 import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
-import type { ChildRequest, ChildResponse, EncodeRequest, ListRequest, ParquetFooter, Work } from './encode-request.ts';
+import type { ChildRequest, ChildResponse, EncodeRequest, ListRequest, ParquetFooter, Work } from './encode-sql.ts';
 
 /**
  * Runs requests one by one, each in an empty database that can access only the request's folder.

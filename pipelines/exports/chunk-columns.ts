@@ -1,4 +1,4 @@
-import type { ColumnConversion } from '../../infra/duckdb/encode-request.ts';
+import type { ColumnConversion } from '../../infra/duckdb/encode-sql.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
 import type { RunWithoutDottedOrder } from '../runs/dotted-orders.ts';
 import { defaultRunType, type RunColumn, runColumns } from '../runs/run-columns.ts';

@@ -2,7 +2,7 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import type { DerivedFile, ParquetFooter } from '../../infra/duckdb/encode-request.ts';
+import type { DerivedFile, ParquetFooter } from '../../infra/duckdb/encode-sql.ts';
 import type { Encoder } from '../../infra/duckdb/encoder.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
 import { runBytes } from '../runs/run-columns.ts';

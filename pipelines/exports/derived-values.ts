@@ -13,7 +13,7 @@ import { type FileHandle, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import type { DerivedFile, ParquetFooter } from '../../infra/duckdb/encode-request.ts';
+import type { DerivedFile, ParquetFooter } from '../../infra/duckdb/encode-sql.ts';
 import type { Encoder } from '../../infra/duckdb/encoder.ts';
 import { workFileError } from '../../infra/errors/work-file-error.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';

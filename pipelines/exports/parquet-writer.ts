@@ -1,8 +1,7 @@
 import { rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import type { EncodeRequest, ParquetFooter } from '../../infra/duckdb/encode-request.ts';
-import { compressionInFooter } from '../../infra/duckdb/encode-sql.ts';
+import { compressionInFooter, type EncodeRequest, type ParquetFooter } from '../../infra/duckdb/encode-sql.ts';
 import type { Encoder, EncoderPool } from '../../infra/duckdb/encoder.ts';
 
 import { runlakeError } from '../../infra/errors/runlake-error.ts';

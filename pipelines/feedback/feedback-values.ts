@@ -1,10 +1,9 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { MemberReader } from '../ingest/accept/read-members.ts';
-import type { JsonValue } from '../ingest/accept/read-run.ts';
+import { type JsonValue, MemberReader } from '../ingest/accept/read-run.ts';
 import { findPath } from '../ingest/json/find.ts';
-import { KeySet } from '../ingest/json/key-set.ts';
 import { type ScanOptions, scanObject } from '../ingest/json/scan.ts';
-import { decodeStringBytes } from '../ingest/json/text.ts';
+import { KeySet } from '../ingest/json/scan-any.ts';
+import { decodeStringBytes } from '../ingest/json/scan-string.ts';
 import type { FeedbackEvent, FeedbackValues } from './feedback-event.ts';
 
 /** Members for features that this server does not have. JavaScript clients send the first one in camel case. */

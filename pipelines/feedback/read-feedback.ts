@@ -2,7 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
 import type { Sender } from '../ingest/accept/accept-drafts.ts';
 import { latestStorableMicros } from '../ingest/accept/draft.ts';
-import type { MemberReader } from '../ingest/accept/read-members.ts';
+import type { MemberReader } from '../ingest/accept/read-run.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { type FeedbackEvent, toFeedbackMessage } from './feedback-event.ts';
 import {

@@ -1,5 +1,5 @@
 import type { Query } from '../../infra/clickhouse/clickhouse.ts';
-import type { BucketPlan } from './stride.ts';
+import type { BucketPlan } from './rollup-query.ts';
 
 /** Dimensions that usage can be grouped by. */
 export const groupings = ['workspace', 'project', 'user', 'api_key'] as const;

@@ -2,7 +2,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { buildUsageQuery, type Grouping, type UsageCounts } from './report-query.ts';
-import { type BucketBounds, computeBucketBounds, planBuckets, type Stride, type UsageRange } from './stride.ts';
+import { type BucketBounds, computeBucketBounds, planBuckets, type Stride, type UsageRange } from './rollup-query.ts';
 
 /**
  * Queries for the current names by id, including deleted projects and revoked keys. Each query is restricted to one

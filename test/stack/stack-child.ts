@@ -15,7 +15,7 @@
  * `make stack-down` or `make stack` kills the others, which it finds by their recorded process ids and their marker.
  */
 import { once } from 'node:events';
-import { lockFolder } from '../../infra/embedded/folder-lock.ts';
+import { lockFolder } from '../../infra/embedded/data-folder.ts';
 import { processIdentity } from '../../infra/embedded/process-identity.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { lockFolder } from '../../infra/embedded/folder-lock.ts';
+import { lockFolder } from '../../infra/embedded/data-folder.ts';
 import { processIdentity, waitForExit } from '../../infra/embedded/process-identity.ts';
 import { clearStack } from './stack-folder.ts';
 

@@ -23,8 +23,7 @@ import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
 import type { Subscription } from '../event-log.ts';
 import { type KafkaAddress, type KafkaAdmin, type KafkaClient, kafkaError, openKafkaClient } from './client.ts';
-import { PartitionConsumer } from './partition-consumer.ts';
-import { chooseStartingPoint, findPositions } from './positions.ts';
+import { chooseStartingPoint, findPositions, PartitionConsumer } from './partition-consumer.ts';
 import type { ByteBudget } from './record-buffer.ts';
 
 const assignments = counter('runlake_event_log_assignments_total', 'Partitions assigned to this process, by topic.', [

@@ -3,11 +3,11 @@ import type { Admin } from 'kafkajs';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
 import { runlakeError } from '../../errors/runlake-error.ts';
-import type { HealthCheck } from '../../telemetry/health.ts';
 import type { Logger } from '../../telemetry/logger.ts';
+import type { HealthCheck } from '../../telemetry/telemetry-server.ts';
 import { storingGroup } from '../event-log.ts';
 import { type KafkaAddress, KafkaAdmin } from './client.ts';
-import { findPositions } from './positions.ts';
+import { findPositions } from './partition-consumer.ts';
 import { type RegistryAddress, SchemaRegistry } from './schema-registry.ts';
 import {
   fetchTopicSettings,

@@ -1,8 +1,8 @@
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
 import { isRunlakeError } from '../../errors/runlake-error.ts';
-import type { HealthCheck } from '../../telemetry/health.ts';
 import type { Logger } from '../../telemetry/logger.ts';
+import type { HealthCheck } from '../../telemetry/telemetry-server.ts';
 import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import {
   drainingError,
@@ -20,7 +20,7 @@ import { type KafkaAddress, KafkaAdmin } from './client.ts';
 import { GroupConsumer } from './consumer.ts';
 import { buildDeadLetterMessage } from './dead-letter-queue.ts';
 import { kafkaHealthChecks } from './health.ts';
-import { findPositions, isPast } from './positions.ts';
+import { findPositions, isPast } from './partition-consumer.ts';
 import { IdempotentProducer } from './producer.ts';
 import { Publisher } from './publisher.ts';
 import { ByteBudget } from './record-buffer.ts';

@@ -21,15 +21,16 @@ import {
 } from '../object-store.ts';
 import {
   defaultContentType,
+  getStatus,
+  isNoBucket,
+  notS3,
   openS3Connection,
   type S3CallOptions,
   type S3Connection,
   type S3Options,
   setPayloadHash,
 } from './s3-connection.ts';
-import { getStatus, isNoBucket, notS3 } from './s3-error.ts';
-import { abortUploadsTo, uploadParts } from './upload-parts.ts';
-import { type WriteCondition, writeOnce } from './write-once.ts';
+import { abortUploadsTo, uploadParts, type WriteCondition, writeOnce } from './upload-parts.ts';
 
 /** Files of at least this size are uploaded in parts. */
 const minMultipartBytes = 16 * 1024 ** 2;

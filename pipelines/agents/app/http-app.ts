@@ -21,7 +21,7 @@ import type { AccountSource } from '../../../infra/isolation/process-accounts.ts
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { violation } from '../workers/frames.ts';
-import { openModuleWorker } from '../workers/open-module-worker.ts';
+import { openModuleWorker } from '../workers/query-worker.ts';
 import { createRouteMatcher } from './app-route.ts';
 
 export interface HttpApp {

@@ -13,8 +13,8 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { timedOut, withTimeout } from '../../../infra/timeouts/with-timeout.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { violation } from '../workers/frames.ts';
-import { openModuleWorker } from '../workers/open-module-worker.ts';
-import type { FromWorker } from '../workers/worker-messages.ts';
+import type { FromWorker } from '../workers/message-codec.ts';
+import { openModuleWorker } from '../workers/query-worker.ts';
 import { type RequiredMetadata, requiredMetadata } from './access-filter.ts';
 import type { AgentUser, AuthIdentity, AuthorizationRequest, AuthRequest, AuthVerdict } from './agent-user.ts';
 

@@ -18,11 +18,16 @@ import type { AccountSource } from '../../../infra/isolation/process-accounts.ts
 import type { AppRoute } from '../app/app-route.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import { computeWorkerFrameLimits, violation } from './frames.ts';
-import { decodeMessage } from './message-codec.ts';
+import {
+  decodeMessage,
+  type FromWorker,
+  type SerializedError,
+  type ToWorker,
+  type WorkerSetup,
+} from './message-codec.ts';
 import { needsTypescript, typescriptLoader } from './read-typescript.ts';
 import { toRunlakeError } from './serialized-error.ts';
 import { type ChildEnd, WorkerChild } from './worker-child.ts';
-import type { FromWorker, SerializedError, ToWorker, WorkerSetup } from './worker-messages.ts';
 
 export interface GraphWorkerOptions {
   readonly setup: WorkerSetup;

@@ -1,5 +1,5 @@
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { SerializedError } from './worker-messages.ts';
+import type { SerializedError } from './message-codec.ts';
 import type { GraphRequest } from './worker-pool.ts';
 
 /**

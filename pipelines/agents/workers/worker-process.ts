@@ -1,7 +1,7 @@
 /**
  * Entry point of a worker process, which runs graph code.
  *
- * Invariant: the worker communicates with the parent process only through the messages of `worker-messages.ts`. The
+ * Invariant: the worker communicates with the parent process only through the messages of `message-codec.ts`. The
  * parent process detects a hung or dead worker from missing heartbeats and from the exit of this process.
  *
  *   1. The parent process sends `setup`. If the project contains TypeScript, the worker installs a loader for it. The
@@ -11,7 +11,7 @@
  *      concurrently.
  *   3. The worker sends `heartbeat` at a fixed interval, which proves that its event loop is not blocked.
  *   4. An error that is thrown outside of any run ends the process after a `dying` message. The process also ends when
- *      the parent process ends: the pipe closes or, if the event loop is blocked, `parent-pipe.ts` kills the process.
+ *      the parent process ends: the pipe closes or, if the event loop is blocked, `outbox.ts` kills the process.
  */
 import { tmpdir } from 'node:os';
 import { resolve } from 'node:path';
@@ -28,14 +28,13 @@ import { openTracer } from '../traces/run-tracer.ts';
 import { EventLoopTurn } from './event-loop-turn.ts';
 import { executeJob } from './execute-job.ts';
 import { computeWorkerFrameLimits } from './frames.ts';
-import { Outbox } from './outbox.ts';
-import { openParentPipe, watchParent } from './parent-pipe.ts';
+import type { ToWorker, WorkerSetup } from './message-codec.ts';
+import { Outbox, openParentPipe, watchParent } from './outbox.ts';
 import { installProjectGlobals } from './project-globals.ts';
 import { needsTypescript, readTypescript } from './read-typescript.ts';
 import { SendBuffers, type SendWindow } from './send-window.ts';
 import { serializeError } from './serialized-error.ts';
 import { isFailedWrite, openSavers, type SaverFor } from './thread-saver.ts';
-import type { ToWorker, WorkerSetup } from './worker-messages.ts';
 
 interface ActiveRun {
   readonly events: SendWindow;

@@ -2,9 +2,8 @@ import { isUtf8 } from 'node:buffer';
 import { Readable } from 'node:stream';
 import { CsvError, parse } from 'csv-parse';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { KeySet } from '../../ingest/json/key-set.ts';
 import { scanObject, scanValue } from '../../ingest/json/scan.ts';
-import { skipSpace } from '../../ingest/json/scan-any.ts';
+import { KeySet, skipSpace } from '../../ingest/json/scan-any.ts';
 
 /** A row of an uploaded file. */
 export interface TableRow {

@@ -1,12 +1,9 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
-import { ChildCursor } from '../json/child-cursor.ts';
 import { findPath } from '../json/find.ts';
-import { KeySet } from '../json/key-set.ts';
-import { requireEnd, requireOpening } from '../json/scan.ts';
-import { scanAny } from '../json/scan-any.ts';
-import { ScanOrigin } from '../json/scan-origin.ts';
+import { requireEnd, requireOpening, ScanOrigin } from '../json/scan.ts';
+import { ChildCursor, KeySet, scanAny } from '../json/scan-any.ts';
 import { readOtlp } from '../otlp/read-otlp.ts';
 import { formatDottedOrderSegment } from '../run-event/dotted-order.ts';
 import { timeOfUuid } from '../run-event/uuid.ts';

@@ -3,7 +3,7 @@ import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake
 import { AvroWriter, wirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { attachmentEvents, runEvents, type Topic } from '../../../schemas/topics.ts';
-import { traceHeaders } from '../../attachments/encode-attachment.ts';
+import { traceHeaders } from '../../attachments/read-attachment.ts';
 import type { ProjectResolver } from '../../projects/resolve-project.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { encodeRunEvent, nilUuid, readProjectId, writeProjectId } from '../run-event/run-event.ts';

@@ -1,7 +1,6 @@
-import { findPath } from '../json/find.ts';
+import { findPath, skipValue } from '../json/find.ts';
 import { skipSpace } from '../json/scan-any.ts';
-import { skipValue } from '../json/skip.ts';
-import { parseRange } from '../json/text.ts';
+import { parseRange } from '../json/scan-string.ts';
 import type { RunValues } from '../run-event/run-event.ts';
 import { parseTime } from '../run-event/times.ts';
 

@@ -1,6 +1,116 @@
+import { isUtf8 } from 'node:buffer';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { StepwiseWork } from '../in-slices.ts';
-import { type PartHeaders, parseParameters, readPartHeaders } from './part-headers.ts';
+
+export interface PartHeaders {
+  readonly name: string;
+  /** In lower case, with the parameters of the type except `length`; empty if the part has no Content-Type. */
+  readonly contentType: string;
+  readonly filename: string | undefined;
+}
+
+const maxHeaders = 16;
+const maxNameCharacters = 1_024;
+
+/** Matches name, type and length at once in the form that stock SDKs write, which nearly every part has. */
+const stockPattern =
+  /^Content-Disposition: form-data; name="([ !#$&-[\]-~]+)"\r\nContent-Type: ([ -:<-~]+)(?:; ?length=(\d{1,15}))?(?:\r\nContent-Length: (\d{1,15}))?$/i;
+
+const linePattern = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([\t -~\u0080-\uffff]*)$/;
+const lengthParameter = /;\s*length\s*=\s*(?:"[^"]*"|[^;"]*)/gi;
+const plainTransferEncodings: ReadonlySet<string> = new Set(['binary', '7bit', '8bit']);
+
+/**
+ * Reads the headers of a part, `body[start, end)`, without the empty line that ends them. If they state the length of
+ * the content, this length must equal `contentBytes`. Source: RFC 7578; the `length` parameter is an extension of the
+ * SDKs.
+ *
+ * @throws INVALID_MULTIPART
+ */
+export function readPartHeaders(body: Buffer, start: number, end: number, contentBytes: number): PartHeaders {
+  const stock = stockPattern.exec(body.toString('latin1', start, end));
+  if (stock !== null) {
+    const [, name = '', type = '', parameter, header] = stock;
+    requireLength(start, name, contentBytes, parameter);
+    requireLength(start, name, contentBytes, header);
+    if (name.length > maxNameCharacters) throw createNameTooLongError(start);
+    const contentType = type === 'application/json' ? type : type.trim().toLowerCase();
+    return { name, contentType, filename: undefined };
+  }
+  const headers = parseHeaders(body, start, end);
+  const disposition = headers.get('content-disposition') ?? '';
+  const parameters = parseParameters(disposition);
+  const name = parameters.get('name');
+  if (!/^form-data\s*(;|$)/i.test(disposition) || name === undefined || name === '') {
+    throw createMultipartError(start, 'a part has no Content-Disposition: form-data with a name');
+  }
+  if (name.length > maxNameCharacters) throw createNameTooLongError(start);
+  const encoding = headers.get('content-encoding')?.toLowerCase();
+  if (encoding !== undefined && encoding !== 'identity') {
+    throw createMultipartError(
+      start,
+      `the part '${name}' has a Content-Encoding of its own; encode the whole body instead`,
+    );
+  }
+  const transferEncoding = headers.get('content-transfer-encoding')?.toLowerCase();
+  if (transferEncoding !== undefined && !plainTransferEncodings.has(transferEncoding)) {
+    throw createMultipartError(start, `the part '${name}' has a Content-Transfer-Encoding; send its bytes as they are`);
+  }
+  const type = headers.get('content-type') ?? '';
+  requireLength(start, name, contentBytes, parseParameters(type).get('length'));
+  requireLength(start, name, contentBytes, headers.get('content-length'));
+  const [essence = '', ...rest] = type.replace(lengthParameter, '').split(';');
+  const contentType = [essence.toLowerCase(), ...rest].map((part) => part.trim()).join('; ');
+  return { name, contentType, filename: parameters.get('filename') };
+}
+
+function parseHeaders(body: Buffer, start: number, end: number): Map<string, string> {
+  const headers = new Map<string, string>();
+  if (!isUtf8(body.subarray(start, end))) throw createMultipartError(start, 'the headers of a part are not UTF-8');
+  const lines = start < end ? body.toString('utf8', start, end).split('\r\n') : [];
+  if (lines.length > maxHeaders) throw createMultipartError(start, `a part has more than ${maxHeaders} headers`);
+  for (const line of lines) {
+    const [, name, value = ''] = linePattern.exec(line) ?? [];
+    if (name === undefined) throw createMultipartError(start, 'a header of a part is malformed');
+    const key = name.toLowerCase();
+    if (headers.has(key)) throw createMultipartError(start, `a part has the header ${name} twice`);
+    headers.set(key, value.trim());
+  }
+  return headers;
+}
+
+/** Checks the length of a part, which a sender may state in a header or in a parameter of Content-Type. */
+function requireLength(at: number, name: string, bytes: number, stated: string | undefined): void {
+  if (stated === undefined || (/^\d{1,15}$/.test(stated) && Number(stated) === bytes)) return;
+  throw createMultipartError(at, `the part '${name}' has ${bytes} bytes, but its headers state ${stated.slice(0, 20)}`);
+}
+
+function createNameTooLongError(at: number): Error {
+  return createMultipartError(at, `the name of a part is longer than ${maxNameCharacters} characters`);
+}
+
+function createMultipartError(offset: number, reason: string): Error {
+  return runlakeError('INVALID_MULTIPART', { offset, reason });
+}
+
+const parameterPattern = /;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;"]*))/g;
+
+/** Parameters of a header's value: names in lower case, quotes and escapes removed. Source: RFC 9110, 5.6.6. */
+export function parseParameters(value: string): Map<string, string> {
+  const parameters = new Map<string, string>();
+  for (const [, name = '', quoted, bare = ''] of value.matchAll(parameterPattern)) {
+    parameters.set(name.toLowerCase(), quoted === undefined ? bare.trim() : unescapeQuoted(quoted));
+  }
+  return parameters;
+}
+
+/**
+ * Browsers and fetch write `%22`, `%0D` and `%0A` for characters that are not allowed in quotes; other clients use a
+ * backslash.
+ */
+function unescapeQuoted(text: string): string {
+  return text.replace(/\\(["\\])/g, '$1').replace(/%22|%0D|%0A/gi, (code) => decodeURIComponent(code));
+}
 
 /** A part of a multipart body: its headers and position. */
 export interface FormPart extends PartHeaders {
@@ -100,8 +210,4 @@ function findHeadersEnd(body: Buffer, start: number): number {
       ? `the headers of a part are longer than ${maxHeaderBytes} bytes`
       : 'the body ends within the headers of a part',
   );
-}
-
-function createMultipartError(offset: number, reason: string): Error {
-  return runlakeError('INVALID_MULTIPART', { offset, reason });
 }

@@ -1,7 +1,6 @@
-import type { KeySet } from './key-set.ts';
-import { skipSpace } from './scan-any.ts';
-import { skipColon, skipString, skipValue } from './skip.ts';
-import { decodeStringBytes } from './text.ts';
+import { skipColon, skipString, skipValue } from './find.ts';
+import { type KeySet, skipSpace } from './scan-any.ts';
+import { decodeStringBytes } from './scan-string.ts';
 
 export interface KnownLimits {
   /** Maximum nesting; values that are nested deeper are read as null. */

@@ -1,7 +1,7 @@
 import { writeUnwrapped, writeValue } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
 import type { AttributeList } from './span.ts';
-import type { SpanContext } from './span-context.ts';
+import type { SpanContext } from './span-fields.ts';
 
 /** A tree built from flattened attribute names such as `0.message.role`. A leaf is the index of an attribute. */
 export type AttributeTree = Map<string, AttributeTree | number>;

@@ -1,12 +1,10 @@
 import type { StepwiseWork } from '../in-slices.ts';
 import type { JsonRange } from '../json/scan.ts';
 import { findSpans } from './find-spans.ts';
-import { isObject, JsonFields, type JsonObject } from './json-fields.ts';
-import { parseMessage } from './json-message.ts';
-import { writeKeyValues } from './json-values.ts';
+import { isObject, JsonFields, type JsonObject, parseMessage, writeKeyValues } from './json-message.ts';
 import { requireCapacity } from './part-limit.ts';
-import { ProtobufWriter } from './protobuf-writer.ts';
-import { computeValueDepth } from './span-context.ts';
+import { ProtobufWriter } from './protobuf.ts';
+import { computeValueDepth } from './span-fields.ts';
 
 /** An OTLP/JSON request converted to protobuf, so that one reader maps both encodings. */
 export interface TranscodedRequest {

@@ -1,19 +1,141 @@
 import type { RunDraft } from '../accept/draft.ts';
 import { assignUsage, maxUsageBytes, readUsage } from '../accept/usage-of-run.ts';
-import type { RunValues } from '../run-event/run-event.ts';
-import { writeUnwrapped } from './any-value.ts';
-import { writeFailure } from './failure.ts';
-import { writeInputs, writeOutputs } from './inputs-outputs.ts';
-import { writeParameters } from './invocation-parameters.ts';
-import { writeMetadata } from './metadata.ts';
+import { type RunType, type RunValues, runTypes } from '../run-event/run-event.ts';
+import { consumeText, readFlag, readHead, readText, writeUnwrapped } from './any-value.ts';
+import type { RoleName } from './attribute-roles.ts';
+import { writeInputs, writeOutputs, writeParameters } from './inputs-outputs.ts';
+import { type SharedMetadata, writeMetadata } from './metadata.ts';
 import { writeOtel } from './otel-details.ts';
-import { deriveRunType } from './run-type.ts';
-import { consumeText } from './scalars.ts';
-import type { SharedMetadata } from './shared-metadata.ts';
-import { consumeOptionalUuid, readRunName, writeSerialized, writeTags } from './small-fields.ts';
-import type { SpanContext } from './span-context.ts';
-import { firstTokenTime, readEvents, type SpanEvent, writeEvents } from './span-events.ts';
-import { readIdentity } from './span-identity.ts';
+import { findAttribute, firstTokenTime, readEvents, type SpanEvent, writeEvents } from './span-events.ts';
+import {
+  buildOverrideKey,
+  consumeOptionalUuid,
+  readIdentity,
+  readRunName,
+  type SpanContext,
+  writeSerialized,
+  writeTags,
+} from './span-fields.ts';
+
+const statusOk = 1;
+const statusError = 2;
+
+/**
+ * Writes the run's error as a JSON string; returns undefined if the span did not fail.
+ *
+ * A span failed if its status is ERROR, or if it recorded an exception and its status is not OK. The text is the
+ * message of the last exception, otherwise the status message, the exception type or `Error`; the stack trace of the
+ * exception follows. Spans of the LangSmith SDK differ: the SDK sets OK before the outcome is known, and its exception
+ * message is the complete error, with the SDK's own stack trace.
+ */
+export function writeFailure(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
+  const { span, out } = context;
+  const traceable = span.find('traceable');
+  const isSdkSpan = traceable >= 0 && readFlag(context, traceable);
+  const exception = events.findLast(({ name }) => name === 'exception');
+  if (span.statusCode !== statusError && (exception === undefined || (span.statusCode === statusOk && !isSdkSpan))) {
+    return undefined;
+  }
+  const start = out.position;
+  out.text(buildErrorText(context, exception, isSdkSpan));
+  return out.since(start);
+}
+
+function buildErrorText(context: SpanContext, exception: SpanEvent | undefined, isSdkSpan: boolean): string {
+  const { start, end } = context.span.statusMessage;
+  const status = context.text(start, end);
+  const type = readTextAttribute(context, exception, 'exception.type');
+  const message = readTextAttribute(context, exception, 'exception.message');
+  const base = message || status || type || 'Error';
+  if (isSdkSpan) return base;
+  const stack = readTextAttribute(context, exception, 'exception.stacktrace');
+  return stack === '' ? base : `${base}\n\n${stack}`;
+}
+
+function readTextAttribute(context: SpanContext, event: SpanEvent | undefined, name: string): string {
+  const index = event === undefined ? -1 : findAttribute(event.attributes, name);
+  if (event === undefined || index < 0) return '';
+  const value = readHead(context.reader, event.attributes.valueStarts[index]!, event.attributes.valueEnds[index]!);
+  return value.kind === 'string' ? context.text(value.start, value.end) : '';
+}
+
+const ownTypes = Object.fromEntries(runTypes.map((type) => [type, type])) as Record<string, RunType>;
+
+/** Attributes that decide the run type, most specific first, each with the run types for its values (in lower case). */
+const typeSources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, RunType>; defaultType?: RunType }> = [
+  { role: 'runType', types: toMap(ownTypes) },
+  {
+    role: 'inferenceKind',
+    types: toMap({ ...ownTypes, agent: 'chain', guardrail: 'chain', evaluator: 'chain', reranker: 'retriever' }),
+  },
+  { role: 'traceloopKind', types: toMap({ ...ownTypes, workflow: 'chain', task: 'chain', agent: 'chain' }) },
+  { role: 'requestType', types: toMap({ embedding: 'embedding', rerank: 'retriever' }), defaultType: 'llm' },
+  {
+    role: 'operation',
+    types: toMap({
+      ...ownTypes,
+      chat: 'llm',
+      completion: 'llm',
+      text_completion: 'llm',
+      generate_content: 'llm',
+      embeddings: 'embedding',
+      retrieval: 'retriever',
+      execute_tool: 'tool',
+      invoke_agent: 'chain',
+      create_agent: 'chain',
+      invoke_workflow: 'chain',
+    }),
+  },
+  {
+    role: 'sdkOperation',
+    types: toMap({
+      'ai.generatetext.dogenerate': 'llm',
+      'ai.streamtext.dostream': 'llm',
+      'ai.generateobject.dogenerate': 'llm',
+      'ai.streamobject.dostream': 'llm',
+      'ai.embed.doembed': 'embedding',
+      'ai.embedmany.doembed': 'embedding',
+      'ai.toolcall': 'tool',
+      'ai.generatetext': 'chain',
+      'ai.streamtext': 'chain',
+      'ai.generateobject': 'chain',
+      'ai.streamobject': 'chain',
+    }),
+  },
+];
+
+/** Attributes whose presence alone decides the run type, if no attribute above does. */
+const typeHints: ReadonlyArray<readonly [RoleName, RunType]> = [
+  ['genAiToolName', 'tool'],
+  ['promptVariables', 'prompt'],
+  ['documentPart', 'retriever'],
+  ['embeddingModelName', 'embedding'],
+  ['embeddingPart', 'embedding'],
+  ['requestModel', 'llm'],
+  ['modelName', 'llm'],
+  ['promptPart', 'llm'],
+];
+
+/** The run type of a span; `chain` by default. */
+export function deriveRunType(context: SpanContext): RunType {
+  const { span } = context;
+  for (const { role, types, defaultType } of typeSources) {
+    const index = span.find(role);
+    if (index < 0) continue;
+    const text = readText(context, index);
+    const type = text === undefined ? undefined : (types.get(text.toLowerCase()) ?? defaultType);
+    if (type === undefined) continue;
+    // The other attributes carry more detail than the run type, so they stay in the metadata.
+    if (role === 'runType') span.take(index);
+    return type;
+  }
+  for (const [role, type] of typeHints) if (span.find(role) >= 0) return type;
+  return 'chain';
+}
+
+function toMap(types: Record<string, RunType>): ReadonlyMap<string, RunType> {
+  return new Map(Object.entries(types));
+}
 
 /** A span converted to a run: a post with all its values. */
 export interface OtlpDraft extends RunDraft {
@@ -108,4 +230,55 @@ function writeExtra(context: SpanContext, shared: SharedMetadata, hasOwnIds: boo
   writeOtel(context, hasOwnIds);
   out.byte(0x7d);
   return out.since(start);
+}
+
+/**
+ * Completes the drafts of one request with data of other spans in the request. The time and the project of a trace come
+ * from its root span if the request contains it; otherwise the time comes from the earliest span, and the project from
+ * the first span that names one. A parent span that sets its own run id is resolved to that id.
+ *
+ * The drafts may depend on how spans are split over requests. This is harmless, because run ids and trace ids do not
+ * change, and the sink keeps the location that the first event of a trace determines.
+ */
+export function completeDrafts(
+  mapped: ReadonlyArray<{ readonly draft: OtlpDraft; readonly isParentDerived: boolean }>,
+  overrides: ReadonlyMap<string, string>,
+): OtlpDraft[] {
+  const traces = new Map<string, TraceOrigin>();
+  for (const { draft } of mapped) {
+    const origin = traces.get(draft.traceId);
+    if (origin === undefined) traces.set(draft.traceId, { lead: draft, project: findProjectDraft(draft) });
+    else {
+      if (rankDraft(draft) < rankDraft(origin.lead)) origin.lead = draft;
+      origin.project ??= findProjectDraft(draft);
+    }
+  }
+  return mapped.map(({ draft, isParentDerived }) => {
+    const { lead, project } = traces.get(draft.traceId) as TraceOrigin;
+    const parent = isParentDerived && overrides.get(buildOverrideKey(draft.traceId, draft.values.parentRunId ?? ''));
+    if (parent) draft.values.parentRunId = parent;
+    if (lead === draft && project === undefined) return draft;
+    const { projectId, projectName } = findProjectDraft(draft) ?? findProjectDraft(lead) ?? project ?? draft;
+    const traceTimeMicros = draft.dottedOrder === undefined ? lead.traceTimeMicros : draft.traceTimeMicros;
+    return { ...draft, traceTimeMicros, projectId, projectName };
+  });
+}
+
+interface TraceOrigin {
+  /** The draft that decides the time of the trace. */
+  lead: OtlpDraft;
+  project: OtlpDraft | undefined;
+}
+
+function findProjectDraft(draft: OtlpDraft): OtlpDraft | undefined {
+  return draft.projectId === undefined && draft.projectName === undefined ? undefined : draft;
+}
+
+/**
+ * Rank, lower first: a span with dotted_order (which contains the trace time), then the root span, then the earliest
+ * span.
+ */
+function rankDraft(draft: OtlpDraft): number {
+  if (draft.dottedOrder !== undefined) return -2;
+  return draft.values.parentRunId === undefined ? -1 : draft.startTimeMicros;
 }

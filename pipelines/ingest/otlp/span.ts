@@ -1,6 +1,6 @@
 import { type AttributeName, type RoleName, readAttributeName } from './attribute-roles.ts';
 import { requireCapacity } from './part-limit.ts';
-import type { ProtobufReader } from './protobuf-reader.ts';
+import type { ProtobufReader } from './protobuf.ts';
 
 /** Bytes `[start, end)` of the body. */
 export interface ByteRange {

@@ -1,8 +1,7 @@
-import { writeUnwrapped } from './any-value.ts';
+import { readAttributeHead, readNumber, writeUnwrapped } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
-import { embeddedJson } from './embedded-json.ts';
-import { readAttributeHead, readNumber } from './scalars.ts';
-import type { SpanContext } from './span-context.ts';
+import { embeddedJson } from './json-text.ts';
+import type { SpanContext } from './span-fields.ts';
 
 const countRoles: ReadonlyArray<readonly [RoleName, string]> = [
   ['inputTokens', 'input_tokens'],

@@ -3,15 +3,16 @@ import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { fieldOffset, readUuidAt } from '../../../infra/event-log/avro.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { attachmentEvents, feedbackEvents, type Topic } from '../../../schemas/topics.ts';
-import { readTraceHeaders } from '../../attachments/encode-attachment.ts';
+import { readTraceHeaders } from '../../attachments/read-attachment.ts';
 import {
   computeLifetime,
   type Lifetime,
   type ProjectTiers,
   parseTierNumber,
   type RetentionConfig,
+  type TraceMark,
+  type TraceMarks,
 } from '../../retention/lifetimes.ts';
-import type { TraceMark, TraceMarks } from '../../retention/trace-marks.ts';
 import { nilUuid } from '../run-event/run-event.ts';
 import type { ValidRecord } from './split-into-batches.ts';
 

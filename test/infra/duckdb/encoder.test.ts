@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { EncodeRequest } from '../../../infra/duckdb/encode-request.ts';
+import type { EncodeRequest } from '../../../infra/duckdb/encode-sql.ts';
 import { type Encoder, openEncoder } from '../../../infra/duckdb/encoder.ts';
 import { processIdentity } from '../../../infra/embedded/process-identity.ts';
 import { childOfSuite } from '../../engines/child-of-suite.ts';

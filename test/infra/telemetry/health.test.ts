@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { checkHealth } from '../../../infra/telemetry/health.ts';
+import { checkHealth } from '../../../infra/telemetry/telemetry-server.ts';
 
 describe('checkHealth', () => {
   it('lists each part, with the reason for those that are down', async () => {

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, expect, it } from 'vitest';
-import { isSecretName, scrubText } from '../../../infra/telemetry/redact.ts';
+import { isSecretName, scrubText } from '../../../infra/telemetry/logger.ts';
 
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 

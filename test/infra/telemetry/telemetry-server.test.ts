@@ -1,9 +1,12 @@
 import { createServer } from 'node:net';
 import { afterEach, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { HealthCheck } from '../../../infra/telemetry/health.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { startTelemetryServer, type TelemetryServer } from '../../../infra/telemetry/telemetry-server.ts';
+import {
+  type HealthCheck,
+  startTelemetryServer,
+  type TelemetryServer,
+} from '../../../infra/telemetry/telemetry-server.ts';
 
 const logger = createLogger('silent', 'test');
 let server: TelemetryServer | undefined;

@@ -13,7 +13,7 @@ import {
 } from '../../../pipelines/usage/report.ts';
 import { buildUsageQuery, type Grouping, groupings } from '../../../pipelines/usage/report-query.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
-import { planBuckets, type UsageRange } from '../../../pipelines/usage/stride.ts';
+import { planBuckets, type UsageRange } from '../../../pipelines/usage/rollup-query.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { hourMicros, hoursOf, insertRuns, type RunRow, runRow, uuidOf } from './trace-rows.ts';
 

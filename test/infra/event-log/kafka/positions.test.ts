@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { chooseStartingPoint, isPast } from '../../../../infra/event-log/kafka/positions.ts';
+import { chooseStartingPoint, isPast } from '../../../../infra/event-log/kafka/partition-consumer.ts';
 
 const none = 'the group has no committed offset';
 

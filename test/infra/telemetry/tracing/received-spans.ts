@@ -1,6 +1,6 @@
-import { decodeProtobuf } from '../../../../pipelines/ingest/otlp/decode-protobuf.ts';
+import { decodeProtobuf } from '../../../../pipelines/ingest/otlp/find-spans.ts';
 import { partLimit } from '../../../../pipelines/ingest/otlp/part-limit.ts';
-import { ProtobufReader } from '../../../../pipelines/ingest/otlp/protobuf-reader.ts';
+import { ProtobufReader } from '../../../../pipelines/ingest/otlp/protobuf.ts';
 import { type Collector, startCollector } from '../../../pipelines/ingest/otlp/collector.ts';
 
 export interface ReceivedSpan {

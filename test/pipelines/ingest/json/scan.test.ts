@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { KeySet } from '../../../../pipelines/ingest/json/key-set.ts';
 import { scanJson, scanObject, scanValue } from '../../../../pipelines/ingest/json/scan.ts';
+import { KeySet } from '../../../../pipelines/ingest/json/scan-any.ts';
 import { jsonText, mutated, parses, thrownBy } from './json-text.fixture.ts';
 
 const options = { part: 'post.1.inputs', maxDepth: 1_000 };

@@ -1,8 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { scanValue } from '../../../../pipelines/ingest/json/scan.ts';
-import { findInvalidUtf8 } from '../../../../pipelines/ingest/json/scan-origin.ts';
+import { findInvalidUtf8, scanValue } from '../../../../pipelines/ingest/json/scan.ts';
 
 describe('invalid UTF-8', () => {
   it.each<[string, number[], number]>([

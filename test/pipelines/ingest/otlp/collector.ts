@@ -1,6 +1,6 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { type OtlpResponse, otlpResponse } from '../../../../pipelines/ingest/otlp/otlp-response.ts';
+import { type OtlpResponse, otlpResponse } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 
 export interface CapturedRequest {
   readonly contentType: string;

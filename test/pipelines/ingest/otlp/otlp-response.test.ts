@@ -3,7 +3,7 @@ import { OTLPTraceExporter as JsonExporter } from '@opentelemetry/exporter-trace
 import { OTLPTraceExporter as ProtobufExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
 import { afterEach, describe, expect, test } from 'vitest';
-import { otlpFailure, otlpResponse } from '../../../../pipelines/ingest/otlp/otlp-response.ts';
+import { otlpFailure, otlpResponse } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import { startCollector } from './collector.ts';
 
 test.each([

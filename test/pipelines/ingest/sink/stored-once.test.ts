@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { AvroWriter, wirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogMessage, LogRecord } from '../../../../infra/event-log/event-log.ts';
-import { encodeAttachment } from '../../../../pipelines/attachments/encode-attachment.ts';
+import { encodeAttachment } from '../../../../pipelines/attachments/read-attachment.ts';
 import { encodeFeedback } from '../../../../pipelines/feedback/feedback-event.ts';
 import { insertBatch } from '../../../../pipelines/ingest/sink/insert-batch.ts';
 import { attachmentEvents, feedbackEvents, runEvents, streamEvents, type Topic } from '../../../../schemas/topics.ts';

@@ -1,10 +1,73 @@
+import { isUtf8 } from 'node:buffer';
 import { parseDottedOrder } from '../run-event/dotted-order.ts';
 import { parseUuid } from '../run-event/uuid.ts';
+import { consumeText, readAttributeHead, readFlag, readText, writeValue } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
-import type { ProtobufReader } from './protobuf-reader.ts';
-import { readFlag, readText } from './scalars.ts';
-import type { ByteRange } from './span.ts';
-import { buildOverrideKey, type SpanContext } from './span-context.ts';
+import type { JsonText } from './json-text.ts';
+import type { ProtobufReader } from './protobuf.ts';
+import { type ByteRange, Span } from './span.ts';
+
+/** State shared by the steps that map one span. One object is reused for all spans of a request. */
+export class SpanContext {
+  readonly reader: ProtobufReader;
+  readonly out: JsonText;
+  /** Maximum nesting of JSON in strings. A string with deeper JSON stays text. The scan does not recurse. */
+  readonly maxJsonDepth: number;
+  /** Maximum nesting of arrays and key-value lists, which are read recursively. */
+  readonly maxDepth: number;
+  readonly span = new Span();
+  /** Metadata keys that have a value already; the first value of a key wins. */
+  readonly written = new Set<string>();
+  /** The usage object that was written, as JSON. */
+  usage: Buffer | undefined;
+  /** Run ids of spans that set their own run id, by {@link buildOverrideKey}. */
+  readonly overrides = new Map<string, string>();
+  /** Why the span is rejected; only the first reason is kept. */
+  reason: string | undefined;
+
+  constructor(reader: ProtobufReader, out: JsonText, maxJsonDepth: number) {
+    this.reader = reader;
+    this.out = out;
+    this.maxJsonDepth = maxJsonDepth;
+    this.maxDepth = computeValueDepth(maxJsonDepth);
+  }
+
+  begin(): void {
+    this.written.clear();
+    this.reason = undefined;
+    this.usage = undefined;
+  }
+
+  reject(reason: string): void {
+    this.reason ??= reason;
+  }
+
+  /** Text of the body; rejects the span if it is not UTF-8. */
+  text(start: number, end: number): string {
+    const { source } = this.reader;
+    const text = source.toString('utf8', start, end);
+    if (text.includes('\ufffd') && !isUtf8(source.subarray(start, end))) this.rejectUtf8(start);
+    return text;
+  }
+
+  /** Writes bytes of the body as a JSON string; rejects the span if they are not UTF-8. */
+  writeString(start: number, end: number): void {
+    if (!this.out.string(this.reader.source, start, end)) this.rejectUtf8(start);
+  }
+
+  rejectUtf8(offset: number): void {
+    this.reject(`invalid UTF-8 in the string at byte ${offset}`);
+  }
+}
+
+export function buildOverrideKey(traceId: string, runId: string): string {
+  return `${traceId}/${runId}`;
+}
+
+/** Maximum nesting of attribute values, the same in both encodings. No instrumentation nests deeper than 100. */
+export function computeValueDepth(maxJsonDepth: number): number {
+  return Math.min(maxJsonDepth, 100);
+}
 
 /** Ids, times and position in the tree of the run that a span becomes. */
 export interface SpanIdentity {
@@ -139,4 +202,64 @@ function isNoId(reader: ProtobufReader, { start, end }: ByteRange): boolean {
 export function toMicros(low: number, high: number): number {
   // 2^32 = 4294967 * 1000 + 296: dividing the halves separately keeps every step below 2^53.
   return high * 4_294_967 + Math.floor((high * 296 + low) / 1000);
+}
+
+/** Returns the run's name: from an attribute, otherwise the name of the span. */
+export function readRunName(context: SpanContext, isTool: boolean): string {
+  const own =
+    consumeText(context, 'name') ?? consumeText(context, 'entityName') ?? (isTool && consumeText(context, 'toolName'));
+  const { start, end } = context.span.name;
+  return own || context.text(start, end) || 'unknown';
+}
+
+/** Writes the tags as a JSON array; accepts a list, or comma-separated text as the SDK sends it. */
+export function writeTags(context: SpanContext): Buffer | undefined {
+  const { span, out } = context;
+  const index = span.find('tags');
+  if (index < 0) return undefined;
+  const { kind } = readAttributeHead(context, index);
+  const start = out.position;
+  if (kind === 'array') {
+    writeValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
+    span.take(index);
+    return out.since(start);
+  }
+  const text = readText(context, index);
+  if (text === undefined) return undefined;
+  span.take(index);
+  const tags = text.split(',').flatMap((tag) => tag.trim() || []);
+  if (tags.length === 0) return undefined;
+  out.json(JSON.stringify(tags));
+  return out.since(start);
+}
+
+const serializedMembers: ReadonlyArray<readonly [RoleName, string]> = [
+  ['serializedName', 'name'],
+  ['serializedSignature', 'signature'],
+  ['serializedDoc', 'doc'],
+];
+
+/** Writes the run's `serialized`: the description of the traced code that the SDK sends. */
+export function writeSerialized(context: SpanContext): Buffer | undefined {
+  const { span, out } = context;
+  const start = out.position;
+  for (const [role, key] of serializedMembers) {
+    const index = span.find(role);
+    if (index < 0) continue;
+    out.ascii(out.position === start ? `{"${key}":` : `,"${key}":`);
+    writeValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
+    span.take(index);
+  }
+  if (out.position === start) return undefined;
+  out.byte(0x7d);
+  return out.since(start);
+}
+
+/** Reads a UUID; an attribute that is not a UUID stays in the metadata. */
+export function consumeOptionalUuid(context: SpanContext, role: RoleName): string | undefined {
+  const index = context.span.find(role);
+  if (index < 0) return undefined;
+  const id = parseUuid(readText(context, index) ?? '');
+  if (id !== undefined) context.span.take(index);
+  return id;
 }
