@@ -5,11 +5,12 @@
  * (`pipelines/runs/descendant-figures.ts`). Each call counts once in a group: it is assigned to its topmost matching
  * ancestor, or to itself. The total of a figure is the sum over these runs; the percentiles are computed over those of
  * these runs that have the figure. Of a run sent without dotted_order, only the parent and the root of the trace are
- * known as ancestors. If the set is limited only by a start time, the runs of a trace that began before that time count
- * as one run for the percentiles.
+ * known as ancestors. If only projects and a start time limit the set, the calls of a trace count as one run for the
+ * percentiles, also if its root is not in the set.
  *
- * 1. `calls` are the model calls of the range that state a figure. 2. `covered` contains, by run, the figures that
- *   calls below it state. 3. The figures of a call that are not covered are summed by the topmost matching run.
+ *   1. `calls` are the model calls of the range that state a figure.
+ *   2. `covered` contains, by run, the figures that calls below it state.
+ *   3. The figures of a call that are not covered are summed by the topmost matching run.
  */
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import { detailsSql, type figureColumns, statedAncestors } from '../descendant-figures.ts';

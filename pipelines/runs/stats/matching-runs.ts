@@ -111,10 +111,9 @@ export function findCallRange(set: RunSet): CallRange {
   const isGrouped = groups !== undefined || (groupBy !== undefined && groupBy.isOfTrace !== true);
   const keys = buildKeyConditions(filter);
   const window = boundTimeRange({ filter: { startedFromMicros }, order: 'desc' });
-  // The range can contain calls of a trace that began earlier. They count, unless only roots can match; for percentiles
-  // they count as one run.
-  const isWhole = isRoot !== true || startedFromMicros === undefined;
-  if (!isFiltered && !isGrouped && isRoot !== false && isWhole) {
+  // A trace that began earlier has calls in the range, and one whose root never arrived has calls without a root. If
+  // every run matches, they count, and for percentiles the calls of a trace count as one run.
+  if (!isFiltered && !isGrouped && isRoot === undefined) {
     const range = buildScopeCondition(scope, window);
     const values = buildValueConditions({ startedFromMicros });
     return {

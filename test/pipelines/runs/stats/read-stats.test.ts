@@ -245,6 +245,32 @@ describe(`statistics (seed ${seed})`, () => {
       expect(stats.get(id)).toMatchObject(evaluate(runs.filter((run) => isRoot(run) && run.event.projectId === id)));
   });
 
+  it('of roots, to which model calls of traces without a root do not count', async () => {
+    const projectIds = [uuidOf('orphans')];
+    const traceId = uuidOf('no root', seed);
+    const call = { name: 'call', runType: 'llm' as const, totalTokens: 7 };
+    const at = { projectId: uuidOf('orphans'), traceTimeMicros: noonMicros };
+    const startTimeMicros = noonMicros + 1;
+    await insertEvents(reading.deps.clickhouse, [
+      runEvent({ ...at, values: call }),
+      runEvent({ ...at, traceId, startTimeMicros, values: { ...call, parentRunId: traceId } }),
+    ]);
+    const read = async (filter: object) =>
+      [
+        ...(
+          await readRunStats(reading.deps.clickhouse, {
+            scope: { tenantId, projectIds },
+            filter,
+            selected,
+            groupBy: byProject,
+          })
+        ).values(),
+      ][0];
+    for (const startedFromMicros of [undefined, noonMicros])
+      expect(await read({ isRoot: true, startedFromMicros })).toMatchObject({ run_count: 1, total_tokens: 7 });
+    expect(await read({})).toMatchObject({ run_count: 2, total_tokens: 14 });
+  });
+
   it('of some runs, of which only the model calls have details', async () => {
     const calls = runs.filter((run) => isCall(run) && values(run).usageDetails !== undefined).slice(0, 3);
     const among = calls.map(({ event: { projectId, startTimeMicros, traceId, runId } }) => ({
