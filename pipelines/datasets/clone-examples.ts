@@ -1,11 +1,22 @@
+/**
+ * Copies of examples in another dataset.
+ *
+ * Invariant: a copied attachment belongs to a copied example. Source examples may be deleted permanently meanwhile.
+ *
+ *   1. Validate the examples, and copy the content of their attachments into new sets; see `pending-attachments.ts`.
+ *   2. Lock both datasets. A deletion of source examples has now been committed, or comes after the copy.
+ *   3. Copy the rows that are left. Delete the new sets that none of them has, before the commit.
+ */
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { copyAttachmentSets } from '../attachments/attachment-sets.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import { copyAttachmentSets, deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { type ExampleLinks, formatExample, selectableFields } from './example.ts';
 import { confirmSets, reserveSets } from './pending-attachments.ts';
 import { choiceSql, openVersion, resolveVersion, toChoiceParameters } from './stream-version.ts';
 import { openValidation } from './validate-examples.ts';
-import { writeVersion } from './versions.ts';
+import { makeVersion, writeTimeoutMs } from './versions.ts';
 import type { ExampleDeps } from './write-examples.ts';
 
 interface CloneRequest {
@@ -47,19 +58,30 @@ export async function cloneExamples(
   const sets = Object.values(copies);
   await reserveSets(deps, workspaceId, sets);
   await copyAttachmentSets(deps.clickhouse, workspaceId, copies);
-  const made = await writeVersion(database, workspaceId, targetId, async (tx, target) => {
-    await confirmSets(tx, sets);
-    return tx.execute(
+  const writeCopies = (tx: Sql, as_of: string) =>
+    tx.execute(
       `INSERT INTO examples (workspace_id, dataset_id, valid_from, id, created_at, inputs, outputs, metadata, searchable,
          source_run_id, attachments)
        SELECT workspace_id, $3, $4, gen_random_uuid(), created_at, inputs, outputs, metadata, searchable, source_run_id,
-         coalesce((SELECT jsonb_object_agg(entry.key,
-             jsonb_set(entry.value, '{set}', coalesce($5::jsonb -> (entry.value ->> 'set'), entry.value -> 'set')))
+         coalesce((SELECT jsonb_object_agg(entry.key, jsonb_set(entry.value, '{set}', $5::jsonb -> (entry.value ->> 'set')))
            FROM jsonb_each(attachments) AS entry), '{}')
        FROM examples WHERE dataset_id = $1 AND valid_from <= $2 AND valid_to > $2 AND ${choiceSql(6)}`,
-      [sourceId, time, target.id, target.asOf, JSON.stringify(copies), ...toChoiceParameters(choice)],
+      [sourceId, time, targetId, as_of, JSON.stringify(copies), ...toChoiceParameters(choice)],
     );
-  });
+  const made = await database.transaction(
+    async (tx) => {
+      // In the order in which all writes lock datasets.
+      if (sourceId < targetId) await lockSource(tx, sourceId);
+      return makeVersion(tx, workspaceId, targetId, async (_, target) => {
+        if (sourceId > targetId) await lockSource(tx, sourceId);
+        const copied = await writeCopies(tx, target.asOf);
+        await deleteAttachmentSets(deps.clickhouse, workspaceId, await findUnused(tx, target, sets));
+        await confirmSets(tx, sets);
+        return copied;
+      });
+    },
+    { timeoutMs: writeTimeoutMs },
+  );
   const target = { datasetId: targetId, asOf: made };
   const readCopies = await openVersion(database, workspaceId, target, { changedAt: made });
   const fields = new Set(selectableFields);
@@ -73,4 +95,25 @@ export async function cloneExamples(
       yield separator === '[' ? '[]' : ']';
     })(),
   );
+}
+
+/** @throws NOT_FOUND */
+async function lockSource(tx: Sql, datasetId: string): Promise<void> {
+  const [locked] = await tx.query('SELECT FROM datasets WHERE id = $1 FOR SHARE', [datasetId]);
+  if (!locked) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
+}
+
+/** Of these attachment sets, those that no example of the version `asOf` has. */
+async function findUnused(
+  tx: Sql,
+  { id, asOf }: { readonly id: string; readonly asOf: string },
+  sets: readonly string[],
+): Promise<string[]> {
+  if (sets.length === 0) return [];
+  const rows = await tx.query<{ id: string }>(
+    `SELECT id FROM unnest($3::text[]) AS new (id) EXCEPT
+     SELECT entry.value ->> 'set' FROM examples, jsonb_each(attachments) AS entry WHERE dataset_id = $1 AND valid_from = $2`,
+    [id, asOf, sets],
+  );
+  return rows.map((row) => row.id);
 }

@@ -1,4 +1,5 @@
 import type { Sql } from '../../infra/postgres/database.ts';
+import { parseTime } from '../ingest/run-event/times.ts';
 import type { ExampleRow } from './example.ts';
 import { type ExampleKey, readContent, splitIntoChunks } from './read-examples.ts';
 import { readNewestTime, resolveAsOf } from './versions.ts';
@@ -31,16 +32,20 @@ export const toChoiceParameters = ({ ids, splits, changedAt }: Choice) => [
   changedAt ?? null,
 ];
 
-/** Returns the time of a version. @throws NOT_FOUND */
+/**
+ * Returns the time of a version. For a time after the newest version it is that of the newest, because a time in the
+ * future is not a version: a later write may come before it.
+ *
+ * @throws NOT_FOUND
+ */
 export async function resolveVersion(
   database: Sql,
   workspaceId: string,
   { datasetId, asOf }: Version,
 ): Promise<string> {
-  return (
-    (await resolveAsOf(database, workspaceId, datasetId, asOf)) ??
-    (await readNewestTime(database, workspaceId, datasetId))
-  );
+  const time = await resolveAsOf(database, workspaceId, datasetId, asOf);
+  const newest = await readNewestTime(database, workspaceId, datasetId);
+  return time === undefined || Number(parseTime(time)) > Number(parseTime(newest)) ? newest : time;
 }
 
 const keysPerQuery = 1_000;

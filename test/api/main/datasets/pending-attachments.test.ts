@@ -1,17 +1,24 @@
 import { randomUUID } from 'node:crypto';
+import { text } from 'node:stream/consumers';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
+import { cloneExamples } from '../../../../pipelines/datasets/clone-examples.ts';
+import { deleteExamplesForEver } from '../../../../pipelines/datasets/delete-examples.ts';
+import { until } from '../../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 
 /** Attachments of examples whose write failed. */
 
 let api: ApiUnderTest;
 let client: Client;
+let workspaceId: string;
 let datasetId: string;
 
 beforeAll(async () => {
   api = await startApi();
-  const { adminKey: apiKey } = await addOrganization(api.database, 'acme');
+  const { adminKey: apiKey, workspaceIds } = await addOrganization(api.database, 'acme');
+  [workspaceId] = workspaceIds;
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl, apiKey, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
 });
@@ -80,4 +87,84 @@ it('a change and a clone leave nothing pending', async () => {
   const ids = { source_dataset_id: datasetId, target_dataset_id: target.id };
   expect((await api.ask(apiKey, 'POST', '/datasets/clone', ids)).status).toBe(200);
   expect(await pending()).toEqual([]);
+});
+
+describe('a clone beside a permanent deletion', () => {
+  const links = () => ({ signer: api.services.attachmentSigner, linkBase: '' });
+  const clone = async (targetId: string, services = api.services) =>
+    JSON.parse(
+      await text(await cloneExamples(services, workspaceId, { sourceId: datasetId, targetId }, links())),
+    ) as object[];
+  const deleteForEver = (id: string, services = api.services) => deleteExamplesForEver(services, workspaceId, [id]);
+  const addTarget = async () => (await client.createDataset(randomUUID())).id;
+
+  async function listCopies(targetId: string) {
+    const copies = [];
+    const found = client.listExamples({ datasetId: targetId, includeAttachments: true });
+    for await (const copy of found) copies.push(copy);
+    return copies;
+  }
+
+  /** The services, with `work` around the commands of ClickHouse that have this name. */
+  function around(name: string, work: (command: () => Promise<void>) => Promise<void>): typeof api.services {
+    const { clickhouse } = api.services;
+    const command: ClickHouse['command'] = (each) =>
+      each.name === name ? work(() => clickhouse.command(each)) : clickhouse.command(each);
+    return { ...api.services, clickhouse: Object.create(clickhouse, { command: { value: command } }) };
+  }
+
+  it('leaves no copy of an attachment whose example was deleted after it was copied', async () => {
+    const [kept, deleted] = [await write(), await write()];
+    const before = await storedSets();
+    const targetId = await addTarget();
+    const services = around('copy-attachment-sets', async (copy) => {
+      await copy();
+      await deleteForEver(deleted.id);
+    });
+    expect(await clone(targetId, services)).toHaveLength(1);
+    // One original less, one copy more.
+    expect(await storedSets()).toHaveLength(before.length);
+    expect(await pending()).toEqual([]);
+    const [copy] = await listCopies(targetId);
+    expect(await (await fetch(copy?.attachments?.note?.presigned_url ?? '')).text()).toBe('content');
+    await deleteForEver(kept.id);
+  });
+
+  // Which dataset a clone locks first depends on the ids.
+  it.each(['smaller', 'greater'])(
+    'has no example whose content is being deleted, if the target id is %s',
+    async (order) => {
+      const { id } = await write();
+      let targetId = await addTarget();
+      while (targetId < datasetId !== (order === 'smaller')) targetId = await addTarget();
+      let cloning: Promise<object[]> | undefined;
+      const services = around('delete-attachment-sets', async (remove) => {
+        await remove();
+        let isDone = false;
+        cloning = clone(targetId).finally(() => {
+          isDone = true;
+        });
+        const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+        await until('the clone', async () => isDone || (await api.database.query(waiting)).length > 0);
+      });
+      await deleteForEver(id, services);
+      expect(await cloning).toEqual([]);
+      expect(await pending()).toEqual([]);
+    },
+  );
+
+  it('at a time in the future has the examples of the newest version, with attachments of their own', async () => {
+    const { id } = await write();
+    const targetId = await addTarget();
+    const services = around('copy-attachment-sets', async (copy) => {
+      await copy();
+      await write();
+    });
+    const request = { sourceId: datasetId, targetId, asOf: '2200-01-01T00:00:00Z' };
+    const copies = JSON.parse(await text(await cloneExamples(services, workspaceId, request, links())));
+    expect(copies).toHaveLength(1);
+    await deleteForEver(id);
+    const [copy] = await listCopies(targetId);
+    expect(await (await fetch(copy?.attachments?.note?.presigned_url ?? '')).text()).toBe('content');
+  });
 });
