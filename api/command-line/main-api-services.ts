@@ -49,7 +49,7 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
     perOrganization: config.rateLimitPerOrganization,
     logger,
   });
-  if (rateLimiter) shutdown.add('rate limits', () => rateLimiter.close());
+  shutdown.add('rate limits', () => rateLimiter.close());
   const projects = createProjectResolver(database, config.maxProjects);
   const runLocations = new RunLocations((workspaceId, runIds) => locateRuns(clickhouse, workspaceId, runIds));
   return {

@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import { cloneExamples } from '../../pipelines/datasets/clone-examples.ts';
 import { readDataset } from '../../pipelines/datasets/dataset.ts';
+import { parsePublicExampleFilter } from '../../pipelines/datasets/example-filter.ts';
 import { countExamples, readExamples } from '../../pipelines/datasets/read-examples.ts';
 import {
   shareDataset as createShare,
@@ -135,6 +136,7 @@ const ShareParams = Type.Object({ share_token: Uuid() });
 const isPublic = { public: true, tenantScope: 'none' } as const;
 const publicErrors = [
   'INVALID_FILTER',
+  'RATE_LIMITED',
   ...clickhouseErrors,
   'NOT_FOUND',
   'BAD_REQUEST',
@@ -196,11 +198,15 @@ const publicExampleFields = [
   ...publicSelectable,
 ] as const;
 
-/** Limits a filter to the shared dataset. */
-const toSharedFilter = (query: Parameters<typeof toFilter>[0], { datasetId }: SharedDataset) => ({
-  ...toFilter(query),
-  datasetId,
-});
+type PublicFilter = Parameters<typeof toFilter>[0];
+
+/** Limits a filter to the shared dataset and to fields that the response may have. @throws RATE_LIMITED */
+async function toSharedFilter({ rateLimiter }: Services, query: PublicFilter, { datasetId }: SharedDataset) {
+  const { filter, full_text_contains: texts, metadata, splits } = query;
+  const isSearch = [filter, texts, metadata, splits].some((condition) => condition !== undefined);
+  if (isSearch) await rateLimiter.takeSharedSearch({ targetId: datasetId });
+  return { ...toFilter(query, parsePublicExampleFilter), datasetId, waits: false };
+}
 
 export const listSharedExamples = defineOperation({
   operationId: 'listSharedExamples',
@@ -221,10 +227,11 @@ export const listSharedExamples = defineOperation({
     produces: storedJson,
   },
   handler: ({ params, query, services, request }) =>
-    readShared(services, params.share_token, (shared) => {
+    readShared(services, params.share_token, async (shared) => {
       const { select, limit, offset } = query;
+      const filter = await toSharedFilter(services, query, shared);
       const fields = new Set(publicSelectable.filter((name) => select?.includes(name) ?? true));
-      const page = { ...toSharedFilter(query, shared), order: 'recent', fields, limit, offset } as const;
+      const page = { ...filter, order: 'recent', fields, limit, offset } as const;
       return readExamples(services.database, shared.workspaceId, page, createExampleLinks(services, request));
     }),
 });
@@ -244,9 +251,10 @@ export const countSharedExamples = defineOperation({
     produces: storedJson,
   },
   handler: ({ params, query, services }) =>
-    readShared(services, params.share_token, async (shared) =>
-      Buffer.from(String(await countExamples(services.database, shared.workspaceId, toSharedFilter(query, shared)))),
-    ),
+    readShared(services, params.share_token, async (shared) => {
+      const filter = await toSharedFilter(services, query, shared);
+      return Buffer.from(String(await countExamples(services.database, shared.workspaceId, filter)));
+    }),
 });
 
 export const listSharedExperiments = defineOperation({

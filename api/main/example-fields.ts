@@ -63,7 +63,7 @@ export const filterParameters = {
 };
 export const Filter = Type.Object(filterParameters);
 
-export function toFilter(query: Static<typeof Filter>): ExampleFilter {
+export function toFilter(query: Static<typeof Filter>, parse = parseExampleFilter): ExampleFilter {
   return {
     datasetId: query.dataset,
     ids: query.id,
@@ -71,7 +71,7 @@ export function toFilter(query: Static<typeof Filter>): ExampleFilter {
     splits: query.splits,
     metadata: parseMetadata(query.metadata),
     texts: query.full_text_contains,
-    condition: query.filter === undefined ? undefined : parseExampleFilter(query.filter),
+    condition: query.filter === undefined ? undefined : parse(query.filter),
   };
 }
 

@@ -194,7 +194,7 @@ export const querySharedRuns = defineOperation({
   tag: 'sharing',
   summary: 'Query the runs of a shared trace, page by page',
   access: isPublic,
-  errors: ['INVALID_FILTER', ...publicErrors],
+  errors: ['INVALID_FILTER', 'RATE_LIMITED', ...publicErrors],
   schema: {
     params: ShareParams,
     body: Type.Object({
@@ -214,7 +214,8 @@ export const querySharedRuns = defineOperation({
     produces: storedJson,
   },
   handler: ({ params, body, services, request }) =>
-    readShared(services, request, params.share_token, (deps, { tenantId, traceId }) => {
+    readShared(services, request, params.share_token, async (deps, { tenantId, traceId }) => {
+      if (body.filter) await services.rateLimiter.takeSharedSearch({ targetId: traceId });
       const query = {
         tenantId,
         runIds: body.id == null ? undefined : [body.id].flat().map((id) => id.toLowerCase()),

@@ -21,8 +21,7 @@ export interface Services {
   readonly database: Database;
   readonly clickhouse: ClickHouse;
   readonly authenticator: Authenticator;
-  /** Unset: no rate limit. */
-  readonly rateLimiter?: Pick<RateLimiter, 'take'> | undefined;
+  readonly rateLimiter: Pick<RateLimiter, 'take' | 'takeSharedSearch'>;
   readonly projects: ProjectResolver;
   /** Feedback that this process sent recently. */
   readonly recentFeedback: RecentFeedback;

@@ -21,6 +21,8 @@ export interface RateLimiterOptions {
 export interface RateLimiter {
   /** Counts one request. @throws RATE_LIMITED with the time until the next request is allowed. */
   take(caller: { readonly keyId: string; readonly organizationId: string }): Promise<void>;
+  /** Counts one search by a token that needs no key. @throws RATE_LIMITED, as {@link take} does. */
+  takeSharedSearch(shared: { readonly targetId: string }): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -29,16 +31,15 @@ const rejections = counter('runlake_rate_limited_requests_total', 'Requests refu
 ]);
 
 const tableName = 'rate_limits';
+/** Searches per second of one share token. Each reads all of what is shared, and anyone may have the token. */
+const searchesPerShare = 10;
 
 /**
  * Opens rate limits that all processes share, with windows of one second. While Redis or Postgres is unavailable, each
  * process counts on its own, so that requests are not refused because counting fails.
- *
- * @returns undefined if no limit is set.
  */
-export function openRateLimiter(options: RateLimiterOptions): RateLimiter | undefined {
+export function openRateLimiter(options: RateLimiterOptions): RateLimiter {
   const { database, redisUrl, authorities, perKey, perOrganization, logger } = options;
-  if (perKey === undefined && perOrganization === undefined) return undefined;
   const redis =
     redisUrl === undefined
       ? undefined
@@ -56,12 +57,8 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter | unde
       return { rows, rowCount: rows.length };
     },
   };
-  const limits = [
-    { limit: 'RUNLAKE_RATE_LIMIT_PER_KEY', points: perKey, idField: 'keyId' },
-    { limit: 'RUNLAKE_RATE_LIMIT_PER_ORGANIZATION', points: perOrganization, idField: 'organizationId' },
-  ] as const;
-  const limiters = limits.flatMap(({ limit, points, idField }) => {
-    if (points === undefined) return [];
+  const open = (limit: string, points: number | undefined, idField: string) => {
+    if (points === undefined) return async () => undefined;
     const shared = { points, duration: 1, keyPrefix: `runlake:${idField}` };
     const insuranceLimiter = new RateLimiterMemory(shared);
     const limiter = redis
@@ -74,21 +71,26 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter | unde
           tableCreated: true,
           insuranceLimiter,
         });
-    return [{ limit, points, idField, limiter }];
-  });
-  return {
-    async take(caller) {
-      for (const { limit, points, idField, limiter } of limiters) {
-        try {
-          await limiter.consume(caller[idField]);
-        } catch (rejection) {
-          if (!(rejection instanceof RateLimiterRes)) throw rejection;
-          rejections.inc({ limit });
-          const retryAfterSeconds = Math.max(1, Math.ceil(rejection.msBeforeNext / 1_000));
-          throw runlakeError('RATE_LIMITED', { points, limit }, { retryAfterSeconds });
-        }
+    return async (id: string) => {
+      try {
+        await limiter.consume(id);
+      } catch (rejection) {
+        if (!(rejection instanceof RateLimiterRes)) throw rejection;
+        rejections.inc({ limit });
+        const retryAfterSeconds = Math.max(1, Math.ceil(rejection.msBeforeNext / 1_000));
+        throw runlakeError('RATE_LIMITED', { points, limit }, { retryAfterSeconds });
       }
+    };
+  };
+  const takeOfKey = open('RUNLAKE_RATE_LIMIT_PER_KEY', perKey, 'keyId');
+  const takeOfOrganization = open('RUNLAKE_RATE_LIMIT_PER_ORGANIZATION', perOrganization, 'organizationId');
+  const takeOfShare = open('searches with a share token', searchesPerShare, 'sharedId');
+  return {
+    async take({ keyId, organizationId }) {
+      await takeOfKey(keyId);
+      await takeOfOrganization(organizationId);
     },
+    takeSharedSearch: ({ targetId }) => takeOfShare(targetId),
     async close() {
       redis?.disconnect();
     },

@@ -27,9 +27,16 @@ export type ExampleCondition = Condition<FieldName>;
 type Compared = Comparison<FieldName>;
 
 /** Parses and checks an expression. @throws INVALID_FILTER */
-export function parseExampleFilter(text: string): ExampleCondition {
+export const parseExampleFilter = (text: string) => parse(text, exampleFilterFields);
+
+const { source_run_id: _, ...publicFilterFields } = exampleFilterFields;
+
+/** As {@link parseExampleFilter}, for readers of a shared dataset. They cannot test fields that they do not see. */
+export const parsePublicExampleFilter = (text: string) => parse(text, publicFilterFields);
+
+function parse(text: string, fields: Readonly<Partial<Record<FieldName, Field>>>): ExampleCondition {
   try {
-    return checkFilter(parseFilter(text), exampleFilterFields);
+    return checkFilter(parseFilter(text), fields as Readonly<Record<FieldName, Field>>);
   } catch (error) {
     throw nameParameter(error, 'filter');
   }

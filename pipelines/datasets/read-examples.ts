@@ -23,6 +23,8 @@ export interface ExampleFilter {
   readonly ids?: readonly string[] | undefined;
   /** A time, a tag of the dataset, or `latest`. */
   readonly asOf?: string | undefined;
+  /** Default: true; see `resolveAsOf`. */
+  readonly waits?: boolean | undefined;
   /** Examples that are in one of these splits. */
   readonly splits?: readonly string[] | undefined;
   readonly metadata?: Readonly<Record<string, unknown>> | undefined;
@@ -69,8 +71,8 @@ async function examplesOf(database: Sql, workspaceId: string, filter: ExampleFil
   });
 }
 
-async function resolveFilter(database: Sql, workspaceId: string, { datasetId, ids, asOf }: ExampleFilter) {
-  if (datasetId !== undefined) return resolveAsOf(database, workspaceId, datasetId, asOf);
+async function resolveFilter(database: Sql, workspaceId: string, { datasetId, ids, asOf, waits }: ExampleFilter) {
+  if (datasetId !== undefined) return resolveAsOf(database, workspaceId, datasetId, asOf, waits);
   if (asOf === undefined) return undefined;
   const datasets = await database.query<{ id: string }>(
     'SELECT DISTINCT dataset_id AS id FROM examples WHERE workspace_id = $1 AND id = ANY ($2::uuid[])',

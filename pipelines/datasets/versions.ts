@@ -9,8 +9,9 @@
  *   3. It adds rows with `valid_from`, and ends rows with `valid_to`, at that version.
  *   4. The counters of the dataset change in the same transaction. A crash before the commit leaves nothing.
  *
- * A read at a given time first waits for the write that holds the lock, because the version of that write may be before that
- * time.
+ * A read at a time after the newest version first waits for the write that holds the lock, because the version of that
+ * write may be before that time. Reads of shared datasets do not wait, because a reader without a key must not lock rows;
+ * at such a time they read the newest version.
  */
 import { type Expression, type ExpressionBuilder, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -103,6 +104,7 @@ export async function requireDataset(database: Sql, workspaceId: string, dataset
 /**
  * Returns the time to read at for a time, a tag or `latest`; undefined for the newest version.
  *
+ * @param waits If false, a time after the newest version is that of the newest version, without a lock.
  * @throws NOT_FOUND if the workspace has no such dataset, or the dataset no such tag.
  */
 export async function resolveAsOf(
@@ -110,11 +112,15 @@ export async function resolveAsOf(
   workspaceId: string,
   datasetId: string,
   asOf: string | undefined,
+  waits = true,
 ): Promise<string | undefined> {
-  await requireDataset(database, workspaceId, datasetId);
+  const newest = await readNewestTime(database, workspaceId, datasetId);
   if (asOf === undefined || asOf === latest) return undefined;
   const micros = parseTime(asOf);
   if (micros !== undefined) {
+    // The version of a write that is not committed is after the newest one.
+    if (micros <= Number(parseTime(newest))) return formatTimeWithZone(micros);
+    if (!waits) return newest;
     // Waits for the write that holds the lock.
     await database.query('SELECT FROM datasets WHERE id = $1 FOR SHARE', [datasetId]);
     return formatTimeWithZone(micros);

@@ -113,6 +113,45 @@ describe('sharing', () => {
     }
   });
 
+  it('does not lock rows, and does not wait for a write', async () => {
+    const id = await addDataset();
+    const { share_token: token } = await client.shareDataset(id);
+    await api.database.transaction(async (tx) => {
+      await tx.query('SELECT FROM datasets WHERE id = $1 FOR UPDATE', [id]);
+      for (const time of ['2020-01-01T00:00:00Z', new Date().toISOString(), '2200-01-01T00:00:00Z']) {
+        const { body } = await read(`/public/${token}/examples?as_of=${time}`);
+        expect([time, body.length]).toEqual([time, time.startsWith('2020') ? 0 : 2]);
+      }
+    });
+  });
+
+  it('does not answer conditions on fields that it does not show', async () => {
+    const { share_token: token } = await client.shareDataset(await addDataset());
+    const filter = (text: string) => read(`/public/${token}/examples/count?filter=${encodeURIComponent(text)}`);
+    expect((await filter(`neq(source_run_id, "${randomUUID()}")`)).body).toMatchObject({ code: 'INVALID_FILTER' });
+    expect((await filter('not(eq(source_run_id, null))')).status).toBe(400);
+    expect((await filter('search("open")')).body).toBe(2);
+  });
+
+  it('limits the searches of a token', async () => {
+    const [id, other] = [await addDataset(), await addDataset()];
+    const [{ share_token: token }, { share_token: otherToken }] = [
+      await client.shareDataset(id),
+      await client.shareDataset(other),
+    ];
+    const readOften = (query: string) =>
+      Promise.all(Array.from({ length: 40 }, () => read(`/public/${token}/examples${query}`)));
+    const search = '?full_text_contains=x';
+    expect((await readOften('')).filter(({ status }) => status !== 200)).toEqual([]);
+    const searches = await readOften(search);
+    expect(searches.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(10);
+    const refused = searches.find(({ status }) => status === 429);
+    expect(refused).toMatchObject({ headers: { 'retry-after': '1' }, body: { code: 'RATE_LIMITED' } });
+    expect((await read(`/public/${otherToken}/examples${search}`)).status).toBe(200);
+    for (const query of ['/count?metadata={}', '?splits=x', '/count?filter=eq(metadata_key,"n")'])
+      expect((await readOften(query)).map(({ status }) => status)).toContain(429);
+  });
+
   it('lists experiments only on request', async () => {
     const id = await addDataset();
     const name = `experiment ${randomUUID()}`;

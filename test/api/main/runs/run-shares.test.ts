@@ -100,6 +100,14 @@ it('the query returns pages and takes ids and filters', async () => {
   expect((await query({ id: [childId, otherId] })).runs).toMatchObject([{ id: childId }]);
 });
 
+it('the queries with a filter are limited', async () => {
+  const path = `/public/${await share()}/runs/query`;
+  const statuses = (payload: object, requests: number) =>
+    Promise.all(Array.from({ length: requests }, async () => (await ask('POST', path, payload, '')).status));
+  expect(await statuses({ filter: 'eq(name, "child")' }, 40)).toEqual(expect.arrayContaining([200, 429]));
+  expect(await statuses({}, 12)).not.toContain(429);
+});
+
 it('a token gives no access to other traces, whatever the request says', async () => {
   const token = await share();
   const attempts = [
