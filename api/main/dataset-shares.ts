@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { NIL } from 'uuid';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import { cloneExamples } from '../../pipelines/datasets/clone-examples.ts';
 import { readDataset } from '../../pipelines/datasets/dataset.ts';
@@ -12,7 +13,7 @@ import {
   type SharedDataset,
 } from '../../pipelines/datasets/shared-datasets.ts';
 import { listProjects } from '../../pipelines/projects/project.ts';
-import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
@@ -280,10 +281,9 @@ export const listSharedExperiments = defineOperation({
       200: Type.Array(
         Type.Object({
           id: Uuid(),
-          tenant_id: Uuid(),
+          tenant_id: Uuid({ description: 'The nil UUID. Clients require the field.' }),
           name: Type.String(),
           description: nullable(Type.String()),
-          extra: nullable(JsonObject()),
           start_time: Timestamp(),
           end_time: nullable(Timestamp()),
           reference_dataset_id: Uuid(),
@@ -304,8 +304,8 @@ export const listSharedExperiments = defineOperation({
         limit: query.limit,
         offset: query.offset,
       });
-      return rows.map(({ id, tenant_id, name, description, extra, start_time, end_time, reference_dataset_id }) => ({
-        ...{ id, tenant_id, name, description, extra, start_time, end_time, reference_dataset_id },
+      return rows.map(({ id, name, description, start_time, end_time, reference_dataset_id }) => ({
+        ...{ id, tenant_id: NIL, name, description, start_time, end_time, reference_dataset_id },
       }));
     }),
 });

@@ -39,6 +39,7 @@ test.skipIf('missing' in environment)(
       filtered: [expect.any(Number)],
       splits: ['checked', 'even', 'odd'],
       shared: 'squares',
+      shared_experiments: 2,
     });
   },
   120_000,

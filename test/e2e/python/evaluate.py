@@ -32,7 +32,8 @@ def run(target, prefix: str):
 wrong = run(lambda inputs: {"square": 6 if inputs["n"] == 3 else inputs["n"] ** 2}, "wrong")
 right = run(lambda inputs: {"square": inputs["n"] ** 2}, "right")
 
-# The comparison reads the runs from the server.
+# The comparison reads the runs from the server.client.request_with_retries("PUT", f"/datasets/{dataset.id}/share", params={"share_projects": True})
+
 client.flush()
 
 
@@ -48,6 +49,7 @@ compared = list(evaluate((wrong.experiment_name, right.experiment_name), client=
 client.update_dataset_splits(dataset_id=dataset.id, split_name="checked", example_ids=[made["example_ids"][0]])
 share = client.share_dataset(dataset_id=dataset.id)
 shared = client.read_shared_dataset(str(share["share_token"]))
+client.request_with_retries("PUT", f"/datasets/{dataset.id}/share", params={"share_projects": True})
 
 client.flush()
 print(
@@ -72,6 +74,7 @@ print(
             ],
             "splits": client.list_dataset_splits(dataset_id=dataset.id),
             "shared": shared.name,
+            "shared_experiments": len(list(client.list_shared_projects(dataset_share_token=str(share["share_token"])))),
         }
     )
 )
