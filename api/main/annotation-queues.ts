@@ -126,6 +126,7 @@ export const listQueues = defineOperation({
   summary: 'List the annotation queues of the workspace',
   access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
   unsupported: { query: ['tag_value_id', 'assigned_to_me'], flags: ['assigned_to_me'] },
+  errors: ['ANSWER_TOO_LARGE'],
   schema: {
     query: Type.Object({
       ids: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
@@ -161,6 +162,7 @@ export const listRunQueues = defineOperation({
   tag: 'annotation queues',
   summary: 'List the annotation queues that contain a run',
   access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
+  errors: ['ANSWER_TOO_LARGE'],
   schema: { params: Type.Object({ run_id: Uuid() }), response: { 200: Type.Array(Queue) } },
   handler: async ({ caller, params, services }) => {
     const query = { runId: params.run_id, sortBy: 'created_at', descending: true, limit: 1_000, offset: 0 } as const;

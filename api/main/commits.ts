@@ -85,7 +85,7 @@ export const listCommits = defineOperation({
   summary: 'List the commits of a prompt, agent or skill, newest first',
   access: { permission: 'prompts:read', tenantScope: 'workspace' },
   errorStyle: 'error',
-  errors: ['NOT_FOUND'],
+  errors: ['ANSWER_TOO_LARGE', 'NOT_FOUND'],
   schema: {
     params: RepoParams,
     query: Type.Object({

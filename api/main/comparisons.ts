@@ -67,7 +67,7 @@ export const listComparisons = defineOperation({
   summary: 'List the comparative experiments of a dataset',
   description: 'Needs the permission `feedback:read` too. `X-Pagination-Total` is the number on all pages.',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
-  errors: ['NOT_FOUND', ...clickhouseErrors],
+  errors: ['ANSWER_TOO_LARGE', 'NOT_FOUND', ...clickhouseErrors],
   schema: {
     params: DatasetParams,
     query: Type.Object({

@@ -138,6 +138,7 @@ const isPublic = { public: true, tenantScope: 'none' } as const;
 const publicErrors = [
   'INVALID_FILTER',
   'RATE_LIMITED',
+  'ANSWER_TOO_LARGE',
   ...clickhouseErrors,
   'NOT_FOUND',
   'BAD_REQUEST',

@@ -137,6 +137,7 @@ export const listDatasets = defineOperation({
     'The list is empty if no dataset has the given name. `X-Pagination-Total` is the number of datasets on all pages.',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
   unsupported: { query: ['tag_value_id'] },
+  errors: ['ANSWER_TOO_LARGE'],
   schema: { query: Query, response: { 200: Type.Array(Dataset) } },
   handler: async ({ caller, query, services }) => {
     const { rows, total } = await readList(services.database, caller.workspaceId, {
@@ -161,7 +162,7 @@ export const listV2Datasets = defineOperation({
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
   errorStyle: 'problem',
   unsupported: { query: ['tag_value_id'] },
-  errors: ['BAD_REQUEST'],
+  errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST'],
   schema: {
     query: Type.Object({
       ...filters,

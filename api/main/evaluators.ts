@@ -92,6 +92,7 @@ export const listEvaluators = defineOperation({
   summary: 'List the evaluators of the workspace',
   access: { permission: 'evaluators:read', tenantScope: 'workspace' },
   unsupported: { query: ['tag_value_id', 'feedback_key', 'resource_id'] },
+  errors: ['ANSWER_TOO_LARGE'],
   schema: {
     query: Type.Object({
       type: Type.Optional(OneOf(evaluatorTypes)),

@@ -91,6 +91,7 @@ export const listConfigs = defineOperation({
   tag: 'feedback',
   summary: 'List the feedback configs of the workspace',
   access: { permission: 'feedback:read', tenantScope: 'workspace' },
+  errors: ['ANSWER_TOO_LARGE'],
   schema: {
     query: Type.Object({
       key: Type.Optional(Type.Array(Text(), { maxItems: 1_000 })),

@@ -145,6 +145,7 @@ export const listRepos = defineOperation({
     'other workspaces.',
   access: { permission: 'prompts:read', tenantScope: 'workspace' },
   unsupported: { query: ['upstream_repo_owner', 'upstream_repo_handle', 'tag_value_id', 'source'] },
+  errors: ['ANSWER_TOO_LARGE'],
   schema: {
     query: Query,
     response: { 200: Type.Object({ repos: Type.Array(Repo), total: Type.Integer() }) },

@@ -223,7 +223,7 @@ export const listSessions = defineOperation({
   description: 'The list is empty if no project has the given name.',
   access: { permission: 'projects:read', tenantScope: 'workspace' },
   unsupported: { query: ['dataset_version', 'sort_by_feedback_source', 'tag_value_id'] },
-  errors: ['BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
+  errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
   schema: { query: Query, response: { 200: Type.Array(SessionWithStats) } },
   handler: async ({ caller, query, services }) => {
     const readsRuns = query.include_stats === true || query.filter || Object.hasOwn(statOrders, query.sort_by);

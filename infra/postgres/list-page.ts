@@ -13,6 +13,7 @@ import {
 } from 'kysely';
 import type { Tables } from '../../schemas/tables.ts';
 import type { Sql } from './database.ts';
+import { pageWithin } from './page-within.ts';
 import { toJsonb } from './value-types.ts';
 
 /** Builds typed statements. It has no connection: {@link fetchRows} executes what it builds. */
@@ -66,14 +67,22 @@ export function pageOf<DB, TB extends keyof DB, Row>(
   return ordered.limit(limit).offset(offset);
 }
 
-/** Reads one page of a query, and counts all its rows if the page does not show how many there are. */
+/** Maximum size of the rows of a page, as JSON. Descriptions, schemas and definitions may be large. */
+export const maxPageBytes = 64 * 1024 ** 2;
+
+/**
+ * Reads one page of a query, and counts all its rows if the page does not show how many there are.
+ *
+ * @throws ANSWER_TOO_LARGE if the page has several rows that are too large for one response; errors of the database client.
+ */
 export async function listPage<DB, TB extends keyof DB, Row>(
   database: Sql,
   query: SelectQueryBuilder<DB, TB, Row>,
   order: ListOrder,
   page: PageRequest,
 ): Promise<Page<Row>> {
-  const rows = await fetchRows(database, pageOf(query, order, page));
+  const { sql: text, parameters } = pageOf(query, order, page).compile();
+  const rows = await pageWithin<Row & object>(database, text, parameters, maxPageBytes);
   const isLast = rows.length < page.limit && (rows.length > 0 || page.offset === 0);
   return { rows, total: isLast ? page.offset + rows.length : await countRows(database, query) };
 }

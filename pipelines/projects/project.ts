@@ -1,4 +1,6 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { maxPageBytes } from '../../infra/postgres/list-page.ts';
+import { pageWithin } from '../../infra/postgres/page-within.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
 
@@ -126,6 +128,8 @@ export async function findProjectIds(
 /**
  * The projects of a workspace that are not deleted and meet every given condition. The id breaks ties, so that
  * consecutive pages neither repeat nor skip a project.
+ *
+ * @throws ANSWER_TOO_LARGE
  */
 export async function listProjects(
   database: Database,
@@ -134,11 +138,9 @@ export async function listProjects(
 ): Promise<ProjectRecord[]> {
   const { sql, params } = buildConditions(workspaceId, query);
   const direction = query.descending ? 'DESC' : 'ASC';
-  const rows = await database.query<ProjectRow>(
-    `SELECT ${projectColumns} FROM projects WHERE ${sql}
-     ORDER BY ${query.sortBy} ${direction}, id ${direction}
-     LIMIT $${params.push(query.limit)} OFFSET $${params.push(query.offset)}`,
-    params,
-  );
+  const page = `SELECT ${projectColumns} FROM projects WHERE ${sql}
+    ORDER BY ${query.sortBy} ${direction}, id ${direction}
+    LIMIT $${params.push(query.limit)} OFFSET $${params.push(query.offset)}`;
+  const rows = await pageWithin<ProjectRow>(database, page, params, maxPageBytes);
   return rows.map(toProjectRecord);
 }

@@ -1,5 +1,5 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { pageWithin, selectedColumns } from '../page-within.ts';
+import { pageWithin, selectedColumns } from '../../../infra/postgres/page-within.ts';
 import { requireStorableJson } from '../threads/thread.ts';
 import { type Assistant, type AssistantVersion, assistantColumns } from './assistant.ts';
 

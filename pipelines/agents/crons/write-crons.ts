@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import { pageWithin, selectedColumns } from '../../../infra/postgres/page-within.ts';
 import { enforceLimit } from '../../tenants/enforce-limit.ts';
 import { type ReadClock, readDatabaseClock } from '../due-clock.ts';
-import { pageWithin, selectedColumns } from '../page-within.ts';
 import { requireStorableJson } from '../threads/thread.ts';
 import { readSchedule } from './schedule.ts';
 

@@ -1,9 +1,9 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { requireWithin } from '../../../infra/postgres/page-within.ts';
 import { isLeaseLost } from '../checkpoints/leased-saver.ts';
 import { type CompiledGraph, readSnapshot } from '../graphs/compiled-graph.ts';
 import { type NodeCommand, readNodes, requireTargets } from '../graphs/graph-nodes.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
-import { requireWithin } from '../page-within.ts';
 import type { GraphConfig, RunCommand } from '../runs/run.ts';
 import type { StoreFor } from '../store/agent-store.ts';
 import type { StoreConfig } from '../store/store-item.ts';

@@ -1,5 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import { requireWithin } from '../../../infra/postgres/page-within.ts';
 import {
   type Assistant,
   type RecentAssistants,
@@ -9,7 +10,6 @@ import {
 import { type AgentUser, endUserId } from '../auth/agent-user.ts';
 import { requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
 import { type GraphNodes, requireNodes } from '../graphs/graph-nodes.ts';
-import { requireWithin } from '../page-within.ts';
 import type { StreamHub, StreamReader } from '../streams/stream-types.ts';
 import { findThread, type Thread } from '../threads/thread.ts';
 import { recordThreadConfig } from '../threads/update-thread-state.ts';

@@ -1,8 +1,8 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
+import { pageWithin } from '../../../infra/postgres/page-within.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
 import { jsonbText } from '../checkpoints/stored-tuples.ts';
-import { pageWithin } from '../page-within.ts';
 import {
   Conditions,
   type FoundItem,

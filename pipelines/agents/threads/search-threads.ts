@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { pageWithin, selectedColumns } from '../page-within.ts';
+import { pageWithin, selectedColumns } from '../../../infra/postgres/page-within.ts';
 import { requireStorableJson, responseColumns, type Thread, type ThreadStatus } from './thread.ts';
 
 interface ThreadFilter {

@@ -1,5 +1,5 @@
-import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { Sql } from '../../infra/postgres/database.ts';
+import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
+import type { Sql } from './database.ts';
 
 /** Columns that the statement adds to those of the page. */
 interface Measured {
