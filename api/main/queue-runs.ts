@@ -295,7 +295,7 @@ export const setReviewStatus = defineOperation({
   path: '/annotation-queues/status/:queue_run_id',
   summary: 'Reserve or complete a run of an annotation queue, for the user of the key',
   description:
-    '`in_progress` reserves it for `reservation_minutes`; 409 if enough other users are reviewing it. Null withdraws the review. ' +
+    '`in_progress` reserves it for `reservation_minutes`; 409 for both if enough other users are reviewing it or have completed it. Null withdraws the review. ' +
     '`override_added_at` moves the run in the queue of this user.',
   errors: ['NOT_FOUND', 'RUN_RESERVED'],
   schema: {

@@ -168,7 +168,7 @@ export const catalogue = {
 
   // Annotation queues
   QUEUE_FULL: caller(422, 'The queue would have more than {limit} runs.', 'Use another queue, or remove runs.'),
-  RUN_RESERVED: caller(409, 'Other users are reviewing the run.', 'Review another run, or retry later.'),
+  RUN_RESERVED: caller(409, 'Other users review the run or have completed it.', 'Review another run, or retry later.'),
 
   // Bulk exports and their destinations
   ...exportErrors,

@@ -153,14 +153,19 @@ export async function deleteQueueRuns(
 }
 
 export const reviewStatuses = ['in_progress', 'completed'] as const;
+type ReviewStatus = (typeof reviewStatuses)[number];
 
 /** An absent field stays unchanged; a null status withdraws the review. */
 interface ReviewChange {
-  readonly status?: (typeof reviewStatuses)[number] | null | undefined;
+  readonly status?: ReviewStatus | null | undefined;
   readonly overrideAddedAt?: string | null | undefined;
 }
 
-/** Sets the caller's review of a run. @throws NOT_FOUND; RUN_RESERVED if enough other users are reviewing it. */
+/**
+ * Sets the caller's review of a run.
+ *
+ * @throws NOT_FOUND; RUN_RESERVED if enough other users are reviewing the run or have completed it.
+ */
 export async function setReview(
   database: Database,
   caller: WorkspaceCaller,
@@ -174,7 +179,7 @@ export async function setReview(
       [queueRunId, caller.workspaceId],
     );
     if (!item) throw createRunNotFoundError();
-    if (status === 'in_progress') await requirePlace(tx, caller, item.queueId, queueRunId);
+    if (status) await requirePlace(tx, caller, { queueId: item.queueId, queueRunId }, status);
     await tx.execute(`INSERT INTO annotation_reviews (queue_run_id, user_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, [
       queueRunId,
       caller.userId,
@@ -198,13 +203,17 @@ export async function setReview(
   });
 }
 
-async function requirePlace(tx: Sql, caller: WorkspaceCaller, queueId: string, queueRunId: string): Promise<void> {
-  const [view] = await tx.query<{ section: Section }>(`SELECT section FROM (${viewSql} AND i.id = $4) AS view`, [
-    queueId,
-    caller.workspaceId,
-    caller.userId,
-    queueRunId,
-  ]);
+async function requirePlace(
+  tx: Sql,
+  caller: WorkspaceCaller,
+  { queueId, queueRunId }: { readonly queueId: string; readonly queueRunId: string },
+  status: ReviewStatus,
+): Promise<void> {
+  const [view] = await tx.query<{ section: Section; isDone: boolean }>(
+    `SELECT section, $3::uuid = ANY (completed_by) AS "isDone" FROM (${viewSql} AND i.id = $4) AS view`,
+    [queueId, caller.workspaceId, caller.userId, queueRunId],
+  );
+  if (status === 'completed' && view?.isDone) return;
   if (view?.section !== 'needs_my_review') throw runlakeError('RUN_RESERVED', {});
 }
 

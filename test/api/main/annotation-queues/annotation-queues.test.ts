@@ -215,7 +215,7 @@ describe('reviews', () => {
     expect((await setStatus(first!.id, 'in_progress')).status).toBe(200);
     expect((await setStatus(first!.id, 'in_progress')).status).toBe(200);
     const refused = await setStatus(first!.id, 'in_progress', otherKey);
-    expect([refused.status, refused.body.detail]).toEqual([409, 'Other users are reviewing the run.']);
+    expect([refused.status, refused.body.detail]).toEqual([409, 'Other users review the run or have completed it.']);
     expect(await sizes(url)).toEqual([2, 0, 0]);
     expect(await sizes(url, otherKey)).toEqual([1, 1, 0]);
     expect((await ask('GET', `${url}/runs`)).body[0]).toMatchObject({ reserved_by: [acme.userId] });
@@ -243,6 +243,22 @@ describe('reviews', () => {
     expect(await sizes(url, otherKey)).toEqual([1, 0, 0]);
     await setStatus(added[0]!.id, 'completed', otherKey);
     expect(await sizes(url)).toEqual([0, 0, 1]);
+  });
+
+  it('by more users than the queue asks for are refused', async () => {
+    const { url, added } = await addQueue(2);
+    const [first, second] = added;
+    await setStatus(first!.id, 'completed');
+    expect((await setStatus(first!.id, 'completed', otherKey)).status).toBe(409);
+    expect((await setStatus(first!.id, 'completed')).status).toBe(200);
+    expect((await ask('GET', `${url}/runs?status=completed`)).body[0]).toMatchObject({ completed_by: [acme.userId] });
+
+    // A reservation keeps the place of its user.
+    await setStatus(second!.id, 'in_progress');
+    expect((await setStatus(second!.id, 'completed', otherKey)).status).toBe(409);
+    await setStatus(second!.id, null);
+    const both = await Promise.all([acme.adminKey, otherKey].map((key) => setStatus(second!.id, 'completed', key)));
+    expect(both.map(({ status }) => status).sort()).toEqual([200, 409]);
   });
 
   it('move a run for one user', async () => {
