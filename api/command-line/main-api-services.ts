@@ -12,6 +12,7 @@ import { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts';
 import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import { RunLocations } from '../../pipelines/ingest/accept/run-locations.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
+import { ReadCounts } from '../../pipelines/prompts/read-counts.ts';
 import { locateRuns } from '../../pipelines/runs/locate-run.ts';
 import { createShareSealer } from '../../pipelines/shares/share-tokens.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
@@ -50,6 +51,8 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
     logger,
   });
   shutdown.add('rate limits', () => rateLimiter.close());
+  const promptReads = new ReadCounts(database, logger);
+  shutdown.add('reads of prompts', () => promptReads.flush());
   const projects = createProjectResolver(database, config.maxProjects);
   const runLocations = new RunLocations((workspaceId, runIds) => locateRuns(clickhouse, workspaceId, runIds));
   return {
@@ -62,6 +65,7 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
     attachmentSigner: createTokenSigner(secretKey, 'attachments'),
     feedbackSigner: createFeedbackSigner(secretKey),
     shareSealer: createShareSealer(config, secretKey),
+    promptReads,
     recentFeedback: new RecentFeedback(),
     accept: { log, projects, runLocations, config, count: countRuns },
     destinations: destinationDeps(config, database, secretKey),

@@ -2,7 +2,6 @@ import { Type } from 'typebox';
 import { findPath } from '../../pipelines/ingest/json/find.ts';
 import {
   type CommitRecord,
-  countRead,
   maxHashLength,
   minHashLength,
   readCommitContent,
@@ -142,7 +141,7 @@ export const getCommit = defineOperation({
   handler: async ({ caller, params, query, services }) => {
     const { id } = await findReadableRepo(services, caller, toRepoName(params));
     const commit = await readCommitContent(services.database, id, params.commit);
-    await countRead(services.database, commit.id, query.is_view ? 'view' : 'download');
+    services.promptReads.count(commit.id, query.is_view ? 'view' : 'download');
     const includesModel = query.include_model || (query.include ?? '').split(',').includes('model');
     const manifest = includesModel ? commit.manifest : stripModel(commit.manifest);
     const { hash: commit_hash, description } = commit;

@@ -10,6 +10,7 @@ import type { ExportDeps } from '../../pipelines/exports/export-deps.ts';
 import type { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts';
 import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
+import type { ReadCounts } from '../../pipelines/prompts/read-counts.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 
 /**
@@ -35,6 +36,8 @@ export interface Services {
   readonly feedbackSigner: TokenSigner;
   /** Encrypts the tokens of shared traces and datasets. */
   readonly shareSealer: Sealer;
+  /** Counts reads of prompts in the background. */
+  readonly promptReads: ReadCounts;
   /** Creates, reads and cancels bulk exports. Only processes with export workers execute them. */
   readonly exports: ExportDeps;
   /** Checks of the dependencies that must be up for this process to serve requests. `/ready` lists them. */

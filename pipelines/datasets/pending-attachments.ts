@@ -3,10 +3,10 @@
  *
  * Invariant: a set whose content is in ClickHouse belongs to a committed example, or is in `pending_attachment_sets`.
  *
- * 1. A write inserts the ids of its new sets before it stores their content. 2. The transaction that commits the
- *   examples deletes the rows. It fails if one is missing. 3. Rows that are older than an hour remain from a failed
- *   write or a crash. A later write deletes their content, then the rows. It skips rows that a transaction of step 2
- *   has locked.
+ *   1. A write inserts the ids of its new sets before it stores their content.
+ *   2. The transaction that commits the examples deletes the rows. It fails if one is missing.
+ *   3. Rows that are older than an hour remain from a failed write or a crash. A later write deletes their content,
+ *      then the rows. It skips rows that a transaction of step 2 has locked.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';

@@ -99,21 +99,6 @@ export async function readCommitContent(database: Sql, repoId: string, name: str
 }
 
 /**
- * Counts a read of a commit. Updates the row of the repo before that of the commit, because deletions lock them in this
- * order.
- */
-export async function countRead(database: Sql, commitId: string, kind: 'download' | 'view'): Promise<void> {
-  const column = `${kind}_count`;
-  await database.execute(
-    `WITH counted AS (
-       UPDATE repos SET ${column} = ${column} + 1
-       WHERE id = (SELECT repo_id FROM repo_commits WHERE id = $1) RETURNING id)
-     UPDATE repo_commits AS c SET ${column} = c.${column} + 1 FROM counted WHERE c.id = $1 AND c.repo_id = counted.id`,
-    [commitId],
-  );
-}
-
-/**
  * Reads the content of commits, in the given order, up to a total of `maxBytes`. Returns commit id → JSON as it was
  * sent.
  */

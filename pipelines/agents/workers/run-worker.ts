@@ -12,12 +12,14 @@ const stopTimeoutMs = 5_000;
  *
  * Invariant: a run is assigned to one worker, and its outcome is reported once.
  *
- * 1. `put` sends the run to the worker. 2. The worker sends chunks, then the outcome. The parent process then removes
- *   the run. 3. `stop` sends `cancel`. 4. If the run has not ended five seconds later, its outcome is reported anyway
- *   and the run is abandoned. The worker then accepts no further run and is killed as soon as all its other runs have
- *   ended. 5. If the process ends, each of its runs is lost, except runs that were being stopped. If the worker itself
- *   caused the loss, the reported cause is `shared-worker` if it had several runs, or if an earlier run was stopped or
- *   failed there, because nodes of that run may still execute.
+ *   1. `put` sends the run to the worker.
+ *   2. The worker sends chunks, then the outcome. The parent process then removes the run.
+ *   3. `stop` sends `cancel`.
+ *   4. If the run has not ended five seconds later, its outcome is reported anyway and the run is abandoned. The worker
+ *      then accepts no further run and is killed as soon as all its other runs have ended.
+ *   5. If the process ends, each of its runs is lost, except runs that were being stopped. If the worker itself caused
+ *      the loss, the reported cause is `shared-worker` if it had several runs, or if an earlier run was stopped or
+ *      failed there, because nodes of that run may still execute.
  */
 export class RunWorker {
   readonly process: SupervisedWorker;

@@ -88,6 +88,7 @@ describe('prompts with the stock SDK', () => {
     await expect(pull(`pushed:${commit?.commit_hash.slice(0, 7)}`)).rejects.toThrow(/not found/);
     expect(JSON.parse(await client._pullPrompt('pushed'))).toEqual(second);
     expect(await client.pullPromptCommit('pushed')).toMatchObject({ owner: '-', repo: 'pushed', examples: [] });
+    await api.services.promptReads.flush();
     expect(await client.getPrompt('pushed')).toMatchObject({
       num_commits: 2,
       num_downloads: 8,

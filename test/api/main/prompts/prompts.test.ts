@@ -215,6 +215,21 @@ it('counts downloads and views', async () => {
   await addPrompt('counted');
   await commit('-/counted', '{}');
   for (const query of ['', '', '?is_view=true']) await ask('GET', `/commits/-/counted/latest${query}`);
+  await api.services.promptReads.flush();
   expect((await ask('GET', '/repos/-/counted')).body.repo).toMatchObject({ num_downloads: 2, num_views: 1 });
   expect((await ask('GET', '/commits/-/counted')).body.commits).toMatchObject([{ num_downloads: 2, num_views: 1 }]);
+});
+
+it('a read waits for no lock, and counts after the lock is released, without being asked', async () => {
+  await addPrompt('locked');
+  await commit('-/locked', '{}');
+  await api.database.transaction(async (tx) => {
+    await tx.query(`SELECT FROM repos WHERE handle = 'locked' FOR UPDATE`);
+    expect((await ask('GET', '/commits/-/locked/latest')).status).toBe(200);
+    // The flush fails at its lock timeout and keeps the counts.
+    await api.services.promptReads.flush();
+    expect((await ask('GET', '/commits/-/locked/latest')).status).toBe(200);
+  });
+  const downloads = async () => (await ask('GET', '/repos/-/locked')).body.repo.num_downloads;
+  await expect.poll(downloads, { timeout: 10_000 }).toBe(2);
 });
