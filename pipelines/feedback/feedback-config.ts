@@ -11,10 +11,16 @@ import {
   statements,
 } from '../../infra/postgres/list-page.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 
-/** Maximum number of configs of a workspace. */
-const maxConfigs = 10_000;
+/** Of an organisation. */
+const configLimit = {
+  max: 10_000,
+  countSql: countInWorkspaces('feedback_configs'),
+  what: 'feedback configs',
+  hint: 'Delete those that are not needed',
+};
 
 export const configTypes = ['continuous', 'categorical', 'freeform'] as const;
 
@@ -112,17 +118,7 @@ export async function createConfig(
       if (isSame) return found;
       throw runlakeError('CONFLICT', { reason: `Another config of the feedback key ${key} exists.` });
     }
-    const [counted] = await tx.query<{ count: number }>(
-      'SELECT count(*) AS count FROM feedback_configs WHERE workspace_id = $1',
-      [workspaceId],
-    );
-    if (counted!.count > maxConfigs) {
-      throw runlakeError('LIMIT_REACHED', {
-        limit: maxConfigs,
-        what: 'feedback configs in a workspace',
-        hint: 'Delete those that are not needed',
-      });
-    }
+    await enforceLimit(tx, { workspaceId }, configLimit);
     return found;
   });
 }

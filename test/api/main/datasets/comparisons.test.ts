@@ -193,3 +193,15 @@ describe('experiment runs of version 2', () => {
     }
   });
 });
+
+it('concurrent requests do not exceed the limit of a dataset together', async () => {
+  await api.database.execute(
+    `INSERT INTO comparative_experiments (id, workspace_id, dataset_id, experiment_ids)
+     SELECT gen_random_uuid(), $1, $2, $3::uuid[] FROM generate_series(1, 9999 - (
+       SELECT count(*) FROM comparative_experiments WHERE dataset_id = $2))`,
+    [acme.workspaceIds[0], datasetId, ids],
+  );
+  const create = async () => (await ask('POST', '/datasets/comparative', { experiment_ids: ids })).status;
+  const statuses = await Promise.all(Array.from({ length: 6 }, create));
+  expect(statuses.sort()).toEqual([200, 422, 422, 422, 422, 422]);
+});

@@ -26,6 +26,22 @@ async function listKeys(options: object = {}) {
   return keys;
 }
 
+it('concurrent requests do not exceed the limit together', async () => {
+  const { adminKey, workspaceIds } = await addOrganization(api.database, 'many');
+  await api.database.execute(
+    `INSERT INTO feedback_configs (workspace_id, feedback_key, feedback_config, is_lower_score_better, is_enforced)
+     SELECT $1, 'key ' || n, '{"type":"freeform","min":null,"max":null,"categories":null}', false, false FROM generate_series(1, 9999) AS n`,
+    [workspaceIds[0]],
+  );
+  const statuses = await Promise.all(
+    Array.from({ length: 6 }, async (_, n) => {
+      const body = { feedback_key: `new ${n}`, feedback_config: { type: 'freeform' } };
+      return (await send(adminKey, 'POST', '/feedback-configs', body)).status;
+    }),
+  );
+  expect(statuses.sort()).toEqual([200, 422, 422, 422, 422, 422]);
+});
+
 it('the stock SDK creates, lists, changes and deletes configs', async () => {
   const feedbackConfig = { type: 'continuous' as const, min: 0, max: 1 };
   const made = await client.createFeedbackConfig({ feedbackKey: 'quality', feedbackConfig });
