@@ -33,7 +33,7 @@ const suitesOnTheStack = [
  * another in one process, because loading the program takes longer than most of them.
  */
 const sharing = [
-  'test/api/{declared-times,operations}.test.ts',
+  'test/api/{declared-answers,operations}.test.ts',
   'test/api/agent-server/**/!(flood|http-app|library-versions).test.ts',
   'test/api/command-line/{check-port,ends,export/destinations,export/watch}.test.ts',
   'test/api/server/*.test.ts',

@@ -18,6 +18,9 @@ export const getAttachment = defineOperation({
       200: Type.String({ contentEncoding: 'binary', description: 'The bytes of the attachment, as they were sent.' }),
     },
     produces: 'application/octet-stream',
+    alsoProduces: {
+      '*/*': Type.String({ contentEncoding: 'binary', description: 'With the media type that was sent.' }),
+    },
   },
   handler: async ({ params, services }) => {
     const { clickhouse, database, attachmentSigner: signer } = services;

@@ -179,6 +179,8 @@ export const createOtlp = defineOperation({
   rawBody: { contentTypes: ['application/x-protobuf', 'application/json'], description: 'ExportTraceServiceRequest' },
   schema: {
     response: { 200: Type.Object({}, { description: 'ExportTraceServiceResponse', additionalProperties: true }) },
+    produces: 'application/json',
+    alsoProduces: { 'application/x-protobuf': Type.Unknown({ description: 'ExportTraceServiceResponse' }) },
   },
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'];

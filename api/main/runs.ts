@@ -6,7 +6,7 @@ import { getRun as readRun } from '../../pipelines/runs/locate-run.ts';
 import { type RunQuery, queryRuns as readRuns, v1Envelope } from '../../pipelines/runs/query-runs.ts';
 import type { RunFilter } from '../../pipelines/runs/run-scope.ts';
 import { publicFields, selectAll, selectFields, selectNames } from '../../pipelines/runs/run-select.ts';
-import { JsonObject, nullable, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, nullable, optional, parseOptionalTime, SentJson, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { createRunExtras } from './run-extras.ts';
@@ -32,15 +32,15 @@ export const Run = Type.Object({
     description: '`error` if the run has an error, otherwise `success` if it has ended, otherwise `pending`.',
   }),
   error: optional(Type.String()),
-  extra: optional(JsonObject()),
-  events: optional(Type.Array(JsonObject())),
-  inputs: Type.Optional(JsonObject({ description: 'The JSON that was sent, byte for byte; `{}` if none was sent.' })),
+  extra: Type.Optional(SentJson()),
+  events: Type.Optional(SentJson('The JSON that was sent, byte for byte; usually a list of objects.')),
+  inputs: Type.Optional(SentJson('The JSON that was sent, byte for byte; usually an object. `{}` if none was sent.')),
   inputs_preview: optional(Type.String()),
   inputs_s3_urls: optional(JsonObject()),
-  outputs: optional(JsonObject({ description: 'The JSON that was sent, byte for byte.' })),
+  outputs: Type.Optional(SentJson()),
   outputs_preview: optional(Type.String()),
   outputs_s3_urls: optional(JsonObject()),
-  serialized: optional(JsonObject()),
+  serialized: Type.Optional(SentJson()),
   tags: optional(Type.Array(Type.String())),
   trace_id: Uuid(),
   dotted_order: Type.String(),

@@ -6,7 +6,7 @@ import { getRun, readDatasetProjectIds, requireProjects } from '../../pipelines/
 import { queryRuns, v2Envelope } from '../../pipelines/runs/query-runs.ts';
 import { selectV2Fields } from '../../pipelines/runs/run-select.ts';
 import { type V2FieldName, v2Fields } from '../../pipelines/runs/v2-fields.ts';
-import { JsonObject, nullable, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, nullable, optional, parseOptionalTime, SentJson, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
@@ -44,14 +44,14 @@ export const V2Run = Type.Partial(
     first_token_time: Time(),
     error: Text(),
     error_preview: Text(),
-    extra: nullable(JsonObject()),
+    extra: SentJson(),
     metadata: nullable(JsonObject()),
-    events: nullable(Type.Array(JsonObject())),
-    inputs: JsonObject({ description: 'The JSON that was sent, byte for byte; `{}` if none was sent.' }),
+    events: SentJson('The JSON that was sent, byte for byte; usually a list of objects.'),
+    inputs: SentJson('The JSON that was sent, byte for byte; usually an object. `{}` if none was sent.'),
     inputs_preview: Text(),
-    outputs: nullable(JsonObject({ description: 'The JSON that was sent, byte for byte.' })),
+    outputs: SentJson(),
     outputs_preview: Text(),
-    manifest: nullable(JsonObject({ description: '`serialized` of the run.' })),
+    manifest: SentJson('`serialized` of the run.'),
     parent_run_id: nullable(Uuid()),
     parent_run_ids: Type.Array(Uuid(), { description: 'From the root to the parent.' }),
     project_id: Uuid(),

@@ -59,3 +59,7 @@ export const OneOf = <const T extends string>(values: readonly T[], options: TSc
 /** A JSON object with any keys. The value is stored unchanged. */
 export const JsonObject = (options: { description?: string; maxProperties?: number } = {}) =>
   Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: true, ...options });
+
+/** A JSON value of a run, as its client sent it: an object in stock clients, but ingest accepts any JSON. */
+export const SentJson = (description = 'The JSON that was sent, byte for byte; usually an object.') =>
+  Type.Unknown({ description });

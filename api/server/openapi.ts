@@ -118,11 +118,17 @@ function removeDefaultsFromRequired(query: TObject): object {
 function buildErrorResponses(operation: Operation): object {
   const errors = listErrors(operation);
   const schema = operation.errorStyle === 'problem' ? 'Problem' : 'Error';
+  const content: Record<string, object> = {
+    [operation.errorStyle === 'problem' ? 'application/problem+json' : 'application/json']: {
+      schema: { $ref: `#/components/schemas/${schema}` },
+    },
+  };
+  if (operation.errorStyle === 'otlp') content['application/x-protobuf'] = { schema: {} };
   const statuses = new Set(errors.map((code) => catalogue[code].status));
   return Object.fromEntries(
     [...statuses].map((status) => {
       const codes = errors.filter((code) => catalogue[code].status === status);
-      return [status, { description: codes.join(', '), $ref: `#/components/schemas/${schema}` }];
+      return [status, { description: codes.join(', '), content }];
     }),
   );
 }

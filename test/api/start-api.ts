@@ -16,8 +16,8 @@ import { generateKey, hashKey, toShortKey } from '../../pipelines/tenants/keys.t
 import { addDeploymentOf } from '../agents/add-deployment.ts';
 import { openSettling } from '../engines/settling.ts';
 import { freshStores } from '../engines/stores.ts';
+import { watchAnswers } from './declared-answers.ts';
 import { watchErrors } from './declared-errors.ts';
-import { watchTimes } from './declared-times.ts';
 
 type Method = NonNullable<InjectOptions['method']>;
 
@@ -78,7 +78,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
   const settling = openSettling(stores.environment);
   server.addHook('onRequest', ({ method, url }) => settling.before(method, url));
   server.addHook('onSend', async ({ method, url }) => settling.after(method, url));
-  const times = watchTimes(server);
+  const answers = watchAnswers(server);
   await server.ready();
   return {
     server,
@@ -96,7 +96,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
       await settling.close();
       await ends.run(logger);
       errors.check();
-      times.check();
+      answers.check();
     },
   };
 }
