@@ -112,10 +112,13 @@ import {
 } from './queue-runs.ts';
 import { createRepo, deleteRepo, getRepo, likeRepo, listRepos, updateRepo } from './repos.ts';
 import {
+  createThreadShare,
+  deleteThreadShare,
   getRunShare,
   getSharedRun,
   getSharedTrace,
   getSharedV2Run,
+  getThreadShare,
   listSharedV2Runs,
   querySharedRuns,
   shareRun,
@@ -134,10 +137,10 @@ import {
   listSessions,
   updateSession,
 } from './sessions.ts';
-import { getRunGroupStats, getThreadsStats, groupRuns } from './thread-groups.ts';
+import { getRunGroupStats, getThreadPreview, getThreadsStats, groupRuns } from './thread-groups.ts';
 import { getThreadStats, listThreadTraces, queryThreads } from './threads.ts';
 import { deleteRuns, deleteTraces, keepTraces } from './traces.ts';
-import { getV2Run, queryV2Runs } from './v2-runs.ts';
+import { getV2Run, getV2RunUrl, queryV2Runs } from './v2-runs.ts';
 import { listTraceRuns, queryTraces } from './v2-traces.ts';
 import {
   createWorkspace,
@@ -205,17 +208,22 @@ export const operations: readonly Operation[] = [
   getRunGroupStats,
   queryV2Runs,
   getV2Run,
+  getV2RunUrl,
   queryTraces,
   listTraceRuns,
   queryThreads,
   listThreadTraces,
   getThreadStats,
   getThreadsStats,
+  getThreadPreview,
   getRunShare,
   shareRun,
   unshareRun,
   shareV2Run,
   unshareV2Run,
+  getThreadShare,
+  createThreadShare,
+  deleteThreadShare,
   getSharedTrace,
   getSharedRun,
   querySharedRuns,

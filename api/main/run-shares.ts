@@ -2,14 +2,23 @@ import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
-import { getRun } from '../../pipelines/runs/locate-run.ts';
-import { listRuns, queryRuns, type ReadDeps, v1Envelope, v2ListEnvelope } from '../../pipelines/runs/query-runs.ts';
+import {
+  listRuns,
+  queryRuns,
+  type ReadDeps,
+  readOneRun,
+  v1Envelope,
+  v2ListEnvelope,
+} from '../../pipelines/runs/query-runs.ts';
 import { selectPublicFields, selectV2Fields } from '../../pipelines/runs/run-select.ts';
 import {
   openShare,
   readShareOfRun,
-  type SharedTrace,
+  readShareOfThread,
+  type SharedRuns,
+  shareThread,
   shareTrace,
+  unshareThread,
   unshareTrace,
 } from '../../pipelines/runs/shared-traces.ts';
 import { publicV2Fields } from '../../pipelines/runs/v2-fields.ts';
@@ -135,6 +144,72 @@ export const unshareV2Run = defineOperation({
   },
 });
 
+const ThreadParams = Type.Object({ thread_id: Type.String({ minLength: 1, maxLength: 10_000 }) });
+const ThreadProject = Type.Object({ project_id: Uuid() });
+const aboutThread =
+  'Anyone who has the token can read all runs of the traces of the thread, also of later ones, with feedback and without attachments.';
+
+const identifyThread = (tenantId: string, threadId: string, projectId: string) => ({
+  tenantId,
+  projectId: projectId.toLowerCase(),
+  threadId,
+});
+
+export const getThreadShare = defineOperation({
+  operationId: 'getThreadShare',
+  method: 'GET',
+  path: '/v2/threads/:thread_id/share',
+  tag: 'sharing',
+  summary: 'Get the token of a shared thread',
+  description: 'Without `share_token` if the thread is not shared.',
+  access: { permission: 'runs:share', tenantScope: 'workspace' },
+  errorStyle: 'problem',
+  errors: shareErrors,
+  schema: {
+    params: ThreadParams,
+    query: ThreadProject,
+    response: { 200: Type.Object({ share_token: Type.Optional(Uuid()) }) },
+  },
+  handler: async ({ caller, params, query, services }) => {
+    const thread = identifyThread(caller.workspaceId, params.thread_id, query.project_id);
+    const token = await readShareOfThread(services, thread);
+    return token === undefined ? {} : { share_token: token };
+  },
+});
+
+export const createThreadShare = defineOperation({
+  operationId: 'createThreadShare',
+  method: 'POST',
+  path: '/v2/threads/:thread_id/share',
+  tag: 'sharing',
+  summary: 'Share a thread',
+  description: `${aboutThread} A shared thread keeps its token.`,
+  access: { permission: 'runs:share', tenantScope: 'workspace' },
+  errorStyle: 'problem',
+  errors: shareErrors,
+  schema: { params: ThreadParams, body: ThreadProject, response: { 200: Type.Object({ share_token: Uuid() }) } },
+  handler: async ({ caller, params, body, services }) => {
+    const thread = identifyThread(caller.workspaceId, params.thread_id, body.project_id);
+    return { share_token: await shareThread(services, thread, caller.userId) };
+  },
+});
+
+export const deleteThreadShare = defineOperation({
+  operationId: 'deleteThreadShare',
+  method: 'DELETE',
+  path: '/v2/threads/:thread_id/share',
+  tag: 'sharing',
+  summary: 'End the sharing of a thread',
+  description: 'Takes effect at once. Does nothing if the thread is not shared.',
+  access: { permission: 'runs:share', tenantScope: 'workspace' },
+  errorStyle: 'problem',
+  schema: { params: ThreadParams, query: ThreadProject, response: { 204: Type.Null() } },
+  handler: async ({ caller, params, query, services }) => {
+    await unshareThread(services.database, identifyThread(caller.workspaceId, params.thread_id, query.project_id));
+    return new RawResponse({ status: 204 });
+  },
+});
+
 const ShareParams = Type.Object({ share_token: Uuid() });
 const SharedRunParams = Type.Object({ share_token: Uuid(), run_id: Uuid() });
 const isPublic = { public: true, tenantScope: 'none' } as const;
@@ -142,16 +217,16 @@ const publicErrors = [...v2Errors, 'DATABASE_UNAVAILABLE', 'DATABASE_QUERY_FAILE
 /** Prevents caching, because the trace can be unshared at any time. */
 const headers = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
 
-/** Reads a shared trace. The use of shared resources counts for the organisation that owns the trace. */
+/** Reads shared runs. The use of shared resources counts for the organisation that owns the runs. */
 async function readShared(
   services: Services,
   request: FastifyRequest,
-  token: string,
-  read: (deps: ReadDeps, trace: SharedTrace) => Promise<Buffer>,
+  { token, filter = null }: { readonly token: string; readonly filter?: string | null | undefined },
+  read: (deps: ReadDeps, shared: SharedRuns) => Promise<Buffer>,
 ): Promise<RawResponse> {
-  const trace = await openShare(services.database, token);
+  const shared = await openShare(services.database, token, parseRunFilters({ filter }));
   const deps = { ...services, extras: createRunExtras(services, request) };
-  const body = await runForTenant({ organizationId: trace.organizationId }, () => read(deps, trace));
+  const body = await runForTenant({ organizationId: shared.organizationId }, () => read(deps, shared));
   return new RawResponse({ body, headers });
 }
 
@@ -163,12 +238,18 @@ export const getSharedTrace = defineOperation({
   aliases: ['/public/:share_token/r'],
   tag: 'sharing',
   summary: 'Get the root run of a shared trace',
+  description: 'Of a shared thread: the root run of its newest trace.',
   access: isPublic,
   errors: publicErrors,
   schema: { params: ShareParams, response: { 200: PublicRun }, produces: storedJson },
   handler: ({ params, services, request }) =>
-    readShared(services, request, params.share_token, (deps, { tenantId, traceId }) =>
-      getRun(deps, { tenantId, runId: traceId, traceId, selected: selectPublicFields() }),
+    readShared(services, request, { token: params.share_token }, (deps, { traceId, filter, ...shared }) =>
+      readOneRun(deps, {
+        ...shared,
+        runIds: traceId === undefined ? undefined : [traceId],
+        filter: { ...filter, isRoot: true },
+        selected: selectPublicFields(),
+      }),
     ),
 });
 
@@ -182,8 +263,8 @@ export const getSharedRun = defineOperation({
   errors: publicErrors,
   schema: { params: SharedRunParams, response: { 200: PublicRun }, produces: storedJson },
   handler: ({ params, services, request }) =>
-    readShared(services, request, params.share_token, (deps, { tenantId, traceId }) =>
-      getRun(deps, { tenantId, runId: params.run_id.toLowerCase(), traceId, selected: selectPublicFields() }),
+    readShared(services, request, { token: params.share_token }, (deps, shared) =>
+      readOneRun(deps, { ...shared, runIds: [params.run_id.toLowerCase()], selected: selectPublicFields() }),
     ),
 });
 
@@ -214,12 +295,11 @@ export const querySharedRuns = defineOperation({
     produces: storedJson,
   },
   handler: ({ params, body, services, request }) =>
-    readShared(services, request, params.share_token, async (deps, { tenantId, traceId }) => {
-      if (body.filter) await services.rateLimiter.takeSharedSearch({ targetId: traceId });
+    readShared(services, request, { token: params.share_token, filter: body.filter }, async (deps, shared) => {
+      if (body.filter) await services.rateLimiter.takeSharedSearch({ targetId: params.share_token });
       const query = {
-        tenantId,
+        ...shared,
         runIds: body.id == null ? undefined : [body.id].flat().map((id) => id.toLowerCase()),
-        filter: { traceId, conditions: parseRunFilters({ filter: body.filter ?? null }) },
         selected: selectPublicFields(),
         order: 'desc' as const,
         limitRows: body.limit ?? maxLimitRows,
@@ -250,8 +330,8 @@ export const getSharedV2Run = defineOperation({
     produces: storedJson,
   },
   handler: ({ params, query, services, request }) =>
-    readShared(services, request, params.share_token, (deps, { tenantId, traceId }) =>
-      getRun(deps, { tenantId, runId: params.run_id.toLowerCase(), traceId, selected: selectV2Fields(query.selects) }),
+    readShared(services, request, { token: params.share_token }, (deps, shared) =>
+      readOneRun(deps, { ...shared, runIds: [params.run_id.toLowerCase()], selected: selectV2Fields(query.selects) }),
     ),
 });
 
@@ -272,8 +352,8 @@ export const listSharedV2Runs = defineOperation({
     produces: storedJson,
   },
   handler: ({ params, body, services, request }) =>
-    readShared(services, request, params.share_token, (deps, { tenantId, traceId }) => {
+    readShared(services, request, { token: params.share_token }, (deps, shared) => {
       const selected = selectV2Fields(body.selects ?? undefined);
-      return listRuns(deps, { tenantId, filter: { traceId }, selected, order: 'asc' }, v2ListEnvelope);
+      return listRuns(deps, { ...shared, selected, order: 'asc' }, v2ListEnvelope);
     }),
 });

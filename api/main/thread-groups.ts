@@ -1,12 +1,15 @@
 import { type Static, Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import type { RunStats, StatName } from '../../pipelines/runs/stats/stat-names.ts';
+import { previewForms, readThreadPreviews } from '../../pipelines/runs/thread-preview.ts';
 import { countThreads, queryThreads, readThreadsStats } from '../../pipelines/runs/threads.ts';
-import { nullable, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
+import { nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
+import { createRunExtras } from './run-extras.ts';
 import { RunStats as RunStatsShape, selectStats } from './run-stats.ts';
 import {
   emptyAsNull,
@@ -98,6 +101,39 @@ export const getRunGroupStats = defineOperation({
     const scope = await readGroupScope(services, caller.workspaceId, body);
     const { stats, threads } = await readThreadsStats(services.clickhouse, scope, selectStats(undefined));
     return { ...stats, group_count: threads };
+  },
+});
+
+export const getThreadPreview = defineOperation({
+  operationId: 'getThreadPreview',
+  method: 'GET',
+  path: '/runs/threads/:thread_id',
+  tag: 'threads',
+  summary: 'Get previews of a thread',
+  description:
+    'The conversation of a thread as text, at most 10,000 characters: all messages, the last message of the human and the last answer ' +
+    'of each turn, or the first message of the human and the last answer. Messages are those in the inputs and outputs of root runs.',
+  access,
+  unsupported: { query: ['variables'] },
+  errors: ['NOT_FOUND', ...clickhouseErrors],
+  schema: {
+    params: Type.Object({ thread_id: Type.String({ minLength: 1, maxLength: 10_000 }) }),
+    query: Type.Object({
+      session_id: Uuid({ description: 'The project.' }),
+      select: Type.Optional(Type.Array(OneOf(previewForms), { maxItems: 10, description: 'Default: all.' })),
+    }),
+    response: {
+      200: Type.Object({ thread_id: Type.String(), previews: Type.Record(Type.String(), Type.String()) }),
+    },
+  },
+  handler: async ({ caller, params, query, services, request }) => {
+    const tenantId = caller.workspaceId;
+    const [projectId = ''] = await requireProjects(services.database, tenantId, [query.session_id.toLowerCase()]);
+    const deps = { ...services, extras: createRunExtras(services, request) };
+    const thread = { tenantId, projectId, threadId: params.thread_id };
+    const previews = await readThreadPreviews(deps, thread, query.select ?? previewForms);
+    if (previews === undefined) throw runlakeError('NOT_FOUND', { what: `Thread ${params.thread_id}` });
+    return { thread_id: params.thread_id, previews };
   },
 });
 

@@ -9,6 +9,7 @@ import { type V2FieldName, v2Fields } from '../../pipelines/runs/v2-fields.ts';
 import { JsonObject, nullable, optional, parseOptionalTime, SentJson, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
+import { buildPageUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 import { createRunExtras } from './run-extras.ts';
 
@@ -116,6 +117,38 @@ export const getV2Run = defineOperation({
       selected: selectV2Fields(query.selects),
     });
     return new RawResponse({ body });
+  },
+});
+
+export const getV2RunUrl = defineOperation({
+  operationId: 'getV2RunUrl',
+  method: 'GET',
+  path: '/v2/runs/:run_id/url',
+  tag: 'runs',
+  summary: 'Get the URL of the page of a run',
+  access: { permission: 'runs:read', tenantScope: 'workspace' },
+  errorStyle: 'problem',
+  errors: v2Errors,
+  schema: {
+    params: Type.Object({ run_id: Uuid() }),
+    query: Type.Object({
+      project_id: Uuid({ description: '404 if the run is not in this project.' }),
+      trace_id: Uuid({ description: '404 if the run is not in this trace.' }),
+      start_time: Type.Optional(Timestamp({ description: 'Accepted; Runlake needs only the id of the run.' })),
+    }),
+    response: { 200: Type.Object({ url: Type.String() }) },
+  },
+  handler: async ({ caller, params, query, services, request }) => {
+    const deps = { ...services, extras: createRunExtras(services, request) };
+    const run = await getRun(deps, {
+      tenantId: caller.workspaceId,
+      runId: params.run_id.toLowerCase(),
+      projectId: query.project_id.toLowerCase(),
+      traceId: query.trace_id.toLowerCase(),
+      selected: selectV2Fields(['APP_PATH']),
+    });
+    const { app_path } = JSON.parse(run.toString()) as { app_path: string };
+    return { url: buildPageUrl(app_path, request, services.config) };
   },
 });
 

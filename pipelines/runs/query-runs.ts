@@ -75,6 +75,17 @@ export async function queryRuns(deps: ReadDeps, query: RunQuery, envelope: PageE
 }
 
 /**
+ * Reads the newest run that matches, as JSON.
+ *
+ * @throws NOT_FOUND; errors of the stores.
+ */
+export async function readOneRun(deps: ReadDeps, query: Omit<RunQuery, 'limitRows' | 'order'>): Promise<Buffer> {
+  const list = await queryRuns(deps, { ...query, order: 'desc', limitRows: 1 }, { before: '', after: () => '' });
+  if (list.length === 2) throw runlakeError('NOT_FOUND', { what: `Run ${query.runIds?.join(', ') ?? ''}`.trimEnd() });
+  return list.subarray(1, -1);
+}
+
+/**
  * Reads all runs that match, without pages, as a JSON list in an envelope. Use it only for queries that are limited to
  * one trace.
  *

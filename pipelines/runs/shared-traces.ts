@@ -1,9 +1,20 @@
-/** Traces that are shared by a token, see `pipelines/shares/share-tokens.ts`. */
+/** Traces and threads that are shared by a token, see `pipelines/shares/share-tokens.ts`. */
+import { createHash } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
-import { createShare, deleteShares, openShareToken, readShare, type ShareDeps } from '../shares/share-tokens.ts';
-import { locateRun, readLiveProjectIds } from './locate-run.ts';
+import {
+  createShare,
+  deleteShares,
+  openShareToken,
+  readShare,
+  type ShareDeps,
+  type SharedThread,
+} from '../shares/share-tokens.ts';
+import type { RunFilterConditions } from './filter/run-filter.ts';
+import { locateRun, readLiveProjectIds, requireProjects } from './locate-run.ts';
+import type { RunFilter } from './run-scope.ts';
+import { addThreads, countThreads } from './threads.ts';
 
 export interface SharedTraceDeps extends ShareDeps {
   readonly clickhouse: ClickHouse;
@@ -61,18 +72,73 @@ async function findTrace({ clickhouse, database }: SharedTraceDeps, run: SharedR
   return located.traceId;
 }
 
-export interface SharedTrace {
+/** A thread of a request. All its traces are shared, also those that are added later. */
+export interface ThreadToShare extends SharedThread {
+  readonly tenantId: string;
+}
+
+const identifyThread = ({ tenantId: workspaceId, projectId, threadId }: ThreadToShare) => {
+  const hash = createHash('sha256').update(`${projectId} ${threadId}`).digest('hex');
+  const targetId = hash.slice(0, 32).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+  return { kind: 'thread', workspaceId, targetId } as const;
+};
+
+/**
+ * Shares a thread, and returns its token; the existing token if the thread is already shared.
+ *
+ * @throws NOT_FOUND if the project or the thread does not exist; SEAL_KEY_UNKNOWN, SEAL_BROKEN; errors of the stores.
+ */
+export async function shareThread(deps: SharedTraceDeps, thread: ThreadToShare, userId: string): Promise<string> {
+  await requireProjects(deps.database, thread.tenantId, [thread.projectId]);
+  if ((await countThreads(deps.clickhouse, selectThread(thread))) === 0) {
+    throw runlakeError('NOT_FOUND', { what: `Thread ${thread.threadId}` });
+  }
+  return createShare(deps, identifyThread(thread), { userId, thread });
+}
+
+/** The token of a thread; undefined if it is not shared. @throws as {@link shareThread}. */
+export async function readShareOfThread(deps: SharedTraceDeps, thread: ThreadToShare): Promise<string | undefined> {
+  await requireProjects(deps.database, thread.tenantId, [thread.projectId]);
+  return readShare(deps, identifyThread(thread));
+}
+
+/** Ends the sharing of a thread; does nothing if it is not shared. The thread itself need not exist any more. */
+export async function unshareThread(database: Database, thread: ThreadToShare): Promise<void> {
+  const { targetId, ...of } = identifyThread(thread);
+  await deleteShares(database, of, [targetId]);
+}
+
+function selectThread({ tenantId, projectId, threadId }: ThreadToShare) {
+  return { tenantId, projectId, filter: { conditions: addThreads([threadId], undefined) } };
+}
+
+/** The runs that a token gives access to. */
+export interface SharedRuns {
   readonly organizationId: string;
   readonly tenantId: string;
-  readonly traceId: string;
+  /** Of a shared trace. */
+  readonly traceId?: string;
+  readonly projectIds?: readonly string[];
+  readonly filter: RunFilter;
 }
 
 /**
- * Finds the trace that a token gives access to.
+ * Finds the runs that a token gives access to: those of a trace, or of the traces of a thread.
  *
- * @throws NOT_FOUND if there is none, or its workspace is deleted.
+ * @param conditions further conditions on the runs.
+ * @throws NOT_FOUND if there are none, or their workspace is deleted.
  */
-export async function openShare(database: Database, token: string): Promise<SharedTrace> {
-  const { targetId: traceId, ...share } = await openShareToken(database, 'trace', token);
-  return { ...share, traceId };
+export async function openShare(
+  database: Database,
+  token: string,
+  conditions: RunFilterConditions = { run: [], trace: [], tree: [] },
+): Promise<SharedRuns> {
+  const share = await openShareToken(database, ['trace', 'thread'], token);
+  const { organizationId, tenantId, targetId: traceId, projectId, threadId } = share;
+  if (projectId === null || threadId === null) {
+    return { organizationId, tenantId, traceId, filter: { traceId, conditions } };
+  }
+  const { run: inThread } = addThreads([threadId], undefined);
+  const filter = { conditions: { ...conditions, trace: [...inThread, ...conditions.trace] } };
+  return { organizationId, tenantId, projectIds: [projectId], filter };
 }

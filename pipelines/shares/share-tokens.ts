@@ -1,5 +1,5 @@
 /**
- * Traces and datasets that are shared by a token. A client that has the token can read them without a key, and change
+ * Traces, threads and datasets that are shared by a token. A client that has the token can read them without a key, and change
  * nothing. The server creates a random token; it is valid until its row is deleted.
  */
 import { createHash, randomUUID } from 'node:crypto';
@@ -22,13 +22,18 @@ export interface ShareDeps {
   readonly shareSealer: Sealer;
 }
 
-export type ShareKind = 'trace' | 'dataset';
+export type ShareKind = 'trace' | 'thread' | 'dataset';
 
 /** What is shared. */
 export interface Shared {
   readonly kind: ShareKind;
   readonly workspaceId: string;
   readonly targetId: string;
+}
+
+export interface SharedThread {
+  readonly projectId: string;
+  readonly threadId: string;
 }
 
 interface ShareRow {
@@ -41,24 +46,39 @@ const identifyRow = ({ kind, workspaceId }: Omit<Shared, 'targetId'>, targetId: 
   `${kind} ${workspaceId} ${targetId}`;
 
 /**
- * Shares a trace or a dataset, and returns its token; the existing token if it is already shared.
+ * Shares a trace, a thread or a dataset, and returns its token; the existing token if it is already shared.
  *
+ * @param thread Project and id of a thread, whose `targetId` is a hash.
  * @param withExperiments Share the experiments on a dataset too. If the dataset is already shared, this changes.
  * @throws CONFLICT; SEAL_KEY_UNKNOWN, SEAL_BROKEN; errors of the database.
  */
 export async function createShare(
   deps: ShareDeps,
   shared: Shared,
-  { userId, withExperiments = false }: { readonly userId: string; readonly withExperiments?: boolean },
+  {
+    userId,
+    withExperiments = false,
+    thread,
+  }: { readonly userId: string; readonly withExperiments?: boolean; readonly thread?: SharedThread },
 ): Promise<string> {
   const { kind, workspaceId, targetId } = shared;
   const token = randomUUID();
   const sealed = deps.shareSealer.seal(token, identifyRow(shared, targetId));
   await deps.database.execute(
-    `INSERT INTO shares (kind, workspace_id, target_id, token_hash, sealed_token, shared_by, with_experiments)
-     VALUES ($1, $2, $3, $4, $5, $6, $7)
+    `INSERT INTO shares (kind, workspace_id, target_id, token_hash, sealed_token, shared_by, with_experiments, project_id, thread_id)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
      ON CONFLICT (workspace_id, kind, target_id) DO UPDATE SET with_experiments = excluded.with_experiments`,
-    [kind, workspaceId, targetId, hashToken(token), sealed, userId, withExperiments],
+    [
+      kind,
+      workspaceId,
+      targetId,
+      hashToken(token),
+      sealed,
+      userId,
+      withExperiments,
+      thread?.projectId ?? null,
+      thread?.threadId ?? null,
+    ],
   );
   const created = await readShare(deps, shared);
   if (created === undefined) throw runlakeError('CONFLICT', { reason: 'The share was just deleted.' });
@@ -123,26 +143,39 @@ export async function deleteShares(
 export interface OpenedShare {
   readonly organizationId: string;
   readonly tenantId: string;
+  readonly kind: ShareKind;
   readonly targetId: string;
   readonly withExperiments: boolean;
+  /** Of a thread. */
+  readonly projectId: string | null;
+  readonly threadId: string | null;
 }
 
-const names: Readonly<Record<ShareKind, string>> = { trace: 'Shared trace', dataset: 'Shared dataset' };
+const names: Readonly<Record<ShareKind, string>> = {
+  trace: 'Shared trace',
+  thread: 'Shared thread',
+  dataset: 'Shared dataset',
+};
 
 /**
  * Finds what a token gives access to.
  *
- * @throws NOT_FOUND if there is nothing of this kind, or its workspace is deleted.
+ * @throws NOT_FOUND if there is nothing of these kinds, or its workspace is deleted.
  */
-export async function openShareToken(database: Database, kind: ShareKind, token: string): Promise<OpenedShare> {
+export async function openShareToken(
+  database: Database,
+  kind: ShareKind | readonly [ShareKind, ...ShareKind[]],
+  token: string,
+): Promise<OpenedShare> {
+  const [first, ...others] = typeof kind === 'string' ? [kind] : kind;
   const [found] = await database.query<OpenedShare>(
-    `SELECT w.organization_id AS "organizationId", w.id AS "tenantId", s.target_id AS "targetId",
-       s.with_experiments AS "withExperiments"
+    `SELECT w.organization_id AS "organizationId", w.id AS "tenantId", s.kind, s.target_id AS "targetId",
+       s.with_experiments AS "withExperiments", s.project_id AS "projectId", s.thread_id AS "threadId"
      FROM shares s JOIN workspaces w ON w.id = s.workspace_id
-     WHERE s.token_hash = $1 AND s.kind = $2 AND w.deleted_at IS NULL`,
-    [hashToken(token), kind],
+     WHERE s.token_hash = $1 AND s.kind = ANY ($2) AND w.deleted_at IS NULL`,
+    [hashToken(token), [first, ...others]],
     { name: 'open-share' },
   );
-  if (found === undefined) throw runlakeError('NOT_FOUND', { what: names[kind] });
+  if (found === undefined) throw runlakeError('NOT_FOUND', { what: names[first] });
   return found;
 }

@@ -55,6 +55,21 @@ export const runAttempts: Readonly<Record<string, (victim: RunVictim) => Attempt
     payload: { project_id: projectId, select: ['THREAD_COUNT'] },
     answers: closed,
   }),
+  getThreadPreview: ({ projectId, runId }) => ({
+    url: `/runs/threads/${runId}?session_id=${projectId}`,
+    answers: closed,
+  }),
+  getV2RunUrl: ({ projectId, runId }) => ({
+    url: `/v2/runs/${runId}/url?project_id=${projectId}&trace_id=${runId}`,
+    answers: closed,
+  }),
+  getThreadShare: ({ projectId }) => ({ url: `/v2/threads/mine/share?project_id=${projectId}`, answers: closed }),
+  createThreadShare: ({ projectId }) => ({
+    url: '/v2/threads/mine/share',
+    payload: { project_id: projectId },
+    answers: closed,
+  }),
+  deleteThreadShare: ({ projectId }) => ({ url: `/v2/threads/mine/share?project_id=${projectId}`, answers: [204] }),
   getRunShare: ({ runId }) => ({ url: `/runs/${runId}/share`, answers: [200, 404] }),
   shareRun: ({ runId }) => ({ url: `/runs/${runId}/share`, answers: [200, 404] }),
   unshareRun: ({ runId }) => ({ url: `/runs/${runId}/share`, answers: own }),

@@ -3,9 +3,9 @@ import { formatCsv } from '../../../infra/csv/format-csv.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { scanJson } from '../../ingest/json/scan.ts';
+import { toOpenAiMessages, toText } from '../../runs/openai-messages.ts';
 import type { ExampleRow } from '../example.ts';
 import { openVersion, type ReadVersion, type Version } from '../stream-version.ts';
-import { toOpenAiMessages, toText } from './openai-messages.ts';
 
 export const downloadFormats = ['csv', 'jsonl', 'openai', 'openai_ft'] as const;
 export type DownloadFormat = (typeof downloadFormats)[number];

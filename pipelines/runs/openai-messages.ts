@@ -1,4 +1,4 @@
-/** Conversion of the inputs and outputs of examples to the messages of OpenAI's chat format. */
+/** Conversion of the inputs and outputs of runs and examples to the messages of the OpenAI chat format. */
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -25,7 +25,7 @@ const roles: Readonly<Record<string, string>> = {
 const keptMembers = ['name', 'tool_calls', 'tool_call_id', 'function_call'] as const;
 
 /**
- * Returns the messages in the inputs or outputs of an example. A message may have the form of OpenAI, of LangChain
+ * Returns the messages in the inputs or outputs of a run or an example. A message may have the form of OpenAI, of LangChain
  * (`type` and `content` or `data`), or of LangChain's serialised objects (`id` and `kwargs`). A document without
  * messages becomes one message of the role `role`: its only value, or the document as JSON.
  */

@@ -1,0 +1,147 @@
+/** Previews of a thread: its conversation as text, in the forms that clients ask for. */
+import { type OpenAiMessage, toOpenAiMessages, toText } from './openai-messages.ts';
+import { queryRuns, type ReadDeps, v1Envelope } from './query-runs.ts';
+import { selectFields } from './run-select.ts';
+import { addThreads } from './threads.ts';
+
+export const previewForms = ['all_messages', 'human_ai_pairs', 'first_human_last_ai'] as const;
+export type PreviewForm = (typeof previewForms)[number];
+
+/** Longer previews are cut, and end with `…`. */
+const maxPreviewCharacters = 10_000;
+const turnsAtOnce = 20;
+
+interface ThreadOfProject {
+  readonly tenantId: string;
+  readonly projectId: string;
+  readonly threadId: string;
+}
+
+/** The root run of a trace of the thread. */
+interface Turn {
+  readonly inputs: unknown;
+  readonly outputs: unknown;
+}
+
+/**
+ * Reads previews of a thread; undefined if it has no trace. Turns are read, oldest first, until the texts have their
+ * maximum length.
+ *
+ * @throws errors of the stores.
+ */
+export async function readThreadPreviews(
+  deps: ReadDeps,
+  thread: ThreadOfProject,
+  forms: readonly PreviewForm[],
+): Promise<Partial<Record<PreviewForm, string>> | undefined> {
+  const transcript: OpenAiMessage[] = [];
+  const pairs: OpenAiMessage[] = [];
+  let first: OpenAiMessage | undefined;
+  let count = 0;
+  const needsTurns = forms.some((form) => form !== 'first_human_last_ai');
+  for await (const turn of readTurns(deps, thread, 'asc')) {
+    count += 1;
+    const { human, ai } = addTurn(transcript, turn);
+    first ??= human;
+    pairs.push(...[human, ai].filter((message) => message !== undefined));
+    if (!needsTurns || exceedsPreview(pairs)) break;
+  }
+  if (count === 0) return undefined;
+  const texts: Readonly<Record<PreviewForm, () => Promise<string>>> = {
+    all_messages: async () => formatMessages(transcript),
+    human_ai_pairs: async () => formatMessages(pairs),
+    first_human_last_ai: async () => {
+      const last = await readLastAnswer(deps, thread);
+      return formatMessages([first, last].filter((message) => message !== undefined));
+    },
+  };
+  return Object.fromEntries(await Promise.all(forms.map(async (form) => [form, await texts[form]()])));
+}
+
+async function readLastAnswer(deps: ReadDeps, thread: ThreadOfProject): Promise<OpenAiMessage | undefined> {
+  for await (const turn of readTurns(deps, thread, 'desc', 1)) return addTurn([], turn).ai;
+  return undefined;
+}
+
+async function* readTurns(
+  deps: ReadDeps,
+  { tenantId, projectId, threadId }: ThreadOfProject,
+  order: 'asc' | 'desc',
+  limitRows = turnsAtOnce,
+): AsyncGenerator<Turn> {
+  const query = {
+    tenantId,
+    projectIds: [projectId],
+    filter: { isRoot: true, conditions: addThreads([threadId], undefined) },
+    selected: selectFields(['inputs', 'outputs']),
+    order,
+    limitRows,
+  };
+  for (let cursor: string | undefined; ; ) {
+    const page = await queryRuns(deps, { ...query, cursor }, v1Envelope);
+    const { runs, cursors } = JSON.parse(page.toString()) as { runs: Turn[]; cursors: { next: string | null } };
+    yield* runs;
+    if (cursors.next === null) return;
+    cursor = cursors.next;
+  }
+}
+
+/**
+ * Adds the messages of a turn to the transcript, and returns its last message of the human and its last answer. The
+ * inputs of a turn often repeat the conversation so far, and its outputs the inputs; repeated messages are not added.
+ */
+function addTurn(transcript: OpenAiMessage[], { inputs, outputs }: Turn) {
+  const asked = withoutRepeated(transcript, readMessages(inputs, 'user'), (newest) => Math.max(newest, 0));
+  transcript.push(...asked);
+  const answered =
+    outputs === null ? [] : withoutRepeated(transcript, readMessages(outputs, 'assistant'), (newest) => newest + 1);
+  transcript.push(...answered);
+  return {
+    human: asked.findLast(({ role }) => role === 'user'),
+    ai: answered.findLast(({ role }) => role === 'assistant'),
+  };
+}
+
+function readMessages(value: unknown, role: 'user' | 'assistant'): OpenAiMessage[] {
+  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+  return toOpenAiMessages(isObject ? (value as Record<string, unknown>) : { value }, role);
+}
+
+/** @param findStart returns the first new message from the place of the newest one of the human, -1 if there is none. */
+function withoutRepeated(
+  transcript: readonly OpenAiMessage[],
+  messages: readonly OpenAiMessage[],
+  findStart: (newest: number) => number,
+) {
+  const repeats = transcript.every(
+    (message, at) => message.role === messages[at]?.role && readText(message) === readText(messages[at]),
+  );
+  // Otherwise, the conversation so far is told differently, or not at all.
+  return messages.slice(repeats ? transcript.length : findStart(messages.findLastIndex(({ role }) => role === 'user')));
+}
+
+const labels: Readonly<Record<string, string>> = { user: 'Human', assistant: 'AI', system: 'System', tool: 'Tool' };
+
+function formatMessages(messages: readonly OpenAiMessage[]): string {
+  const text = messages.map((message) => `${labels[message.role] ?? message.role}: ${readText(message)}`).join('\n\n');
+  const characters = [...text.slice(0, 2 * maxPreviewCharacters)];
+  if (characters.length <= maxPreviewCharacters) return text;
+  return `${characters.slice(0, maxPreviewCharacters).join('')}…`;
+}
+
+function exceedsPreview(messages: readonly OpenAiMessage[]): boolean {
+  return messages.reduce((sum, message) => sum + readText(message).length, 0) > 2 * maxPreviewCharacters;
+}
+
+/** The text of a message; of a list of content blocks, the text blocks. */
+function readText({ content }: OpenAiMessage): string {
+  if (content === null || content === undefined) return '';
+  if (!Array.isArray(content)) return toText(content);
+  return content
+    .map((block: unknown) => {
+      if (typeof block === 'string') return block;
+      const { text } = (block ?? {}) as { readonly text?: unknown };
+      return typeof text === 'string' ? text : '';
+    })
+    .join('');
+}
