@@ -8,6 +8,7 @@ import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import { createFeedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
+import { SentConfigs } from '../../pipelines/feedback/sent-config.ts';
 import { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts';
 import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import { RunLocations } from '../../pipelines/ingest/accept/run-locations.ts';
@@ -55,6 +56,7 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
   shutdown.add('reads of prompts', () => promptReads.flush());
   const projects = createProjectResolver(database, config.maxProjects);
   const runLocations = new RunLocations((workspaceId, runIds) => locateRuns(clickhouse, workspaceId, runIds));
+  const sentConfigs = new SentConfigs(database);
   return {
     config,
     database,
@@ -67,7 +69,8 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
     shareSealer: createShareSealer(config, secretKey),
     promptReads,
     recentFeedback: new RecentFeedback(),
-    accept: { log, projects, runLocations, config, count: countRuns },
+    accept: { log, projects, runLocations, config, count: countRuns, sentConfigs },
+    sentConfigs,
     destinations: destinationDeps(config, database, secretKey),
     exports: { database, log, jobs, limits: config, logger },
     healthChecks,

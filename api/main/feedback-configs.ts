@@ -13,7 +13,7 @@ import { defineOperation, RawResponse } from '../server/operation.ts';
 
 const Key = () => Text({ minLength: 1, maxLength: 180 });
 
-const NewConfig = Type.Object({
+export const NewConfig = Type.Object({
   type: OneOf(configTypes),
   min: optional(Type.Number()),
   max: optional(Type.Number()),
@@ -25,7 +25,7 @@ const NewConfig = Type.Object({
 });
 
 /** Returns the config with all fields, so that equal configs are equal. */
-const toConfig = ({ type, min, max, categories }: Static<typeof NewConfig>) => ({
+export const toConfig = ({ type, min, max, categories }: Static<typeof NewConfig>) => ({
   type,
   min: min ?? null,
   max: max ?? null,

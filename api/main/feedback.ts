@@ -18,15 +18,16 @@ import { requireJson, toSender, withBody } from './ingest.ts';
 
 /** Returns the dependencies of the feedback operations. */
 function toFeedbackDeps(services: Services): FeedbackDeps {
-  const { accept, clickhouse, database, config, recentFeedback: recent } = services;
+  const { accept, clickhouse, database, config, recentFeedback: recent, sentConfigs } = services;
   // The in-process log acknowledges an event after ClickHouse has stored it, so there is nothing to wait for.
   const waitMs = config.kafkaBrokers === undefined ? 0 : config.patchWaitMs;
-  return { log: accept.log, clickhouse, database, config, recent, waitMs };
+  return { log: accept.log, clickhouse, database, config, recent, sentConfigs, waitMs };
 }
 
 /** Errors of the operations that accept feedback. */
 const feedbackBodyErrors = [
   'INVALID_FEEDBACK',
+  'LIMIT_REACHED',
   'INVALID_JSON',
   'INVALID_UTF8',
   'TOO_DEEP',
@@ -90,7 +91,7 @@ export const createFeedback = defineOperation({
   summary: 'Send feedback on a run or a project',
   description:
     'The run may arrive later. Feedback with the same id is replaced. ' +
-    'Not supported yet: feedback_config, address.',
+    'A `feedback_config` is kept as the config of the key, unless the key has one. Not supported yet: address.',
   access: { permission: 'feedback:write', tenantScope: 'workspace' },
   errors: [...feedbackBodyErrors, 'PROJECT_UNKNOWN'],
   rawBody: {
@@ -98,7 +99,7 @@ export const createFeedback = defineOperation({
     description:
       '`key` (at most 180 characters), one of `run_id` and `session_id`, and any of `id`, `trace_id`, `score` (number or boolean), ' +
       '`value`, `comment`, `correction`, `feedback_source`, `extra`, `error`, `start_time`, `feedback_group_id`, ' +
-      '`comparative_experiment_id`, `created_at`, `modified_at`.',
+      '`comparative_experiment_id`, `created_at`, `modified_at`, `feedback_config`.',
   },
   schema: { response: { 200: Feedback }, produces: feedbackMediaType },
   handler: async ({ caller, request, services }) => {
@@ -289,12 +290,13 @@ export const updateFeedback = defineOperation({
   path: '/feedback/:feedback_id',
   tag: 'feedback',
   summary: 'Update feedback',
-  description: 'Absent fields stay unchanged; null removes the value. Not supported yet: feedback_config.',
+  description:
+    'Absent fields stay unchanged; null removes the value. A `feedback_config` is kept as in `POST /feedback`.',
   access: { permission: 'feedback:write', tenantScope: 'workspace' },
   errors: [...feedbackBodyErrors, 'NOT_FOUND'],
   rawBody: {
     contentTypes: ['application/json'],
-    description: 'Any of `score`, `value`, `comment`, `correction`.',
+    description: 'Any of `score`, `value`, `comment`, `correction`, `feedback_config`.',
   },
   schema: { params: FeedbackParams, response: { 200: Feedback }, produces: feedbackMediaType },
   handler: async ({ caller, params, request, services }) => {

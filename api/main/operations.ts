@@ -85,6 +85,7 @@ import {
   updateFeedback,
 } from './feedback.ts';
 import { createConfig, deleteConfig, listConfigs, updateConfig } from './feedback-configs.ts';
+import { feedbackTokenOperations } from './feedback-tokens.ts';
 import { getMetrics, getOk, getReady } from './health.ts';
 import { getInfo, getInfoHealth, getSettings, setHandle } from './info.ts';
 import { createBatch, createMultipart, createOtlp, createRun, updateRun } from './ingest.ts';
@@ -241,6 +242,7 @@ export const operations: readonly Operation[] = [
   deleteFeedback,
   leaveFeedback,
   leaveFeedbackByLink,
+  ...feedbackTokenOperations,
   listConfigs,
   createConfig,
   updateConfig,

@@ -7,6 +7,7 @@ import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import type { DestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import type { ExportDeps } from '../../pipelines/exports/export-deps.ts';
+import type { SentConfigs } from '../../pipelines/feedback/sent-config.ts';
 import type { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts';
 import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
@@ -26,6 +27,8 @@ export interface Services {
   readonly projects: ProjectResolver;
   /** Feedback that this process sent recently. */
   readonly recentFeedback: RecentFeedback;
+  /** Keeps configs that clients send with feedback. */
+  readonly sentConfigs: SentConfigs;
   /** Connects to and checks the destinations of bulk exports. */
   readonly destinations: DestinationDeps;
   /** Appends runs to the event log. */

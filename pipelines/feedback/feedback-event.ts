@@ -5,6 +5,7 @@ import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import type { FormatDeps } from './format-feedback.ts';
+import type { SentConfigs } from './sent-config.ts';
 import type { RecentFeedback } from './write-feedback.ts';
 
 /** JSON text as sent: validated, never changed. */
@@ -116,6 +117,7 @@ export function getVersionAfter(last: FeedbackEvent | undefined): number {
 /** Dependencies of operations that change feedback. */
 export interface FeedbackDeps extends FormatDeps {
   readonly recent: RecentFeedback;
+  readonly sentConfigs: Pick<SentConfigs, 'keep'>;
   /** How long a change waits for feedback that another process may have just sent. */
   readonly waitMs: number;
   readonly log: Pick<EventLog, 'publish' | 'schemaId'>;

@@ -6,8 +6,8 @@ import { KeySet } from '../ingest/json/scan-any.ts';
 import { decodeStringBytes } from '../ingest/json/scan-string.ts';
 import type { FeedbackEvent, FeedbackValues } from './feedback-event.ts';
 
-/** Members for features that this server does not have. JavaScript clients send the first one in camel case. */
-const unsupportedKeys = ['feedback_config', 'feedbackConfig', 'address'] as const;
+/** Members for features that this server does not have. */
+const unsupportedKeys = ['address'] as const;
 
 /**
  * Members of a feedback entry that this server reads; all others are accepted and ignored. Source: the public feedback
@@ -32,6 +32,8 @@ const feedbackKeys = [
   'created_at',
   'modified_at',
   'extend_trace_retention',
+  'feedback_config',
+  'feedbackConfig',
   ...unsupportedKeys,
 ] as const;
 export type FeedbackKey = (typeof feedbackKeys)[number];

@@ -4,6 +4,7 @@ import type { Sender } from '../ingest/accept/accept-drafts.ts';
 import { latestStorableMicros } from '../ingest/accept/draft.ts';
 import type { MemberReader } from '../ingest/accept/read-run.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
+import type { FeedbackConfig } from './feedback-config.ts';
 import { type FeedbackEvent, toFeedbackMessage } from './feedback-event.ts';
 import {
   createFeedbackReader,
@@ -13,12 +14,18 @@ import {
   readFeedbackValues,
   readSource,
 } from './feedback-values.ts';
+import { readSentConfig } from './sent-config.ts';
 
 /** Maximum length of a key. Source: the public feedback schema. */
 const maxKeyCharacters = 180;
 
 /** Workspace and user that the feedback is stored for. */
 export type FeedbackSender = Pick<Sender, 'workspaceId' | 'userId'>;
+
+/** A feedback entry, and the config of its key if the client sent one. */
+export interface ReadFeedback extends FeedbackEvent {
+  readonly config?: FeedbackConfig | undefined;
+}
 
 export interface FeedbackText {
   readonly bytes: Buffer;
@@ -41,9 +48,9 @@ export function readFeedbackPart(
     readonly log: Pick<EventLog, 'schemaId'>;
     readonly config: Pick<Config, 'maxRunBytes' | 'maxJsonDepth'>;
   },
-): { readonly runId: string; readonly message: LogMessage } {
-  const event = readFeedback(sender, { bytes, part: deps.part }, deps.config);
-  return { runId: event.runId, message: toFeedbackMessage(event, deps.log, deps.config) };
+): Pick<ReadFeedback, 'runId' | 'key' | 'config'> & { readonly message: LogMessage } {
+  const { config, ...event } = readFeedback(sender, { bytes, part: deps.part }, deps.config);
+  return { runId: event.runId, key: event.key, config, message: toFeedbackMessage(event, deps.log, deps.config) };
 }
 
 /**
@@ -58,7 +65,7 @@ export function readFeedback(
   { bytes, part }: FeedbackText,
   { maxJsonDepth }: Pick<Config, 'maxJsonDepth'>,
   newId?: () => string,
-): FeedbackEvent {
+): ReadFeedback {
   const members = parseFeedbackMembers(bytes, { part, maxDepth: maxJsonDepth });
   const reader = createFeedbackReader(getFeedbackName(members) ?? part, members);
   const nowMicros = Date.now() * 1_000;
@@ -88,6 +95,7 @@ export function readFeedback(
     createdAtMicros: readTime(reader, 'created_at') ?? nowMicros,
     modifiedAtMicros: readTime(reader, 'modified_at') ?? nowMicros,
     keepsTrace: readFlag(reader, 'extend_trace_retention'),
+    config: readSentConfig(reader),
   };
 }
 

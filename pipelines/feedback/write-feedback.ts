@@ -12,6 +12,7 @@ import { createFeedbackReader, parseFeedbackMembers, readChangedValues } from '.
 import { formatFeedback } from './format-feedback.ts';
 import { findLastEvent } from './list-feedback.ts';
 import { type FeedbackSender, readFeedback } from './read-feedback.ts';
+import { readSentConfig } from './sent-config.ts';
 
 /**
  * Serialises read-modify-write operations on one object.
@@ -133,13 +134,14 @@ function buildDeletion(last: FeedbackEvent): FeedbackEvent {
  *   PROJECT_UNKNOWN for feedback on a missing project; errors of the log and the stores.
  */
 export async function createFeedback(sender: FeedbackSender, body: Buffer, deps: FeedbackDeps): Promise<Buffer> {
-  const read = readFeedback(sender, { bytes: body, part: 'the body' }, deps.config, randomUUID);
+  const { config, ...read } = readFeedback(sender, { bytes: body, part: 'the body' }, deps.config, randomUUID);
   const { tenantId, id, runId, projectId } = read;
   if (runId === nilUuid && projectId !== undefined) {
     const live = await readLiveProjectIds(deps.database, tenantId, [projectId]);
     if (live.length === 0) throw runlakeError('PROJECT_UNKNOWN', { project: projectId });
   }
   await enforceConfig(deps.database, read);
+  if (config) await deps.sentConfigs.keep(tenantId, read.key, config);
   return runExclusive(`${tenantId}:${id}`, async () => {
     const last = await readLastEvent(deps, { tenantId, id, waitMs: 0 });
     const hasMoved = last !== undefined && last.runId !== runId && last.deletedAtMicros === undefined;
@@ -168,7 +170,9 @@ export async function updateFeedback(
   body: Buffer,
 ): Promise<Buffer> {
   const members = parseFeedbackMembers(body, { part: 'the body', maxDepth: deps.config.maxJsonDepth });
-  const changes = readChangedValues(createFeedbackReader(id, members), members);
+  const reader = createFeedbackReader(id, members);
+  const changes = readChangedValues(reader, members);
+  const config = readSentConfig(reader);
   return runExclusive(`${tenantId}:${id}`, async () => {
     const last = await readLastEvent(deps, { tenantId, id, waitMs: deps.waitMs });
     if (last === undefined || last.deletedAtMicros !== undefined)
@@ -176,6 +180,7 @@ export async function updateFeedback(
     const receivedAtMicros = getVersionAfter(last);
     const event = { ...last, ...changes, receivedAtMicros, modifiedAtMicros: receivedAtMicros };
     await enforceConfig(deps.database, event);
+    if (config) await deps.sentConfigs.keep(tenantId, event.key, config);
     await deps.log.publish(feedbackEvents, [toFeedbackMessage(event, deps.log, deps.config)]);
     deps.recent.remember(event);
     const [json] = await formatFeedback(deps, tenantId, [event], { withUserNames: false });

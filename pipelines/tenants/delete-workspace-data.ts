@@ -93,6 +93,7 @@ export async function deleteWorkspaceData(
   await execute('DELETE FROM pending_attachment_sets WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM annotation_queues WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM feedback_configs WHERE workspace_id = $1', [workspaceId]);
+  await execute('DELETE FROM feedback_tokens WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM evaluators WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM deferred_events WHERE tenant_id = $1', [workspaceId]);
   await execute('DELETE FROM shares WHERE workspace_id = $1', [workspaceId]);

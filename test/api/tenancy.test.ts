@@ -160,6 +160,12 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     answers: [200, 404],
   }),
   deleteFeedback: ({ feedbackId }) => ({ url: `/feedback/${feedbackId}`, answers: [200, 404] }),
+  createFeedbackTokens: ({ runId }) => ({
+    url: '/feedback/tokens',
+    payload: { run_id: runId, feedback_key: 'mine' },
+    answers: own,
+  }),
+  listFeedbackTokens: ({ runId }) => ({ url: `/feedback/tokens?run_id=${runId}`, answers: own }),
   getGranularUsage: ({ workspaceId }) => ({
     url: `/orgs/current/billing/granular-usage?${range}&group_by=project&workspace_ids=${workspaceId}`,
     answers: [200, 403],
@@ -204,6 +210,7 @@ async function victimNow(): Promise<unknown> {
     run: await read(`/runs/${victim.runId}`),
     shares: [await read(`/runs/${victim.runId}/share`), await read(`/datasets/${victim.datasetId}/share`)],
     feedback: await read('/feedback'),
+    links: await read(`/feedback/tokens?run_id=${victim.runId}`),
     exports: (await read('/bulk-exports')).map((each: object) => ({ ...each, progress: null })),
     exportRuns: await read(`/bulk-exports/${victim.exportId}/runs`),
     datasets: await read('/datasets'),
@@ -258,6 +265,8 @@ beforeAll(async () => {
   expect((await ask('POST', { url: '/runs', payload }, key)).statusCode).toBe(202);
   const feedback = { id: victim.feedbackId, run_id: victim.runId, key: 'okapi', comment: 'okapi' };
   expect((await ask('POST', { url: '/feedback', payload: feedback }, key)).statusCode).toBe(200);
+  const link = { run_id: victim.runId, feedback_key: 'okapi' };
+  expect((await ask('POST', { url: '/feedback/tokens', payload: link }, key)).statusCode).toBe(200);
   await api.settled();
   const queued = await ask('POST', { url: `/annotation-queues/${victim.queueId}/runs`, payload: [victim.runId] }, key);
   victim = { ...victim, queueRunId: queued.json()[0].id };
@@ -284,6 +293,7 @@ beforeAll(async () => {
     run: { name: 'okapi', inputs: { secret: 'okapi' }, feedback_stats: { okapi: { n: 1 } } },
     shares: [{ share_token: expect.any(String) }, { share_token: expect.any(String) }],
     feedback: [{ key: 'okapi', comment: 'okapi' }],
+    links: [{ feedback_key: 'okapi' }],
     exports: [{ status: 'RUNNING', status_reason: 'okapi' }],
     exportRuns: [{ errors: { retry_0: 'okapi' }, metadata: { result: { exported_files: ['okapi/file.parquet'] } } }],
     usage: { usage: [{ dimensions: { project_name: 'okapi' }, traces: 1 }] },

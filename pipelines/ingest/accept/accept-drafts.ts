@@ -4,6 +4,7 @@ import { AvroWriter, wirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { attachmentEvents, runEvents, type Topic } from '../../../schemas/topics.ts';
 import { traceHeaders } from '../../attachments/read-attachment.ts';
+import type { SentConfigs } from '../../feedback/sent-config.ts';
 import type { ProjectResolver } from '../../projects/resolve-project.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { encodeRunEvent, nilUuid, readProjectId, writeProjectId } from '../run-event/run-event.ts';
@@ -124,6 +125,8 @@ export interface AcceptDeps {
   readonly projects: ProjectResolver;
   readonly runLocations: RunLocations;
   readonly config: Pick<Config, 'maxRunBytes' | 'maxRunAgeDays' | 'maxParts' | 'maxJsonDepth' | 'patchWaitMs'>;
+  /** Keeps configs that clients send with feedback. Not needed where no feedback is accepted. */
+  readonly sentConfigs?: Pick<SentConfigs, 'keep'>;
   /** Counts accepted runs, and rejected runs by error code. */
   readonly count: (accepted: number, rejected: readonly Rejection[]) => void;
 }

@@ -2,7 +2,7 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { attachmentEvents, feedbackEvents } from '../../../schemas/topics.ts';
 import { readAttachment } from '../../attachments/read-attachment.ts';
-import { readFeedbackPart } from '../../feedback/read-feedback.ts';
+import { type ReadFeedback, readFeedbackPart } from '../../feedback/read-feedback.ts';
 import { type FormPart, parseMultipart } from '../body/multipart.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { scanValue } from '../json/scan.ts';
@@ -36,8 +36,9 @@ export async function acceptMultipart(
   deps: AcceptDeps,
 ): Promise<Acceptance> {
   const rejected: Rejection[] = [];
-  const { drafts, companions } = await runInTimeSlices(readParts(sender, body, contentType, deps, rejected));
-  return acceptDrafts(sender, drafts, rejected, deps, companions);
+  const { drafts, feedback, attachments } = await runInTimeSlices(readParts(sender, body, contentType, deps, rejected));
+  const kept = await keepConfigs(sender, feedback, deps, rejected);
+  return acceptDrafts(sender, drafts, rejected, deps, [...kept, ...attachments]);
 }
 
 /** Reads all parts of a body into drafts and companions. */
@@ -47,7 +48,7 @@ function* readParts(
   contentType: string,
   { config, log }: AcceptDeps,
   rejected: Rejection[],
-): StepwiseWork<{ drafts: RunDraft[]; companions: RelatedEvent[] }> {
+): StepwiseWork<{ drafts: RunDraft[]; feedback: SentFeedback[]; attachments: RelatedEvent[] }> {
   const sorted = sortParts(yield* parseMultipart(body, contentType, config.maxParts), rejected);
   const drafts = yield* collect(
     sorted.runs,
@@ -80,7 +81,28 @@ function* readParts(
       ),
     }),
   );
-  return { drafts, companions: [...feedback, ...attachments] };
+  return { drafts, feedback, attachments };
+}
+
+type SentFeedback = RelatedEvent & Pick<ReadFeedback, 'key' | 'config'>;
+
+/** Keeps the configs that were sent with feedback. Feedback whose config is refused is rejected. */
+async function keepConfigs(
+  { workspaceId }: Sender,
+  feedback: readonly SentFeedback[],
+  { sentConfigs }: AcceptDeps,
+  rejected: Rejection[],
+): Promise<RelatedEvent[]> {
+  const kept: RelatedEvent[] = [];
+  for (const { key, config, ...event } of feedback) {
+    try {
+      if (config) await sentConfigs?.keep(workspaceId, key, config);
+      kept.push(event);
+    } catch (error) {
+      rejected.push(toRejection(event.part, error));
+    }
+  }
+  return kept;
 }
 
 /** Applies `read` to each item. An item for which it throws an error of the client is rejected, under its display id. */

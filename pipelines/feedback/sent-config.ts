@@ -1,0 +1,73 @@
+/** Configs that clients send with feedback and with feedback tokens. */
+import { LRUCache } from 'lru-cache';
+import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import type { MemberReader } from '../ingest/accept/read-members.ts';
+import { configTypes, createConfig, type FeedbackConfig } from './feedback-config.ts';
+import type { FeedbackKey } from './feedback-values.ts';
+
+const maxCategories = 1_000;
+const maxLabelCharacters = 1_000;
+
+/** Reads `feedback_config`, which JavaScript clients send in camel case. @throws INVALID_FEEDBACK */
+export function readSentConfig(reader: MemberReader<FeedbackKey>): FeedbackConfig | undefined {
+  const name = reader.json('feedback_config') ? 'feedback_config' : 'feedbackConfig';
+  const bytes = reader.json(name, 'object');
+  if (bytes === undefined) return undefined;
+  const { type, min, max, categories } = JSON.parse(bytes.toString('utf8')) as Readonly<Record<string, unknown>>;
+  const refuse = (reason: string) => reader.createError(name, reason);
+  const isType = (value: unknown): value is FeedbackConfig['type'] => configTypes.some((each) => each === value);
+  if (!isType(type)) throw refuse(`must have a type that is one of ${configTypes.join(', ')}`);
+  const readNumber = (value: unknown, what: string): number | null => {
+    if (value === undefined || value === null) return null;
+    if (typeof value !== 'number' || !Number.isFinite(value)) throw refuse(`must have a number as ${what}`);
+    return value;
+  };
+  const readCategory = (category: unknown) => {
+    const { value, label = null } = (category ?? {}) as { readonly value?: unknown; readonly label?: unknown };
+    const number = readNumber(value, 'value of each category');
+    if (number === null) throw refuse('must have a value in each category');
+    const isLabel = typeof label === 'string' && label !== '' && label.length <= maxLabelCharacters;
+    if (label !== null && !isLabel) throw refuse(`must have labels of 1 to ${maxLabelCharacters} characters`);
+    return { value: number, label: label as string | null };
+  };
+  const list = categories ?? null;
+  if (list !== null && !(Array.isArray(list) && list.length <= maxCategories)) {
+    throw refuse(`must have a list of at most ${maxCategories} categories`);
+  }
+  const config = {
+    type,
+    min: readNumber(min, 'min'),
+    max: readNumber(max, 'max'),
+    categories: list?.map(readCategory) ?? null,
+  };
+  if (config.min !== null && config.max !== null && config.min > config.max) throw refuse('has a min above its max');
+  if (type === 'categorical' && (list ?? []).length === 0) throw refuse('is categorical and has no categories');
+  return config;
+}
+
+/**
+ * Keeps configs that clients send with feedback. The first config of a key is kept: a later one that differs does not
+ * refuse the feedback.
+ */
+export class SentConfigs {
+  readonly #database: Database;
+  /** Keys that are known to have a config. They are read again after a minute, because configs can be deleted. */
+  readonly #known = new LRUCache<string, true>({ max: 10_000, ttl: 60_000 });
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  /** @throws LIMIT_REACHED; errors of the database. */
+  async keep(workspaceId: string, key: string, config: FeedbackConfig): Promise<void> {
+    const known = `${workspaceId} ${key}`;
+    if (this.#known.has(known)) return;
+    try {
+      await createConfig(this.#database, workspaceId, key, { config, isLowerScoreBetter: false, isEnforced: false });
+    } catch (error) {
+      if (!isRunlakeError(error) || error.code !== 'CONFLICT') throw error;
+    }
+    this.#known.set(known, true);
+  }
+}

@@ -1,0 +1,181 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from 'langsmith';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { asking } from '../../ask.ts';
+import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+let client: Client;
+
+beforeAll(async () => {
+  api = await startApi({ config: { patchWaitMs: 0 } });
+  acme = await addOrganization(api.database, 'acme');
+  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
+  client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
+});
+afterAll(() => api.close());
+
+const send = asking(() => api);
+const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object) =>
+  send(acme.adminKey, method, url, payload);
+const configOf = async (key: string) => (await ask('GET', `/feedback-configs?key=${key}`)).body[0]?.feedback_config;
+const continuous = { type: 'continuous' as const, min: 0, max: 1, categories: null };
+
+/** A multipart body with feedback only, as the Python SDK sends it. */
+const multipart = (feedback: object) =>
+  api.server.inject({
+    method: 'POST',
+    url: '/runs/multipart',
+    headers: { 'x-api-key': acme.adminKey, 'content-type': 'multipart/form-data; boundary=cut' },
+    payload: [
+      '--cut',
+      'Content-Disposition: form-data; name="feedback.1"',
+      'Content-Type: application/json',
+      '',
+      JSON.stringify(feedback),
+      '--cut--',
+      '',
+    ].join('\r\n'),
+  });
+
+describe('a config that is sent with feedback', () => {
+  it('is kept as the config of its key by the stock SDK, also with a model as source', async () => {
+    const runId = randomUUID();
+    const sourceRunId = randomUUID();
+    const made = await client.createFeedback({
+      runId,
+      sessionId: randomUUID(),
+      key: 'correctness',
+      score: 1,
+      feedbackConfig: continuous,
+      feedbackSourceType: 'model',
+      sourceInfo: { model: 'judge' },
+      sourceRunId,
+    });
+    expect(await configOf('correctness')).toEqual(continuous);
+    expect((await ask('GET', `/feedback/${made.id}`)).body).toMatchObject({
+      score: 1,
+      feedback_source: { type: 'model', metadata: { model: 'judge', __run: { run_id: sourceRunId } } },
+    });
+    const listed: string[] = [];
+    for await (const { id } of client.listFeedback({ runIds: [runId], feedbackSourceTypes: ['model'] }))
+      listed.push(id);
+    expect(listed).toEqual([made.id]);
+    expect((await ask('GET', `/feedback?run=${runId}&source=app&source=api`)).body).toEqual([]);
+  });
+
+  it.each(['/feedback', '/feedback/eager'])('does not replace another config: POST %s', async (url) => {
+    const key = `first ${url}`;
+    const give = (feedback_config: object) =>
+      ask('POST', url, { run_id: randomUUID(), key, score: 2, feedback_config });
+    expect((await give({ type: 'freeform' })).status).toBe(200);
+    expect((await give(continuous)).status).toBe(200);
+    expect(await configOf(encodeURIComponent(key))).toMatchObject({ type: 'freeform' });
+  });
+
+  it('is kept from multipart ingest, and from PATCH', async () => {
+    const id = randomUUID();
+    const feedback = { id, run_id: randomUUID(), key: 'in parts', score: 1 };
+    expect((await multipart({ ...feedback, feedback_config: continuous })).statusCode).toBe(202);
+    expect(await configOf('in%20parts')).toEqual(continuous);
+    const refused = await multipart({ ...feedback, feedback_config: { type: 'other' } });
+    expect([refused.statusCode, refused.json().code]).toEqual([422, 'INVALID_FEEDBACK']);
+
+    const patched = await send(acme.adminKey, 'POST', '/feedback', { run_id: randomUUID(), key: 'patched', score: 1 });
+    const change = { score: 0, feedback_config: { type: 'freeform' } };
+    expect((await ask('PATCH', `/feedback/${patched.body.id}`, change)).status).toBe(200);
+    expect(await configOf('patched')).toMatchObject({ type: 'freeform' });
+  });
+
+  it('is refused if it contradicts itself, and does not bypass one that is enforced', async () => {
+    const key = 'strict';
+    const give = (more: object) => ask('POST', '/feedback', { run_id: randomUUID(), key, ...more });
+    expect((await give({ score: 1, feedback_config: { ...continuous, min: 2 } })).body).toMatchObject({
+      code: 'INVALID_FEEDBACK',
+      detail: [{ msg: expect.stringContaining('has a min above its max') }],
+    });
+    const feedbackConfig = continuous;
+    await ask('POST', '/feedback-configs', { feedback_key: key, feedback_config: feedbackConfig, is_enforced: true });
+    expect((await give({ score: 5, feedback_config: { ...continuous, max: 9 } })).status).toBe(422);
+    expect((await give({ score: 1 })).status).toBe(200);
+  });
+});
+
+describe('feedback links', () => {
+  const leave = (url: string, body: object) =>
+    fetch(url, { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json' } });
+
+  it('the stock SDK creates and lists them, and they need no key', async () => {
+    const runId = randomUUID();
+    const made = await client.createPresignedFeedbackToken(runId, 'thumbs', {
+      expiration: { minutes: 5 },
+      feedbackConfig: continuous,
+    });
+    expect(Date.parse(made.expires_at) - Date.now()).toBeGreaterThan(4 * 60_000);
+    expect(Date.parse(made.expires_at) - Date.now()).toBeLessThanOrEqual(5 * 60_000);
+    expect(await configOf('thumbs')).toEqual(continuous);
+    const other = await client.createPresignedFeedbackToken(runId, 'comment');
+    const listed: object[] = [];
+    for await (const token of client.listPresignedFeedbackTokens(runId)) listed.push(token);
+    expect(listed).toEqual([made, other].map((token) => expect.objectContaining(token)));
+    expect((await leave(made.url, { score: 1, comment: 'good' })).status).toBe(200);
+    await api.settled();
+    expect((await ask('GET', `/feedback?run=${runId}`)).body).toMatchObject([{ key: 'thumbs', comment: 'good' }]);
+    const [, stranger] = acme.workspaceKeys;
+    expect((await send(stranger, 'GET', `/feedback/tokens?run_id=${runId}`)).body).toEqual([]);
+  });
+
+  it('a list gets a list, all or none', async () => {
+    const run_id = randomUUID();
+    const id = randomUUID();
+    const keys = Array.from({ length: 50 }, (_, at) => `key ${at}`);
+    const made = await ask('POST', '/feedback/tokens', [
+      { id, run_id, feedback_key: 'named', expires_at: new Date(Date.now() + 60_000).toISOString() },
+      ...keys.map((feedback_key) => ({ run_id, feedback_key })),
+    ]);
+    expect(made.body.map((token: { feedback_key: string }) => token.feedback_key)).toEqual(['named', ...keys]);
+    expect(made.body[0].id).toBe(id);
+    const again = await ask('POST', '/feedback/tokens', [
+      { run_id, feedback_key: 'new' },
+      { id, run_id, feedback_key: 'named' },
+    ]);
+    expect(again.status).toBe(409);
+    expect((await ask('GET', `/feedback/tokens?run_id=${run_id}`)).body).toHaveLength(51);
+  });
+
+  it('expired links are not listed, and are removed', async () => {
+    const run_id = randomUUID();
+    const { body } = await ask('POST', '/feedback/tokens', { run_id, feedback_key: 'old' });
+    await api.database.execute("UPDATE feedback_tokens SET expires_at = now() - interval '1 second' WHERE id = $1", [
+      body.id,
+    ]);
+    expect((await ask('GET', `/feedback/tokens?run_id=${run_id}`)).body).toEqual([]);
+    await ask('POST', '/feedback/tokens', { run_id, feedback_key: 'new' });
+    expect(await api.database.query('SELECT FROM feedback_tokens WHERE id = $1', [body.id])).toEqual([]);
+  });
+
+  it.each([
+    [{ feedback_key: 'k' }, 422],
+    [{ run_id: randomUUID(), feedback_key: '' }, 422],
+    [{ run_id: randomUUID(), feedback_key: 'k', expires_in: { hours: -1 } }, 422],
+    [{ run_id: randomUUID(), feedback_key: 'k', expires_in: {} }, 400],
+    [{ run_id: randomUUID(), feedback_key: 'k', expires_in: { days: 400 } }, 400],
+    [{ run_id: randomUUID(), feedback_key: 'k', expires_at: '2020-01-01T00:00:00Z' }, 400],
+    [{ run_id: randomUUID(), feedback_key: 'k', feedback_config: { type: 'x' } }, 422],
+    [[], 422],
+  ])('refuses %j', async (body, status) => {
+    expect((await ask('POST', '/feedback/tokens', body)).status).toBe(status);
+  });
+
+  it('need the permission to write feedback', async () => {
+    const reader = await addKey({
+      database: api.database,
+      organizationId: acme.id,
+      userId: acme.userId,
+      workspaceIds: [acme.workspaceIds[0]],
+      permissions: ['feedback:read'],
+    });
+    expect((await send(reader, 'GET', `/feedback/tokens?run_id=${randomUUID()}`)).status).toBe(403);
+  });
+});
