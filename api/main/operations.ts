@@ -98,6 +98,8 @@ import {
   listOrganizations,
   listPermissions,
 } from './organizations.ts';
+import { queueExportOperations } from './queue-exports.ts';
+import { queueItemOperations } from './queue-items.ts';
 import {
   addQueueRuns,
   addQueueRunsByKey,
@@ -328,6 +330,8 @@ export const operations: readonly Operation[] = [
   deleteQueueRun,
   deleteQueueRuns,
   setReviewStatus,
+  ...queueItemOperations,
+  ...queueExportOperations,
   // evaluators
   listEvaluators,
   createEvaluator,

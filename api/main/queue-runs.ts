@@ -1,6 +1,7 @@
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { readQueue } from '../../pipelines/queues/queue.ts';
+import { listItems } from '../../pipelines/queues/queue-items.ts';
 import {
   updateQueueRun as changeQueueRun,
   addQueueRuns as insertQueueRuns,
@@ -13,7 +14,7 @@ import {
 } from '../../pipelines/queues/queue-runs.ts';
 import { listStoredQueueRuns, readQueueRuns } from '../../pipelines/queues/read-queue-runs.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { nullable, OneOf, optional, Timestamp, Uuid } from '../server/formats.ts';
+import { nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
@@ -51,6 +52,17 @@ const QueueRun = Type.Object(
   { additionalProperties: true, description: 'The run, as `POST /runs/query` returns it, with these fields.' },
 );
 
+/** When runs were last reviewed. */
+export const ReviewTimes = Type.Object({
+  start_time: optional(Timestamp({ description: 'Last review, inclusive.' })),
+  end_time: optional(Timestamp({ description: 'Last review, exclusive.' })),
+});
+
+export const parseReviewTimes = ({ start_time, end_time }: Static<typeof ReviewTimes>) => ({
+  reviewedFromMicros: parseOptionalTime(start_time),
+  reviewedBeforeMicros: parseOptionalTime(end_time),
+});
+
 const Message = Type.Object({ message: Type.String() });
 const Size = Type.Object({ size: Type.Integer() });
 const SectionParameter = Type.Optional(
@@ -59,7 +71,12 @@ const SectionParameter = Type.Optional(
 const notCompleted = ['needs_my_review', 'needs_others_review'] as const;
 
 /** Adds runs that are stored in the workspace. @throws NOT_FOUND if one is not. */
-async function addRuns(services: Services, caller: WorkspaceCaller, queueId: string, runs: readonly NewQueueRun[]) {
+export async function addRuns(
+  services: Services,
+  caller: WorkspaceCaller,
+  queueId: string,
+  runs: readonly NewQueueRun[],
+) {
   const { accept, config, database } = services;
   await readQueue(database, caller.workspaceId, queueId);
   // Runs may have been sent just before.
@@ -206,9 +223,12 @@ export const getQueueTotalArchived = defineOperation({
   operationId: 'getAnnotationQueueTotalArchived',
   path: '/annotation-queues/:queue_id/total_archived',
   summary: 'Count the completed runs of an annotation queue',
-  unsupported: { query: ['start_time', 'end_time'] },
-  schema: { params: QueueParams, response: { 200: Size } },
-  handler: async ({ caller, params, services }) => countRuns(services, caller, params.queue_id, ['completed']),
+  schema: { params: QueueParams, query: ReviewTimes, response: { 200: Size } },
+  handler: async ({ caller, params, query, services }) => {
+    await readQueue(services.database, caller.workspaceId, params.queue_id);
+    const times = parseReviewTimes(query);
+    return { size: (await listItems(services, caller, params.queue_id, ['completed'], times)).length };
+  },
 });
 
 async function countRuns(

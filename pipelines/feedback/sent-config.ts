@@ -2,7 +2,7 @@
 import { LRUCache } from 'lru-cache';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import type { MemberReader } from '../ingest/accept/read-members.ts';
+import type { MemberReader } from '../ingest/accept/read-run.ts';
 import { configTypes, createConfig, type FeedbackConfig } from './feedback-config.ts';
 import type { FeedbackKey } from './feedback-values.ts';
 

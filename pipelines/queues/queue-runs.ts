@@ -77,6 +77,20 @@ export interface AddedQueueRun {
   readonly source_proposed_example_id: string | null;
 }
 
+/** The order in which runs were added to a queue, by their ids in the queue. */
+export async function readPositions(
+  database: Sql,
+  workspaceId: string,
+  queueId: string,
+): Promise<ReadonlyMap<string, number>> {
+  const rows = await database.query<{ id: string; position: number }>(
+    `SELECT i.id, i.position FROM annotation_queue_runs AS i JOIN annotation_queues AS q ON q.id = i.queue_id
+     WHERE q.id = $1 AND q.workspace_id = $2`,
+    [queueId, workspaceId],
+  );
+  return new Map(rows.map(({ id, position }) => [id, position]));
+}
+
 /** Adds runs to a queue. Runs that are already in the queue do not change. @throws NOT_FOUND; QUEUE_FULL. */
 export async function addQueueRuns(
   database: Database,
@@ -201,6 +215,30 @@ export async function setReview(
       );
     }
   });
+}
+
+/** The caller's review of a run, and whether the run is completed. @throws NOT_FOUND */
+export async function readReview(
+  database: Sql,
+  caller: WorkspaceCaller,
+  queueRunId: string,
+): Promise<{ status: 'viewed' | 'completed' | null; override_added_at: string | null; is_archived: boolean }> {
+  const [found] = await database.query<{
+    status: 'viewed' | 'completed' | null;
+    override_added_at: string | null;
+    is_archived: boolean;
+  }>(
+    `SELECT CASE WHEN r.completed_at IS NOT NULL THEN 'completed' WHEN r.reserved_at IS NOT NULL THEN 'viewed' END AS status,
+       r.override_added_at,
+       (SELECT count(*) FROM annotation_reviews WHERE queue_run_id = i.id AND completed_at IS NOT NULL)
+         >= q.num_reviewers_per_item AS is_archived
+     FROM annotation_queue_runs AS i JOIN annotation_queues AS q ON q.id = i.queue_id
+     LEFT JOIN annotation_reviews AS r ON r.queue_run_id = i.id AND r.user_id = $3
+     WHERE i.id = $1 AND q.workspace_id = $2`,
+    [queueRunId, caller.workspaceId, caller.userId],
+  );
+  if (!found) throw createRunNotFoundError();
+  return found;
 }
 
 async function requirePlace(

@@ -56,6 +56,53 @@ export const queueAttempts: Readonly<Record<string, (victim: QueueVictim) => Att
     payload: { delete_all: true },
     answers: closed,
   }),
+  createAnnotationQueueItems: ({ queueId, runId }) => ({
+    url: `/v1/platform/annotation-queues/${queueId}/items`,
+    payload: { items: [{ run_id: runId }] },
+    answers: closed,
+  }),
+  listAnnotationQueueItems: ({ queueId }) => ({
+    url: `/v1/platform/annotation-queues/${queueId}/items?status=needs_my_review`,
+    answers: closed,
+  }),
+  countAnnotationQueueItems: ({ queueId }) => ({
+    url: `/v1/platform/annotation-queues/${queueId}/items/count?status=all`,
+    answers: closed,
+  }),
+  getAnnotationQueueItemPlacement: ({ queueId, queueRunId }) => ({
+    url: `/v1/platform/annotation-queues/${queueId}/items/${queueRunId}/placement`,
+    answers: closed,
+  }),
+  updateAnnotationQueueItem: ({ queueId, queueRunId }) => ({
+    url: `/v1/platform/annotation-queues/${queueId}/items/${queueRunId}`,
+    payload: { added_at: '2026-01-01T00:00:00Z' },
+    answers: closed,
+  }),
+  deleteAnnotationQueueItems: ({ queueId, queueRunId }) => ({
+    url: `/v1/platform/annotation-queues/${queueId}/items/delete`,
+    payload: { item_ids: [queueRunId] },
+    answers: closed,
+  }),
+  setAnnotationQueueItemStatus: ({ queueRunId }) => ({
+    url: `/v1/platform/annotation-queues/items/${queueRunId}/status`,
+    payload: { status: 'completed' },
+    answers: closed,
+  }),
+  exportAnnotationQueue: ({ queueId }) => ({
+    url: `/annotation-queues/${queueId}/export`,
+    payload: {},
+    answers: closed,
+  }),
+  populateAnnotationQueue: ({ queueId, projectId }) => ({
+    url: '/annotation-queues/populate',
+    payload: { queue_id: queueId, session_ids: [projectId] },
+    answers: closed,
+  }),
+  resolveAnnotationQueueRun: ({ queueId, queueRunId }) => ({
+    url: `/annotation-queues/${queueId}/runs/resolve/${queueRunId}`,
+    answers: closed,
+  }),
+  deleteAnnotationQueues: ({ queueId }) => ({ url: `/annotation-queues?queue_ids=${queueId}`, answers: [207] }),
   setAnnotationQueueRunStatus: ({ queueRunId }) => ({
     url: `/annotation-queues/status/${queueRunId}`,
     payload: { status: 'completed' },

@@ -81,7 +81,7 @@ async function* generateRows(
 }
 
 /** The members of a JSON object: strings as they are, other values as the JSON that was sent. */
-function readMembers(json: string | null): Map<string, string> {
+export function readMembers(json: string | null): Map<string, string> {
   const members = new Map<string, string>();
   if (json === null) return members;
   const bytes = Buffer.from(json);

@@ -1,0 +1,297 @@
+import { Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { formatTimeWithZone } from '../../pipelines/ingest/run-event/times.ts';
+import { readQueue } from '../../pipelines/queues/queue.ts';
+import { listItems, placeItem, type QueueItem, takePage, writeCursor } from '../../pipelines/queues/queue-items.ts';
+import {
+  deleteQueueRuns,
+  readReview,
+  type Section,
+  sections,
+  setReview,
+  updateQueueRun,
+} from '../../pipelines/queues/queue-runs.ts';
+import { nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
+import { defineOperation, type Operation } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+import { QueueParams } from './annotation-queues.ts';
+import { addRuns } from './queue-runs.ts';
+import { PageOf } from './v2-runs.ts';
+
+/** Runs of annotation queues as items, the form that clients use from 0.12 on. */
+
+const maxItems = 1_000;
+const path = '/v1/platform/annotation-queues';
+const ItemParams = Type.Object({ ...QueueParams.properties, item_id: Uuid() });
+
+/** Names of sections in requests and responses. */
+const statuses = ['needs_my_review', 'needs_others_review', 'archived'] as const;
+const toSection = (status: string): Section => (status === 'archived' ? 'completed' : (status as Section));
+const toStatus = (section: Section): (typeof statuses)[number] => (section === 'completed' ? 'archived' : section);
+
+const ItemShape = {
+  id: Uuid({ description: 'Id of the run in the queue.' }),
+  queue_id: Uuid(),
+  item_type: Type.Literal('RUN'),
+  run_id: Uuid(),
+  project_id: Uuid(),
+  start_time: Timestamp({ description: 'Start time of the run.' }),
+  added_at: Timestamp(),
+  last_reviewed_time: nullable(Timestamp()),
+  source_proposed_example_id: nullable(Uuid()),
+};
+const Item = Type.Object(ItemShape);
+const ListedItem = Type.Object({
+  ...ItemShape,
+  effective_added_at: Timestamp({ description: 'Position in the queue of the user of the key.' }),
+  completed_by: Type.Array(Uuid()),
+  reserved_by: Type.Array(Uuid()),
+});
+
+const RunTimes = {
+  min_start_time: optional(Timestamp({ description: 'Start of the run, inclusive.' })),
+  max_start_time: optional(Timestamp({ description: 'Start of the run, exclusive.' })),
+};
+
+const parseRunTimes = (times: { min_start_time?: string | null; max_start_time?: string | null }) => ({
+  startedFromMicros: parseOptionalTime(times.min_start_time),
+  startedBeforeMicros: parseOptionalTime(times.max_start_time),
+});
+
+function formatItem(queueId: string, { queue_run_id, location, position: _position, ...run }: QueueItem) {
+  return {
+    id: queue_run_id,
+    queue_id: queueId,
+    item_type: 'RUN' as const,
+    project_id: location.projectId,
+    start_time: formatTimeWithZone(location.startTimeMicros),
+    ...run,
+  };
+}
+
+const shared = { tag: 'annotation queues', errorStyle: 'error' } as const;
+const reading = {
+  ...shared,
+  method: 'GET',
+  access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND', 'BAD_REQUEST', ...clickhouseErrors],
+} as const;
+const changing = { ...shared, access: { permission: 'annotation-queues:update', tenantScope: 'workspace' } } as const;
+
+const createItems = defineOperation({
+  ...changing,
+  operationId: 'createAnnotationQueueItems',
+  method: 'POST',
+  path: `${path}/:queue_id/items`,
+  summary: 'Add runs to an annotation queue as items',
+  description:
+    'All or none. Runs that are in the queue stay as they are. Items of the type `THREAD` are not supported.',
+  errors: ['NOT_FOUND', 'QUEUE_FULL', ...clickhouseErrors],
+  schema: {
+    params: QueueParams,
+    query: Type.Object({
+      extend_trace_retention: Type.Optional(Type.Boolean({ description: 'Accepted; feedback extends the retention.' })),
+    }),
+    body: Type.Object({
+      items: Type.Array(
+        Type.Object({
+          item_type: optional(Type.Literal('RUN')),
+          run_id: Uuid(),
+          project_id: optional(Uuid({ description: 'Accepted, as `session_id`; the id of the run suffices.' })),
+          session_id: optional(Uuid()),
+          start_time: optional(Timestamp()),
+          source_proposed_example_id: optional(Uuid()),
+        }),
+        { minItems: 1, maxItems },
+      ),
+    }),
+    response: { 200: Type.Object({ items: Type.Array(Item) }) },
+  },
+  handler: async ({ caller, params, body, services }) => {
+    const { queue_id: queueId } = params;
+    const runs = body.items.map(({ run_id, source_proposed_example_id }) => ({
+      runId: run_id.toLowerCase(),
+      sourceProposedExampleId: source_proposed_example_id,
+    }));
+    const added = new Set((await addRuns(services, caller, queueId, runs)).map(({ id }) => id));
+    const items = await listItems(services, caller, queueId, sections);
+    return { items: items.filter((item) => added.has(item.queue_run_id)).map((item) => formatItem(queueId, item)) };
+  },
+});
+
+const listQueueItems = defineOperation({
+  ...reading,
+  operationId: 'listAnnotationQueueItems',
+  path: `${path}/:queue_id/items`,
+  summary: 'List the items of an annotation queue, page by page',
+  description: 'Oldest first, without the content of the runs. Deleted and expired runs are left out.',
+  schema: {
+    params: QueueParams,
+    query: Type.Object({
+      status: OneOf(statuses, { description: '`archived`: as many users as the queue asks for have completed it.' }),
+      item_type: Type.Optional(OneOf(['RUN', 'THREAD'], { description: 'There are no items of the type `THREAD`.' })),
+      direction: Type.Optional(OneOf(['forward', 'backward'], { description: '`backward`: items before the cursor.' })),
+      ...RunTimes,
+      page_size: Type.Integer({ minimum: 1, maximum: 100, default: 20 }),
+      cursor: Type.Optional(Type.String({ description: '`next_cursor` of the previous page.' })),
+    }),
+    response: { 200: PageOf(ListedItem) },
+  },
+  handler: async ({ caller, params, query, services }) => {
+    const { queue_id: queueId } = params;
+    await readQueue(services.database, caller.workspaceId, queueId);
+    const wanted = query.item_type === 'THREAD' ? [] : [toSection(query.status)];
+    const items = await listItems(services, caller, queueId, wanted, parseRunTimes(query));
+    const { page, next } = takePage(items, {
+      limit: query.page_size,
+      cursor: query.cursor || undefined,
+      backward: query.direction === 'backward',
+    });
+    return { items: page.map((item) => formatItem(queueId, item)), next_cursor: next, has_more: next !== null };
+  },
+});
+
+const countItems = defineOperation({
+  ...reading,
+  operationId: 'countAnnotationQueueItems',
+  path: `${path}/:queue_id/items/count`,
+  summary: 'Count the items of an annotation queue',
+  schema: {
+    params: QueueParams,
+    query: Type.Object({
+      status: OneOf([...statuses, 'active', 'all'], { description: '`active`: not archived.' }),
+      ...RunTimes,
+      start_time: optional(Timestamp({ description: 'Last review, inclusive.' })),
+      end_time: optional(Timestamp({ description: 'Last review, exclusive.' })),
+    }),
+    response: { 200: Type.Object({ count: Type.Integer() }) },
+  },
+  handler: async ({ caller, params, query, services }) => {
+    await readQueue(services.database, caller.workspaceId, params.queue_id);
+    const { status } = query;
+    const wanted =
+      status === 'all'
+        ? sections
+        : status === 'active'
+          ? sections.filter((one) => one !== 'completed')
+          : [toSection(status)];
+    const times = {
+      ...parseRunTimes(query),
+      reviewedFromMicros: parseOptionalTime(query.start_time),
+      reviewedBeforeMicros: parseOptionalTime(query.end_time),
+    };
+    return { count: (await listItems(services, caller, params.queue_id, wanted, times)).length };
+  },
+});
+
+const getPlacement = defineOperation({
+  ...reading,
+  operationId: 'getAnnotationQueueItemPlacement',
+  path: `${path}/:queue_id/items/:item_id/placement`,
+  summary: 'Find an item in its annotation queue',
+  description: '`cursor` is valid for the list of its section without times; the page after it begins behind the item.',
+  schema: {
+    params: ItemParams,
+    response: {
+      200: Type.Object({
+        item_type: Type.Literal('RUN'),
+        section: OneOf(statuses),
+        position: Type.Integer({ description: 'From 0.' }),
+        cursor: Type.String(),
+      }),
+    },
+  },
+  handler: async ({ caller, params, services }) => {
+    const { section, position, item } = await placeItem(
+      services,
+      caller,
+      params.queue_id,
+      params.item_id.toLowerCase(),
+    );
+    return { item_type: 'RUN' as const, section: toStatus(section), position, cursor: writeCursor(item) };
+  },
+});
+
+const updateItem = defineOperation({
+  ...changing,
+  operationId: 'updateAnnotationQueueItem',
+  method: 'PATCH',
+  path: `${path}/:queue_id/items/:item_id`,
+  summary: 'Change the times of an item of an annotation queue',
+  description: 'Absent and null fields stay unchanged.',
+  errors: ['NOT_FOUND', ...clickhouseErrors],
+  schema: {
+    params: ItemParams,
+    body: Type.Object({ added_at: optional(Timestamp()), last_reviewed_time: optional(Timestamp()) }),
+    response: { 200: Item },
+  },
+  handler: async ({ caller, params, body, services }) => {
+    const row = { queueId: params.queue_id, queueRunId: params.item_id.toLowerCase() };
+    const change = { addedAt: body.added_at, lastReviewedTime: body.last_reviewed_time };
+    await updateQueueRun(services.database, caller.workspaceId, row, change);
+    const items = await listItems(services, caller, row.queueId, sections);
+    const item = items.find(({ queue_run_id }) => queue_run_id === row.queueRunId);
+    if (item === undefined) throw runlakeError('NOT_FOUND', { what: 'Run of the queue' });
+    return formatItem(row.queueId, item);
+  },
+});
+
+const deleteItems = defineOperation({
+  ...changing,
+  operationId: 'deleteAnnotationQueueItems',
+  method: 'POST',
+  path: `${path}/:queue_id/items/delete`,
+  summary: 'Remove items from an annotation queue',
+  errors: ['NOT_FOUND'],
+  schema: {
+    params: QueueParams,
+    body: Type.Object({ item_ids: Type.Array(Uuid(), { minItems: 1, maxItems }) }),
+    response: { 200: Type.Object({ message: Type.String() }) },
+  },
+  handler: async ({ caller, params, body, services }) => {
+    await deleteQueueRuns(services.database, caller.workspaceId, params.queue_id, { only: body.item_ids });
+    return { message: 'Items removed from the queue' };
+  },
+});
+
+const itemStatuses = ['viewed', 'completed'] as const;
+
+const setItemStatus = defineOperation({
+  ...changing,
+  operationId: 'setAnnotationQueueItemStatus',
+  method: 'POST',
+  path: `${path}/items/:queue_item_id/status`,
+  summary: 'Reserve or complete an item of an annotation queue, for the user of the key',
+  description:
+    '`viewed` reserves it, as `in_progress` of `POST /annotation-queues/status/{id}`. Null withdraws the review.',
+  errors: ['NOT_FOUND', 'RUN_RESERVED'],
+  schema: {
+    params: Type.Object({ queue_item_id: Uuid() }),
+    body: Type.Object({ status: optional(OneOf(itemStatuses)), override_added_at: optional(Timestamp()) }),
+    response: {
+      200: Type.Object({
+        queue_item_id: Uuid(),
+        status: nullable(OneOf(itemStatuses)),
+        override_added_at: nullable(Timestamp()),
+        is_archived: Type.Boolean(),
+      }),
+    },
+  },
+  handler: async ({ caller, params, body, services }) => {
+    const { queue_item_id: id } = params;
+    const status = body.status === 'viewed' ? 'in_progress' : body.status;
+    await setReview(services.database, caller, id, { status, overrideAddedAt: body.override_added_at });
+    const review = await readReview(services.database, caller, id);
+    return { queue_item_id: id, ...review };
+  },
+});
+
+export const queueItemOperations: readonly Operation[] = [
+  createItems,
+  listQueueItems,
+  countItems,
+  getPlacement,
+  updateItem,
+  deleteItems,
+  setItemStatus,
+];

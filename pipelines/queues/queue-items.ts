@@ -1,0 +1,176 @@
+/** Runs of a queue as items: where they are, page by page. */
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { type LocatedRun, locateRuns } from '../runs/locate-run.ts';
+import { queryRuns, type ReadDeps, v1Envelope } from '../runs/query-runs.ts';
+import { selectFields } from '../runs/run-select.ts';
+import type { WorkspaceCaller } from '../tenants/caller.ts';
+import { addQueueRuns, type QueueRun, readPositions, type Section, sections } from './queue-runs.ts';
+import { listStoredQueueRuns } from './read-queue-runs.ts';
+
+type StoreDeps = Pick<ReadDeps, 'clickhouse' | 'database'>;
+
+export interface QueueItem extends QueueRun {
+  /** Project and start time of the run. */
+  readonly location: LocatedRun;
+  /** Orders items with the same `effective_added_at`. */
+  readonly position: number;
+}
+
+/** Times are microseconds since 1970; absent bounds do not restrict. */
+export interface ItemTimes {
+  /** When the run was last reviewed, inclusive. */
+  readonly reviewedFromMicros?: number | undefined;
+  /** When the run was last reviewed, exclusive. */
+  readonly reviewedBeforeMicros?: number | undefined;
+  /** Start of the run, inclusive. */
+  readonly startedFromMicros?: number | undefined;
+  /** Start of the run, exclusive. */
+  readonly startedBeforeMicros?: number | undefined;
+}
+
+/** The stored runs of a queue in the given sections and times, in the order of the caller. */
+export async function listItems(
+  deps: StoreDeps,
+  caller: WorkspaceCaller,
+  queueId: string,
+  wanted: readonly Section[],
+  times: ItemTimes = {},
+): Promise<QueueItem[]> {
+  const listed = await listStoredQueueRuns(deps, caller, queueId, wanted);
+  const runIds = listed.map((run) => run.run_id);
+  const [found, positions] = await Promise.all([
+    locateRuns(deps.clickhouse, caller.workspaceId, runIds),
+    readPositions(deps.database, caller.workspaceId, queueId),
+  ]);
+  const located = new Map(found.map((run) => [run.runId, run]));
+  return listed.flatMap((run) => {
+    const location = located.get(run.run_id);
+    if (location === undefined) return [];
+    const { startTimeMicros: started } = location;
+    const reviewed = run.last_reviewed_time === null ? undefined : Date.parse(run.last_reviewed_time) * 1_000;
+    const isIn =
+      isBetween(started, times.startedFromMicros, times.startedBeforeMicros) &&
+      isBetween(reviewed, times.reviewedFromMicros, times.reviewedBeforeMicros);
+    return isIn ? [{ ...run, location, position: positions.get(run.queue_run_id) ?? 0 }] : [];
+  });
+}
+
+/** A run without the time is outside of any bound. */
+function isBetween(micros: number | undefined, from = -Infinity, before = Infinity): boolean {
+  if (micros === undefined) return from === -Infinity && before === Infinity;
+  return micros >= from && micros < before;
+}
+
+interface ItemPageRequest {
+  readonly limit: number;
+  readonly cursor?: string | undefined;
+  /** Return the items before the cursor. */
+  readonly backward: boolean;
+}
+
+/** A page of items, and the cursor of the next page in the same direction; null if there is none. */
+export function takePage(
+  items: readonly QueueItem[],
+  { limit, cursor, backward }: ItemPageRequest,
+): { readonly page: readonly QueueItem[]; readonly next: string | null } {
+  const at = cursor === undefined ? undefined : findCursor(items, readCursor(cursor));
+  if (backward) {
+    const end = at?.index ?? items.length;
+    const start = Math.max(0, end - limit);
+    const page = items.slice(start, end);
+    return { page, next: start > 0 && page[0] ? writeCursor(page[0]) : null };
+  }
+  const start = at === undefined ? 0 : at.index + (at.isFound ? 1 : 0);
+  const page = items.slice(start, start + limit);
+  const last = page.at(-1);
+  return { page, next: start + page.length < items.length && last ? writeCursor(last) : null };
+}
+
+/** An item may have left the list since its cursor was issued: then the place where it was. */
+function findCursor(items: readonly QueueItem[], [addedAt, position]: Place) {
+  const index = items.findIndex((item) => {
+    const difference = Date.parse(item.effective_added_at) - Date.parse(addedAt);
+    return difference > 0 || (difference === 0 && item.position >= position);
+  });
+  return { index: index < 0 ? items.length : index, isFound: items[index]?.position === position };
+}
+
+type Place = readonly [addedAt: string, position: number];
+
+export function writeCursor({ effective_added_at, position }: QueueItem): string {
+  return Buffer.from(JSON.stringify([effective_added_at, position] satisfies Place)).toString('base64url');
+}
+
+function readCursor(text: string): Place {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(text, 'base64url').toString('utf8'));
+    const [addedAt, position] = Array.isArray(value) ? (value as unknown[]) : [];
+    const isTime = typeof addedAt === 'string' && !Number.isNaN(Date.parse(addedAt));
+    if (isTime && Number.isSafeInteger(position)) return [addedAt, position as number];
+  } catch {
+    // The same error as for other values.
+  }
+  throw runlakeError('BAD_REQUEST', { reason: 'The cursor was not issued by this server.' });
+}
+
+export interface Placement {
+  readonly section: Section;
+  /** From 0, in the section. */
+  readonly position: number;
+  readonly item: QueueItem;
+}
+
+/** Finds a run of a queue for the caller. @throws NOT_FOUND */
+export async function placeItem(
+  deps: StoreDeps,
+  caller: WorkspaceCaller,
+  queueId: string,
+  queueRunId: string,
+): Promise<Placement> {
+  for (const section of sections) {
+    const items = await listItems(deps, caller, queueId, [section]);
+    const position = items.findIndex((item) => item.queue_run_id === queueRunId);
+    const item = items[position];
+    if (item !== undefined) return { section, position, item };
+  }
+  throw runlakeError('NOT_FOUND', { what: 'Run of the queue' });
+}
+
+const runsAtOnce = 1_000;
+/** One more than a queue holds. */
+const maxPopulated = 10_001;
+
+/** Adds the root runs of projects to a queue, and returns their number. @throws NOT_FOUND; QUEUE_FULL. */
+export async function populateQueue(
+  deps: ReadDeps,
+  workspaceId: string,
+  queueId: string,
+  projectIds: readonly string[],
+): Promise<number> {
+  const query = {
+    tenantId: workspaceId,
+    projectIds,
+    filter: { isRoot: true },
+    selected: selectFields(['id']),
+    order: 'asc' as const,
+    limitRows: runsAtOnce,
+  };
+  const runIds: string[] = [];
+  for (let cursor: string | undefined; runIds.length < maxPopulated; ) {
+    const page = await queryRuns(deps, { ...query, cursor }, v1Envelope);
+    const { runs, cursors } = JSON.parse(page.toString()) as {
+      runs: { id: string }[];
+      cursors: { next: string | null };
+    };
+    runIds.push(...runs.map(({ id }) => id));
+    if (cursors.next === null) break;
+    cursor = cursors.next;
+  }
+  await addQueueRuns(
+    deps.database,
+    workspaceId,
+    queueId,
+    runIds.map((runId) => ({ runId })),
+  );
+  return runIds.length;
+}

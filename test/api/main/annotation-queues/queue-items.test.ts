@@ -1,0 +1,211 @@
+import { randomUUID } from 'node:crypto';
+import { parse } from 'csv-parse/sync';
+import { Client } from 'langsmith-0-12';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { asking } from '../../ask.ts';
+import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+let client: Client;
+let otherKey: string;
+
+beforeAll(async () => {
+  api = await startApi({ config: { patchWaitMs: 0 } });
+  acme = await addOrganization(api.database, 'acme');
+  client = new Client({ apiUrl: await api.server.listen({ port: 0, host: '127.0.0.1' }), apiKey: acme.adminKey });
+  const userId = randomUUID();
+  await api.database.execute('INSERT INTO users (id, organization_id, email) VALUES ($1, $2, $3)', [
+    userId,
+    acme.id,
+    'other@acme.example',
+  ]);
+  const workspaceIds = [acme.workspaceIds[0]];
+  otherKey = await addKey({ database: api.database, organizationId: acme.id, userId, workspaceIds });
+});
+afterAll(() => api.close());
+
+const send = asking(() => api);
+const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object, key = acme.adminKey) =>
+  send(key, method, url, payload);
+
+/** Sends runs a second apart, and returns their ids. */
+async function addRuns(count: number, project = 'reviewed'): Promise<string[]> {
+  const ids = Array.from({ length: count }, () => randomUUID());
+  for (const [n, id] of ids.entries()) {
+    const payload = `{"id":"${id}","name":"run ${n}","run_type":"chain","inputs":{"n":12345678901234567890,"q":"a,\\"b\\""},
+      "session_name":"${project}","start_time":"${new Date(Date.now() - 60_000 + n * 1_000).toISOString()}"}`;
+    const headers = { 'x-api-key': acme.adminKey, 'content-type': 'application/json' };
+    expect((await api.server.inject({ method: 'POST', url: '/runs', headers, payload })).statusCode).toBe(202);
+  }
+  await api.settled();
+  return ids;
+}
+
+const addQueue = async (more: object = {}) =>
+  (await ask('POST', '/annotation-queues', { name: 'queue', ...more })).body.id as string;
+
+describe('items, by the stock SDK', () => {
+  it('are added, listed, counted, found, changed, reviewed and removed', async () => {
+    const queueId = await addQueue();
+    const runIds = await addRuns(5);
+    const { items = [] } = await client.annotationQueues.items.create(queueId, {
+      items: runIds.map((run_id) => ({ item_type: 'RUN' as const, run_id })),
+    });
+    expect(items.map(({ run_id }) => run_id)).toEqual(runIds);
+    const [first, second, , , last] = items.map(({ id = '' }) => id) as [string, string, string, string, string];
+
+    const listed = [];
+    const query = { status: 'needs_my_review' as const, page_size: 2 };
+    for await (const item of client.annotationQueues.items.list(queueId, query)) listed.push(item);
+    expect(listed).toMatchObject(items.map((item) => ({ ...item, completed_by: [], reserved_by: [] })));
+    const count = async (more: { status: string; start_time?: string; min_start_time?: string }) =>
+      (await client.annotationQueues.items.retrieveCount(queueId, more)).count;
+    expect(await count({ status: 'all' })).toBe(5);
+    expect(await count({ status: 'all', min_start_time: items[3]?.start_time ?? '' })).toBe(2);
+
+    const placement = await client.annotationQueues.items.retrievePlacement(second, { queue_id: queueId });
+    expect(placement).toMatchObject({ item_type: 'RUN', section: 'needs_my_review', position: 1 });
+    const next = await client.annotationQueues.items.list(queueId, { ...query, cursor: placement.cursor ?? '' });
+    expect(next.items?.map(({ run_id }) => run_id)).toEqual(runIds.slice(2, 4));
+    const back = { ...query, cursor: placement.cursor ?? '', direction: 'backward' as const };
+    expect((await client.annotationQueues.items.list(queueId, back)).items).toMatchObject([{ id: first }]);
+
+    const added_at = '2020-01-01T00:00:00.000000Z';
+    const moved = await client.annotationQueues.items.update(last, { queue_id: queueId, added_at });
+    expect(new Date(moved.added_at ?? '').toISOString()).toBe('2020-01-01T00:00:00.000Z');
+    expect(await client.annotationQueues.items.retrievePlacement(last, { queue_id: queueId })).toMatchObject({
+      position: 0,
+    });
+
+    const viewed = await client.annotationQueues.items.createStatus(first, { status: 'viewed' });
+    expect(viewed).toMatchObject({ queue_item_id: first, status: 'viewed', is_archived: false });
+    const done = await client.annotationQueues.items.createStatus(first, { status: 'completed' });
+    expect(done).toMatchObject({ status: 'completed', is_archived: true });
+    expect(await count({ status: 'archived' })).toBe(1);
+    expect(await count({ status: 'active' })).toBe(4);
+    expect(await count({ status: 'archived', start_time: new Date(Date.now() + 60_000).toISOString() })).toBe(0);
+    expect(await count({ status: 'archived', start_time: new Date(Date.now() - 60_000).toISOString() })).toBe(1);
+
+    await client.annotationQueues.items.deleteAll(queueId, { item_ids: [first, second] });
+    expect(await count({ status: 'all' })).toBe(3);
+    // The place of a removed item stays in its cursor.
+    const after = await client.annotationQueues.items.list(queueId, { ...query, cursor: placement.cursor ?? '' });
+    expect(after.items?.map(({ run_id }) => run_id)).toEqual(runIds.slice(2, 4));
+  });
+
+  it.each([
+    ['GET', 'items?status=other', undefined, 422],
+    ['GET', 'items', undefined, 422],
+    ['GET', 'items?status=archived&cursor=x', undefined, 400],
+    ['GET', 'items?status=archived&page_size=101', undefined, 422],
+    ['GET', `items/${randomUUID()}/placement`, undefined, 404],
+    ['POST', 'items', { items: [] }, 422],
+    ['POST', 'items', { items: [{ item_type: 'THREAD', thread_id: 't', project_id: randomUUID() }] }, 422],
+    ['POST', 'items', { items: [{ run_id: randomUUID() }] }, 404],
+    ['PATCH', `items/${randomUUID()}`, { added_at: '2026-01-01T00:00:00Z' }, 404],
+    ['POST', 'items/delete', {}, 422],
+  ] as const)('%s %s with %j gets %d', async (method, path, payload, status) => {
+    const answer = await ask(method, `/v1/platform/annotation-queues/${await addQueue()}/${path}`, payload);
+    expect(answer.status).toBe(status);
+    expect(answer.body).toHaveProperty('error');
+  });
+
+  it('a user cannot view an item that another user is viewing', async () => {
+    const queueId = await addQueue({ enable_reservations: true });
+    const [run_id = ''] = await addRuns(1);
+    const { items = [] } = await client.annotationQueues.items.create(queueId, { items: [{ run_id }] });
+    const url = `/v1/platform/annotation-queues/items/${items[0]?.id}/status`;
+    expect((await ask('POST', url, { status: 'viewed' })).status).toBe(200);
+    expect((await ask('POST', url, { status: 'viewed' }, otherKey)).status).toBe(409);
+    expect((await ask('POST', url, { status: null })).body).toMatchObject({ status: null });
+    expect((await ask('POST', url, { status: 'viewed' }, otherKey)).status).toBe(200);
+  });
+});
+
+describe('populate', () => {
+  it('adds the root runs of experiments once', async () => {
+    const queueId = await addQueue();
+    const runIds = await addRuns(3, 'experiment');
+    await addRuns(1, 'elsewhere');
+    const { id } = (await ask('GET', '/sessions?name=experiment')).body[0];
+    for (let time = 0; time < 2; time += 1) {
+      await client.annotationQueues.populate({ queue_id: queueId, session_ids: [id] });
+    }
+    const { body } = await ask('GET', `/annotation-queues/${queueId}/runs`);
+    expect(body.map((run: { id: string }) => run.id)).toEqual(runIds);
+    const unknown = { queue_id: queueId, session_ids: [randomUUID()] };
+    expect((await ask('POST', '/annotation-queues/populate', unknown)).status).toBe(404);
+    const { body: resolved } = await ask('GET', `/annotation-queues/${queueId}/runs/resolve/${body[1].queue_run_id}`);
+    expect(resolved).toEqual({ section: 'needs_my_review', position: 1 });
+  });
+});
+
+describe('export', () => {
+  const exportCsv = async (queueId: string, payload: object = {}, key = acme.adminKey) => {
+    const answer = await api.server.inject({
+      method: 'POST',
+      url: `/annotation-queues/${queueId}/export`,
+      headers: { 'x-api-key': key },
+      payload,
+    });
+    return { status: answer.statusCode, rows: () => parse(answer.body, { columns: true }) as Record<string, string>[] };
+  };
+
+  it('contains the completed runs with their feedback', async () => {
+    const queueId = await addQueue();
+    const runIds = await addRuns(25);
+    const { items = [] } = await client.annotationQueues.items.create(queueId, {
+      items: runIds.map((run_id) => ({ run_id })),
+    });
+    for (const { id = '' } of items.slice(0, 23)) {
+      await client.annotationQueues.items.createStatus(id, { status: 'completed' });
+    }
+    await ask('POST', '/feedback', { run_id: runIds[0], key: 'helpful', score: 1, comment: 'so, so' });
+    await api.settled();
+    const rows = (await exportCsv(queueId)).rows();
+    expect(rows.map(({ id }) => id)).toEqual(runIds.slice(0, 23));
+    expect(rows[0]).toMatchObject({
+      name: 'run 0',
+      inputs: '{"n":12345678901234567890,"q":"a,\\"b\\""}',
+      outputs: '',
+      queue_run_id: items[0]?.id,
+      feedback_stats: expect.stringMatching(/"helpful":.*"n":1,"avg":1/),
+    });
+    const [detailed] = (await exportCsv(queueId, { include_annotator_detail: true })).rows();
+    expect(JSON.parse(detailed?.completed_by ?? '')).toEqual([acme.userId]);
+    expect(JSON.parse(detailed?.feedback ?? '')).toMatchObject([
+      { key: 'helpful', score: 1, comment: 'so, so', user_name: 'admin@acme.example' },
+    ]);
+    expect((await exportCsv(queueId, { end_time: '2020-01-01T00:00:00Z' })).rows()).toEqual([]);
+    const archived = await ask('GET', `/annotation-queues/${queueId}/total_archived?end_time=2020-01-01T00:00:00Z`);
+    expect(archived.body).toEqual({ size: 0 });
+  });
+
+  it('needs the queue and the permissions for what it contains', async () => {
+    const queueId = await addQueue();
+    const permissions = ['annotation-queues:read', 'runs:read'];
+    const options = { database: api.database, organizationId: acme.id, userId: acme.userId };
+    const workspaceIds = [acme.workspaceIds[0]];
+    const reader = await addKey({ ...options, workspaceIds, permissions });
+    const blind = await addKey({ ...options, workspaceIds, permissions: permissions.slice(0, 1) });
+    expect((await exportCsv(randomUUID())).status).toBe(404);
+    expect((await exportCsv(queueId, {}, reader)).status).toBe(200);
+    expect((await exportCsv(queueId, { include_annotator_detail: true }, reader)).status).toBe(403);
+    expect((await exportCsv(queueId, {}, blind)).status).toBe(403);
+    expect((await exportCsv(queueId, { start_time: 'today' })).status).toBe(422);
+  });
+});
+
+it('queues are deleted together, and unknown ones are reported', async () => {
+  const [one, other] = [await addQueue(), await addQueue()];
+  const unknown = randomUUID();
+  const some = await ask('DELETE', `/annotation-queues?queue_ids=${one}&queue_ids=${unknown}`);
+  expect([some.status, some.body]).toEqual([
+    207,
+    { deleted: [one], failed: [{ queue_id: unknown, error: expect.stringContaining('not found') }] },
+  ]);
+  expect((await ask('DELETE', `/annotation-queues?queue_ids=${other}`)).status).toBe(200);
+  expect((await ask('GET', `/annotation-queues/${other}`)).status).toBe(404);
+  expect((await ask('DELETE', '/annotation-queues')).status).toBe(422);
+});
