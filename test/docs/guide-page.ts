@@ -2,8 +2,11 @@
 
 export type RunnableLanguage = 'sh' | 'ts' | 'python';
 
-/** `s3`: runs only if the native stack has an S3 store. */
-export type StepNeed = 's3';
+/**
+ * `s3`: runs only if the native stack has an S3 store. `server`: holds its terminal until the next such block or the end
+ * of the page; the other blocks run in a second terminal.
+ */
+export type StepKind = 's3' | 'server';
 
 export interface GuideBlock {
   readonly code: string;
@@ -16,7 +19,7 @@ export interface GuideBlock {
 /** What runs in one process: a `sh` block, or consecutive blocks of the other languages. */
 export interface GuideStep {
   readonly language: RunnableLanguage;
-  readonly need?: StepNeed;
+  readonly kind?: StepKind;
   readonly blocks: readonly GuideBlock[];
 }
 
@@ -31,7 +34,7 @@ const fence = /^```(.*)$/;
 
 interface OpenStep {
   readonly language: RunnableLanguage;
-  readonly need?: StepNeed;
+  readonly kind?: StepKind;
   readonly blocks: (Omit<GuideBlock, 'output'> & { output?: string })[];
 }
 
@@ -64,16 +67,17 @@ export function parseGuidePage(text: string): GuidePage {
       else last.output = code;
     } else if (!runnable.includes(language)) {
       problems.push(`${here}: unknown language '${language}'`);
-    } else if (words.length > 1 || !['no-run', 's3', undefined].includes(words[0])) {
+    } else if (words.length > 1 || !['no-run', 's3', 'server', undefined].includes(words[0])) {
       problems.push(`${here}: unknown words '${words.join(' ')}'`);
     } else if (words[0] === 'no-run') {
       previous = 'other';
       if (!/The tests do not run this block[^.]*: /.test(proseBefore(lines, line - 2)))
         problems.push(`${here}: the paragraph before it must say 'The tests do not run this block: ' and the reason`);
     } else {
-      const step = { language: language as RunnableLanguage, ...(words[0] === 's3' && { need: 's3' as const }) };
+      const kind = words[0] as StepKind | undefined;
+      const step = { language: language as RunnableLanguage, ...(kind && { kind }) };
       const last = steps.at(-1);
-      const continues = language !== 'sh' && last?.language === language && last.need === step.need;
+      const continues = language !== 'sh' && last?.language === language && last.kind === step.kind;
       if (continues) last.blocks.push({ code, line });
       else steps.push({ ...step, blocks: [{ code, line }] });
       previous = 'runnable';

@@ -1,7 +1,8 @@
 /**
  * Runs the steps of a page as a reader does, in one terminal: in a folder with the content of a checkout, with the command
- * `runlake`, and with exported variables that last from one step to the next. It changes no text of the page; it sets the
- * ports, the home and temporary folders, and the log level through the environment.
+ * `runlake`, and with exported variables that last from one step to the next. A step of the kind `server` has a terminal of
+ * its own. It changes no text of the page; it sets the ports, the home and temporary folders, and the log level through the
+ * environment.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import {
@@ -19,6 +20,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { freePorts } from '../../infra/embedded/free-port.ts';
 import { builtProgram } from '../built-program.ts';
@@ -36,6 +38,8 @@ export class GuideSession {
   #workFolder: string;
   /** Process groups of all steps: what a step leaves in the background belongs to its group. */
   readonly #groups: number[] = [];
+  /** The step of the kind `server` that runs now. */
+  #server: { readonly child: ChildProcess; readonly ended: Promise<unknown> } | undefined;
 
   private constructor(folder: string, environment: Record<string, string>) {
     this.#folder = folder;
@@ -52,6 +56,10 @@ export class GuideSession {
       symlinkSync(join(checkout, name), join(folder, 'checkout', name));
     const command = join(folder, 'bin', 'runlake');
     writeFileSync(command, `#!/bin/sh\nexec '${process.execPath}' '${builtProgram}' "$@"\n`, { mode: 0o755 });
+    // `make` uses the build that the tests use: another suite may be reading it.
+    const make = execFileSync('sh', ['-c', 'command -v make'], { encoding: 'utf8' }).trim();
+    const upToDate = '-o dist/.built -o node_modules/.package-lock.json';
+    writeFileSync(join(folder, 'bin', 'make'), `#!/bin/sh\nexec '${make}' ${upToDate} "$@"\n`, { mode: 0o755 });
     const [port, agentsPort] = await freePorts(2);
     return new GuideSession(folder, {
       PATH: `${join(folder, 'bin')}:${process.env.PATH}`,
@@ -70,12 +78,18 @@ export class GuideSession {
     Object.assign(this.#environment, variables);
   }
 
+  /** The value of a variable of the reader's terminal. */
+  variable(name: string): string {
+    return this.#environment[name] ?? '';
+  }
+
   /**
-   * Runs a step until its process ends.
+   * Runs a step until its process ends; a server until it accepts requests.
    *
+   * @returns what it printed.
    * @throws an error with everything that it wrote, if it fails or if a block prints something else than the page shows.
    */
-  async run(page: string, step: GuideStep, python = 'python3'): Promise<void> {
+  async run(page: string, step: GuideStep, python = 'python3'): Promise<string> {
     const [{ line }] = step.blocks as [GuideStep['blocks'][number]];
     const file = join(this.#folder, 'checkout', `${page}-${line}.${step.language === 'python' ? 'py' : step.language}`);
     writeFileSync(file, programText(step));
@@ -87,7 +101,8 @@ export class GuideSession {
       python: [python, file],
     }[step.language] as [string, ...string[]];
     const written = join(this.#folder, 'steps', `${page}-${line}`);
-    const { code, output, errors } = await this.#spawn(program, words, written);
+    if (step.kind === 'server') return this.#startServer(program, words, written);
+    const { code, output, errors } = await this.#run(program, words, written);
     const report = `${page}.md, line ${line}: exit code ${code}\n${output.replaceAll(endOfBlock, '')}${errors}`;
     if (code !== 0) throw new Error(`${report}${this.#logs()}`);
     const outputs = output.split(endOfBlock);
@@ -98,6 +113,37 @@ export class GuideSession {
       );
     }
     if (step.language === 'sh') this.#takeState(state);
+    return outputs.join('');
+  }
+
+  /** Presses Ctrl-C in the terminal of the server. @throws if it does not end. */
+  async stopServer(): Promise<void> {
+    if (this.#server === undefined) return;
+    const { child, ended } = this.#server;
+    this.#server = undefined;
+    if (child.pid !== undefined) signal(child.pid, 'SIGINT');
+    const code = await ended;
+    if (typeof code === 'string') throw new Error(`The server has not ended after Ctrl-C: ${code}`);
+  }
+
+  async #startServer(program: string, words: string[], written: string): Promise<string> {
+    await this.stopServer();
+    const child = this.#spawn(program, words, written);
+    let isRunning = true;
+    const ended = new Promise((resolve) => {
+      child.once('exit', (code) => resolve(code));
+      child.once('error', (error) => resolve(error));
+    }).finally(() => {
+      isRunning = false;
+    });
+    this.#server = {
+      child,
+      ended: Promise.race([ended, pause(stopWithinMs, 'still running', { ref: false })]),
+    };
+    const output = () => readFileSync(`${written}.out`, 'utf8');
+    await until('the server to start', () => !isRunning || /^Runlake answers at .*\n/m.test(output()), stepWithinMs);
+    if (!isRunning) throw new Error(`The server ended:\n${output()}${readFileSync(`${written}.err`, 'utf8')}`);
+    return output();
   }
 
   /** Waits until everything that the steps started has ended. @throws if something is left running. */
@@ -114,7 +160,12 @@ export class GuideSession {
     rmSync(this.#folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
   }
 
-  async #spawn(program: string, words: string[], written: string) {
+  async #run(program: string, words: string[], written: string) {
+    const code = await exitCode(this.#spawn(program, words, written));
+    return { code, output: readFileSync(`${written}.out`, 'utf8'), errors: readFileSync(`${written}.err`, 'utf8') };
+  }
+
+  #spawn(program: string, words: string[], written: string): ChildProcess {
     // Files, because a process in the background would keep pipes open.
     const files = [openSync(`${written}.out`, 'w'), openSync(`${written}.err`, 'w')] as const;
     const child = spawn(program, words, {
@@ -125,8 +176,7 @@ export class GuideSession {
     });
     for (const file of files) closeSync(file);
     if (child.pid !== undefined) this.#groups.push(child.pid);
-    const code = await exitCode(child);
-    return { code, output: readFileSync(`${written}.out`, 'utf8'), errors: readFileSync(`${written}.err`, 'utf8') };
+    return child;
   }
 
   #takeState(file: string): void {

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { pythonEnvironment } from '../e2e/python/environment.ts';
 import { stackPart } from '../engines/stack.ts';
 import { type GuidePage, type GuideStep, parseGuidePage } from './guide-page.ts';
@@ -15,18 +15,33 @@ export const guidePages = readdirSync(guide)
 
 export const readGuidePage = (page: string): GuidePage => parseGuidePage(readFileSync(`${guide}${page}.md`, 'utf8'));
 
-/** A test for each step of a page, in order; the steps after a failed one are not run. */
+/** A test for each step of a page of docs/guide, in order; the steps after a failed one are not run. */
 export function describeGuidePage(page: string): void {
-  const { steps } = readGuidePage(page);
-  describe(`docs/guide/${page}.md runs`, () => {
+  describePage(page, readGuidePage(page));
+}
+
+/** What a page of another folder leaves to its reader. */
+export interface PageReader {
+  /** Variables that the reader would set before the first step. */
+  readonly variables?: Readonly<Record<string, string>>;
+  /** What the reader changes in a step, given the output of the last server. */
+  adapt?(code: string, serverOutput: string, session: GuideSession): string;
+  /** Something that the output of the step at this index must contain. */
+  readonly shown?: readonly (RegExp | undefined)[];
+}
+
+export function describePage(page: string, { steps }: GuidePage, reader: PageReader = {}): void {
+  describe(`${page}.md runs`, () => {
     let session: GuideSession;
     let failed: string | undefined;
+    let serverOutput = '';
     beforeAll(async () => {
       session = await GuideSession.open();
+      session.export(reader.variables ?? {});
     });
     afterAll(() => session?.close());
 
-    for (const step of steps) {
+    for (const [index, step] of steps.entries()) {
       const tools = toolsFor(step);
       const title = `${step.language}, line ${step.blocks[0]?.line}`;
       it.skipIf('missing' in tools)(title, { timeout: 200_000 }, async ({ skip }) => {
@@ -34,13 +49,19 @@ export function describeGuidePage(page: string): void {
         if (failed !== undefined) return skip(`${failed} failed`);
         failed = title;
         session.export(tools.variables);
-        await session.run(page, step, tools.python);
+        const adapt = (code: string) => reader.adapt?.(code, serverOutput, session) ?? code;
+        const blocks = step.blocks.map((block) => ({ ...block, code: adapt(block.code) }));
+        const output = await session.run(page, { ...step, blocks }, tools.python);
+        if (step.kind === 'server') serverOutput = output;
+        const shown = reader.shown?.[index];
+        if (shown !== undefined) expect(output).toMatch(shown);
         failed = undefined;
       });
     }
 
     it('and leaves nothing running', { timeout: 90_000 }, async ({ skip }) => {
       if (failed !== undefined) return skip(`${failed} failed`);
+      await session.stopServer();
       await session.ended();
     });
   });
@@ -53,7 +74,7 @@ interface Tools {
 
 /** What a step needs that not every machine has. Without it the step is skipped, and fails in CI. */
 function toolsFor(step: GuideStep): Tools | { missing: string } {
-  if (step.need === 's3') {
+  if (step.kind === 's3') {
     const part = stackPart('s3');
     return part ? { variables: s3Variables(part) } : { missing: 's3' };
   }
@@ -67,7 +88,7 @@ function toolsFor(step: GuideStep): Tools | { missing: string } {
 }
 
 /** As a reader has them who owns a bucket. */
-function s3Variables(part: Readonly<Record<string, string>>): Record<string, string> {
+export function s3Variables(part: Readonly<Record<string, string>>): Record<string, string> {
   return {
     S3_ENDPOINT: part.endpoint ?? '',
     S3_BUCKET: part.bucket ?? '',

@@ -29,6 +29,7 @@ export const longest = [
   'test/pipelines/exports/scheduler.test.ts',
   'test/docs/demo.test.ts',
   'test/docs/quickstarts.test.ts',
+  'test/docs/readme.test.ts',
   'test/api/agent-server/flood.test.ts',
   'test/histories/histories.stack.ts',
   'test/crash/engines.test.ts',
