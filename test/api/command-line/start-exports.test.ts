@@ -1,0 +1,40 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { openEventLog } from '../../../api/command-line/open-event-log.ts';
+import { ShutdownSteps } from '../../../api/command-line/shutdown-steps.ts';
+import { startExports } from '../../../api/command-line/start-exports.ts';
+import { loadConfig } from '../../../infra/config/load.ts';
+import type { Jobs } from '../../../infra/jobs/jobs.ts';
+import { openJobs } from '../../../infra/jobs/open-jobs.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { freshStores } from '../../engines/stores.ts';
+
+it('takes RUNLAKE_EXPORT_CONCURRENCY export runs from the queue at once, and one more', async () => {
+  const logger = createLogger('silent', 'test');
+  const stores = await freshStores();
+  const dataDir = mkdtempSync(join(tmpdir(), 'runlake-exports-'));
+  const shutdown = new ShutdownSteps();
+  onTestFinished(async () => {
+    await shutdown.run(logger);
+    await stores.close();
+    rmSync(dataDir, { recursive: true });
+  });
+  const { databaseUrl } = stores;
+  const environment = { ...stores.environment, RUNLAKE_DATA_DIR: dataDir, RUNLAKE_EXPORT_CONCURRENCY: '5' };
+  const { config } = loadConfig(environment);
+  const { log } = await openEventLog({ config, logger, stores }, shutdown);
+  const jobs = await openJobs({ databaseUrl, redisUrl: config.redisUrl, logger });
+  shutdown.add('jobs', () => jobs.close());
+  const concurrency = new Map<string, number | undefined>();
+  const recording: Jobs = {
+    ...jobs,
+    work: (name, handler, options) => {
+      concurrency.set(name, options?.concurrency);
+      jobs.work(name, handler, options);
+    },
+  };
+  await startExports({ config, logger, databaseUrl, stores, log, jobs: recording, secretKey: 'secret' }, shutdown);
+  expect(concurrency.get('export-run')).toBe(6);
+});
