@@ -2,7 +2,7 @@ import { configDefaults, defineConfig } from 'vitest/config';
 import { builtModules, builtSources, isBuilt } from './test/engines/built-sources.ts';
 import { canHoldSuites } from './test/engines/serve-addresses.ts';
 import { isFullExtent } from './test/house/extent.ts';
-import { LongestFirst, longest } from './test/house/longest-first.ts';
+import { longest, SlowestFirst } from './test/house/longest-first.ts';
 import { leftOutOf, thirds } from './test/house/thirds.ts';
 
 /** Suites that share a process, see `sharing`, and that write to the log, whose adapter differs on the stack. */
@@ -81,7 +81,7 @@ export default defineConfig({
     fileParallelism: true,
     // Three on two CPUs, because the longest suites mostly wait for servers.
     maxWorkers: isWholeRun ? 3 : 2,
-    sequence: { sequencer: LongestFirst },
+    sequence: { sequencer: SlowestFirst },
     projects: [
       ...(isWholeRun
         ? [

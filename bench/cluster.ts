@@ -129,8 +129,9 @@ async function prepare(engines: BenchEngines) {
     ...{ tenant: workspaceId, project: projectId, total: pageRuns, bytes: 1_000 },
     ...{ beginSeconds: Math.floor(Date.now() / 1_000) - pageDays * 86_400, spanSeconds: pageDays * 86_400 },
   };
-  const pieceRows = 50_000;
-  for (let first = 0; first < pageRuns; first += pieceRows) await insertRuns(clickhouse, runs, first, pieceRows);
+  const rowsPerInsert = 50_000;
+  for (let first = 0; first < pageRuns; first += rowsPerInsert)
+    await insertRuns(clickhouse, runs, first, rowsPerInsert);
   const [usage, pages] = [await serveUsage(engines, { key, workspaceId }), await servePages(engines, key)];
   const sink = await openDrivenSink({ stores: { clickhouse, database } as FreshStores, isShared: true });
   const owner = { tenantId: randomUUID(), projectId: randomUUID(), schemaId: sink.log.schemaId(runEvents) };

@@ -24,7 +24,7 @@ import { withStack } from './stack.ts';
 
 const scale = Number(process.env.BENCH_SCALE ?? 1);
 const runs = { day: 1_000_000 * scale, large: 5_000_000 * scale, wide: 20_000 * scale };
-const pieceRows = 50_000;
+const rowsPerInsert = 50_000;
 const turns = 3;
 const daySeconds = 86_400;
 const targets = { memoryGrowth: 1.15, memoryMib: 700, loopDelayMs: 50 };
@@ -58,8 +58,8 @@ await withStack(
       const filled = async (name: string, total: number, bytes: number) => {
         const { id: project } = await ask<{ id: string }>('/sessions', { name });
         const load = { tenant, project, total, beginSeconds, spanSeconds: daySeconds, bytes };
-        for (let first = 0; first < total; first += pieceRows) {
-          await insertRuns(clickhouse, load, first, Math.min(pieceRows, total - first));
+        for (let first = 0; first < total; first += rowsPerInsert) {
+          await insertRuns(clickhouse, load, first, Math.min(rowsPerInsert, total - first));
         }
         return project;
       };

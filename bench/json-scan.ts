@@ -8,7 +8,7 @@ const rounds = 9;
 const roundBytes = 8_000_000;
 const options = { part: 'the bench', maxDepth: 1_000 };
 
-const prose = 'A line of prose that somebody wrote, with "quotes" in it.\nAnd another one follows.\n';
+const prose = 'A line of prose that a user wrote, with "quotes" in it.\nAnd another one follows.\n';
 const corpora: Record<string, unknown> = {
   run: {
     id: '0192f0c1-2345-7abc-8def-0123456789ab',

@@ -20,7 +20,7 @@ import { addProjects, servePages } from './run-load/serve-pages.ts';
 const runs = Number(process.env.BENCH_RUNS ?? 2_000_000);
 const runsOfOthers = runs / 20;
 const otherProjects = 4;
-const pieceRows = 50_000;
+const rowsPerInsert = 50_000;
 const days = 30;
 const rounds = Number(process.env.BENCH_ROUNDS ?? 15);
 const requestsPerRound = 4;
@@ -58,11 +58,11 @@ async function insertAll(
   projectIds: readonly string[],
 ): Promise<void> {
   const beginSeconds = Math.floor(Date.now() / 1_000) - days * 86_400;
-  const pieces = Math.ceil(runs / pieceRows);
-  for (let piece = 0; piece < pieces; piece++) {
+  const inserts = Math.ceil(runs / rowsPerInsert);
+  for (let insert = 0; insert < inserts; insert++) {
     for (const [index, project] of projectIds.entries()) {
       const total = index === 0 ? runs : runsOfOthers;
-      const count = total / pieces;
+      const count = total / inserts;
       const load = {
         tenant: workspaceId,
         project,
@@ -71,7 +71,7 @@ async function insertAll(
         spanSeconds: days * 86_400,
         bytes: 1_000,
       };
-      await insertRuns(clickhouse, load, piece * count, count);
+      await insertRuns(clickhouse, load, insert * count, count);
     }
   }
 }

@@ -14,7 +14,7 @@ import { addProjects, type PageServer, servePages } from './run-load/serve-pages
 
 const runs = Number(process.env.BENCH_RUNS ?? 2_000_000);
 const projects = 20;
-const pieceRows = 100_000;
+const rowsPerInsert = 100_000;
 const days = 30;
 const rounds = Number(process.env.BENCH_ROUNDS ?? 5);
 const target = 0.5;
@@ -94,7 +94,7 @@ async function insertAll({ clickhouse }: BenchEngines, tenant: string, projectId
   const spanSeconds = days * 86_400;
   const beginSeconds = Math.floor(Date.now() / 1_000) - spanSeconds;
   const total = runs / projects;
-  const count = Math.min(pieceRows, runs) / projects;
+  const count = Math.min(rowsPerInsert, runs) / projects;
   for (let first = 0; first < total; first += count) {
     for (const [index, project] of projectIds.entries()) {
       // No two runs start at the same time, so that the order is unique.

@@ -14,7 +14,7 @@ import { insertRuns } from './run-load/insert-runs.ts';
 import { addProjects, type PageServer, servePages } from './run-load/serve-pages.ts';
 
 const runs = Number(process.env.BENCH_RUNS ?? 2_000_000);
-const pieceRows = 100_000;
+const rowsPerInsert = 100_000;
 const days = 30;
 const rounds = Number(process.env.BENCH_ROUNDS ?? 5);
 const target = 0.5;
@@ -93,8 +93,8 @@ async function insertAll({ clickhouse }: BenchEngines, tenant: string, project: 
   const spanSeconds = days * 86_400;
   const beginSeconds = Math.floor(Date.now() / 1_000) - spanSeconds;
   const load = { tenant, project, total: runs, beginSeconds, spanSeconds, bytes: 1_000, usage: true };
-  for (let first = 0; first < runs; first += pieceRows)
-    await insertRuns(clickhouse, load, first, Math.min(pieceRows, runs - first));
+  for (let first = 0; first < runs; first += rowsPerInsert)
+    await insertRuns(clickhouse, load, first, Math.min(rowsPerInsert, runs - first));
   await clickhouse.command({
     name: 'bench-insert',
     sql: `INSERT INTO feedback (version, tenant_id, run_id, id, received_at, key, score, source_type, user_id, created_at, modified_at)

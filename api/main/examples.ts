@@ -254,7 +254,7 @@ function toChange(id: string, body: Static<typeof ExampleChangeBody>) {
 }
 
 /** Returns the dataset of an example. @throws NOT_FOUND */
-async function findDatasetOf(services: Services, workspaceId: string, exampleId: string): Promise<string> {
+async function findExampleDataset(services: Services, workspaceId: string, exampleId: string): Promise<string> {
   const links = { signer: services.attachmentSigner, linkBase: '' };
   const example = await readExample(services.database, workspaceId, { exampleId }, new Set(), links);
   return (JSON.parse(example.toString()) as { dataset_id: string }).dataset_id;
@@ -275,7 +275,7 @@ export const updateExample = defineOperation({
   handler: async ({ caller, params, body, services, request }) => {
     const { workspaceId } = caller;
     const exampleId = params.example_id.toLowerCase();
-    const datasetId = body.dataset_id ?? (await findDatasetOf(services, workspaceId, exampleId));
+    const datasetId = body.dataset_id ?? (await findExampleDataset(services, workspaceId, exampleId));
     const { asOf } = await changeExamples(services, workspaceId, datasetId, [toChange(exampleId, body)]);
     const links = createExampleLinks(services, request);
     return new RawResponse({
@@ -299,7 +299,7 @@ export const updateExamples = defineOperation({
   },
   handler: async ({ caller, body, services }) => {
     const { workspaceId } = caller;
-    const datasetId = findDataset(body) ?? (await findDatasetOf(services, workspaceId, body[0]?.id ?? ''));
+    const datasetId = findDataset(body) ?? (await findExampleDataset(services, workspaceId, body[0]?.id ?? ''));
     const changes = body.map(({ id, ...change }) => toChange(id, change));
     const { asOf, ids } = await changeExamples(services, workspaceId, datasetId, changes);
     return { message: `${ids.length} examples updated`, count: ids.length, as_of: asOf };

@@ -168,7 +168,7 @@ const aggregates = {
 type AggregateName = keyof typeof aggregates;
 const aggregateNames = Object.keys(aggregates) as AggregateName[];
 const selectNames: (AggregateName | 'THREAD_COUNT')[] = [...aggregateNames, 'THREAD_COUNT'];
-const runStatOf: Readonly<Record<string, StatName>> = {
+const runStats: Readonly<Record<string, StatName>> = {
   TRACE_COUNT: 'run_count',
   THREAD_FEEDBACK_STATS: 'feedback_stats',
 };
@@ -223,7 +223,7 @@ export const getThreadsStats = defineOperation({
     const scope = await readThreadScope(services.database, caller.workspaceId, body);
     const select: readonly string[] = body.select;
     const names = aggregateNames.filter((name) => select.includes(name));
-    const selected = new Set(names.map((name) => runStatOf[name] ?? (String(name).toLowerCase() as StatName)));
+    const selected = new Set(names.map((name) => runStats[name] ?? (String(name).toLowerCase() as StatName)));
     if (names.length === 0) return { thread_count: await countThreads(services.clickhouse, scope) };
     const { stats, threads } = await readThreadsStats(services.clickhouse, scope, selected);
     const fields = names.flatMap((name) => Object.entries<ReadStat>(aggregates[name]));

@@ -36,7 +36,7 @@ export interface FilledUsage {
 }
 
 /** Runs in each insert. */
-const runsOfPiece = 200_000;
+const runsPerInsert = 200_000;
 
 /**
  * Creates names for everything that the traces refer to, and the traces, evenly over the days in the order of time,
@@ -91,7 +91,7 @@ async function insertRuns({ clickhouse }: BenchEngines, load: UsageLoad, workspa
   const { traces, runsPerTrace, startSeconds, days, projects, users, keys } = load;
   const id = (text: string) => `toUUID(lower(hex(MD5(${text}))))`;
   const runs = traces * runsPerTrace;
-  for (let first = 0; first < runs; first += runsOfPiece) {
+  for (let first = 0; first < runs; first += runsPerInsert) {
     await clickhouse.command({
       name: 'bench-insert',
       sql: `INSERT INTO run_events (version, location_version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id)
@@ -104,7 +104,7 @@ async function insertRuns({ clickhouse }: BenchEngines, load: UsageLoad, workspa
           if(step = 0, trace_id, ${id("concat('run ', toString(number))")}), began, began + toIntervalMillisecond(500),
           ${id(`concat('user ', toString(key % ${users}))`)}, ${id("concat('key ', toString(key))")}
         FROM numbers({first:UInt64}, {count:UInt64})`,
-      params: { tenant: workspaceId, start: startSeconds, first, count: Math.min(runsOfPiece, runs - first) },
+      params: { tenant: workspaceId, start: startSeconds, first, count: Math.min(runsPerInsert, runs - first) },
     });
   }
 }

@@ -95,11 +95,11 @@ class Generation {
     }
     for (let slot = hash & mask; ; slot = (slot + 1) & mask) {
       const entry = this.#slots[slot] as number;
-      if (entry === 0 || this.#isKeyOf(entry - 1, keys, at)) return slot;
+      if (entry === 0 || this.#isKeyAt(entry - 1, keys, at)) return slot;
     }
   }
 
-  #isKeyOf(entry: number, keys: Uint32Array, at: number): boolean {
+  #isKeyAt(entry: number, keys: Uint32Array, at: number): boolean {
     const { keyWords } = this.#shape;
     for (let word = 0; word < keyWords; word++)
       if (this.#keys[entry * keyWords + word] !== keys[at + word]) return false;

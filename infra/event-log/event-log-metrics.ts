@@ -60,7 +60,7 @@ export async function observePublish(
   try {
     await tracePublish(topic.name, messages, send);
     producedEvents.inc({ topic: topic.name }, messages.length);
-    producedBytes.inc({ topic: topic.name }, bytesOf(messages));
+    producedBytes.inc({ topic: topic.name }, sumValueBytes(messages));
   } catch (error) {
     outcome = isRunlakeError(error) ? error.code : 'INTERNAL';
     throw error;
@@ -70,6 +70,6 @@ export async function observePublish(
 }
 
 /** Returns the total size of the values in bytes, without headers. */
-export function bytesOf(messages: readonly LogMessage[]): number {
+export function sumValueBytes(messages: readonly LogMessage[]): number {
   return messages.reduce((sum, message) => sum + message.value.length, 0);
 }

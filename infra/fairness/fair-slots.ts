@@ -99,7 +99,7 @@ export class FairSlots {
   async acquire(tenantId: string, { maxWaitMs, signal }: AcquireOptions): Promise<Slot> {
     const { name, maxWaiting } = this.#options;
     signal?.throwIfAborted();
-    const tenant = this.#tenantOf(tenantId);
+    const tenant = this.#getOrAddTenant(tenantId);
     if (tenant.waiting.size === 0 && this.#canGrant(tenant)) return this.#take(tenantId, tenant);
     if (tenant.waiting.size >= maxWaiting) {
       refusals.inc({ slots: name, cause: 'queue-full' });
@@ -130,7 +130,7 @@ export class FairSlots {
     }
   }
 
-  #tenantOf(tenantId: string): Tenant {
+  #getOrAddTenant(tenantId: string): Tenant {
     let tenant = this.#tenants.get(tenantId);
     if (tenant === undefined) {
       tenant = { held: 0, waiting: new Set(), lastGrant: 0 };

@@ -54,7 +54,7 @@ export interface ListOrder {
 }
 
 /** Appends order, limit and offset to a query. */
-export function pageOf<DB, TB extends keyof DB, Row>(
+export function limitToPage<DB, TB extends keyof DB, Row>(
   query: SelectQueryBuilder<DB, TB, Row>,
   { by, descending }: ListOrder,
   { limit, offset }: PageRequest,
@@ -81,7 +81,7 @@ export async function listPage<DB, TB extends keyof DB, Row>(
   order: ListOrder,
   page: PageRequest,
 ): Promise<Page<Row>> {
-  const { sql: text, parameters } = pageOf(query, order, page).compile();
+  const { sql: text, parameters } = limitToPage(query, order, page).compile();
   const rows = await pageWithin<Row & object>(database, text, parameters, maxPageBytes);
   const isLast = rows.length < page.limit && (rows.length > 0 || page.offset === 0);
   return { rows, total: isLast ? page.offset + rows.length : await countRows(database, query) };

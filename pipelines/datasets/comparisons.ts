@@ -95,7 +95,7 @@ export async function createComparison(
       if (violatedConstraint(error) === undefined) throw error;
       throw runlakeError('CONFLICT', { reason: 'A comparative experiment with this id already exists.' });
     });
-  const [row] = await fetchRows(database, comparisonsOf(workspaceId).where('id', '=', id));
+  const [row] = await fetchRows(database, selectComparisons(workspaceId).where('id', '=', id));
   if (row === undefined) throw runlakeError('NOT_FOUND', { what: 'Comparative experiment' });
   const { experiment_ids: _, ...made } = row;
   return { ...made, extra: parseExtra(row.extra) };
@@ -121,7 +121,7 @@ async function findDataset(tx: Sql, workspaceId: string, ids: readonly string[],
 
 const parseExtra = (text: string | null) => (text === null ? null : (JSON.parse(text) as Record<string, unknown>));
 
-function comparisonsOf(workspaceId: string) {
+function selectComparisons(workspaceId: string) {
   return statements
     .selectFrom('comparative_experiments')
     .select([
@@ -157,7 +157,7 @@ export async function listComparisons(
   { datasetId, ids, name, nameContains, sortBy, descending, ...page }: ComparisonQuery,
 ): Promise<Page<ListedComparison>> {
   await requireDataset(database, workspaceId, datasetId);
-  let query = comparisonsOf(workspaceId).where('dataset_id', '=', datasetId);
+  let query = selectComparisons(workspaceId).where('dataset_id', '=', datasetId);
   if (ids) query = query.where((row) => isOneOf(row.ref('id'), ids, 'uuid'));
   if (name !== undefined) query = query.where('name', '=', name);
   if (nameContains !== undefined) query = query.where(containsText(sql<string>`coalesce(name, '')`, nameContains));

@@ -53,7 +53,7 @@ function toDatasetRecord(row: DatasetRow): DatasetRecord {
 }
 
 /** The datasets of a workspace, with figures about their experiments. */
-function datasetsOf(workspaceId: string) {
+function selectDatasets(workspaceId: string) {
   return statements
     .selectFrom('datasets')
     .innerJoinLateral(
@@ -91,7 +91,7 @@ function datasetsOf(workspaceId: string) {
 
 /** @throws NOT_FOUND if the workspace has no dataset with this id. */
 export async function readDataset(database: Sql, workspaceId: string, datasetId: string): Promise<DatasetRecord> {
-  const [row] = await fetchRows<DatasetRow>(database, datasetsOf(workspaceId).where('id', '=', datasetId));
+  const [row] = await fetchRows<DatasetRow>(database, selectDatasets(workspaceId).where('id', '=', datasetId));
   if (!row) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
   return toDatasetRecord(row);
 }
@@ -123,7 +123,7 @@ export async function listDatasets(
   workspaceId: string,
   { ids, name, nameContains, dataTypes, metadata, sortBy, descending, limit, offset }: DatasetQuery,
 ): Promise<Page<DatasetRecord>> {
-  const query = datasetsOf(workspaceId).where((dataset) => {
+  const query = selectDatasets(workspaceId).where((dataset) => {
     const conditions: Expression<SqlBool>[] = [];
     if (ids) conditions.push(isOneOf(dataset.ref('id'), ids, 'uuid'));
     if (name !== undefined) conditions.push(dataset('name', '=', name));

@@ -44,7 +44,7 @@ export async function readExamplesWithRuns(
   const fields = new Set(selectableFields);
   const page = { datasetId, ids: exampleIds, asOf, order: 'recent', fields, limit, offset } as const;
   return readExamples(deps.database, workspaceId, page, links, (ids) =>
-    readRunsOf(deps, { tenantId: workspaceId, projectIds: experimentIds, exampleIds: ids }, selected),
+    readRunsByExample(deps, { tenantId: workspaceId, projectIds: experimentIds, exampleIds: ids }, selected),
   );
 }
 
@@ -107,7 +107,7 @@ interface RunsOfExamples {
 }
 
 /** Returns `,"runs":[…]` for each example. */
-async function readRunsOf(
+async function readRunsByExample(
   deps: ReadDeps,
   { tenantId, projectIds, exampleIds }: RunsOfExamples,
   selected: Selection,

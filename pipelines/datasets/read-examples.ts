@@ -7,8 +7,8 @@ import {
   countRows,
   fetchRows,
   isOneOf,
+  limitToPage,
   type PageRequest,
-  pageOf,
   statements,
 } from '../../infra/postgres/list-page.ts';
 import { type ExampleLinks, type ExampleRow, formatExample, type SelectableField } from './example.ts';
@@ -50,7 +50,7 @@ export interface ExampleKey {
 }
 
 /** @throws BAD_REQUEST, NOT_FOUND */
-async function examplesOf(database: Sql, workspaceId: string, filter: ExampleFilter) {
+async function selectExamples(database: Sql, workspaceId: string, filter: ExampleFilter) {
   const { datasetId, ids, splits, metadata, texts, condition } = filter;
   if (datasetId === undefined && (ids === undefined || ids.length === 0)) {
     throw runlakeError('BAD_REQUEST', { reason: 'Send the parameter dataset or id.' });
@@ -101,10 +101,10 @@ const orderExpressions = {
 async function findKeys(database: Sql, workspaceId: string, query: ExampleQuery): Promise<ExampleKey[]> {
   const { order, descending = order === 'recent' || order === 'recently_created' } = query;
   const by = [orderExpressions[order](query), sql.ref('id')];
-  const filtered = await examplesOf(database, workspaceId, query);
+  const filtered = await selectExamples(database, workspaceId, query);
   const keys = await fetchRows(
     database,
-    pageOf(filtered.select(['dataset_id', 'id', 'valid_from']), { by, descending }, query),
+    limitToPage(filtered.select(['dataset_id', 'id', 'valid_from']), { by, descending }, query),
   );
   if (keys.length === 0) return [];
   const sized = await database.query<ExampleKey>(
@@ -195,7 +195,7 @@ export async function readExamples(
 
 /** @throws as {@link readExamples}. */
 export async function countExamples(database: Sql, workspaceId: string, filter: ExampleFilter): Promise<number> {
-  return countRows(database, (await examplesOf(database, workspaceId, filter)).select('id'));
+  return countRows(database, (await selectExamples(database, workspaceId, filter)).select('id'));
 }
 
 /** Reads an example as JSON. @throws NOT_FOUND */
@@ -206,7 +206,7 @@ export async function readExample(
   fields: ReadonlySet<SelectableField>,
   links: ExampleLinks,
 ): Promise<Buffer> {
-  const query = await examplesOf(database, workspaceId, { ...filter, ids: [exampleId] });
+  const query = await selectExamples(database, workspaceId, { ...filter, ids: [exampleId] });
   const [key] = await fetchRows(database, query.select(['dataset_id', 'id', 'valid_from']).limit(1));
   const [row] = key === undefined ? [] : await readContent(database, [{ ...key, bytes: 0 }]);
   if (!row) throw runlakeError('NOT_FOUND', { what: 'Example' });

@@ -158,7 +158,7 @@ export function isValidAt<TB extends keyof Tables>(
 }
 
 /** Versions with their tags; the newest one also has the tag `latest`. */
-function versionsOf(datasetId: string) {
+function selectVersions(datasetId: string) {
   return statements
     .selectFrom('dataset_versions')
     .innerJoin('datasets', 'datasets.id', 'dataset_versions.dataset_id')
@@ -186,7 +186,7 @@ export async function listVersions(
   { exampleId, ...page }: PageRequest & { readonly exampleId?: string | undefined },
 ): Promise<Page<DatasetVersion>> {
   await requireDataset(database, workspaceId, datasetId);
-  const all = versionsOf(datasetId);
+  const all = selectVersions(datasetId);
   const query =
     exampleId === undefined
       ? all
@@ -209,7 +209,9 @@ export async function readVersion(
   asOf: string,
 ): Promise<DatasetVersion> {
   const time = await resolveAsOf(database, workspaceId, datasetId, asOf);
-  const query = versionsOf(datasetId).where(sql<SqlBool>`dataset_versions.as_of <= ${time ?? 'infinity'}::timestamptz`);
+  const query = selectVersions(datasetId).where(
+    sql<SqlBool>`dataset_versions.as_of <= ${time ?? 'infinity'}::timestamptz`,
+  );
   const [version] = await fetchRows(database, query.orderBy('dataset_versions.as_of', 'desc').limit(1));
   if (!version) throw runlakeError('NOT_FOUND', { what: 'Dataset version' });
   return version;

@@ -43,7 +43,7 @@ type EvaluatorRow = Omit<EvaluatorRecord, 'definition'> & { readonly definition:
 
 const toRecord = (row: EvaluatorRow): EvaluatorRecord => ({ ...row, definition: JSON.parse(row.definition) });
 
-function evaluatorsOf(workspaceId: string) {
+function selectEvaluators(workspaceId: string) {
   return statements
     .selectFrom('evaluators')
     .select(['id', 'workspace_id as tenant_id', 'name', 'type', 'definition', 'created_by', 'created_at', 'updated_at'])
@@ -54,7 +54,7 @@ const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Evaluator' 
 
 /** @throws NOT_FOUND */
 export async function readEvaluator(database: Sql, workspaceId: string, id: string): Promise<EvaluatorRecord> {
-  const [row] = await fetchRows(database, evaluatorsOf(workspaceId).where('id', '=', id));
+  const [row] = await fetchRows(database, selectEvaluators(workspaceId).where('id', '=', id));
   if (!row) throw createNotFoundError();
   return toRecord(row as EvaluatorRow);
 }
@@ -75,7 +75,7 @@ export async function listEvaluators(
   workspaceId: string,
   { type, nameContains, sortBy, descending, ...page }: EvaluatorQuery,
 ): Promise<Page<EvaluatorRecord>> {
-  const query = evaluatorsOf(workspaceId).where((evaluator) => {
+  const query = selectEvaluators(workspaceId).where((evaluator) => {
     const conditions: Expression<SqlBool>[] = [];
     if (type !== undefined) conditions.push(evaluator('type', '=', type));
     if (nameContains !== undefined) conditions.push(containsText(evaluator.ref('name'), nameContains));

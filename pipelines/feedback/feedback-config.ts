@@ -50,7 +50,7 @@ const toRecord = (row: ConfigRow): FeedbackConfigRecord => ({
   feedback_config: JSON.parse(row.feedback_config),
 });
 
-function configsOf(workspaceId: string) {
+function selectConfigs(workspaceId: string) {
   return statements
     .selectFrom('feedback_configs')
     .select([
@@ -77,7 +77,7 @@ export async function listConfigs(
   workspaceId: string,
   { keys, keyContains, descending, ...page }: ConfigQuery,
 ): Promise<Page<FeedbackConfigRecord>> {
-  const query = configsOf(workspaceId).where((config) => {
+  const query = selectConfigs(workspaceId).where((config) => {
     const conditions: Expression<SqlBool>[] = [];
     if (keys) conditions.push(isOneOf(config.ref('feedback_key'), keys, 'text'));
     if (keyContains !== undefined) conditions.push(containsText(config.ref('feedback_key'), keyContains));
@@ -152,7 +152,7 @@ export async function deleteConfig(database: Database, workspaceId: string, key:
 const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Feedback config' });
 
 async function readConfig(database: Sql, workspaceId: string, key: string): Promise<FeedbackConfigRecord> {
-  const [row] = await fetchRows(database, configsOf(workspaceId).where('feedback_key', '=', key));
+  const [row] = await fetchRows(database, selectConfigs(workspaceId).where('feedback_key', '=', key));
   if (!row) throw createNotFoundError();
   return toRecord(row);
 }

@@ -25,7 +25,7 @@ export const latest = 'latest';
 export const minHashLength = 8;
 export const maxHashLength = 64;
 
-function commitsOf(repoId: string) {
+function selectCommits(repoId: string) {
   return statements
     .selectFrom('repo_commits')
     .leftJoin('repo_commits as parents', 'parents.id', 'repo_commits.parent_id')
@@ -52,7 +52,7 @@ export function listCommits(
   repoId: string,
   { tag, ...page }: PageRequest & { readonly tag?: string | undefined },
 ): Promise<Page<CommitRecord>> {
-  const all = commitsOf(repoId);
+  const all = selectCommits(repoId);
   const tagged = sql<string>`(SELECT commit_id FROM repo_tags WHERE repo_id = ${repoId}::uuid AND name = ${tag})`;
   const query = tag === undefined ? all : all.where('repo_commits.id', '=', tagged);
   return listPage(database, query, { by: [sql.ref('repo_commits.number')], descending: true }, page);
@@ -60,7 +60,7 @@ export function listCommits(
 
 /** Reads a commit by id. The caller must know that it exists. */
 export async function readCommit(database: Sql, repoId: string, commitId: string): Promise<CommitRecord> {
-  const [row] = await fetchRows(database, commitsOf(repoId).where('repo_commits.id', '=', commitId));
+  const [row] = await fetchRows(database, selectCommits(repoId).where('repo_commits.id', '=', commitId));
   return row!;
 }
 

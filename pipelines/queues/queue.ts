@@ -69,7 +69,7 @@ const toQueueRecord = (row: QueueRow): QueueRecord => ({
   metadata: parse(row.metadata),
 });
 
-function queuesOf(workspaceId: string) {
+function selectQueues(workspaceId: string) {
   return statements
     .selectFrom('annotation_queues')
     .select([
@@ -95,7 +95,7 @@ const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Annotation 
 
 /** @throws NOT_FOUND */
 export async function readQueue(database: Sql, workspaceId: string, queueId: string): Promise<QueueRecord> {
-  const [row] = await fetchRows(database, queuesOf(workspaceId).where('id', '=', queueId));
+  const [row] = await fetchRows(database, selectQueues(workspaceId).where('id', '=', queueId));
   if (!row) throw createNotFoundError();
   return toQueueRecord(row as QueueRow);
 }
@@ -121,7 +121,7 @@ export async function listQueues(
   workspaceId: string,
   { ids, name, nameContains, datasetId, runId, sortBy, descending, limit, offset }: QueueQuery,
 ): Promise<Page<QueueRecord>> {
-  const query = queuesOf(workspaceId).where((queue) => {
+  const query = selectQueues(workspaceId).where((queue) => {
     const conditions: Expression<SqlBool>[] = [];
     if (ids) conditions.push(isOneOf(queue.ref('id'), ids, 'uuid'));
     if (name !== undefined) conditions.push(queue('name', '=', name));

@@ -88,7 +88,7 @@ export function selectAll(without: readonly RunFieldName[] = []): Selection {
 }
 
 function createSelection(isSelected: (field: RunFieldName) => boolean): Selection {
-  return createSelectionOf(
+  return createFormSelection(
     runFields,
     allFields.filter((field) => alwaysFields.has(field) || isSelected(field)),
   );
@@ -137,7 +137,7 @@ export const publicFields = [
 ] as const satisfies readonly RunFieldName[];
 
 export function selectPublicFields(): Selection {
-  return createSelectionOf(runFields, publicFields);
+  return createFormSelection(runFields, publicFields);
 }
 
 /** Returns the selection of fields of version 2 for names in upper case; only the id if there are none. */
@@ -182,13 +182,13 @@ function selectUpperCase<Name extends string>(
   byDefault: readonly string[],
 ): Selection {
   const selected = new Set(names === undefined || names.length === 0 ? byDefault : names);
-  return createSelectionOf(
+  return createFormSelection(
     form,
     (Object.keys(form) as Name[]).filter((field) => selected.has(field.toUpperCase())),
   );
 }
 
-function createSelectionOf<Name extends string>(
+function createFormSelection<Name extends string>(
   form: Readonly<Record<Name, RunField>>,
   fields: readonly Name[],
 ): Selection {

@@ -12,14 +12,14 @@ export interface Protocol {
   rewriteAnswer(message: Buffer): Buffer;
 }
 
-export interface ProxyPorts {
+export interface ProxyAddresses {
   /** Port of the server, and of the proxy in front of it. */
   readonly from: number;
   readonly to: number;
 }
 
 /** Chunks as messages: for HTTP and Postgres, whose clients here have one request in flight on a connection. */
-export function plain(_ports: ProxyPorts): Protocol {
+export function plain(_ports: ProxyAddresses): Protocol {
   const divide = () => (data: Buffer) => [data];
   return {
     divideRequests: divide,
@@ -34,7 +34,7 @@ export function plain(_ports: ProxyPorts): Protocol {
  * Kafka's protocol: length, then API key, version and correlation id in requests, and the correlation id in responses.
  * Brokers return their advertised address; the proxy replaces it with its own, which has the same number of bytes.
  */
-export function kafkaProtocol({ from, to }: ProxyPorts): Protocol {
+export function kafkaProtocol({ from, to }: ProxyAddresses): Protocol {
   const serverAddress = advertised(from);
   const proxyAddress = advertised(to);
   return {

@@ -11,10 +11,10 @@ import { testSettings } from '../test-settings.ts';
 import { load, post, postAlone, untilAccepted } from './client.ts';
 import { openFaultProxy } from './fault-proxy.ts';
 import { expectAcceptedOrRetryLater, expectMostAccepted } from './honest-answers.ts';
-import { openPipelinePool } from './lanes.ts';
 import { type Entry, Ledger } from './ledger.ts';
 import { openOnStack } from './on-stack.ts';
 import { deadlineMs, type Pipeline, type PipelineRole, type Ways } from './pipeline.ts';
+import { openPipelinePool } from './pipeline-pool.ts';
 import { isCommit, says } from './protocol.ts';
 
 vi.setConfig({ testTimeout: 300_000 });

@@ -4,8 +4,8 @@ import { stackPart } from '../engines/stack.ts';
 import { someOf } from '../house/extent.ts';
 import { askPostgres } from '../infra/embedded/processes.ts';
 import { patch, post, untilAccepted } from './client.ts';
-import { openPipelinePool } from './lanes.ts';
 import { deadlineMs, type Pipeline, type PipelineRole } from './pipeline.ts';
+import { openPipelinePool } from './pipeline-pool.ts';
 import { isCommit, isProduce, says } from './protocol.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 120_000 });

@@ -57,11 +57,11 @@ function firstCells(file: string): string[] {
 
 /** Names of metrics as the code writes them down, those of the process itself left out. */
 function metricsInCode(): string[] {
-  const names = ['infra', 'pipelines', 'api'].flatMap((room) =>
-    readdirSync(new URL(`../../${room}/`, import.meta.url), { recursive: true, encoding: 'utf8' })
+  const names = ['infra', 'pipelines', 'api'].flatMap((folder) =>
+    readdirSync(new URL(`../../${folder}/`, import.meta.url), { recursive: true, encoding: 'utf8' })
       .filter((file) => file.endsWith('.ts'))
       .flatMap((file) => {
-        const text = readFileSync(new URL(`../../${room}/${file}`, import.meta.url), 'utf8');
+        const text = readFileSync(new URL(`../../${folder}/${file}`, import.meta.url), 'utf8');
         return [...text.matchAll(/'(runlake_[a-z_]+)'/g)].map(([, name]) => String(name));
       }),
   );

@@ -2,20 +2,26 @@
 // words that the glossary replaces and that no sentence needs otherwise.
 import { readFileSync } from 'node:fs';
 import ts from 'typescript';
-import { filesLike, judge, textsOf } from './source-texts.mjs';
+import { applyRules, commentsOf, filesLike, textsOf } from './source-texts.mjs';
 
 /** Names: each pattern is applied to the words of an identifier, in lower case and separated by spaces. */
 const names = [
   ['warehouse', 'clickhouse'],
   ['park|parked|unpark', 'defer'],
   ['(?<!dead )letters?', 'dead letter'],
+  ['bury|buried', 'move to the dead-letter queue'],
   ['faults?', 'error'],
   ['touched', 'dirty'],
   ['(?<!a11y )lanes?', 'partition queue'],
   ['holes?', 'gap'],
   ['desks?|seats?', 'process, worker slot'],
   ['patience', 'timeout'],
-  ['^(most|least|longest|usual) \\w+', 'max, min, default'],
+  ['pieces?|stretch|stretches', 'chunk, part, slice'],
+  ['credits?', 'send window'],
+  ['beats?', 'heartbeat'],
+  ['rooms?', 'limit'],
+  ['surroundings', 'condition, scope'],
+  ['^(most|least|longest|shortest|usual) \\w+', 'max, min, default'],
   ['\\w+ ports$', 'deps'],
 ];
 /** Texts: comments, messages and pages. */
@@ -23,12 +29,30 @@ const texts = [
   ['warehouse', 'ClickHouse'],
   ['(un)?parked|unparks?|parks', 'deferred'],
   ['bur(y|ies|ied)', 'move to the dead-letter queue'],
-  ['(question|auth) desks?|kept workers?', 'query worker, auth process, supervised worker'],
+  ['(question|auth) desks?|kept workers?|desks?|seats?', 'query worker, auth process, supervised worker'],
   ['patience', 'timeout'],
   ['whoever|somebody', 'the process or client by name'],
   ['(a|the|each|every|one|its) cuts?(?! of)', 'insert batch'],
   ['usage notes?', 'dirty hours'],
   ['let go|lets go|gives? way|takes? up|took up|taken up', 'release, requeue, claim'],
+  ['pieces?|stretch(es)?', 'chunk, part, slice'],
+  ['(?<!a11y )lanes?', 'partition queue'],
+  ['holes?', 'gap'],
+  ['credits?', 'send window'],
+  ['surroundings', 'condition, scope'],
+  ['judges|judged|judging', 'validate'],
+  ['reads? out|reading out', 'read, parse'],
+  ['(what|goes|went|go|gone) wrong', 'error, failure, cause'],
+  ['under way', 'in flight'],
+  ['(no|enough|has|have|makes?) room', 'limit, quota'],
+  ['how many there may be', 'limit, quota'],
+  ['comes? again|came again', 'is redelivered, is repeated'],
+  ['known traces?|recent records?|following readers?', 'trace location, ring buffer, subscription'],
+  ['written down', 'stored, in-flight insert'],
+  ['done with everything', 'consumed up to'],
+  ['where the topic ends', 'log-end offset'],
+  ['within time', 'deadline, timeout'],
+  ["browser's question", 'preflight'],
 ];
 /** Proper names, and words with another meaning. */
 const exempt = [
@@ -40,10 +64,10 @@ const exempt = [
 const allowedNames = /^(free|with free|allowed|broker|exposed) ports$|fault proxy|chaos fault|any fault|least loaded/;
 
 const isExempt = (file) => exempt.some((pattern) => pattern.test(file));
-const sources = filesLike(/^(schemas|infra|pipelines|api|docs)\/.*\.(ts|mts|mjs|cjs)$/).filter(
+const sources = filesLike(/^(schemas|infra|pipelines|api|docs|test|bench)\/.*\.(ts|mts|mjs|cjs|js)$/).filter(
   (file) => !isExempt(file),
 );
-const pages = filesLike(/\.(md|sql)$/).filter((file) => !isExempt(file));
+const pages = filesLike(/\.(md|sql)$|^infra\/grafana\/.*\.json$/).filter((file) => !isExempt(file));
 
 const words = (identifier) =>
   identifier
@@ -51,26 +75,24 @@ const words = (identifier) =>
     .replaceAll(/[_$#]+/g, ' ')
     .toLowerCase();
 
+const isFunctionName = ({ parent, text }) =>
+  /^[#a-z]/.test(text) &&
+  (ts.isFunctionDeclaration(parent) ||
+    ts.isMethodDeclaration(parent) ||
+    (ts.isVariableDeclaration(parent) && parent.initializer !== undefined && ts.isArrowFunction(parent.initializer)));
+
 function identifiersOf(file) {
   const tree = ts.createSourceFile(file, readFileSync(file, 'utf8'), ts.ScriptTarget.Latest, true);
   const found = [];
   const visit = (node) => {
     if (ts.isIdentifier(node) || ts.isPrivateIdentifier(node)) {
       const line = tree.getLineAndCharacterOfPosition(node.getStart()).line + 1;
-      found.push({ file, line, text: words(node.text).trim() });
+      found.push({ file, line, text: words(node.text).trim(), isFunction: isFunctionName(node) });
     }
     ts.forEachChild(node, visit);
   };
   visit(tree);
   return found;
-}
-
-/** Comments of a source file, line by line. */
-function commentsOf(file) {
-  return readFileSync(file, 'utf8')
-    .split('\n')
-    .map((text, index) => ({ file, line: index + 1, text }))
-    .filter(({ text }) => /^\s*(\/\/|\/?\*)/.test(text));
 }
 
 const linesOf = (file) =>
@@ -84,8 +106,19 @@ const rulesOf = (list, flags) =>
     return { rule: `use "${instead}" (glossary)`, breaks: (text) => !allowedNames.test(text) && expression.test(text) };
   });
 
-judge(rulesOf(names, ''), sources.flatMap(identifiersOf));
-judge(rulesOf(texts, 'i'), [
+const identifiers = sources.flatMap(identifiersOf);
+applyRules(rulesOf(names, ''), identifiers);
+applyRules(
+  [
+    {
+      rule: 'a function is named with a verb (glossary)',
+      breaks: (text) => /^(?!is )\w+ of$/.test(text),
+      example: 'bytes of',
+    },
+  ],
+  identifiers.filter(({ file, isFunction }) => isFunction && /^(infra|pipelines|api|schemas)\//.test(file)),
+);
+applyRules(rulesOf(texts, 'i'), [
   ...sources.flatMap((file) => [...commentsOf(file), ...textsOf(file)]),
   ...pages.flatMap(linesOf),
 ]);

@@ -1,7 +1,7 @@
 // House rule: SQL avoids constructs that ClickHouse executes incorrectly or slowly without an error. Each rule stands
 // for a defect that small tests do not show, because their data is already merged or short.
 import { readFileSync } from 'node:fs';
-import { filesLike, judge, textsOf } from './source-texts.mjs';
+import { applyRules, filesLike, textsOf } from './source-texts.mjs';
 
 const schemas = filesLike(/^schemas\/clickhouse\/.*\.sql$/).map((file) => ({
   file,
@@ -52,4 +52,7 @@ const rules = [
   },
 ];
 
-judge(rules, [...schemas, ...filesLike(/^(schemas|infra|pipelines|api)\/.*\.ts$/).flatMap((file) => textsOf(file))]);
+applyRules(rules, [
+  ...schemas,
+  ...filesLike(/^(schemas|infra|pipelines|api)\/.*\.ts$/).flatMap((file) => textsOf(file)),
+]);

@@ -1,6 +1,6 @@
 // House rule: errors come from the catalogue, settings from infra/config, SQL stays below the API, messages go to the
 // log.
-import { codeOf, filesLike, judge, textsOf } from './source-texts.mjs';
+import { applyRules, codeOf, filesLike, textsOf } from './source-texts.mjs';
 
 const files = filesLike(/^(schemas|infra|pipelines|api|web)\/.*\.(ts|tsx|mts|mjs|cjs)$/);
 
@@ -34,11 +34,11 @@ const textRules = [
   },
 ];
 
-judge(
+applyRules(
   codeRules,
   files.flatMap((file) => codeOf(file)),
 );
-judge(
+applyRules(
   textRules,
   files.flatMap((file) => textsOf(file)),
 );

@@ -79,7 +79,7 @@ export const longest = [
  * Orders suites: the longest first, of any project; then the default order of vitest; last those that share a process,
  * grouped by project, because vitest reuses a process only if the next suite shares it too.
  */
-export class LongestFirst extends BaseSequencer {
+export class SlowestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const rankByLength = ({ moduleId }: TestSpecification) => {
       const rank = longest.findIndex((name) => moduleId.endsWith(`/${name}`));

@@ -45,8 +45,31 @@ export function codeOf(file, source = readFileSync(file, 'utf8')) {
   return [...words].map(([line, tokens]) => ({ file, line, text: tokens.join(' ') }));
 }
 
-/** Exits with an error if a rule is violated, or if a rule no longer matches its example. */
-export function judge(rules, pieces) {
+/** Every comment of a TypeScript or JavaScript file, line by line, including those behind code. */
+export function commentsOf(file, source = readFileSync(file, 'utf8')) {
+  const tree = ts.createSourceFile(file, source, ts.ScriptTarget.Latest, true);
+  const starts = new Map();
+  const visit = (node) => {
+    if (node.getChildCount(tree) > 0) return node.getChildren(tree).forEach(visit);
+    // What stands between two tokens: comments and white space.
+    const ranges = [
+      ...(ts.getLeadingCommentRanges(source, node.getFullStart()) ?? []),
+      ...(ts.getTrailingCommentRanges(source, node.getEnd()) ?? []),
+    ];
+    for (const { pos, end } of ranges) starts.set(pos, end);
+  };
+  visit(tree);
+  return [...starts].flatMap(([pos, end]) => {
+    const first = tree.getLineAndCharacterOfPosition(pos).line + 1;
+    return source
+      .slice(pos, end)
+      .split('\n')
+      .map((text, index) => ({ file, line: first + index, text }));
+  });
+}
+
+/** Fails the check if a text violates a rule, or if a rule no longer matches its example. */
+export function applyRules(rules, found) {
   let broken = 0;
   const complain = (words) => {
     broken += 1;
@@ -54,11 +77,11 @@ export function judge(rules, pieces) {
   };
   for (const { rule, breaks, example, exempt = /^$/, applies = /./ } of rules) {
     if (example !== undefined && !breaks(example)) complain(`the rule "${rule}" does not find "${example}"`);
-    for (const { file, line, text } of pieces) {
+    for (const { file, line, text } of found) {
       if (applies.test(file) && !exempt.test(file) && breaks(text)) {
         complain(`${file}:${line}: ${rule}: ${text.trim().replace(/\s+/g, ' ').slice(0, 160)}`);
       }
     }
   }
-  if (broken > 0) process.exit(1);
+  if (broken > 0) process.exitCode = 1;
 }

@@ -1,8 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
 /** The pause between two polls is a tenth of the time waited so far, within these bounds. */
-const shortestPauseMs = 10;
-const longestPauseMs = 100;
+const minPauseMs = 10;
+const maxPauseMs = 100;
 
 /**
  * Polls until `holds` returns true. It polls less often the longer it waits, because most polls query the servers that
@@ -13,6 +13,6 @@ export async function until(what: string, holds: () => Promise<boolean> | boolea
   while (!(await holds())) {
     const waitedMs = performance.now() - start;
     if (waitedMs > deadlineMs) throw new Error(`waited ${deadlineMs} ms for: ${what}`);
-    await pause(Math.min(longestPauseMs, Math.max(shortestPauseMs, waitedMs / 10)));
+    await pause(Math.min(maxPauseMs, Math.max(minPauseMs, waitedMs / 10)));
   }
 }

@@ -23,7 +23,7 @@ const endedBySignal = 128;
 export async function runDuringStack(
   settings: StackSettings,
   [program = '', ...args]: readonly string[],
-  hear: { readonly say: (line: string) => void; readonly sayFault: (error: unknown) => void },
+  hear: { readonly say: (line: string) => void; readonly sayError: (error: unknown) => void },
 ): Promise<number> {
   let onSignal = (_signal: NodeJS.Signals) => {
     void takeDown(settings.folder).finally(() => process.exit(endedBySignal));
@@ -32,7 +32,7 @@ export async function runDuringStack(
   const isUp = await bringUp(settings, hear.say).then(
     () => true,
     (error: unknown) => {
-      hear.sayFault(error);
+      hear.sayError(error);
       return false;
     },
   );

@@ -10,7 +10,7 @@ import { exportLines, inOrder, readStackState, type StackState } from './stack-s
 import { takeDown } from './take-down.ts';
 
 const say = (line: string) => void process.stdout.write(`${line}\n`);
-const sayFault = (error: unknown) => {
+const sayError = (error: unknown) => {
   const text = isRunlakeError(error) ? `${error.message}\n${error.remedy}` : String(error);
   process.stderr.write(`${text}\n`);
 };
@@ -50,7 +50,7 @@ const commands: Readonly<Record<string, (settings: StackSettings, args: readonly
   /** Runs a program in the foreground, without output after it. A stack that is already up is used and left running. */
   async during(settings, [program = '', ...args]) {
     const isUp = readStackState(settings.folder) !== undefined;
-    if (!isUp) return runDuringStack(settings, [program, ...args], { say, sayFault });
+    if (!isUp) return runDuringStack(settings, [program, ...args], { say, sayError });
     return spawnSync(program, args, { stdio: 'inherit' }).status ?? 1;
   },
 };
@@ -77,6 +77,6 @@ try {
   if (!command) say(`One of: ${Object.keys(commands).join(', ')}`);
   process.exitCode = command ? await command(loadStackSettings(), args) : 1;
 } catch (error) {
-  sayFault(error);
+  sayError(error);
   process.exitCode = 1;
 }

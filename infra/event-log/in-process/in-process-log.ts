@@ -40,7 +40,7 @@ import {
   type Subscription,
   type TopicFollower,
 } from '../event-log.ts';
-import { bytesOf, consumerLag, observePublish, pendingBytes } from '../event-log-metrics.ts';
+import { consumerLag, observePublish, pendingBytes, sumValueBytes } from '../event-log-metrics.ts';
 import { insertDeadLetter } from './dead-letter-queue.ts';
 import { dequeueBatch, holdsLargePart, type WaitingShare } from './take-batch.ts';
 
@@ -144,13 +144,13 @@ export class InProcessLog implements EventLog {
   }
 
   async subscribe(subscription: Subscription): Promise<void> {
-    this.#stateOf(subscription.topic).subscriptions.push(subscription);
+    this.#getState(subscription.topic).subscriptions.push(subscription);
   }
 
   /** Follows from the next event on. There is nothing to catch up with, because the log stores no events. */
   async follow(topic: Topic, { onRecords }: FollowOptions): Promise<TopicFollower> {
     if (this.#closed) throw drainingError();
-    const { partitions, followers } = this.#stateOf(topic);
+    const { partitions, followers } = this.#getState(topic);
     // Wrapped, so that the same function can follow twice.
     const follower: FollowOptions['onRecords'] = (records) => onRecords(records);
     followers.add(follower);
@@ -168,7 +168,7 @@ export class InProcessLog implements EventLog {
 
   async #publish(topic: Topic, messages: readonly LogMessage[], onOffsetsAssigned?: () => void): Promise<void> {
     if (this.#closed) throw drainingError();
-    const bytes = bytesOf(messages);
+    const bytes = sumValueBytes(messages);
     if (this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#options.maxPendingBytes) {
       throw overloadedError();
     }
@@ -186,7 +186,7 @@ export class InProcessLog implements EventLog {
   }
 
   #byPartition(topic: Topic, messages: readonly LogMessage[]): [Partition, LogMessage[]][] {
-    const { partitions } = this.#stateOf(topic);
+    const { partitions } = this.#getState(topic);
     const shares = new Map<Partition, LogMessage[]>();
     for (const message of messages) {
       const partition = partitions[partitions.length === 1 ? 0 : hashKey(message.key) % partitions.length] as Partition;
@@ -207,7 +207,7 @@ export class InProcessLog implements EventLog {
     this.#passToFollowers(partition.topic, appended);
     const records = selectStored(partition.topic, appended);
     if (records.length === 0) return;
-    const bytes = bytesOf(records);
+    const bytes = sumValueBytes(records);
     const tenantId = tenantContext()?.organizationId;
     if (tenantId !== this.#lastTenantId) {
       if (this.#lastTenantId !== undefined) this.#sharedUntilMs = performance.now() + sharedModeMs;
@@ -221,7 +221,7 @@ export class InProcessLog implements EventLog {
   }
 
   #passToFollowers(topic: Topic, records: readonly LogRecord[]): void {
-    for (const follower of this.#stateOf(topic).followers) {
+    for (const follower of this.#getState(topic).followers) {
       try {
         follower(records);
       } catch (error) {
@@ -268,7 +268,7 @@ export class InProcessLog implements EventLog {
   }
 
   #take(partition: Partition): WaitingRequest[] {
-    const { subscriptions } = this.#stateOf(partition.topic);
+    const { subscriptions } = this.#getState(partition.topic);
     const rows = Math.min(...subscriptions.map((subscription) => subscription.limits.rows));
     const bytes = Math.min(...subscriptions.map((subscription) => subscription.limits.bytes));
     const sharing = { isShared: this.#isShared, exceptFor: collectTenantIds(partition.inFlight.keys()) };
@@ -285,7 +285,7 @@ export class InProcessLog implements EventLog {
       partition: partition.number,
       records: waiting.flatMap((request) => request.records),
     };
-    for (const subscription of this.#stateOf(partition.topic).subscriptions) await subscription.handle(batch);
+    for (const subscription of this.#getState(partition.topic).subscriptions) await subscription.handle(batch);
   }
 
   #refusal(partition: Partition, error: unknown): unknown {
@@ -308,7 +308,7 @@ export class InProcessLog implements EventLog {
    * earlier process has stored every event that it acknowledged.
    */
   async isStored(topic: Topic, position: LogPosition): Promise<boolean> {
-    return this.#stateOf(topic).partitions.every(({ number, inFlight, queue }) => {
+    return this.#getState(topic).partitions.every(({ number, inFlight, queue }) => {
       const before = position[number] ?? 0;
       return [...[...inFlight.keys()].flat(), ...queue].every(
         ({ records: [oldest] }) => oldest === undefined || oldest.offset >= before,
@@ -334,7 +334,7 @@ export class InProcessLog implements EventLog {
     for (const hide of this.#hideMetrics) hide();
   }
 
-  #stateOf({ name }: Topic): TopicState {
+  #getState({ name }: Topic): TopicState {
     return this.#topics.get(name) ?? { partitions: [], subscriptions: [], followers: new Set() };
   }
 

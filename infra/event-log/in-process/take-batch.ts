@@ -63,9 +63,9 @@ export function dequeueBatch<Share extends WaitingShare>(
 
 /** Returns true if one organisation has at least a quarter of the maximum bytes of a shared batch. */
 export function holdsLargePart(batch: readonly WaitingShare[]): boolean {
-  const bytesOf = new Map<string | undefined, number>();
-  for (const { tenantId, bytes } of batch) bytesOf.set(tenantId, (bytesOf.get(tenantId) ?? 0) + bytes);
-  return Math.max(...bytesOf.values()) >= maxSharedBatchBytes / 4;
+  const bytesByTenant = new Map<string | undefined, number>();
+  for (const { tenantId, bytes } of batch) bytesByTenant.set(tenantId, (bytesByTenant.get(tenantId) ?? 0) + bytes);
+  return Math.max(...bytesByTenant.values()) >= maxSharedBatchBytes / 4;
 }
 
 interface Tenant<Share> {

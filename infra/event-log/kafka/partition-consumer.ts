@@ -22,7 +22,7 @@ import { counter } from '../../telemetry/metrics.ts';
 import { backoffMs, pause } from '../../timeouts/backoff.ts';
 import type { LogBatch, Subscription } from '../event-log.ts';
 import { isOfKind, kafkaError } from './client.ts';
-import { type ByteBudget, bytesOf, type KafkaRecord, RecordBuffer, toKafkaRecord } from './record-buffer.ts';
+import { type ByteBudget, type KafkaRecord, RecordBuffer, sumBytes, toKafkaRecord } from './record-buffer.ts';
 
 /** Committed offset and log bounds of a partition at its assignment. */
 export interface FoundPosition {
@@ -197,7 +197,7 @@ export class PartitionConsumer {
       try {
         await this.#handle(records);
       } finally {
-        this.#options.budget.free(bytesOf(records));
+        this.#options.budget.free(sumBytes(records));
       }
     }
     this.#discard(() => this.#buffer.clear());

@@ -114,7 +114,7 @@ export class Publisher {
       const share = shares.get(queue) ?? { queue, messages: [], bytes: 0 };
       shares.set(queue, share);
       share.messages.push(message);
-      share.bytes += bytesOf(message);
+      share.bytes += estimateBytes(message);
     }
     return [...shares.values()];
   }
@@ -257,7 +257,7 @@ class PartitionQueue {
     for (const waiting of this.#queue) {
       while (waiting.begun < waiting.messages.length) {
         const message = waiting.messages[waiting.begun] as Message;
-        const own = bytesOf(message);
+        const own = estimateBytes(message);
         if (messages.length > 0 && bytes + own > this.#options.batchBytes) return { messages, parts };
         if (!waiting.inFlight) parts.push(waiting);
         waiting.inFlight = true;
@@ -283,7 +283,7 @@ class PartitionQueue {
 const overheadBytes = 100;
 
 /** Returns the approximate size of a message, slightly too high rather than too low. */
-function bytesOf({ key, value, headers }: Message): number {
+function estimateBytes({ key, value, headers }: Message): number {
   let bytes = overheadBytes + (key?.length ?? 0) + (value?.length ?? 0);
   for (const [name, text] of Object.entries(headers ?? {})) bytes += name.length + (text?.length ?? 0) * 2 + 10;
   return bytes;

@@ -67,7 +67,7 @@ export class RecordBuffer {
   /** Sets the first offset to handle and drops earlier records. */
   begin(offset: number): void {
     this.#records = this.#records.filter((record) => record.offset >= offset);
-    this.#bytes = bytesOf(this.#records);
+    this.#bytes = sumBytes(this.#records);
     this.#nextOffset = Math.max(offset, (this.lastOffset ?? -1) + 1);
   }
 
@@ -96,13 +96,13 @@ export class RecordBuffer {
       bytes += value.length;
     }
     const taken = this.#records.splice(0, rows);
-    this.#bytes -= bytesOf(taken);
+    this.#bytes -= sumBytes(taken);
     return taken;
   }
 }
 
 /** Returns the approximate size of records in memory. */
-export function bytesOf(records: readonly KafkaRecord[]): number {
+export function sumBytes(records: readonly KafkaRecord[]): number {
   return records.reduce((sum, record) => sum + record.bytes, 0);
 }
 

@@ -171,7 +171,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
       metadata: await this.#metadata(metadata, lease, threadId),
       blobs,
     };
-    await this.#writesOf(thread_id).add({ checkpoints: [part], writes: [] });
+    await this.#getWrites(thread_id).add({ checkpoints: [part], writes: [] });
     return { configurable: { thread_id, checkpoint_ns, checkpoint_id: checkpoint.id } };
   }
 
@@ -193,7 +193,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
         return { ...task, index, channel: String(channel), type, bytes };
       }),
     );
-    await this.#writesOf(thread_id).add({ checkpoints: [], writes: parts });
+    await this.#getWrites(thread_id).add({ checkpoints: [], writes: parts });
   }
 
   /** Deletes all checkpoints of the thread. @throws LEASE_LOST */
@@ -203,7 +203,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
     await this.#write('agents_delete_checkpoints', deleteThreadSql, key, [deploymentId, threadId, lease.leaseToken]);
   }
 
-  #writesOf(key: string): GatheredWrites {
+  #getWrites(key: string): GatheredWrites {
     const found = this.#writes.get(key);
     if (found !== undefined) return found;
     const { lease, deploymentId, threadId } = this.#requireLease(key);

@@ -109,12 +109,12 @@ export async function readHistory(
   config: ReturnType<typeof toLibraryConfig>,
   { limit, before, checkpoint, metadata, select, limitBytes = Number.MAX_SAFE_INTEGER }: HistoryRequest,
 ): Promise<string> {
-  const configOf = (choice: HistoryRequest['checkpoint']) =>
+  const toConfig = (choice: HistoryRequest['checkpoint']) =>
     toLibraryConfig(config, { ...(choice && { checkpoint: choice }), configurable: config.configurable });
   const states: string[] = [];
   let bytes = 0;
-  const options = { limit, ...(before && { before: configOf(before) }), ...(metadata && { filter: metadata }) };
-  for await (const snapshot of graph.getStateHistory(configOf(checkpoint), options)) {
+  const options = { limit, ...(before && { before: toConfig(before) }), ...(metadata && { filter: metadata }) };
+  for await (const snapshot of graph.getStateHistory(toConfig(checkpoint), options)) {
     const state = graphJson(selectedState(toThreadState(snapshot), select));
     bytes += Buffer.byteLength(state);
     requireWithin(states.push(state), bytes, limitBytes);

@@ -107,10 +107,10 @@ class TypeReader {
     const members = type.types.filter((each) => each.getProperty('__overwrite__') === undefined);
     const isList = (each: ts.Type) => checker.isArrayType(each);
     // If one alternative of the union is a message, omit all other alternatives, such as a string or a pair.
-    const message = members.find((each) => this.#isMessage(isList(each) ? this.#elementOf(each) : each));
+    const message = members.find((each) => this.#isMessage(isList(each) ? this.#getElementType(each) : each));
     if (message !== undefined) {
       const isOf = (each: ts.Type) => this.#isMessage(each) || (each.isUnion() && each.types.some(isOf));
-      const lists = members.some((each) => isList(each) && isOf(this.#elementOf(each)));
+      const lists = members.some((each) => isList(each) && isOf(this.#getElementType(each)));
       return lists ? { type: 'array', items: this.#message() } : this.#message();
     }
     const schemas = members.map((each) => this.readType(each)).filter((each) => each !== undefined);
@@ -132,7 +132,7 @@ class TypeReader {
     if (name === 'Date') return { type: 'string', format: 'date-time' };
     if (opaqueTypes.has(name ?? '')) return {};
     if (checker.isTupleType(type)) return this.#tuple(type as ts.TypeReference);
-    if (checker.isArrayType(type)) return { type: 'array', items: this.readType(this.#elementOf(type)) ?? {} };
+    if (checker.isArrayType(type)) return { type: 'array', items: this.readType(this.#getElementType(type)) ?? {} };
     if (this.#open.has(type)) return this.#referTo(type);
     if (type.getCallSignatures().length > 0 || type.getConstructSignatures().length > 0) return undefined;
     this.#open.set(type, undefined);
@@ -193,7 +193,7 @@ class TypeReader {
     return { $ref: `#/definitions/${name}` };
   }
 
-  #elementOf(type: ts.Type): ts.Type {
+  #getElementType(type: ts.Type): ts.Type {
     return this.#reading.checker.getTypeArguments(type as ts.TypeReference)[0] ?? type;
   }
 

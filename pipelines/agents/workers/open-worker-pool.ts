@@ -193,8 +193,8 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
 
   function countFreeSlots(perWorker = runsPerWorker): number {
     if (isClosing) return 0;
-    const room = [...runWorkers].reduce((sum, worker) => sum + worker.countFreeSlots(perWorker), 0);
-    return Math.max(0, room - pending.size);
+    const freeSlots = [...runWorkers].reduce((sum, worker) => sum + worker.countFreeSlots(perWorker), 0);
+    return Math.max(0, freeSlots - pending.size);
   }
 
   function cancel(run: RunInPool, why: 'cancelled'): void {

@@ -57,14 +57,14 @@ export async function expireWithRuns(
 
 async function dropDeleted(events: readonly ValidRecord[], marks: TraceMarks): Promise<readonly ValidRecord[]> {
   const tenantAt = fieldOffset(attachmentEvents, 'tenant_id');
-  const traceOf = ({ record }: ValidRecord) => ({
+  const toTrace = ({ record }: ValidRecord) => ({
     tenantId: readUuidAt(record.value, tenantAt),
     traceId: readTraceHeaders(record.headers)?.traceId ?? nilUuid,
   });
   const key = ({ tenantId, traceId }: Pick<TraceMark, 'tenantId' | 'traceId'>) => `${tenantId} ${traceId}`;
-  const found = await marks.of(events.map(traceOf));
+  const found = await marks.of(events.map(toTrace));
   const deleted = new Set(found.filter(({ isDeleted }) => isDeleted).map(key));
-  return deleted.size === 0 ? events : events.filter((event) => !deleted.has(key(traceOf(event))));
+  return deleted.size === 0 ? events : events.filter((event) => !deleted.has(key(toTrace(event))));
 }
 
 /** Tenant and run, as one key. */

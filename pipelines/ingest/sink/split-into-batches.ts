@@ -44,9 +44,9 @@ export function splitIntoInsertBatches(
   let batch: ValidRecord[] = [];
   let bytes = 0;
   const tablePartitions = new Set<number>();
-  const tablePartitionOf = createTablePartitionReader(topic);
+  const readTablePartition = createTablePartitionReader(topic);
   for (const good of records) {
-    const tablePartition = tablePartitionOf(good);
+    const tablePartition = readTablePartition(good);
     const full =
       batch.length >= limits.rows ||
       bytes + good.record.value.length > limits.bytes ||
@@ -69,8 +69,8 @@ export function splitIntoInsertBatches(
 function createTablePartitionReader(topic: Topic): (valid: ValidRecord) => number {
   if (topic.tablePartition === undefined) return () => 0;
   const { time, days, shiftDays } = topic.tablePartition;
-  const partitionOf = (micros: number) => Math.floor((micros + shiftDays * dayMicros) / (days * dayMicros));
-  if (time === undefined) return ({ lifetime }) => partitionOf((lifetime?.expiresAtSeconds ?? 0) * 1_000_000);
+  const computePartition = (micros: number) => Math.floor((micros + shiftDays * dayMicros) / (days * dayMicros));
+  if (time === undefined) return ({ lifetime }) => computePartition((lifetime?.expiresAtSeconds ?? 0) * 1_000_000);
   const at = fieldOffset(topic, time);
-  return ({ record }) => partitionOf(readTimeMicrosAt(record.value, at));
+  return ({ record }) => computePartition(readTimeMicrosAt(record.value, at));
 }

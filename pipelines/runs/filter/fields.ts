@@ -100,6 +100,6 @@ export type PlainField = {
     : Name;
 }[RunFilterField];
 
-export function fieldOf(name: RunFilterField): Field {
+export function getField(name: RunFilterField): Field {
   return runFilterFields[name];
 }

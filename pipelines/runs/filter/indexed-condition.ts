@@ -5,7 +5,7 @@
  * A query uses one index only ({@link ignoreOtherIndexes}). With two, ClickHouse would leave unread each granule that
  * one of the indexes excludes, so that a run whose values are in different rows could be missed.
  */
-import { fieldOf } from './fields.ts';
+import { getField } from './fields.ts';
 import type { FilterContext, RunComparison, RunCondition } from './sql-terms.ts';
 
 /** The conditions that are not nested in `or` or `not`, which every matching run satisfies. */
@@ -130,8 +130,8 @@ interface MetadataPair {
 function findMetadataPair(group: readonly RunCondition[]): MetadataPair | undefined {
   const find = (isKey: boolean) => {
     for (const term of group) {
-      if (term.kind !== 'compare' || fieldOf(term.field).family !== 'metadata') continue;
-      const texts = (fieldOf(term.field).isKey === true) === isKey ? listTexts(term) : undefined;
+      if (term.kind !== 'compare' || getField(term.field).family !== 'metadata') continue;
+      const texts = (getField(term.field).isKey === true) === isKey ? listTexts(term) : undefined;
       if (texts !== undefined) return texts;
     }
     return undefined;

@@ -1,6 +1,6 @@
 import { liveCondition } from '../../retention/lifetimes.ts';
 import { toPlainText } from '../json-sql.ts';
-import { fieldOf, type PairFamily } from './fields.ts';
+import { getField, type PairFamily } from './fields.ts';
 import { compareSql, definePairs, type FilterContext, type RunComparison } from './sql-terms.ts';
 
 /** Writes the SQL of one comparison on a pair; `neq` is written as `eq`, and the caller negates it. */
@@ -15,7 +15,7 @@ type WritePair = (comparison: RunComparison) => string;
  */
 export function writePairGroup(family: PairFamily, group: readonly RunComparison[], context: FilterContext): string {
   const { exists, writePair } = family === 'feedback' ? onFeedback(context) : onDocument(family, context);
-  const isAbsentKey = ({ operator, field }: RunComparison) => operator === 'neq' && fieldOf(field).isKey === true;
+  const isAbsentKey = ({ operator, field }: RunComparison) => operator === 'neq' && getField(field).isKey === true;
   const absentKeys = group.filter(isAbsentKey);
   const others = group.filter((comparison) => !isAbsentKey(comparison));
   const onePair = others.some(({ operator }) => operator !== 'neq');
@@ -38,7 +38,7 @@ function onDocument(family: Exclude<PairFamily, 'feedback'>, context: FilterCont
   return {
     exists: (condition) => `arrayExists(pair -> ${condition}, ${definePairs(columns[family], context)})`,
     writePair: (comparison) =>
-      fieldOf(comparison.field).isKey
+      getField(comparison.field).isKey
         ? writeText('pair.1', comparison, context)
         : writeValue('pair.2', comparison, context),
   };

@@ -4,7 +4,7 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { liveCondition } from '../../retention/lifetimes.ts';
 import { allTimes, isRootSql } from '../run-columns.ts';
 import { checkRunFilter } from './check-filter.ts';
-import { fieldOf } from './fields.ts';
+import { getField } from './fields.ts';
 import {
   generateGroups,
   generateRequired,
@@ -148,7 +148,7 @@ function buildRunsCondition(indexed: IndexedCondition, projects: string): string
  */
 function writeRowCondition(conditions: readonly RunCondition[], context: FilterContext): string | undefined {
   for (const group of generateGroups(conditions)) {
-    const onFeedback = group.filter((term) => term.kind === 'compare' && fieldOf(term.field).family === 'feedback');
+    const onFeedback = group.filter((term) => term.kind === 'compare' && getField(term.field).family === 'feedback');
     if (onFeedback.some((term) => term.kind === 'compare' && term.operator !== 'neq'))
       return writeCondition({ kind: 'and', terms: onFeedback }, context);
   }

@@ -1,7 +1,7 @@
 import { buildFigureCondition, figureColumns } from '../descendant-figures.ts';
 import { toDecodedText, toPairs, toPlainText, toReadableJson } from '../json-sql.ts';
 import { isRootSql, runColumns, shownValues, startedAtMicros } from '../run-columns.ts';
-import { fieldOf, type PairFamily, type PlainField, type RunFilterField } from './fields.ts';
+import { getField, type PairFamily, type PlainField, type RunFilterField } from './fields.ts';
 import { writePairGroup } from './pair-sql.ts';
 import {
   compareSql,
@@ -69,7 +69,7 @@ function writeAnd(terms: readonly RunCondition[], context: FilterContext): strin
   const groups = new Map<PairFamily, RunComparison[]>();
   const written: string[] = [];
   for (const term of terms) {
-    const family = term.kind === 'compare' ? fieldOf(term.field).family : undefined;
+    const family = term.kind === 'compare' ? getField(term.field).family : undefined;
     if (term.kind !== 'compare') written.push(writeCondition(term, context));
     else if (family === undefined) written.push(writeComparison(term, context));
     else if (groups.has(family)) groups.get(family)?.push(term);
@@ -87,8 +87,8 @@ function writeComparison({ operator, field, value }: RunComparison, context: Fil
   // An expression, unlike a column, is written only once.
   const sql = plain.includes('(') ? context.define(plain) : plain;
   if (value === null) return operator === 'eq' ? `isNull(${sql})` : `isNotNull(${sql})`;
-  const type = parameterTypes[fieldOf(field).type]!;
-  const bound = fieldOf(field).type === 'number' ? 'Bool' : type;
+  const type = parameterTypes[getField(field).type]!;
+  const bound = getField(field).type === 'number' ? 'Bool' : type;
   const compared = compareSql(sql, operator === 'neq' ? 'eq' : operator, value, bound, context);
   return operator === 'neq' ? `NOT ${compared}` : compared;
 }

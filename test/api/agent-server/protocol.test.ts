@@ -255,8 +255,8 @@ describe('an event stream', () => {
     expect(answer.status).toBe(200);
     const seen: { event_id: string; seq: number; method: string }[] = [];
     let text = '';
-    for await (const piece of answer.body as unknown as AsyncIterable<Uint8Array>) {
-      text += Buffer.from(piece).toString('utf8');
+    for await (const chunk of answer.body as unknown as AsyncIterable<Uint8Array>) {
+      text += Buffer.from(chunk).toString('utf8');
       const frames = text.split('\n\n');
       text = frames.pop() ?? '';
       for (const frame of frames) {

@@ -116,9 +116,9 @@ describe('threads', () => {
     const { assistant_id: assistantId } = await client.assistants.create({ graphId: 'tailored', config });
     const { thread_id: id, config: first } = await threads.create();
     expect(first).toEqual({});
-    const own = { configurable: { style: 'warm', user_id: 'somebody', langgraph_auth_user_id: 'somebody' } };
+    const own = { configurable: { style: 'warm', user_id: 'ana', langgraph_auth_user_id: 'ana' } };
     await client.runs.wait(id, assistantId, { input: { text: 'a' }, config: own });
-    const expected = { tags: ['base'], configurable: { style: 'warm', node: 'speak', user_id: 'somebody' } };
+    const expected = { tags: ['base'], configurable: { style: 'warm', node: 'speak', user_id: 'ana' } };
     expect(await threads.get(id)).toMatchObject({ config: expected });
     // A run without a config changes nothing.
     await client.runs.wait(id, 'tailored', { input: { text: 'a' } });
@@ -128,7 +128,7 @@ describe('threads', () => {
     const asked = { input: { text: 'a' }, config: { configurable: { node: 'other' } }, interruptBefore: ['other'] };
     await client.runs.wait(id, 'tailored', asked);
     expect(await threads.getState(id)).toMatchObject({ next: ['other'] });
-    expect((await threads.get(id)).config).toEqual({ configurable: { node: 'other', user_id: 'somebody' } });
+    expect((await threads.get(id)).config).toEqual({ configurable: { node: 'other', user_id: 'ana' } });
   });
 
   it('are pruned entirely or to their latest state', async () => {

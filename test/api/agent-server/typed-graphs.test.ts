@@ -81,9 +81,9 @@ describe('a graph with typed state', () => {
   it('returns its subgraphs, including nested ones', { timeout: 120_000 }, async () => {
     await read('nested');
     const subgraphs = await agent.client.assistants.getSubgraphs('nested', { recurse: true });
-    expect(Object.keys(subgraphs)).toEqual(['child', 'child|letters']);
+    expect(Object.keys(subgraphs)).toEqual(['child', 'child|characters']);
     expect(subgraphs.child?.state_schema?.properties).toEqual({ words: { type: 'array', items: { type: 'string' } } });
-    expect(subgraphs['child|letters']?.output_schema?.properties).toEqual({ letters: { type: 'number' } });
+    expect(subgraphs['child|characters']?.output_schema?.properties).toEqual({ characters: { type: 'number' } });
   });
 
   it('has subgraphs at each depth, also if they are created where they are added', { timeout: 120_000 }, async () => {
@@ -98,7 +98,7 @@ describe('a graph with typed state', () => {
       'plan|inner': expect.arrayContaining(['topic', 'kind', 'steps']),
       pages: ['pages'],
       'pages|words': ['words'],
-      'pages|words|letters': ['letters'],
+      'pages|words|characters': ['characters'],
     });
   });
 

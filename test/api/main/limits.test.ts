@@ -48,7 +48,7 @@ const start = { start_time: '2026-03-05T00:00:00Z' };
 interface Kind {
   readonly what: string;
   /** Number of resources that can be created. */
-  readonly room: number;
+  readonly limit: number;
   /** Prepares the creation; each call of the result then creates one in the organisation. */
   prepare(of: OrganizationUnderTest): Promise<() => ReturnType<typeof ask>>;
   /** Frees one slot. Absent if no operation can. */
@@ -57,13 +57,13 @@ interface Kind {
 const kinds: Kind[] = [
   {
     what: 'workspaces',
-    room: 2,
+    limit: 2,
     prepare: async (of) => () => ask(of.adminKey, 'POST', '/workspaces', { display_name: 'w' }),
     free: (of, { id }) => ask(of.adminKey, 'DELETE', `/workspaces/${id}`),
   },
   {
     what: 'users',
-    room: 3,
+    limit: 3,
     prepare: async (of) => {
       let made = 0;
       // Alternates between both operations.
@@ -77,25 +77,25 @@ const kinds: Kind[] = [
   },
   {
     what: 'API keys',
-    room: 3,
+    limit: 3,
     prepare: async (of) => () => ask(of.adminKey, 'POST', '/api-key', { description: 'k' }),
     free: (of, { id }) => ask(of.adminKey, 'DELETE', `/api-key/${id}`),
   },
   {
     what: 'tracing projects',
-    room: 3,
+    limit: 3,
     prepare: async (of) => () => ask(of.adminKey, 'POST', '/sessions', { name: randomUUID() }),
     free: (of, { id }) => ask(of.adminKey, 'DELETE', `/sessions/${id}`),
   },
   {
     what: 'destinations of bulk exports',
-    room: 3,
+    limit: 3,
     prepare: async (of) => () => ask(of.adminKey, 'POST', '/bulk-exports/destinations', local()),
     free: (of, { id }) => ask(of.adminKey, 'DELETE', `/bulk-exports/destinations/${id}`),
   },
   {
     what: 'scheduled bulk exports',
-    room: 3,
+    limit: 3,
     prepare: async (of) => {
       // In either workspace: the limit applies to the organisation.
       const each = [await exporting(of, 0), await exporting(of, 1)];
@@ -110,7 +110,7 @@ const kinds: Kind[] = [
   },
   {
     what: 'bulk exports that are not finished',
-    room: 2,
+    limit: 2,
     prepare: async (of) => {
       const { key, ...to } = await exporting(of);
       return () => ask(key, 'POST', '/bulk-exports', { ...start, ...to, end_time: '2026-03-06T00:00:00Z' });
@@ -119,13 +119,13 @@ const kinds: Kind[] = [
   },
 ];
 
-describe.each(kinds)('$what', ({ what, room, prepare, free }) => {
+describe.each(kinds)('$what', ({ what, limit, prepare, free }) => {
   it('never exceed the limit, also under concurrent creation', async () => {
     const of = await newOrganization();
     const make = await prepare(of);
     const answers = await Promise.all(Array.from({ length: 12 }, make));
     const made = answers.filter(({ status }) => status < 300);
-    expect(made).toHaveLength(room);
+    expect(made).toHaveLength(limit);
     for (const { status, body } of answers.filter((each) => !made.includes(each))) {
       expect(status).toBe(422);
       expect(JSON.stringify(body)).toContain(` ${what}.`);

@@ -245,7 +245,7 @@ describe('insertBody', () => {
     await proxy?.close();
   });
 
-  const letterRows = (from: number, rows: number) =>
+  const makeRows = (from: number, rows: number) =>
     Buffer.from(
       Array.from({ length: rows }, (_, index) => `{"n":${from + index},"s":"${'x'.repeat(1_000)}"}\n`).join(''),
     );
@@ -254,7 +254,7 @@ describe('insertBody', () => {
   const stored = async (from: number) => Number(await one(`SELECT count() AS v FROM letters WHERE n >= ${from}`));
 
   it('sends Content-Length instead of chunked encoding', async () => {
-    const body = letterRows(0, 100);
+    const body = makeRows(0, 100);
     await insert(proxied, body, 'length');
     const sent = proxy.sent().toString('latin1');
     const start = sent.lastIndexOf('POST /');
@@ -265,13 +265,13 @@ describe('insertBody', () => {
   });
 
   it('stores a body again under the same id', async () => {
-    const body = letterRows(1_000, 10);
+    const body = makeRows(1_000, 10);
     for (const id of ['a', 'a']) await insert(clickhouse, body, id);
     expect(await stored(1_000)).toBe(20);
   });
 
   it('a truncated body stores nothing', async () => {
-    const body = letterRows(2_000, 5_000);
+    const body = makeRows(2_000, 5_000);
     proxy.breakAfter(body.length / 2);
     await expect(insert(proxied, body, 'broken')).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
     proxy.breakAfter(Number.POSITIVE_INFINITY);

@@ -75,7 +75,7 @@ describe('the Compose schema', () => {
       ({ services: { api } }) => Object.assign(api ?? {}, { depends_on: { kafka: { condition: 'up' } } }),
     ],
     ['a duration without a unit', ({ services: { api } }) => Object.assign(api ?? {}, { stop_grace_period: '45' })],
-  ])('refuses %s', (_fault, breakIt) => {
+  ])('refuses %s', (_what, breakIt) => {
     const { name: _, ...rest } = structuredClone(compose) as never as Record<string, never>;
     breakIt(rest as never);
     expect(validate(rest)).toBe(false);

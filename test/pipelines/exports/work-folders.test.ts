@@ -38,7 +38,7 @@ test('the next process removes the folders of a dead process, and keeps folders 
   await writeFile(join(dead, 'part.parquet'), 'half');
   const beingMade = join(root, '1-ba9876543210');
   await mkdir(beingMade);
-  await mkdir(join(root, 'of somebody else'));
+  await mkdir(join(root, 'of another program'));
   const next = await openWorkFolders(root);
   expect(existsSync(dead)).toBe(false);
   expect(existsSync(beingMade)).toBe(true);

@@ -47,7 +47,7 @@ const inside = new StateGraph(State)
 export const graph = new StateGraph(State)
   .addNode('say', async (state) => {
     let last: unknown;
-    for await (const piece of await new TwoWords().stream(state.messages)) last = piece;
+    for await (const chunk of await new TwoWords().stream(state.messages)) last = chunk;
     return last === undefined ? {} : { messages: [{ role: 'ai', content: 'Hello there' }] };
   })
   .addNode('inside', inside)

@@ -2,13 +2,13 @@ import { Annotation, StateGraph } from '@langchain/langgraph';
 import { builder as planning } from './annotated.ts';
 
 /** Subgraphs built inline in `addNode`, from names, builders and functions. */
-const letters = new StateGraph(Annotation.Root({ letters: Annotation<number> }))
-  .addNode('spell', () => ({ letters: 3 }))
+const characters = new StateGraph(Annotation.Root({ characters: Annotation<number> }))
+  .addNode('spell', () => ({ characters: 3 }))
   .addEdge('__start__', 'spell');
 
 const words = new StateGraph(Annotation.Root({ words: Annotation<string[]> }))
-  .addNode('letters', letters.compile())
-  .addEdge('__start__', 'letters');
+  .addNode('characters', characters.compile())
+  .addEdge('__start__', 'characters');
 
 function makePages() {
   const pages = new StateGraph(Annotation.Root({ pages: Annotation<number> }))

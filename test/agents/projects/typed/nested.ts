@@ -3,16 +3,16 @@ import { Annotation, StateGraph } from '@langchain/langgraph';
 const Inner = Annotation.Root({ words: Annotation<string[]> });
 const Outer = Annotation.Root({ words: Annotation<string[]>, count: Annotation<number> });
 
-const innermost = new StateGraph(Annotation.Root({ letters: Annotation<number> }))
-  .addNode('spell', () => ({ letters: 3 }))
+const innermost = new StateGraph(Annotation.Root({ characters: Annotation<number> }))
+  .addNode('spell', () => ({ characters: 3 }))
   .addEdge('__start__', 'spell')
   .compile();
 
 const inner = new StateGraph(Inner)
   .addNode('write', () => ({ words: ['one', 'two'] }))
-  .addNode('letters', innermost)
+  .addNode('characters', innermost)
   .addEdge('__start__', 'write')
-  .addEdge('write', 'letters')
+  .addEdge('write', 'characters')
   .compile();
 
 const builder = new StateGraph(Outer)

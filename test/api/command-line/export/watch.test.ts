@@ -124,7 +124,9 @@ describe('progress', () => {
   });
 
   it('shows why the export has not started', () => {
-    expect(formatProgress(exportOf({ status: 'CREATED', statusReason: 'No room.' }), now)).toBe('No room.');
+    expect(formatProgress(exportOf({ status: 'CREATED', statusReason: 'Waits for a free slot.' }), now)).toBe(
+      'Waits for a free slot.',
+    );
     expect(formatProgress(exportOf({ status: 'CREATED' }), now)).toBe('Waiting for a worker.');
   });
 

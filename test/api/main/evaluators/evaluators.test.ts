@@ -38,7 +38,7 @@ it('the stock SDK creates, reads, lists, changes and deletes evaluators', async 
   const judge = await client.evaluators.create({
     name: 'judge',
     type: 'llm',
-    llm_evaluator: { prompt_repo_handle: 'judging', variable_mapping: { input: 'inputs.q' } },
+    llm_evaluator: { prompt_repo_handle: 'verdict', variable_mapping: { input: 'inputs.q' } },
   });
   const id = evaluator.id!;
   expect(await client.evaluators.retrieve(id)).toEqual(evaluator);

@@ -50,11 +50,11 @@ async function openCallers() {
       }
     },
     callerId,
-    claim: async (room: ClaimCapacity) => {
-      const claimed = await claimRuns(database, org, { ...room, processId });
+    claim: async (capacity: ClaimCapacity) => {
+      const claimed = await claimRuns(database, org, { ...capacity, processId });
       return claimed.map(({ runId }) => names.get(runId)).sort();
     },
-    claimed: (room: ClaimCapacity) => claimRuns(database, org, { ...room, processId }),
+    claimed: (capacity: ClaimCapacity) => claimRuns(database, org, { ...capacity, processId }),
   };
 }
 
@@ -65,74 +65,74 @@ describe('a claim', () => {
     name: string;
     running?: readonly string[];
     waiting: readonly string[];
-    room: ClaimCapacity;
+    capacity: ClaimCapacity;
     starts: readonly string[];
   }>([
     {
       name: 'gives all slots to a single caller, the oldest run first',
       waiting: times(5, 'a'),
-      room: { slots: 4 },
+      capacity: { slots: 4 },
       starts: ['a1', 'a2', 'a3', 'a4'],
     },
     {
       name: 'gives each caller its share, also if its run is newest',
       waiting: [...times(5, 'a'), 'b', 'c'],
-      room: { slots: 3 },
+      capacity: { slots: 3 },
       starts: ['a1', 'b1', 'c1'],
     },
     {
       name: 'orders by age between callers with equal counts',
       waiting: ['b', 'a', 'c'],
-      room: { slots: 2 },
+      capacity: { slots: 2 },
       starts: ['a1', 'b1'],
     },
     {
       name: 'counts running runs',
       running: ['a', 'a', 'b'],
       waiting: [...times(3, 'a'), ...times(3, 'b'), ...times(3, 'c')],
-      room: { slots: 4 },
+      capacity: { slots: 4 },
       starts: ['a3', 'b2', 'c1', 'c2'],
     },
     {
       name: 'gives extra slots to callers without a running run',
       running: times(4, 'a'),
       waiting: [...times(3, 'a'), 'b', 'c'],
-      room: { slots: 0, extraSlots: 3 },
+      capacity: { slots: 0, extraSlots: 3 },
       starts: ['b1', 'c1'],
     },
     {
       name: 'gives extra slots up to the share of a caller',
       running: times(4, 'a'),
       waiting: times(3, 'b'),
-      room: { slots: 0, extraSlots: 3 },
+      capacity: { slots: 0, extraSlots: 3 },
       starts: ['b1', 'b2'],
     },
     {
       name: 'gives no extra slot to a single caller',
       running: times(4, 'a'),
       waiting: times(3, 'a'),
-      room: { slots: 0, extraSlots: 3 },
+      capacity: { slots: 0, extraSlots: 3 },
       starts: [],
     },
     {
       name: 'gives extra slots in addition to regular ones',
       running: times(3, 'a'),
       waiting: [...times(3, 'a'), ...times(3, 'b')],
-      room: { slots: 1, extraSlots: 2 },
+      capacity: { slots: 1, extraSlots: 2 },
       starts: ['b1'],
     },
     {
       name: 'gives one slot each to many callers',
       running: times(2, 'a'),
       waiting: ['b', 'b', 'c', 'd', 'e', 'f'],
-      room: { slots: 0, extraSlots: 4 },
+      capacity: { slots: 0, extraSlots: 4 },
       starts: ['b1', 'c1', 'd1', 'e1'],
     },
-  ])('$name', async ({ running = [], waiting, room, starts }) => {
+  ])('$name', async ({ running = [], waiting, capacity, starts }) => {
     const callers = await openCallers();
     await callers.run(running);
     await callers.wait(waiting);
-    expect(await callers.claim(room)).toEqual(starts);
+    expect(await callers.claim(capacity)).toEqual(starts);
   });
 
   it('uses the caller of the next run of a thread', async () => {
@@ -226,9 +226,9 @@ it.each([3, 4, 5, 6])('starts the same runs as the model (seed %i)', async (seed
         waiting.push(name);
       }
     } else if (kind <= 3) {
-      const room = { slots: pick(3), extraSlots: pick(4) };
-      const starts = expected(room);
-      const runs = await claimed(room);
+      const capacity = { slots: pick(3), extraSlots: pick(4) };
+      const starts = expected(capacity);
+      const runs = await claimed(capacity);
       expect(runs.map(nameOf).sort(), `step ${step}`).toEqual(starts);
       waiting = waiting.filter((name) => !starts.includes(name));
       running.push(...runs.map((run) => ({ name: nameOf(run), run })));

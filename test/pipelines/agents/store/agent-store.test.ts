@@ -195,9 +195,9 @@ test('hides and deletes expired items; a read with refresh extends the TTL', asy
 });
 
 describe('vector search', () => {
-  /** Counts of the letters a, b and c. */
+  /** Counts of the characters a, b and c. */
   const embed: Embed = async (texts) =>
-    texts.map((text) => ['a', 'b', 'c'].map((letter) => text.split(letter).length - 1));
+    texts.map((text) => ['a', 'b', 'c'].map((character) => text.split(character).length - 1));
   const config: StoreConfig = { refreshOnRead: true, index: { embed, dims: 3, fields: ['text', 'lines[*].say'] } };
 
   test('ranks items by their best text, nearest first, and items without text last', async () => {

@@ -123,8 +123,8 @@ test('an error of the consumer aborts the graph', async () => {
       else signal?.addEventListener('abort', end);
     });
   const running = runGraph(graphOf({ node: untilAborted }), {}, customOnly, () => {
-    throw new Error('no room');
+    throw new Error('limit reached');
   });
-  await expect(running).rejects.toThrow('no room');
+  await expect(running).rejects.toThrow('limit reached');
   await isAborted;
 });

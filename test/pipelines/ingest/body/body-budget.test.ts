@@ -23,7 +23,7 @@ it('a single organisation may use the whole budget, and no more', () => {
   openBody(budget, 'a', 40);
 });
 
-it('bodies that are still arriving make room for an organisation below its share, the largest first', () => {
+it('bodies that are still arriving are refused for an organisation below its share, the largest first', () => {
   const budget = new BodyBudget(100);
   const flood = [20, 50, 30].map((bytes) => openBody(budget, 'a', bytes));
   const quiet = openBody(budget, 'b', 30);

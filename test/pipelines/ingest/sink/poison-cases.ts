@@ -9,7 +9,7 @@ export const unknownSchemaId = 2 ** 31 - 5;
 /** The defect of a record, the step that detects it, and the record made from a valid event. */
 export const poisonCases: readonly (readonly [what: string, step: string, make: (event: RunEvent) => Buffer])[] = [
   ['another framing', 'framing', (event) => damaged(event, (bytes) => void bytes.writeUInt8(1, 0))],
-  ['no room for a schema id', 'framing', () => Buffer.from([0, 0, 0])],
+  ['too short for a schema id', 'framing', () => Buffer.from([0, 0, 0])],
   ['nothing at all', 'framing', () => Buffer.alloc(0)],
   [
     'an unknown schema id',

@@ -99,8 +99,8 @@ const familyOf = (tree: Tree) =>
 const decode = (json: string) => {
   const names: Record<string, string> = { n: '\n', r: '\r', t: '\t', b: '\b', f: '\f' };
   return clean(
-    json.replace(/\\(?:u([0-9a-f]{4})|(.))/gi, (_, code, letter) =>
-      code === undefined ? (names[letter] ?? letter) : String.fromCharCode(Number.parseInt(code, 16)),
+    json.replace(/\\(?:u([0-9a-f]{4})|(.))/gi, (_, code, character) =>
+      code === undefined ? (names[character] ?? character) : String.fromCharCode(Number.parseInt(code, 16)),
     ),
   );
 };
@@ -108,7 +108,7 @@ const decode = (json: string) => {
 function searched(run: ModelRun, field: string | undefined, text: string): boolean {
   const fields = field === undefined ? (['name', 'error', 'inputs', 'outputs'] as const) : [field as 'name'];
   const lower = (value: string) =>
-    [...text].every((letter) => letter <= '\x7f')
+    [...text].every((character) => character <= '\x7f')
       ? value.replace(/[A-Z]/g, (a) => a.toLowerCase())
       : value.toLowerCase();
   return fields.some((name) => {

@@ -262,10 +262,10 @@ function drawValue(random: Random, depth: number): unknown {
 function encode(random: Random, value: unknown): string {
   const json = JSON.stringify(value, undefined, random.chance(0.1) ? 1 : undefined);
   if (!random.chance(0.2)) return json;
-  return json.replace(/[a-zA-Z\u0080-\ud7ff\ue000-\uffff](?=[^"\\]*")/g, (letter, at: number) =>
+  return json.replace(/[a-zA-Z\u0080-\ud7ff\ue000-\uffff](?=[^"\\]*")/g, (character, at: number) =>
     json[at - 1] !== '\\' && isInString(json, at) && random.chance(0.2)
-      ? `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`
-      : letter,
+      ? `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`
+      : character,
   );
 }
 
