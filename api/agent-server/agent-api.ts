@@ -65,12 +65,12 @@ const loopbackPattern = /^https?:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?
 const loopbackOrigins = { includes: (origin: string) => loopbackPattern.test(origin) };
 
 /** Returns true if the operator or the langgraph.json configures the allowed origins. */
-function setsOrigins(ofOperator: string | undefined, cors: CorsSettings | undefined | null): boolean {
-  return ofOperator !== undefined || readOrigins(cors ?? {}) !== undefined;
+function setsOrigins(operatorOrigins: string | undefined, cors: CorsSettings | undefined | null): boolean {
+  return operatorOrigins !== undefined || readOrigins(cors ?? {}) !== undefined;
 }
 
 /**
- * Returns the CORS configuration of the agent server. Allowed origins are those of `ofOperator`, otherwise those of
+ * Returns the CORS configuration of the agent server. Allowed origins are those of `operatorOrigins`, otherwise those of
  * `http.cors` in the langgraph.json, otherwise loopback origins, such as a development server.
  */
 function buildSharedOrigins(ofOperator: string | undefined, cors: CorsSettings | undefined | null): SharedOrigins {

@@ -1,6 +1,6 @@
 import { type Static, type TProperties, Type } from 'typebox';
 import type { GraphConfig } from '../../pipelines/agents/runs/run.ts';
-import { JsonObject, optional, Uuid } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, optional, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 
 // Building blocks of the schemas and responses of the agent server.
@@ -15,7 +15,7 @@ export const Closed = <const T extends TProperties>(fields: T, notBuilt: readonl
 /** Any JSON value. */
 export const JsonValue = (options: { description?: string } = {}) => Type.Unsafe<unknown>({ ...options });
 
-export const words = <const W extends readonly string[]>(list: W, options: { default?: W[number] } = {}) =>
+export const stringEnum = <const W extends readonly string[]>(list: W, options: { default?: W[number] } = {}) =>
   Type.Unsafe<W[number]>(
     Type.Union(
       list.map((word) => Type.Literal(word)),
@@ -33,9 +33,9 @@ export const searchFields = <const S extends readonly string[], const F extends 
 ) => ({
   limit: Limit(),
   offset: Offset(),
-  sort_by: optional(words(sorts)),
-  sort_order: optional(words(['asc', 'desc'])),
-  select: optional(Type.Array(words(fields), { description: 'Fields of the response.' })),
+  sort_by: optional(stringEnum(sorts)),
+  sort_order: optional(stringEnum(['asc', 'desc'])),
+  select: optional(Type.Array(stringEnum(fields), { description: 'Fields of the response.' })),
 });
 
 /** Returns the page and the order that a search requests. Default: the 10 newest rows. */
@@ -133,7 +133,7 @@ export const buildEmptyPage = () => buildPage([], { total: 0, offset: 0 });
 
 /** Builds a response from JSON text. */
 export function jsonText(text: string): RawResponse {
-  return new RawResponse({ headers: { 'content-type': 'application/json; charset=utf-8' }, body: Buffer.from(text) });
+  return new RawResponse({ headers: { 'content-type': jsonMediaType }, body: Buffer.from(text) });
 }
 
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {

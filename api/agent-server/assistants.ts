@@ -33,8 +33,8 @@ import {
   readSearch,
   searchFields,
   selectFields,
+  stringEnum,
   toRecord,
-  words,
 } from './agent-schema.ts';
 
 const versionFields = {
@@ -105,7 +105,7 @@ export const createAssistant = defineAgentOperation({
     body: Closed({
       graph_id: Type.String({ minLength: 1 }),
       assistant_id: optional(Uuid()),
-      if_exists: optional(words(['raise', 'do_nothing'])),
+      if_exists: optional(stringEnum(['raise', 'do_nothing'])),
       ...changeableFields,
     }),
     response: { 200: Assistant },

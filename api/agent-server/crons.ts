@@ -26,9 +26,9 @@ import {
   readSearch,
   searchFields,
   selectFields,
+  stringEnum,
   ThreadParams,
   toRecord,
-  words,
 } from './agent-schema.ts';
 import { RunBody } from './runs/run-schema.ts';
 
@@ -64,7 +64,7 @@ const cronOptions = {
   end_time: optional(Timestamp(), { description: 'Time after which the cron does not fire.' }),
   enabled: optional(Type.Boolean(), { description: 'Default: true.' }),
   metadata: optional(JsonObject(), { description: 'Metadata of the cron and of each of its runs.' }),
-  on_run_completed: optional(words(onRunCompleted), {
+  on_run_completed: optional(stringEnum(onRunCompleted), {
     description: 'What happens to the thread of each run if the cron has no thread. Default: delete.',
   }),
 };

@@ -2,12 +2,12 @@ import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { registry } from '../../infra/telemetry/metrics.ts';
 import { truncateAgents } from '../../pipelines/agents/truncate-agents.ts';
-import { JsonObject, optional } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, optional } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 import { releaseVersion } from '../server/release.ts';
 import { open } from './access/rules.ts';
 import { defineAgentOperation, runs } from './agent-operation.ts';
-import { Closed, words } from './agent-schema.ts';
+import { Closed, stringEnum } from './agent-schema.ts';
 
 /** Release of the original server whose API this server implements. Clients and tests are written for that release. */
 const COMPATIBLE_VERSION = '1.5.1';
@@ -44,12 +44,10 @@ export const getAgentInfo = defineAgentOperation({
 
 const prometheusMediaType = 'text/plain; version=0.0.4; charset=utf-8';
 
-const jsonMediaType = 'application/json; charset=utf-8';
-
 const Metric = Type.Object({
   name: Type.String(),
   help: Type.String(),
-  type: words(['counter', 'gauge', 'histogram', 'summary']),
+  type: stringEnum(['counter', 'gauge', 'histogram', 'summary']),
   aggregator: Type.String(),
   values: Type.Array(
     Type.Object({
@@ -70,7 +68,7 @@ export const getAgentMetrics = defineAgentOperation({
   access: { public: true, tenantScope: 'none' },
   whileDraining: true,
   schema: {
-    query: Type.Object({ format: words(['prometheus', 'json'], { default: 'prometheus' }) }),
+    query: Type.Object({ format: stringEnum(['prometheus', 'json'], { default: 'prometheus' }) }),
     response: { 200: Type.String() },
     produces: prometheusMediaType,
     alsoProduces: { [jsonMediaType]: Type.Array(Metric) },

@@ -31,8 +31,8 @@ import {
   readSearch,
   searchFields,
   selectFields,
+  stringEnum,
   ThreadParams,
-  words,
 } from './agent-schema.ts';
 import { RunBody } from './runs/run-schema.ts';
 
@@ -42,7 +42,7 @@ const fields = {
   updated_at: Timestamp(),
   state_updated_at: Timestamp({ description: 'Time of the last change of the state.' }),
   metadata: JsonObject({ description: 'Contains `graph_id` and `assistant_id` from the first run on.' }),
-  status: words(threadStatuses),
+  status: stringEnum(threadStatuses),
   config: JsonObject({ description: 'Configuration of the last configured run, merged with that of its assistant.' }),
   values: JsonValue({ description: 'State after the last ended run.' }),
   interrupts: JsonObject({ description: 'Open interrupts by the id of their task.' }),
@@ -62,7 +62,7 @@ function formatThread({ ttl: _onRequest, ...thread }: ThreadRecord): Omit<Thread
   return thread;
 }
 
-const Strategy = optional(words(['delete', 'keep_latest']));
+const Strategy = optional(stringEnum(['delete', 'keep_latest']));
 
 const Ttl = optional(
   Type.Union([
@@ -107,7 +107,7 @@ export const createThread = defineAgentOperation({
     body: Closed({
       thread_id: optional(Uuid()),
       metadata: optional(JsonObject({ description: '`graph_id` is the graph whose state `supersteps` write.' })),
-      if_exists: optional(words(['raise', 'do_nothing'])),
+      if_exists: optional(stringEnum(['raise', 'do_nothing'])),
       ttl: Ttl,
       supersteps: optional(Type.Array(Closed({ updates: Type.Array(Update) }), { maxItems: 1_000 }), {
         description: 'Updates of the state, step by step, as if nodes had returned them. Ignored if the thread exists.',
@@ -144,7 +144,7 @@ function createStepError(step: number, index: number): Error {
 const threadFilter = {
   metadata: optional(JsonObject({ description: 'Only threads whose metadata contains it.' })),
   values: optional(JsonObject({ description: 'Only threads whose state contains it.' })),
-  status: optional(words(threadStatuses)),
+  status: optional(stringEnum(threadStatuses)),
 };
 
 export const searchThreads = defineAgentOperation({
@@ -237,7 +237,7 @@ export const getThread = defineAgentOperation({
   schema: {
     params: ThreadParams,
     query: Type.Object({
-      include: Type.Optional(Type.Array(words(['ttl']), { description: '`ttl`: the TTL of the thread.' })),
+      include: Type.Optional(Type.Array(stringEnum(['ttl']), { description: '`ttl`: the TTL of the thread.' })),
     }),
     response: { 200: Thread },
   },

@@ -7,7 +7,7 @@ import { findLibrary } from '../../infra/embedded/clickhouse/server-files.ts';
 import { findBinaries } from '../../infra/embedded/postgres/binaries.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { inspectRedis } from '../../infra/jobs/inspect-redis.ts';
-import { databaseClockMs, inspectDatabaseRights } from '../../infra/postgres/inspect-database.ts';
+import { inspectDatabaseRights, readDatabaseClockMs } from '../../infra/postgres/inspect-database.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { topics } from '../../schemas/topics.ts';
@@ -38,7 +38,7 @@ export function serverChecks(config: Config, addresses: Partial<StoreAddresses>,
       const release = await database.version();
       requireVersion('Postgres', release);
       await inspectDatabaseRights(database);
-      await compareClock('Postgres', () => databaseClockMs(database));
+      await compareClock('Postgres', () => readDatabaseClockMs(database));
       return `release ${release}`;
     };
     checks.push({ name: 'Postgres', address: databaseUrl, check });

@@ -25,7 +25,8 @@ const tlsHints: Readonly<Record<ServerName, Omit<ServerAddress, 'location'>>> = 
     variable: 'RUNLAKE_KAFKA_BROKERS',
     withTls: 'RUNLAKE_KAFKA_TLS=true',
     withoutTls: 'RUNLAKE_KAFKA_TLS=false',
-    signIn: 'It may require SASL: set RUNLAKE_KAFKA_SASL_MECHANISM, RUNLAKE_KAFKA_USER and RUNLAKE_KAFKA_PASSWORD.',
+    authenticationHint:
+      'It may require SASL: set RUNLAKE_KAFKA_SASL_MECHANISM, RUNLAKE_KAFKA_USER and RUNLAKE_KAFKA_PASSWORD.',
   },
   'Schema registry': {
     variable: 'RUNLAKE_SCHEMA_REGISTRY_URL',

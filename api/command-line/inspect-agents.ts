@@ -2,12 +2,12 @@ import { graphEnvironment } from '../../infra/config/graph-environment.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
-import { notificationsArrive } from '../../infra/postgres/inspect-database.ts';
+import { checkNotifications } from '../../infra/postgres/inspect-database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import { findUntestedLibraries, testedLibraries } from '../../pipelines/agents/graphs/load-graph.ts';
-import { findMisfitVectorLength } from '../../pipelines/agents/store/write-items.ts';
+import { findMismatchedVectorLength } from '../../pipelines/agents/store/write-items.ts';
 import { maxEventBytes } from '../../pipelines/agents/workers/event-chunk.ts';
 import { type GraphIsolation, openGraphIsolation } from '../../pipelines/agents/workers/graph-isolation.ts';
 import { openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
@@ -184,7 +184,7 @@ export async function inspectAgentDatabase(
   printFinding: Finding,
 ): Promise<void> {
   const at = { url: databaseUrl, authorities: trustedAuthorities(config), logger };
-  if (await notificationsArrive(database, at, timeoutMs))
+  if (await checkNotifications(database, at, timeoutMs))
     printFinding(true, 'Notices', 'LISTEN and NOTIFY of Postgres work');
   else {
     const remedy =
@@ -195,7 +195,7 @@ export async function inspectAgentDatabase(
   const dims = file?.store.index?.dims;
   if (dims === undefined) return;
   const deploymentId = config.agentsDeployment ?? (await loadOperator(database)).organizationId;
-  const numbers = await findMisfitVectorLength(database, deploymentId, dims);
+  const numbers = await findMismatchedVectorLength(database, deploymentId, dims);
   if (numbers === undefined)
     return printFinding(true, 'Stored vectors', `have ${dims} dimensions, as store.index.dims says`);
   const words = `some have ${numbers} dimensions, but store.index.dims is ${dims}: searches skip their items`;

@@ -160,12 +160,12 @@ export async function openAgents(
   shutdown.add('streams', () => hub.close());
   const { executor, publisher } = startWork(parts, { served: deployment, file, watch }, pool, shutdown);
   if (app) watch.onDeleted(() => app.close());
-  const expiries = [
+  const sweepers = [
     { what: 'threads', sweep: expireThreads, everyMinutes: file.checkpointer.ttl?.sweep_interval_minutes },
     { what: 'items of the store', sweep: deleteExpiredItems, everyMinutes: file.store.ttl?.sweep_interval_minutes },
     { what: 'final values of runs', sweep: deleteExpiredFinalValues },
   ].map((each) => startExpiry({ database, deploymentId, logger, ...each }));
-  shutdown.add('expiry', async () => void (await Promise.all(expiries.map((expiry) => expiry.stop()))));
+  shutdown.add('expiry', async () => void (await Promise.all(sweepers.map((sweeper) => sweeper.stop()))));
 
   const graphs = Object.fromEntries(served.map(({ graphId, name, description }) => [graphId, { name, description }]));
   const types = readTypesInBackground({

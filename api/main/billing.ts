@@ -12,7 +12,7 @@ import {
 } from '../../pipelines/usage/report.ts';
 import { groupings } from '../../pipelines/usage/report-query.ts';
 import type { UsageRange } from '../../pipelines/usage/rollup-query.ts';
-import { nullable, optional } from '../server/formats.ts';
+import { jsonMediaType, nullable, optional } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 
@@ -274,7 +274,7 @@ export const getGranularUsage = defineOperation({
     const request = toGranularUsageRequest(query, caller);
     const usage = await readGranularUsage(services, request);
     return new RawResponse({
-      headers: { 'content-type': 'application/json; charset=utf-8' },
+      headers: { 'content-type': jsonMediaType },
       body: formatUsageJson(usage),
     });
   },

@@ -10,11 +10,11 @@ import {
 import { stripModel } from '../../pipelines/prompts/manifest.ts';
 import { findReadableRepo } from '../../pipelines/prompts/repo.ts';
 import { commitPrompt } from '../../pipelines/prompts/write-commit.ts';
-import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { defineLargeJson, largeJsonErrors } from './large-json.ts';
-import { RepoParams, storedJson, toRepoName } from './repos.ts';
+import { RepoParams, toRepoName } from './repos.ts';
 
 const maxBodyBytes = 2 * 1024 ** 2;
 
@@ -136,7 +136,7 @@ export const getCommit = defineOperation({
       is_view: Type.Boolean({ default: false, description: 'Count a view instead of a download.' }),
     }),
     response: { 200: Content },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, params, query, services }) => {
     const { id } = await findReadableRepo(services, caller, toRepoName(params));

@@ -13,13 +13,13 @@ import {
   type SharedDataset,
 } from '../../pipelines/datasets/shared-datasets.ts';
 import { listProjects } from '../../pipelines/projects/project.ts';
-import { nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { jsonMediaType, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { Dataset, DatasetParams } from './datasets.ts';
-import { createExampleLinks, Example, filterParameters, maxExamples, storedJson, toFilter } from './example-fields.ts';
+import { createExampleLinks, Example, filterParameters, maxExamples, toFilter } from './example-fields.ts';
 import { exampleWriteErrors } from './examples.ts';
 
 /** Datasets that are copied or shared. */
@@ -47,7 +47,7 @@ export const cloneDataset = defineOperation({
       ),
     }),
     response: { 200: Type.Array(Example) },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, body, services, request }) => {
     const clone = {
@@ -226,7 +226,7 @@ export const listSharedExamples = defineOperation({
       ...pageParameters,
     }),
     response: { 200: Type.Array(Type.Pick(Example, publicExampleFields)) },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: ({ params, query, services, request }) =>
     readShared(services, params.share_token, async (shared) => {
@@ -250,7 +250,7 @@ export const countSharedExamples = defineOperation({
     params: ShareParams,
     query: Type.Object(publicFilter),
     response: { 200: Type.Integer() },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: ({ params, query, services }) =>
     readShared(services, params.share_token, async (shared) => {

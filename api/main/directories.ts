@@ -7,11 +7,11 @@ import {
   readDirectory,
 } from '../../pipelines/prompts/directory.ts';
 import { deleteRepo } from '../../pipelines/prompts/write-repo.ts';
-import { JsonObject, OneOf, optional, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, OneOf, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { ParentCommit } from './commits.ts';
 import { defineLargeJson, largeJsonErrors } from './large-json.ts';
-import { RepoParams, storedJson, toRepoName } from './repos.ts';
+import { RepoParams, toRepoName } from './repos.ts';
 
 /** Directories of agents and skills, which clients push and pull as a whole. */
 
@@ -56,7 +56,7 @@ export const getDirectory = defineOperation({
       repo_type: Type.Optional(OneOf(directoryTypes, { description: 'A repo of another type is not found.' })),
     }),
     response: { 200: Type.Object({ commit_id: Uuid(), commit_hash: Type.String(), files: JsonObject() }) },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, params, query, services }) => {
     const which = { name: query.commit, type: query.repo_type };

@@ -19,8 +19,6 @@ export function createExampleLinks({ attachmentSigner, config }: Services, reque
   return { signer: attachmentSigner, linkBase: buildPublicUrl('/public/attachments/', request, config) };
 }
 
-/** Responses contain stored JSON, which must not be re-serialised. */
-export const storedJson = 'application/json; charset=utf-8';
 export const maxExamples = 10_000;
 const defaultFields = new Set(selectableFields.filter((field) => field !== 'attachment_urls'));
 export const allFields = new Set(selectableFields);

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { changeMetadata, type MetadataChange, metadataOperations } from '../../pipelines/datasets/change-metadata.ts';
-import { deleteExamplesForEver, deleteExamples as removeExamples } from '../../pipelines/datasets/delete-examples.ts';
+import { hardDeleteExamples, deleteExamples as removeExamples } from '../../pipelines/datasets/delete-examples.ts';
 import { readExampleParts } from '../../pipelines/datasets/example-parts.ts';
 import { createExamples, updateExamples, type WrittenExamples } from '../../pipelines/datasets/write-examples.ts';
 import { OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
@@ -99,7 +99,7 @@ export const deleteExampleList = defineOperation({
   },
   handler: async ({ caller, body, services }) => {
     const { example_ids: ids, hard_delete: isHard = false } = body;
-    if (isHard) await deleteExamplesForEver(services, caller.workspaceId, ids);
+    if (isHard) await hardDeleteExamples(services, caller.workspaceId, ids);
     else await removeExamples(services.database, caller.workspaceId, ids);
     return { count: ids.length, example_ids: ids };
   },

@@ -13,7 +13,7 @@ import {
   type NewExample,
 } from '../../pipelines/datasets/write-examples.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { JsonObject, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
@@ -27,7 +27,6 @@ import {
   filterParameters,
   maxExamples,
   selectParameter,
-  storedJson,
   toFields,
   toFilter,
 } from './example-fields.ts';
@@ -83,7 +82,7 @@ export const listExamples = defineOperation({
       ...pageParameters,
     }),
     response: { 200: Type.Array(Example) },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, query, services, request }) => {
     const body = await readExamples(
@@ -128,7 +127,7 @@ export const getExample = defineOperation({
     params: ExampleParams,
     query: Type.Object({ as_of: AsOf, dataset: Type.Optional(Uuid()) }),
     response: { 200: Example },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, params, query, services, request }) => {
     const which = { exampleId: params.example_id, datasetId: query.dataset, asOf: query.as_of };
@@ -190,7 +189,7 @@ export const createExample = defineOperation({
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
   unsupported: { body: ['use_legacy_message_format'], flags: ['use_legacy_message_format'] },
   errors: exampleWriteErrors,
-  schema: { body: NewExampleBody, response: { 200: Example }, produces: storedJson },
+  schema: { body: NewExampleBody, response: { 200: Example }, produces: jsonMediaType },
   handler: async ({ caller, body, services, request }) => {
     const example = toNewExample(body);
     requireRunAccess(caller, [example]);
@@ -215,7 +214,7 @@ export const createExamples = defineOperation({
   schema: {
     body: Type.Array(NewExampleBody, { minItems: 1, maxItems: maxExamples }),
     response: { 200: Type.Array(Example) },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, body, services, request }) => {
     const datasetId = findDataset(body) as string;
@@ -271,7 +270,7 @@ export const updateExample = defineOperation({
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
   unsupported: { body: ['overwrite'], flags: ['overwrite'] },
   errors: exampleWriteErrors,
-  schema: { params: ExampleParams, body: ExampleChangeBody, response: { 200: Example }, produces: storedJson },
+  schema: { params: ExampleParams, body: ExampleChangeBody, response: { 200: Example }, produces: jsonMediaType },
   handler: async ({ caller, params, body, services, request }) => {
     const { workspaceId } = caller;
     const exampleId = params.example_id.toLowerCase();

@@ -2,15 +2,15 @@ import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { requireComparison } from '../../pipelines/datasets/comparisons.ts';
 import { readExamplesWithRuns, readV2ExamplesWithRuns } from '../../pipelines/datasets/experiment-runs.ts';
-import { feedbackStats } from '../../pipelines/feedback/feedback-stats.ts';
+import { readFeedbackStatsByRun } from '../../pipelines/feedback/feedback-stats.ts';
 import type { ReadDeps } from '../../pipelines/runs/query-runs.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { optional, Uuid } from '../server/formats.ts';
+import { jsonMediaType, optional, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { DatasetParams } from './datasets.ts';
-import { createExampleLinks, exampleShape, storedJson } from './example-fields.ts';
+import { createExampleLinks, exampleShape } from './example-fields.ts';
 import { createRunExtras } from './run-extras.ts';
 import { Run } from './runs.ts';
 import { PageOf, paging, Selects, V2Run, v2Errors } from './v2-runs.ts';
@@ -40,7 +40,7 @@ export const listExperimentRuns = defineOperation({
       preview: optional(Type.Boolean({ description: 'Accepted; inputs and outputs are always complete.' })),
     }),
     response: { 200: Type.Array(Type.Object({ ...exampleShape, runs: Type.Array(Run) })) },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, params, body, services, request }) => {
     requirePermission(caller, 'runs:read');
@@ -76,7 +76,7 @@ async function createReadDeps(
     ...services,
     extras: {
       ...extras,
-      feedbackStats: (tenantId, runIds) => feedbackStats(services.clickhouse, tenantId, runIds, comparisonId),
+      feedbackStats: (tenantId, runIds) => readFeedbackStatsByRun(services.clickhouse, tenantId, runIds, comparisonId),
     },
   };
 }
@@ -104,7 +104,7 @@ export const queryExperimentRuns = defineOperation({
       ...paging(100, 20),
     }),
     response: { 200: PageOf(Type.Object({ ...exampleShape, runs: Type.Array(V2Run) })) },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, params, body, services, request }) => {
     requirePermission(caller, 'runs:read');

@@ -14,7 +14,7 @@ import { ExportParams, formatWithOffset, formatWithOffsetOrNull, Status } from '
 
 const RunParams = Type.Object({ bulk_export_id: Uuid(), run_id: Uuid() });
 
-const pageOfRuns = {
+const runPageParameters = {
   limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 1_000 }),
   offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
 };
@@ -131,7 +131,7 @@ export const listBulkExportRuns = defineOperation({
   summary: 'List the runs of a bulk export, one per UTC day, in chronological order',
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
-  schema: { params: ExportParams, query: Type.Object(pageOfRuns), response: { 200: Type.Array(BulkExportRun) } },
+  schema: { params: ExportParams, query: Type.Object(runPageParameters), response: { 200: Type.Array(BulkExportRun) } },
   handler: async ({ caller, params, query, services }) => {
     const { id: exportId } = await readExport(services.database, caller.workspaceId, params.bulk_export_id);
     return (await listExportRuns(services.database, caller.workspaceId, { exportId }, query)).map(formatRun);
@@ -155,7 +155,7 @@ export const listBulkExportRunFiles = defineOperation({
   summary: 'List the complete files of a run of a bulk export',
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
-  schema: { params: RunParams, query: Type.Object(pageOfRuns), response: { 200: Type.Array(File) } },
+  schema: { params: RunParams, query: Type.Object(runPageParameters), response: { 200: Type.Array(File) } },
   handler: async ({ caller, params, query, services }) => {
     const { bulk_export_id: exportId, run_id: runId } = params;
     const files = await listExportFiles(services.database, caller.workspaceId, exportId, runId, query);
@@ -172,7 +172,7 @@ export const listScheduledExportRuns = defineOperation({
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
   schema: {
-    query: Type.Object({ source_bulk_export_id: Uuid({ description: 'Id of the schedule.' }), ...pageOfRuns }),
+    query: Type.Object({ source_bulk_export_id: Uuid({ description: 'Id of the schedule.' }), ...runPageParameters }),
     response: { 200: Type.Array(BulkExportRun) },
   },
   handler: async ({ caller, query, services }) => {

@@ -3,7 +3,10 @@ import type { ErrorCode } from '../../infra/errors/catalogue.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { FeedbackDeps } from '../../pipelines/feedback/feedback-event.ts';
 import { sourceTypes } from '../../pipelines/feedback/feedback-values.ts';
-import { type LeftFeedback, leaveFeedback as takeLeftFeedback } from '../../pipelines/feedback/leave-feedback.ts';
+import {
+  type SubmittedFeedback,
+  leaveFeedback as storeSubmittedFeedback,
+} from '../../pipelines/feedback/leave-feedback.ts';
 import { getFeedback as readFeedback, listFeedback as readPage } from '../../pipelines/feedback/list-feedback.ts';
 import {
   updateFeedback as changeFeedback,
@@ -11,7 +14,7 @@ import {
   createFeedback as takeFeedback,
 } from '../../pipelines/feedback/write-feedback.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
-import { JsonObject, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
 import { requireJson, toSender, withBody } from './ingest.ts';
@@ -47,9 +50,6 @@ const includeUserNames = Type.Boolean({
   default: false,
   description: 'Adds the name of the sender as `feedback_source.user_name`.',
 });
-
-/** Marks the response as raw: it contains the stored JSON unchanged and must not be serialised again. */
-const feedbackMediaType = 'application/json; charset=utf-8';
 
 /** Feedback in responses. */
 const Feedback = Type.Object({
@@ -101,7 +101,7 @@ export const createFeedback = defineOperation({
       '`value`, `comment`, `correction`, `feedback_source`, `extra`, `error`, `start_time`, `feedback_group_id`, ' +
       '`comparative_experiment_id`, `created_at`, `modified_at`, `feedback_config`.',
   },
-  schema: { response: { 200: Feedback }, produces: feedbackMediaType },
+  schema: { response: { 200: Feedback }, produces: jsonMediaType },
   handler: async ({ caller, request, services }) => {
     requireJson(request);
     const take = (body: Buffer) => takeFeedback(toSender(caller), body, toFeedbackDeps(services));
@@ -136,7 +136,7 @@ export const getFeedback = defineOperation({
     params: FeedbackParams,
     query: Type.Object({ include_user_names: includeUserNames }),
     response: { 200: Feedback },
-    produces: feedbackMediaType,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, params, query, services }) => {
     const id = params.feedback_id.toLowerCase();
@@ -176,7 +176,7 @@ export const leaveFeedback = defineOperation({
   method: 'POST',
   summary: 'Send feedback with the token of a link',
   schema: { params, body: Body, response },
-  handler: async ({ params: { token }, body, services }) => take(services, token, body),
+  handler: async ({ params: { token }, body, services }) => submitFeedback(services, token, body),
 });
 
 /** Like {@link leaveFeedback}, for a link that a user opens. The query contains the feedback. */
@@ -198,16 +198,16 @@ export const leaveFeedbackByLink = defineOperation({
     response,
   },
   handler: async ({ params: { token }, query: { score, value, ...said }, services }) =>
-    take(services, token, {
+    submitFeedback(services, token, {
       ...said,
       score: parseValue(score) as number | boolean | undefined,
       value: parseValue(value),
     }),
 });
 
-async function take(services: Services, token: string, said: LeftFeedback) {
+async function submitFeedback(services: Services, token: string, content: SubmittedFeedback) {
   const deps = { ...toFeedbackDeps(services), signer: services.feedbackSigner };
-  const { runId, key } = await takeLeftFeedback(deps, token, said);
+  const { runId, key } = await storeSubmittedFeedback(deps, token, content);
   return { run_id: runId, key };
 }
 
@@ -247,7 +247,7 @@ export const listFeedback = defineOperation({
   tag: 'feedback',
   summary: 'List the feedback of the workspace, newest first',
   access: { permission: 'feedback:read', tenantScope: 'workspace' },
-  schema: { query: Query, response: { 200: Type.Array(Feedback) }, produces: feedbackMediaType },
+  schema: { query: Query, response: { 200: Type.Array(Feedback) }, produces: jsonMediaType },
   handler: async ({ caller, query, services }) => {
     const page = await readPage(services, {
       tenantId: caller.workspaceId,
@@ -298,7 +298,7 @@ export const updateFeedback = defineOperation({
     contentTypes: ['application/json'],
     description: 'Any of `score`, `value`, `comment`, `correction`, `feedback_config`.',
   },
-  schema: { params: FeedbackParams, response: { 200: Feedback }, produces: feedbackMediaType },
+  schema: { params: FeedbackParams, response: { 200: Feedback }, produces: jsonMediaType },
   handler: async ({ caller, params, request, services }) => {
     requireJson(request);
     const feedback = { tenantId: caller.workspaceId, id: params.feedback_id.toLowerCase() };

@@ -14,13 +14,12 @@ import {
 } from '../../pipelines/queues/queue-runs.ts';
 import { listStoredQueueRuns, readQueueRuns } from '../../pipelines/queues/read-queue-runs.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
+import { jsonMediaType, nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { QueueParams } from './annotation-queues.ts';
-import { storedJson } from './repos.ts';
 import { createRunExtras } from './run-extras.ts';
 
 /** Runs of annotation queues. */
@@ -159,7 +158,7 @@ export const listQueueRuns = defineOperation({
       ...pageParameters,
     }),
     response: { 200: Type.Array(QueueRun) },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, params, query, services, request }) => {
     requirePermission(caller, 'runs:read');
@@ -186,7 +185,7 @@ export const getQueueRun = defineOperation({
     params: Type.Object({ ...QueueParams.properties, index: Type.String({ pattern: '^\\d{1,6}$' }) }),
     query: Type.Object({ include_extra: Type.Optional(Type.Boolean({ description: 'Accepted; always included.' })) }),
     response: { 200: QueueRun },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, params, services, request }) => {
     requirePermission(caller, 'runs:read');

@@ -16,12 +16,9 @@ import {
 } from '../../pipelines/prompts/write-repo.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { maxHandleLength } from '../../pipelines/tenants/workspaces.ts';
-import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
-
-/** Responses contain stored JSON, which must not be re-serialised. */
-export const storedJson = 'application/json; charset=utf-8';
 
 const maxHandle = 256;
 
@@ -149,7 +146,7 @@ export const listRepos = defineOperation({
   schema: {
     query: Query,
     response: { 200: Type.Object({ repos: Type.Array(Repo), total: Type.Integer() }) },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, query, services }) => {
     const { is_archived: isArchived = 'false', is_public: isPublic } = query;

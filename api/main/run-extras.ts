@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { attachmentUrls } from '../../pipelines/attachments/attachment-urls.ts';
-import { feedbackStats } from '../../pipelines/feedback/feedback-stats.ts';
+import { readFeedbackStatsByRun } from '../../pipelines/feedback/feedback-stats.ts';
 import type { RunExtras } from '../../pipelines/runs/run-columns.ts';
 import { readShareTokens } from '../../pipelines/shares/share-tokens.ts';
 import { buildPageUrl, buildPublicUrl } from '../server/public-base.ts';
@@ -14,7 +14,7 @@ export function createRunExtras(services: Services, request: FastifyRequest): Ru
   const { clickhouse, attachmentSigner, config } = services;
   const linkBase = buildPublicUrl('/public/attachments/', request, config);
   return {
-    feedbackStats: (tenantId, runIds) => feedbackStats(clickhouse, tenantId, runIds),
+    feedbackStats: (tenantId, runIds) => readFeedbackStatsByRun(clickhouse, tenantId, runIds),
     attachmentUrls: (tenantId, runIds) =>
       attachmentUrls({ clickhouse, signer: attachmentSigner, linkBase }, tenantId, runIds),
     async shares(tenantId, traceIds) {

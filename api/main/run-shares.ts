@@ -22,13 +22,13 @@ import {
   unshareTrace,
 } from '../../pipelines/runs/shared-traces.ts';
 import { publicV2Fields } from '../../pipelines/runs/v2-fields.ts';
-import { nullable, optional, Timestamp, Uuid } from '../server/formats.ts';
+import { jsonMediaType, nullable, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { createRunExtras } from './run-extras.ts';
 import { maxLimitRows, oneOrMore, PublicRun } from './runs.ts';
-import { Selects, storedJson, toUpperCase, V2Run, v2Errors } from './v2-runs.ts';
+import { Selects, toUpperCase, V2Run, v2Errors } from './v2-runs.ts';
 
 const sealErrors = ['SEAL_KEY_UNKNOWN', 'SEAL_BROKEN'] as const;
 const shareErrors = ['CONFLICT', ...v2Errors, ...sealErrors] as const;
@@ -241,7 +241,7 @@ export const getSharedTrace = defineOperation({
   description: 'Of a shared thread: the root run of its newest trace.',
   access: isPublic,
   errors: publicErrors,
-  schema: { params: ShareParams, response: { 200: PublicRun }, produces: storedJson },
+  schema: { params: ShareParams, response: { 200: PublicRun }, produces: jsonMediaType },
   handler: ({ params, services, request }) =>
     readShared(services, request, { token: params.share_token }, (deps, { traceId, filter, ...shared }) =>
       readOneRun(deps, {
@@ -261,7 +261,7 @@ export const getSharedRun = defineOperation({
   summary: 'Get a run of a shared trace',
   access: isPublic,
   errors: publicErrors,
-  schema: { params: SharedRunParams, response: { 200: PublicRun }, produces: storedJson },
+  schema: { params: SharedRunParams, response: { 200: PublicRun }, produces: jsonMediaType },
   handler: ({ params, services, request }) =>
     readShared(services, request, { token: params.share_token }, (deps, shared) =>
       readOneRun(deps, { ...shared, runIds: [params.run_id.toLowerCase()], selected: selectPublicFields() }),
@@ -292,7 +292,7 @@ export const querySharedRuns = defineOperation({
         parsed_query: Type.Null(),
       }),
     },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: ({ params, body, services, request }) =>
     readShared(services, request, { token: params.share_token, filter: body.filter }, async (deps, shared) => {
@@ -327,7 +327,7 @@ export const getSharedV2Run = defineOperation({
       selects: Type.Optional(PublicSelects()),
     }),
     response: { 200: V2Run },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: ({ params, query, services, request }) =>
     readShared(services, request, { token: params.share_token }, (deps, shared) =>
@@ -349,7 +349,7 @@ export const listSharedV2Runs = defineOperation({
     params: ShareParams,
     body: Type.Object({ selects: optional(PublicSelects()) }),
     response: { 200: Type.Object({ items: Type.Array(V2Run) }) },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: ({ params, body, services, request }) =>
     readShared(services, request, { token: params.share_token }, (deps, shared) => {

@@ -4,7 +4,7 @@ import { findRunSet } from '../../pipelines/runs/query-runs.ts';
 import { buildGrouping, groupAttributes } from '../../pipelines/runs/stats/grouping.ts';
 import { createEmptyStats, readRunStats, wholeSet } from '../../pipelines/runs/stats/read-stats.ts';
 import { type StatName, statNames } from '../../pipelines/runs/stats/stat-names.ts';
-import { JsonObject, nullable, optional } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, nullable, optional } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { readRunSet, runSetFields, Time } from './runs.ts';
@@ -113,7 +113,7 @@ export const getRunStats = defineOperation({
     response: { 200: Type.Union([RunStats, Type.Record(Type.String(), RunStats)]) },
     // The handler serialises the response: a schema cannot distinguish statistics from a map of groups, because a group
     // may have any name.
-    produces: 'application/json; charset=utf-8',
+    produces: jsonMediaType,
   },
   handler: async ({ caller, body, services }) => {
     const selected = selectStats(body.select);

@@ -6,7 +6,16 @@ import { getRun as readRun } from '../../pipelines/runs/locate-run.ts';
 import { type RunQuery, queryRuns as readRuns, v1Envelope } from '../../pipelines/runs/query-runs.ts';
 import type { RunFilter } from '../../pipelines/runs/run-scope.ts';
 import { publicFields, selectAll, selectFields, selectNames } from '../../pipelines/runs/run-select.ts';
-import { JsonObject, nullable, optional, parseOptionalTime, SentJson, Timestamp, Uuid } from '../server/formats.ts';
+import {
+  JsonObject,
+  jsonMediaType,
+  nullable,
+  optional,
+  parseOptionalTime,
+  SentJson,
+  Timestamp,
+  Uuid,
+} from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { createRunExtras } from './run-extras.ts';
@@ -108,7 +117,7 @@ export const getRun = defineOperation({
     }),
     response: { 200: Run },
     // The response contains stored JSON, which must not be re-serialised.
-    produces: 'application/json; charset=utf-8',
+    produces: jsonMediaType,
   },
   handler: async ({ caller, params, query, services, request }) => {
     const deps = { ...services, extras: createRunExtras(services, request) };
@@ -202,7 +211,7 @@ export const queryRuns = defineOperation({
       }),
     },
     // The response contains stored JSON, which must not be re-serialised.
-    produces: 'application/json; charset=utf-8',
+    produces: jsonMediaType,
   },
   handler: async ({ caller, body, services, request }) => {
     const deps = { ...services, extras: createRunExtras(services, request) };

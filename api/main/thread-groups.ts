@@ -14,9 +14,9 @@ import { RunStats as RunStatsShape, selectStats } from './run-stats.ts';
 import {
   emptyAsNull,
   FeedbackStats,
+  formatThreadSummary,
   readThreadScope,
   Sums,
-  summarise,
   ThreadScopeFields,
   ThreadSummary,
 } from './threads.ts';
@@ -77,7 +77,7 @@ export const groupRuns = defineOperation({
       offset: body.offset ?? 0,
     });
     const groups = threads.map((thread) => ({
-      ...summarise(thread),
+      ...formatThreadSummary(thread),
       filter: `eq(thread_id, ${JSON.stringify(thread.threadId)})`,
       group_key: thread.threadId,
     }));

@@ -8,11 +8,19 @@ import { selectThreadTraceFields } from '../../pipelines/runs/run-select.ts';
 import type { RunStats, StatName } from '../../pipelines/runs/stats/stat-names.ts';
 import { addThreads, readThreadStats, queryThreads as readThreads, type Thread } from '../../pipelines/runs/threads.ts';
 import { threadTraceFields } from '../../pipelines/runs/v2-fields.ts';
-import { JsonObject, nullable, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
+import {
+  JsonObject,
+  jsonMediaType,
+  nullable,
+  optional,
+  parseOptionalTime,
+  Timestamp,
+  Uuid,
+} from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { createRunExtras } from './run-extras.ts';
-import { dayMicros, PageOf, paging, Selects, storedJson, toUpperCase, V2Run, v2Errors } from './v2-runs.ts';
+import { dayMicros, PageOf, paging, Selects, toUpperCase, V2Run, v2Errors } from './v2-runs.ts';
 
 const maxPageSize = 100;
 const defaultPageSize = 20;
@@ -83,7 +91,7 @@ export const queryThreads = defineOperation({
       cursor: body.cursor || undefined,
     });
     return {
-      items: threads.map(summarise),
+      items: threads.map(formatThreadSummary),
       next_cursor: next,
       has_more: next !== null,
     };
@@ -104,7 +112,7 @@ export async function readThreadScope(database: Database, tenantId: string, body
 
 const zoned = (micros: number) => `${formatTime(micros)}Z`;
 
-export function summarise(thread: Thread): Static<typeof ThreadSummary> {
+export function formatThreadSummary(thread: Thread): Static<typeof ThreadSummary> {
   const { stats } = thread;
   return {
     thread_id: thread.threadId,
@@ -167,7 +175,7 @@ export const listThreadTraces = defineOperation({
       cursor: Type.Optional(Type.String({ description: '`next_cursor` of the previous page.' })),
     }),
     response: { 200: PageOf(TraceOfThread) },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, params, query, services, request }) => {
     const tenantId = caller.workspaceId;

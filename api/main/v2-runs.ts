@@ -6,7 +6,16 @@ import { getRun, readDatasetProjectIds, requireProjects } from '../../pipelines/
 import { queryRuns, v2Envelope } from '../../pipelines/runs/query-runs.ts';
 import { selectV2Fields } from '../../pipelines/runs/run-select.ts';
 import { type V2FieldName, v2Fields } from '../../pipelines/runs/v2-fields.ts';
-import { JsonObject, nullable, optional, parseOptionalTime, SentJson, Timestamp, Uuid } from '../server/formats.ts';
+import {
+  JsonObject,
+  jsonMediaType,
+  nullable,
+  optional,
+  parseOptionalTime,
+  SentJson,
+  Timestamp,
+  Uuid,
+} from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { buildPageUrl } from '../server/public-base.ts';
@@ -86,9 +95,6 @@ export const V2Run = Type.Partial(
 
 export const v2Errors = ['NOT_FOUND', ...clickhouseErrors] as const;
 
-/** The response contains stored JSON, which must not be re-serialised. */
-export const storedJson = 'application/json; charset=utf-8';
-
 export const getV2Run = defineOperation({
   operationId: 'getV2Run',
   method: 'GET',
@@ -106,7 +112,7 @@ export const getV2Run = defineOperation({
       selects: Type.Optional(Selects()),
     }),
     response: { 200: V2Run },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, params, query, services, request }) => {
     const deps = { ...services, extras: createRunExtras(services, request) };
@@ -207,7 +213,7 @@ export const queryV2Runs = defineOperation({
   errorStyle: 'problem',
   unsupported: { body: ['ai_query'] },
   errors: ['INVALID_FILTER', ...v2Errors],
-  schema: { body: Query, response: { 200: PageOf(V2Run) }, produces: storedJson },
+  schema: { body: Query, response: { 200: PageOf(V2Run) }, produces: jsonMediaType },
   handler: async ({ caller, body, services, request }) => {
     const deps = { ...services, extras: createRunExtras(services, request) };
     const untilMicros = parseOptionalTime(body.max_start_time);

@@ -3,10 +3,10 @@ import { parseRunFilters, type RunFilterConditions } from '../../pipelines/runs/
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { listRuns, queryRuns, v2Envelope, v2ListEnvelope } from '../../pipelines/runs/query-runs.ts';
 import { selectTraceFields, selectV2Fields } from '../../pipelines/runs/run-select.ts';
-import { nullable, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
+import { jsonMediaType, nullable, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { createRunExtras } from './run-extras.ts';
-import { dayMicros, PageOf, paging, Selects, storedJson, toLowerCase, V2Run, v2Errors } from './v2-runs.ts';
+import { dayMicros, PageOf, paging, Selects, toLowerCase, V2Run, v2Errors } from './v2-runs.ts';
 
 const maxPageSize = 1_000;
 const defaultPageSize = 100;
@@ -47,7 +47,7 @@ export const queryTraces = defineOperation({
       ...paging(maxPageSize, defaultPageSize),
     }),
     response: { 200: PageOf(Trace) },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, body, services, request }) => {
     const tenantId = caller.workspaceId;
@@ -96,7 +96,7 @@ export const listTraceRuns = defineOperation({
       selects: Type.Optional(Selects()),
     }),
     response: { 200: Type.Object({ items: Type.Array(V2Run) }) },
-    produces: storedJson,
+    produces: jsonMediaType,
   },
   handler: async ({ caller, params, query, services, request }) => {
     const tenantId = caller.workspaceId;

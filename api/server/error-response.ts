@@ -2,6 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { otlpFailure } from '../../pipelines/ingest/otlp/read-otlp.ts';
+import { jsonMediaType } from './formats.ts';
 import type { ErrorStyle } from './operation.ts';
 
 /** Limits that error messages name. */
@@ -83,7 +84,7 @@ export function renderError(
     const body = JSON.stringify(buildProblem(error, request));
     return { status, contentType: 'application/problem+json; charset=utf-8', body };
   }
-  const contentType = 'application/json; charset=utf-8';
+  const contentType = jsonMediaType;
   if (style === 'json-rpc' && parseErrorCodes.has(error.code)) {
     const body = JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32700, message: error.message } });
     return { status: 200, contentType, body };
@@ -158,7 +159,7 @@ export function rejectMalformedRequest(raw: NodeJS.ErrnoException, socket: Socke
   const body = JSON.stringify(buildErrorBody(error, 'detail', ''));
   const head = [
     `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`,
-    'Content-Type: application/json; charset=utf-8',
+    `Content-Type: ${jsonMediaType}`,
     'X-Content-Type-Options: nosniff',
     `Content-Length: ${Buffer.byteLength(body)}`,
     'Connection: close',

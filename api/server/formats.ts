@@ -3,6 +3,12 @@ import Format from 'typebox/format';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 
 /**
+ * Media type of responses in JSON. An operation that names it under `produces` writes the body itself, because it contains
+ * stored JSON that must not be serialised again.
+ */
+export const jsonMediaType = 'application/json; charset=utf-8';
+
+/**
  * Timestamps in the forms that clients send: ISO 8601 with up to nine fraction digits, `T` or a space, and `Z`, an
  * offset, or no zone, which means UTC. The time must exist in the calendar and be in the years 1 to 9999, UTC.
  */

@@ -4,6 +4,7 @@ import type { FastifyError, FastifyInstance, FastifySchema } from 'fastify';
 import type { TObject } from 'typebox';
 import { catalogue } from '../../infra/errors/catalogue.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { jsonMediaType } from './formats.ts';
 import type { Operation } from './operation.ts';
 import { listErrors } from './operation-errors.ts';
 import { stripQuery } from './register-operation.ts';
@@ -77,7 +78,7 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
   let text: string | undefined;
   server.get('/openapi.json', { schema: { hide: true } }, async (_request, reply) => {
     text ??= JSON.stringify(server.swagger());
-    return reply.type('application/json; charset=utf-8').send(text);
+    return reply.type(jsonMediaType).send(text);
   });
 }
 

@@ -14,10 +14,10 @@ export function parseQuery(url: string): QueryValues {
   const start = url.indexOf('?');
   if (start < 0) return values;
   for (const pair of url.slice(start + 1).split('&')) {
-    const equals = pair.indexOf('=');
-    if (equals < 0 || equals === pair.length - 1) continue;
-    const key = decode(pair.slice(0, equals));
-    const value = decode(pair.slice(equals + 1));
+    const equalsIndex = pair.indexOf('=');
+    if (equalsIndex < 0 || equalsIndex === pair.length - 1) continue;
+    const key = decode(pair.slice(0, equalsIndex));
+    const value = decode(pair.slice(equalsIndex + 1));
     const known = values[key];
     if (known === undefined) values[key] = value;
     else if (Array.isArray(known)) known.push(value);

@@ -115,7 +115,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
         return await sendOnce(server[pool], { ...request, settings }, take);
       } catch (error) {
         if (!isNoResponse(error)) throw error;
-        choice.noteFailure(server);
+        choice.recordFailure(server);
         const next = retried.shift();
         if (next === undefined) throw error;
         server = next;

@@ -23,7 +23,7 @@ export class ServerChoice<Server> {
     return [...inTurn.filter((server) => !isAvoided(server)), ...inTurn.filter(isAvoided)];
   }
 
-  noteFailure(server: Server): void {
+  recordFailure(server: Server): void {
     this.#failedAtMs.set(server, this.#nowMs());
   }
 }

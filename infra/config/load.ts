@@ -2,7 +2,7 @@ import { type TStringOptions, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import Format from 'typebox/format';
 import { runlakeError } from '../errors/runlake-error.ts';
-import { sslModes, unknownSslMode } from '../postgres/address.ts';
+import { findUnknownSslMode, sslModes } from '../postgres/address.ts';
 import { internals, memoryShares } from './internals.ts';
 import { type Config, type Setting, type SettingName, settings } from './settings.ts';
 
@@ -112,7 +112,7 @@ function findContradictions(values: Readonly<Record<string, unknown>>): string[]
   if ((values.kafkaUser === undefined) !== (values.kafkaPassword === undefined)) {
     found.push('RUNLAKE_KAFKA_USER and RUNLAKE_KAFKA_PASSWORD must be set together');
   }
-  const unsupportedSslMode = unknownSslMode(String(values.databaseUrl));
+  const unsupportedSslMode = findUnknownSslMode(String(values.databaseUrl));
   if (unsupportedSslMode !== undefined) {
     found.push(`RUNLAKE_DATABASE_URL: sslmode is '${unsupportedSslMode}' but must be one of ${sslModes.join(', ')}`);
   }

@@ -13,7 +13,7 @@ export interface ServerAddress {
   readonly withTls: string;
   readonly withoutTls: string;
   /** Advice for servers that close unauthenticated connections without a response, as a sentence. */
-  readonly signIn?: string;
+  readonly authenticationHint?: string;
 }
 
 type Rule = readonly [pattern: RegExp, explain: (address: ServerAddress) => Explanation];
@@ -87,7 +87,7 @@ const rules: readonly Rule[] = [
   ],
   [
     /\bECONNRESET\b|closed|terminated unexpectedly|socket disconnected/i,
-    ({ location, variable, withTls, signIn }) => ({
+    ({ location, variable, withTls, authenticationHint: signIn }) => ({
       words: `${location} closes the connection without a response`,
       remedy: `If the server accepts only TLS, use ${withTls}. ${signIn ? `${signIn} ` : ''}Otherwise check the port in ${variable}.`,
     }),

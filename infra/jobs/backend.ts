@@ -5,7 +5,7 @@ export interface JobBackend {
   openQueue(name: string): Queue;
   openWorker(name: string, run: (job: Job) => Promise<void>, limits: WorkerLimits): Worker;
   /** Calls `listener` after each reconnect to the store, which may have lost its data. */
-  onReturn(listener: () => void): void;
+  onReconnect(listener: () => void): void;
   close(): Promise<void>;
 }
 

@@ -61,7 +61,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
   const queues = new Map<string, Queue>();
   const workers: Worker[] = [];
   const schedules: { readonly name: string; write(): Promise<unknown> }[] = [];
-  backend.onReturn(() => {
+  backend.onReconnect(() => {
     for (const { name, write } of schedules) write().catch((err: Error) => onLoss(err, name));
   });
 

@@ -57,7 +57,7 @@ export async function openPostgresBackend(
     openWorker: (name, run, limits) =>
       new Worker(name, run, { connection, ...limits }, createPostgresBackend) as unknown as Worker,
     // Postgres does not lose data.
-    onReturn: () => {},
+    onReconnect: () => {},
     close: () => pool.end(),
   };
 }

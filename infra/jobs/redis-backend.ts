@@ -33,7 +33,7 @@ export async function openRedisBackend(
   return {
     openQueue: (name) => new Queue(name, { connection: forQueues, prefix }),
     openWorker: (name, run, limits) => new Worker(name, run, { connection: forWorkers, prefix, ...limits }),
-    onReturn(listener) {
+    onReconnect(listener) {
       // `ready` is also emitted for the first connection, which is not a reconnect.
       let wasLost = false;
       forQueues.on('close', () => {

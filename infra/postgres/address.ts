@@ -18,7 +18,7 @@ const tlsParameters = ['sslmode', 'ssl', 'sslrootcert', 'sslcert', 'sslkey', 'us
  * Returns the `sslmode` of an address if it is not in {@link sslModes}. `allow` and `prefer` are refused: they may
  * silently skip TLS.
  */
-export function unknownSslMode(url: string): string | undefined {
+export function findUnknownSslMode(url: string): string | undefined {
   const mode = URL.canParse(url) ? new URL(url).searchParams.get('sslmode') : null;
   return mode === null || (sslModes as readonly string[]).includes(mode) ? undefined : mode;
 }

@@ -51,7 +51,7 @@ export class Connection {
 }
 
 /** Implements {@link Sql} with a function that sends one statement. */
-export function sqlThrough(
+export function createSql(
   send: (sql: string, params?: readonly unknown[], options?: QueryOptions) => Promise<pg.QueryResult>,
 ): Sql {
   return {

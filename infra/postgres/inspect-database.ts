@@ -25,7 +25,7 @@ export async function inspectDatabaseRights(database: Sql): Promise<void> {
 }
 
 /** Returns the current time of Postgres, in milliseconds since 1970. */
-export async function databaseClockMs(database: Sql): Promise<number> {
+export async function readDatabaseClockMs(database: Sql): Promise<number> {
   const [row] = await database.query<{ ms: number }>(
     'SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS ms',
   );
@@ -37,7 +37,7 @@ export async function databaseClockMs(database: Sql): Promise<number> {
  * transaction mode drops notifications.
  * @throws the errors of the database.
  */
-export async function notificationsArrive(
+export async function checkNotifications(
   database: Database,
   at: Pick<ListenOptions, 'url' | 'authorities' | 'logger'>,
   timeoutMs: number,

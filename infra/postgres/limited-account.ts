@@ -68,7 +68,7 @@ export async function openLimitedAccount(options: LimitedAccountOptions): Promis
   const { schema, tables, onCreate } = options;
   const one: Account = { schema, tables, onCreate, name, password, validMs };
   const renew = async () => {
-    await dropDead(database, options.schema, family, logger);
+    await dropExpiredRoles(database, options.schema, family, logger);
     await database.transaction((sql) => createOrRenewAccount(sql, one));
   };
   const drop = () => database.transaction((sql) => dropRole(sql, options.schema, name));
@@ -113,7 +113,7 @@ interface Account extends Pick<LimitedAccountOptions, 'schema' | 'tables' | 'onC
  * Drops expired roles. A role that another user created cannot be dropped, but does no harm, so the error is only
  * logged.
  */
-async function dropDead(database: Database, schema: string, family: string, logger: Logger): Promise<void> {
+async function dropExpiredRoles(database: Database, schema: string, family: string, logger: Logger): Promise<void> {
   const dead = await database.query<{ rolname: string }>(
     'SELECT rolname FROM pg_roles WHERE starts_with(rolname, $1) AND rolvaliduntil < clock_timestamp()',
     [family],

@@ -2,7 +2,7 @@ import pg from 'pg';
 import { runlakeError } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { postgresAddress } from './address.ts';
-import { Connection, sqlThrough } from './connection.ts';
+import { Connection, createSql } from './connection.ts';
 import type { Database, Sql } from './database.ts';
 import { databaseError } from './database-error.ts';
 import { valueTypes } from './value-types.ts';
@@ -62,7 +62,7 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
     }
   }
 
-  const sql = sqlThrough((text, params, options) =>
+  const sql = createSql((text, params, options) =>
     withConnection((connection) => connection.send(text, timeoutMs, params, options)),
   );
 
@@ -100,7 +100,7 @@ async function runTransaction<Result>(
   await connection.send(changed ? `BEGIN; ${limit}` : 'BEGIN', statementTimeoutMs);
   try {
     const result = await work(
-      sqlThrough((sql, params, options) => connection.send(sql, statementTimeoutMs, params, options)),
+      createSql((sql, params, options) => connection.send(sql, statementTimeoutMs, params, options)),
     );
     const { command } = await connection.send('COMMIT', statementTimeoutMs);
     if (command !== 'COMMIT') throw runlakeError('DATABASE_QUERY_FAILED');

@@ -4,7 +4,7 @@ import type { Database } from '../../infra/postgres/database.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { defaultSplit, splitKey, withSplits } from './example.ts';
 import { requireDataset, writeVersion } from './versions.ts';
-import { findCurrent, replaceRows } from './write-examples.ts';
+import { findCurrentExamples, replaceExampleRows } from './write-examples.ts';
 
 export const metadataOperations = ['SET', 'ARRAY_ADD', 'ARRAY_REMOVE'] as const;
 
@@ -33,14 +33,14 @@ export async function changeMetadata(
 ): Promise<ReadonlySet<string>> {
   const ids = toUniqueIds(exampleIds);
   const dataset = { workspaceId, id: datasetId };
-  if ((await findCurrent(database, dataset, ids)).size === 0) {
+  if ((await findCurrentExamples(database, dataset, ids)).size === 0) {
     // Distinguish an unknown dataset, which is an error, from a dataset without these examples.
     await requireDataset(database, workspaceId, datasetId);
     return new Set();
   }
   const changed = new Set<string>();
   await writeVersion(database, workspaceId, datasetId, async (tx, locked) => {
-    const rows = [...(await findCurrent(tx, locked, ids))].map(([id, { metadata, attachments }]) => {
+    const rows = [...(await findCurrentExamples(tx, locked, ids))].map(([id, { metadata, attachments }]) => {
       changed.add(id);
       const result = withSplits(changes.reduce(applyChange, metadata), undefined);
       if (Buffer.byteLength(JSON.stringify(result)) > config.maxRunBytes) {
@@ -49,7 +49,7 @@ export async function changeMetadata(
       }
       return { id, attachments, metadata: result };
     });
-    await replaceRows(tx, locked, rows);
+    await replaceExampleRows(tx, locked, rows);
     return 0;
   });
   return changed;

@@ -13,10 +13,10 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { copyAttachmentSets, deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { type ExampleLinks, formatExample, selectableFields } from './example.ts';
-import { confirmSets, reserveSets } from './pending-attachments.ts';
-import { choiceSql, openVersion, resolveVersion, toChoiceParameters } from './stream-version.ts';
-import { openValidation } from './validate-examples.ts';
-import { makeVersion, writeTimeoutMs } from './versions.ts';
+import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
+import { buildSelectionSql, openVersion, resolveVersion, toSelectionParameters } from './stream-version.ts';
+import { createExampleValidator } from './validate-examples.ts';
+import { writeTimeoutMs, writeVersionInTransaction } from './versions.ts';
 import type { ExampleDeps } from './write-examples.ts';
 
 interface CloneRequest {
@@ -43,7 +43,7 @@ export async function cloneExamples(
 ): Promise<Readable> {
   const { database } = deps;
   const time = await resolveVersion(database, workspaceId, { datasetId: sourceId, asOf });
-  const validate = await openValidation(deps, { workspaceId, datasetId: targetId });
+  const validate = await createExampleValidator(deps, { workspaceId, datasetId: targetId });
   const choice = { ids: exampleIds, splits };
   const source = { datasetId: sourceId, asOf: time };
   for await (const row of (await openVersion(database, workspaceId, source, choice))()) {
@@ -51,12 +51,12 @@ export async function cloneExamples(
   }
   const rows = await database.query<{ id: string }>(
     `SELECT DISTINCT entry.value ->> 'set' AS id FROM examples, jsonb_each(attachments) AS entry
-     WHERE dataset_id = $1 AND valid_from <= $2 AND valid_to > $2 AND ${choiceSql(3)}`,
-    [sourceId, time, ...toChoiceParameters(choice)],
+     WHERE dataset_id = $1 AND valid_from <= $2 AND valid_to > $2 AND ${buildSelectionSql(3)}`,
+    [sourceId, time, ...toSelectionParameters(choice)],
   );
   const copies = Object.fromEntries(rows.map(({ id }) => [id, randomUUID()]));
   const sets = Object.values(copies);
-  await reserveSets(deps, workspaceId, sets);
+  await reserveAttachmentSets(deps, workspaceId, sets);
   await copyAttachmentSets(deps.clickhouse, workspaceId, copies);
   const writeCopies = (tx: Sql, as_of: string) =>
     tx.execute(
@@ -65,18 +65,18 @@ export async function cloneExamples(
        SELECT workspace_id, $3, $4, gen_random_uuid(), created_at, inputs, outputs, metadata, searchable, source_run_id,
          coalesce((SELECT jsonb_object_agg(entry.key, jsonb_set(entry.value, '{set}', $5::jsonb -> (entry.value ->> 'set')))
            FROM jsonb_each(attachments) AS entry), '{}')
-       FROM examples WHERE dataset_id = $1 AND valid_from <= $2 AND valid_to > $2 AND ${choiceSql(6)}`,
-      [sourceId, time, targetId, as_of, JSON.stringify(copies), ...toChoiceParameters(choice)],
+       FROM examples WHERE dataset_id = $1 AND valid_from <= $2 AND valid_to > $2 AND ${buildSelectionSql(6)}`,
+      [sourceId, time, targetId, as_of, JSON.stringify(copies), ...toSelectionParameters(choice)],
     );
   const made = await database.transaction(
     async (tx) => {
       // In the order in which all writes lock datasets.
       if (sourceId < targetId) await lockSource(tx, sourceId);
-      return makeVersion(tx, workspaceId, targetId, async (_, target) => {
+      return writeVersionInTransaction(tx, workspaceId, targetId, async (_, target) => {
         if (sourceId > targetId) await lockSource(tx, sourceId);
         const copied = await writeCopies(tx, target.asOf);
         await deleteAttachmentSets(deps.clickhouse, workspaceId, await findUnused(tx, target, sets));
-        await confirmSets(tx, sets);
+        await confirmAttachmentSets(tx, sets);
         return copied;
       });
     },

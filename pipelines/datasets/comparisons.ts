@@ -13,7 +13,7 @@ import {
   type PageRequest,
   statements,
 } from '../../infra/postgres/list-page.ts';
-import { feedbackStatsOfComparisons } from '../feedback/feedback-stats.ts';
+import { readFeedbackStatsByComparison } from '../feedback/feedback-stats.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { requireDataset } from './versions.ts';
 
@@ -165,7 +165,7 @@ export async function listComparisons(
   const { rows, total } = await listPage(database, query, { by: [by, sql.ref('id')], descending }, page);
   const [names, stats] = await Promise.all([
     readNames(database, workspaceId, [...new Set(rows.flatMap((row) => row.experiment_ids))]),
-    feedbackStatsOfComparisons(
+    readFeedbackStatsByComparison(
       clickhouse,
       workspaceId,
       rows.map(({ id }) => id),

@@ -4,7 +4,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
-import { makeVersion } from './versions.ts';
+import { writeVersionInTransaction } from './versions.ts';
 
 /**
  * Deletes examples from the newest version of their datasets; earlier versions keep them. All or none.
@@ -17,7 +17,7 @@ export async function deleteExamples(database: Database, workspaceId: string, id
     const condition = `workspace_id = $1 AND id = ANY ($2::uuid[]) AND valid_to = 'infinity'`;
     let deleted = 0;
     for (const datasetId of await findDatasets(tx, condition, workspaceId, exampleIds)) {
-      await makeVersion(tx, workspaceId, datasetId, async (_, { asOf }) => {
+      await writeVersionInTransaction(tx, workspaceId, datasetId, async (_, { asOf }) => {
         const rows = await tx.execute(`UPDATE examples SET valid_to = $4 WHERE ${condition} AND dataset_id = $3`, [
           workspaceId,
           exampleIds,
@@ -38,7 +38,7 @@ export async function deleteExamples(database: Database, workspaceId: string, id
  *
  * @throws NOT_FOUND if one of them does not exist in any version; errors of the stores.
  */
-export async function deleteExamplesForEver(
+export async function hardDeleteExamples(
   { database, clickhouse }: { readonly database: Database; readonly clickhouse: ClickHouse },
   workspaceId: string,
   ids: readonly string[],
@@ -49,7 +49,7 @@ export async function deleteExamplesForEver(
     const deleted = new Set<string>();
     const sets = new Set<string>();
     for (const datasetId of await findDatasets(tx, condition, workspaceId, exampleIds)) {
-      await makeVersion(tx, workspaceId, datasetId, async () => {
+      await writeVersionInTransaction(tx, workspaceId, datasetId, async () => {
         const rows = await tx.query<{ id: string; current: boolean; sets: string[] }>(
           `DELETE FROM examples WHERE ${condition} AND dataset_id = $3 RETURNING id, valid_to = 'infinity' AS current,
              array(SELECT value ->> 'set' FROM jsonb_each(attachments)) AS sets`,

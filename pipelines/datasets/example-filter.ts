@@ -24,7 +24,7 @@ const exampleFilterFields = {
 
 type FieldName = keyof typeof exampleFilterFields;
 export type ExampleCondition = Condition<FieldName>;
-type Compared = Comparison<FieldName>;
+type ExampleComparison = Comparison<FieldName>;
 
 /** Parses and checks an expression. @throws INVALID_FILTER */
 export const parseExampleFilter = (text: string) => parse(text, exampleFilterFields);
@@ -63,7 +63,7 @@ const join = (conditions: readonly RawBuilder<SqlBool>[], word: 'AND' | 'OR'): R
 
 /** The comparisons of metadata pairs in one `and` apply to the same pair. */
 function writeAnd(terms: readonly ExampleCondition[]): RawBuilder<SqlBool> {
-  const pairs: Compared[] = [];
+  const pairs: ExampleComparison[] = [];
   const written: RawBuilder<SqlBool>[] = [];
   for (const term of terms) {
     if (term.kind !== 'compare') written.push(writeExampleCondition(term));
@@ -74,7 +74,7 @@ function writeAnd(terms: readonly ExampleCondition[]): RawBuilder<SqlBool> {
   return join(written, 'AND');
 }
 
-function writeComparison({ operator, field, value }: Compared): RawBuilder<SqlBool> {
+function writeComparison({ operator, field, value }: ExampleComparison): RawBuilder<SqlBool> {
   if (field === 'metadata') {
     return operator === 'exists'
       ? existsPair(sql`pairs.key = ${toStorable(value)}`)
@@ -95,7 +95,7 @@ const signs = { eq: '=', neq: '<>', gt: '>', gte: '>=', lt: '<', lte: '<=' } as 
  */
 function compare(
   left: RawBuilder<unknown>,
-  operator: Compared['operator'],
+  operator: ExampleComparison['operator'],
   value: unknown,
   type: RawBuilder<unknown>,
 ): RawBuilder<SqlBool> {
@@ -112,8 +112,8 @@ function compare(
  * - if one of the other comparisons is not `neq`, all of them apply to the same pair;
  * - otherwise, each `neq` means that no pair has this value.
  */
-function writePairs(group: readonly Compared[]): RawBuilder<SqlBool>[] {
-  const isAbsentKey = ({ operator, field }: Compared) => operator === 'neq' && field === 'metadata_key';
+function writePairs(group: readonly ExampleComparison[]): RawBuilder<SqlBool>[] {
+  const isAbsentKey = ({ operator, field }: ExampleComparison) => operator === 'neq' && field === 'metadata_key';
   const others = group.filter((comparison) => !isAbsentKey(comparison));
   const onePair = others.some(({ operator }) => operator !== 'neq');
   const absent = [...group.filter(isAbsentKey), ...(onePair ? [] : others)];
@@ -158,7 +158,7 @@ const valueNumber = sql`(CASE WHEN ${valueText} ~ '^-?[0-9]{1,30}([.][0-9]{1,30}
   THEN ${valueText}::numeric END)`;
 const [textType, numberType] = [sql.raw('text'), sql.raw('numeric')];
 
-function writePair({ field, value }: Compared, operator: Compared['operator']): RawBuilder<SqlBool> {
+function writePair({ field, value }: ExampleComparison, operator: ExampleComparison['operator']): RawBuilder<SqlBool> {
   if (field === 'metadata_key')
     return compare(
       sql`pairs.key`,

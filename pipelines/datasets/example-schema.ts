@@ -57,7 +57,7 @@ function compile(field: string, text: string): ExampleSchema {
   const { meta } = dialect;
   let validate: ValidateFunction;
   try {
-    validate = withinTime(() => {
+    validate = runWithTimeout(() => {
       // The dialect is known; the text of `$schema` may differ from the one that the library knows.
       const own = { ...schema, $schema: undefined } as object;
       if (!meta.validateSchema(own)) throw refuse(meta.errorsText(meta.errors, { dataVar: 'it' }));
@@ -70,7 +70,7 @@ function compile(field: string, text: string): ExampleSchema {
   }
   return (value) => {
     try {
-      return withinTime(() => validate(value)) ? undefined : describeError(validate.errors?.[0]);
+      return runWithTimeout(() => validate(value)) ? undefined : describeError(validate.errors?.[0]);
     } catch (error) {
       return `cannot be validated: ${describeFailure(error)}`;
     }
@@ -99,7 +99,7 @@ const slot = createContext({ work: (): unknown => undefined });
 const callWork = new Script('work()');
 
 /** Runs synchronous work. V8 ends it at the timeout, also within a regular expression. */
-function withinTime<Result>(work: () => Result): Result {
+function runWithTimeout<Result>(work: () => Result): Result {
   slot.work = work;
   try {
     return callWork.runInContext(slot, { timeout: timeoutMs }) as Result;

@@ -19,7 +19,11 @@ interface PendingDeps {
 }
 
 /** Step 1. First performs step 3 for the rows of earlier writes. @throws errors of the stores. */
-export async function reserveSets(deps: PendingDeps, workspaceId: string, sets: readonly string[]): Promise<void> {
+export async function reserveAttachmentSets(
+  deps: PendingDeps,
+  workspaceId: string,
+  sets: readonly string[],
+): Promise<void> {
   if (sets.length === 0) return;
   await deleteAbandoned(deps);
   await deps.database.execute(
@@ -29,7 +33,7 @@ export async function reserveSets(deps: PendingDeps, workspaceId: string, sets: 
 }
 
 /** Step 2. @throws CONFLICT if the write took longer than an hour. */
-export async function confirmSets(tx: Sql, sets: readonly string[]): Promise<void> {
+export async function confirmAttachmentSets(tx: Sql, sets: readonly string[]): Promise<void> {
   if (sets.length === 0) return;
   const deleted = await tx.execute('DELETE FROM pending_attachment_sets WHERE id = ANY ($1::uuid[])', [sets]);
   if (deleted < sets.length) {

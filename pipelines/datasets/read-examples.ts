@@ -153,7 +153,7 @@ export function splitIntoChunks(keys: readonly ExampleKey[]): ExampleKey[][] {
 }
 
 /** Members to append to the JSON of examples, by the id of the example; see `formatExample`. */
-export type ReadMore = (exampleIds: readonly string[]) => Promise<ReadonlyMap<string, string>>;
+export type ReadExtraMembers = (exampleIds: readonly string[]) => Promise<ReadonlyMap<string, string>>;
 
 /**
  * Reads a page of examples as a JSON array. A page with large examples is read and sent in chunks. Clients stop at a
@@ -166,7 +166,7 @@ export async function readExamples(
   workspaceId: string,
   query: ExampleQuery,
   links: ExampleLinks,
-  readMore?: ReadMore,
+  readMore?: ReadExtraMembers,
 ): Promise<Buffer | Readable> {
   const keys = await findKeys(database, workspaceId, query);
   const chunks = splitIntoChunks(keys);

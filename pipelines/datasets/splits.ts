@@ -2,7 +2,7 @@ import type { Database, Sql } from '../../infra/postgres/database.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { splitKey, withSplits } from './example.ts';
 import { resolveAsOf, writeVersion } from './versions.ts';
-import { readCurrent, replaceRows } from './write-examples.ts';
+import { readCurrentExamples, replaceExampleRows } from './write-examples.ts';
 
 /** Names of the splits of a dataset in a version. @throws NOT_FOUND */
 export async function listSplits(
@@ -38,12 +38,12 @@ export async function changeSplit(
 ): Promise<string[]> {
   const ids = toUniqueIds(exampleIds);
   await writeVersion(database, workspaceId, datasetId, async (tx, dataset) => {
-    const current = await readCurrent(tx, dataset, ids);
+    const current = await readCurrentExamples(tx, dataset, ids);
     const rows = [...current].map(([id, { metadata, attachments }]) => {
       const splits = [metadata[splitKey] ?? []].flat().filter((split) => split !== name) as string[];
       return { id, attachments, metadata: withSplits(metadata, remove ? splits : [...splits, name]) };
     });
-    await replaceRows(tx, dataset, rows);
+    await replaceExampleRows(tx, dataset, rows);
     return 0;
   });
   return ids;

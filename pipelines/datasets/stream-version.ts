@@ -7,14 +7,14 @@ import { readNewestTime, resolveAsOf } from './versions.ts';
 /** Reads the same examples each time that it is called. */
 export type ReadVersion = () => AsyncGenerator<ExampleRow>;
 
-export interface Version {
+export interface VersionReference {
   readonly datasetId: string;
   /** A time, a tag or `latest`. */
   readonly asOf?: string | undefined;
 }
 
 /** Conditions on examples; absent ones are always true. */
-export interface Choice {
+export interface ExampleSelection {
   readonly ids?: readonly string[] | undefined;
   /** Examples that are in one of these splits. */
   readonly splits?: readonly string[] | undefined;
@@ -22,11 +22,11 @@ export interface Choice {
   readonly changedAt?: string | undefined;
 }
 
-/** The conditions of a {@link Choice} for the parameters `$first` and the following two. */
-export const choiceSql = (first: number) => `($${first}::uuid[] IS NULL OR id = ANY ($${first}))
+/** The conditions of a {@link ExampleSelection} for the parameters `$first` and the following two. */
+export const buildSelectionSql = (first: number) => `($${first}::uuid[] IS NULL OR id = ANY ($${first}))
   AND ($${first + 1}::text[] IS NULL OR searchable -> 'dataset_split' ?| $${first + 1})
   AND ($${first + 2}::timestamptz IS NULL OR valid_from = $${first + 2})`;
-export const toChoiceParameters = ({ ids, splits, changedAt }: Choice) => [
+export const toSelectionParameters = ({ ids, splits, changedAt }: ExampleSelection) => [
   ids ?? null,
   splits ?? null,
   changedAt ?? null,
@@ -41,7 +41,7 @@ export const toChoiceParameters = ({ ids, splits, changedAt }: Choice) => [
 export async function resolveVersion(
   database: Sql,
   workspaceId: string,
-  { datasetId, asOf }: Version,
+  { datasetId, asOf }: VersionReference,
 ): Promise<string> {
   const time = await resolveAsOf(database, workspaceId, datasetId, asOf);
   const newest = await readNewestTime(database, workspaceId, datasetId);
@@ -59,8 +59,8 @@ const keysPerQuery = 1_000;
 export async function openVersion(
   database: Sql,
   workspaceId: string,
-  version: Version,
-  choice: Choice = {},
+  version: VersionReference,
+  choice: ExampleSelection = {},
 ): Promise<ReadVersion> {
   const time = await resolveVersion(database, workspaceId, version);
   const { datasetId } = version;
@@ -70,9 +70,9 @@ export async function openVersion(
         `SELECT dataset_id, id, valid_from,
            octet_length(inputs) + coalesce(octet_length(outputs), 0) + octet_length(metadata) AS bytes
          FROM examples WHERE dataset_id = $1 AND valid_from <= $2 AND valid_to > $2
-           AND (valid_from, id) > ($3::timestamptz, $4::uuid) AND ${choiceSql(5)}
+           AND (valid_from, id) > ($3::timestamptz, $4::uuid) AND ${buildSelectionSql(5)}
          ORDER BY valid_from, id LIMIT ${keysPerQuery}`,
-        [datasetId, time, last.valid_from, last.id, ...toChoiceParameters(choice)],
+        [datasetId, time, last.valid_from, last.id, ...toSelectionParameters(choice)],
       );
       for (const chunk of splitIntoChunks(keys)) yield* await readContent(database, chunk);
       if (keys.length < keysPerQuery) return;

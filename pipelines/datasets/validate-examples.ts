@@ -35,12 +35,12 @@ export async function validateExamples(
   dataset: DatasetIds,
   examples: readonly ValidatedExample[],
 ): Promise<void> {
-  const validate = await openValidation(deps, dataset);
+  const validate = await createExampleValidator(deps, dataset);
   await validate(examples);
 }
 
 /** Reads the schemas of the dataset, and returns a function that does what {@link validateExamples} does. */
-export async function openValidation(
+export async function createExampleValidator(
   { database, config }: ValidationDeps,
   { workspaceId, datasetId }: DatasetIds,
 ): Promise<(examples: readonly ValidatedExample[]) => Promise<void>> {

@@ -54,14 +54,16 @@ export async function writeVersion(
   datasetId: string,
   work: (tx: Sql, dataset: LockedDataset) => Promise<number>,
 ): Promise<string> {
-  return database.transaction((tx) => makeVersion(tx, workspaceId, datasetId, work), { timeoutMs: writeTimeoutMs });
+  return database.transaction((tx) => writeVersionInTransaction(tx, workspaceId, datasetId, work), {
+    timeoutMs: writeTimeoutMs,
+  });
 }
 
 /**
  * Like {@link writeVersion}, in the transaction `tx` of the caller. A transaction that locks several datasets must do so
  * in the order of their ids.
  */
-export async function makeVersion(
+export async function writeVersionInTransaction(
   tx: Sql,
   workspaceId: string,
   datasetId: string,

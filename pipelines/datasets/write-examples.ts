@@ -21,7 +21,7 @@ import {
 } from '../attachments/attachment-sets.ts';
 import { normaliseMimeType, validateAttachmentName } from '../attachments/read-attachment.ts';
 import { createExampleError, splitKey, withSplits } from './example.ts';
-import { confirmSets, reserveSets } from './pending-attachments.ts';
+import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
 import { readSourceRuns, type SourceRun } from './source-runs.ts';
 import { validateExamples } from './validate-examples.ts';
 import { type LockedDataset, writeVersion } from './versions.ts';
@@ -82,7 +82,7 @@ export async function createExamples(
       [workspaceId, ids],
     );
     if (taken) throw runlakeError('CONFLICT', { reason: `Example ${taken.id} already exists.` });
-    await confirmSets(tx, attachments.sets);
+    await confirmAttachmentSets(tx, attachments.sets);
     await insertExampleRows(
       tx,
       dataset,
@@ -154,7 +154,7 @@ export async function updateExamples(
   await validateExamples(deps, { workspaceId, datasetId }, changes);
   const added = await storeAttachments(deps, workspaceId, changes);
   const asOf = await writeVersion(deps.database, workspaceId, datasetId, async (tx, dataset) => {
-    const former = await readCurrent(
+    const former = await readCurrentExamples(
       tx,
       dataset,
       changes.map(({ id }) => id),
@@ -173,8 +173,8 @@ export async function updateExamples(
         attachments: changeAttachments(change, attachments, added.byExample.get(change.id) ?? {}),
       };
     });
-    await confirmSets(tx, added.sets);
-    await replaceRows(tx, dataset, rows);
+    await confirmAttachmentSets(tx, added.sets);
+    await replaceExampleRows(tx, dataset, rows);
     return 0;
   });
   return { asOf, ids: changes.map(({ id }) => id) };
@@ -186,12 +186,12 @@ interface CurrentExample {
 }
 
 /** @throws NOT_FOUND; CONFLICT if one of the examples belongs to another dataset. */
-export async function readCurrent(
+export async function readCurrentExamples(
   tx: Sql,
   dataset: Pick<LockedDataset, 'workspaceId' | 'id'>,
   ids: readonly string[],
 ): Promise<Map<string, CurrentExample>> {
-  const found = await findCurrent(tx, dataset, ids);
+  const found = await findCurrentExamples(tx, dataset, ids);
   const missing = ids.filter((id) => !found.has(id));
   if (missing.length === 0) return found;
   const [elsewhere] = await tx.query<{ id: string }>(
@@ -203,7 +203,7 @@ export async function readCurrent(
 }
 
 /** The newest state of those examples that are in the dataset, by id. */
-export async function findCurrent(
+export async function findCurrentExamples(
   database: Sql,
   { workspaceId, id: datasetId }: Pick<LockedDataset, 'workspaceId' | 'id'>,
   ids: readonly string[],
@@ -228,7 +228,7 @@ interface ChangedRow {
 }
 
 /** Ends the rows of examples and adds their successors. */
-export async function replaceRows(tx: Sql, dataset: LockedDataset, rows: readonly ChangedRow[]): Promise<void> {
+export async function replaceExampleRows(tx: Sql, dataset: LockedDataset, rows: readonly ChangedRow[]): Promise<void> {
   await tx.execute(
     `WITH former AS (
        UPDATE examples SET valid_to = $3
@@ -294,7 +294,7 @@ async function storeAttachments(
   );
   const byExample = new Map<string, Record<string, AttachmentLocation>>();
   const sets = withAttachments.map(() => randomUUID());
-  await reserveSets({ database, clickhouse }, workspaceId, sets);
+  await reserveAttachmentSets({ database, clickhouse }, workspaceId, sets);
   const toStore: NewSetAttachment[] = [];
   for (const [index, example] of withAttachments.entries()) {
     const { id, attachments = [], sourceRunId, useSourceRunAttachments: names } = example;

@@ -17,7 +17,7 @@ import type { DerivedFile, ParquetFooter } from '../../infra/duckdb/encode-sql.t
 import type { Encoder } from '../../infra/duckdb/encoder.ts';
 import { workFileError } from '../../infra/errors/work-file-error.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
-import { feedbackStats } from '../feedback/feedback-stats.ts';
+import { readFeedbackStatsByRun } from '../feedback/feedback-stats.ts';
 import { type Figures, sumDescendants } from '../runs/descendant-figures.ts';
 import { ancestorIds, buildDottedOrder, type RunWithoutDottedOrder } from '../runs/dotted-orders.ts';
 import { readMembersOfTraces } from '../runs/trace-facts.ts';
@@ -141,7 +141,7 @@ export async function readDerivedValues(
       signal.throwIfAborted();
       const ancestries = await deriveAncestries(deps.clickhouse, request.scope, batch);
       const ids = batch.map(({ runId }) => runId).filter((id) => withFeedback.has(id));
-      const stats = await feedbackStats(deps.clickhouse, request.scope.tenantId, ids);
+      const stats = await readFeedbackStatsByRun(deps.clickhouse, request.scope.tenantId, ids);
       await lines.write(
         batch.map(({ runId }) =>
           formatCsvLine([

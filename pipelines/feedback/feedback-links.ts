@@ -5,7 +5,7 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
 import type { FeedbackConfig } from './feedback-config.ts';
-import { feedbackToken } from './feedback-token.ts';
+import { createFeedbackToken } from './feedback-token.ts';
 import type { SentConfigs } from './sent-config.ts';
 
 /** Maximum number of links of an organisation that have not expired. */
@@ -118,6 +118,6 @@ function toLink(signer: TokenSigner, workspaceId: string, row: LinkRow): Feedbac
     id,
     key,
     expiresAtSeconds,
-    token: feedbackToken(signer, { workspaceId, userId, runId, key }, expiresAtSeconds),
+    token: createFeedbackToken(signer, { workspaceId, userId, runId, key }, expiresAtSeconds),
   };
 }

@@ -45,7 +45,7 @@ const isLabel = `startsWith(ifNull(value, ''), '"') AND length(value) <= ${maxLa
  * @param comparisonId Only feedback of this comparative experiment.
  * @throws errors of ClickHouse.
  */
-export async function feedbackStats(
+export async function readFeedbackStatsByRun(
   clickhouse: ClickHouse,
   tenantId: string,
   runIds: readonly string[],
@@ -57,7 +57,7 @@ export async function feedbackStats(
   const params = { tenant: tenantId, ...(comparisonId !== undefined && { comparison: comparisonId }) };
   const ofComparison = comparisonId === undefined ? '' : 'AND comparative_experiment_id = {comparison:UUID}';
   const condition = `run_id IN (SELECT run_id FROM rated) ${ofComparison}`;
-  return readFeedbackStats(clickhouse, { params, external, runs: 'rated', condition });
+  return readFeedbackStatsByTarget(clickhouse, { params, external, runs: 'rated', condition });
 }
 
 interface FeedbackQuery extends Pick<Query, 'params' | 'external' | 'settings'> {
@@ -67,16 +67,16 @@ interface FeedbackQuery extends Pick<Query, 'params' | 'external' | 'settings'> 
   readonly condition?: string | undefined;
 }
 
-/** As {@link feedbackStats}, over the runs of each target. */
-export async function readFeedbackStats(
+/** As {@link readFeedbackStatsByRun}, over the runs of each target. */
+export async function readFeedbackStatsByTarget(
   clickhouse: ClickHouse,
   { runs, condition, ...location }: FeedbackQuery,
 ): Promise<Map<string, string>> {
   return summarise(clickhouse, location, selectOnRuns(runs, condition));
 }
 
-/** As {@link feedbackStats}, over the feedback of each comparative experiment. */
-export async function feedbackStatsOfComparisons(
+/** As {@link readFeedbackStatsByRun}, over the feedback of each comparative experiment. */
+export async function readFeedbackStatsByComparison(
   clickhouse: ClickHouse,
   tenantId: string,
   comparisonIds: readonly string[],

@@ -15,13 +15,13 @@ export type OpenedFeedbackToken =
   | { readonly kind: 'expired' }
   | { readonly kind: 'invalid' };
 
-/** Signer for {@link feedbackToken}. `secretKey` must be equal in all processes. */
+/** Signer for {@link createFeedbackToken}. `secretKey` must be equal in all processes. */
 export function createFeedbackSigner(secretKey: string): TokenSigner {
   return createTokenSigner(secretKey, 'feedback');
 }
 
 /** @param expiresAtSeconds Seconds since 1970. The same grant and time give the same token. */
-export function feedbackToken(signer: TokenSigner, grant: FeedbackGrant, expiresAtSeconds: number): string {
+export function createFeedbackToken(signer: TokenSigner, grant: FeedbackGrant, expiresAtSeconds: number): string {
   const { workspaceId, userId, runId, key } = grant;
   return signer.sign(JSON.stringify([workspaceId, userId, runId, key]), expiresAtSeconds);
 }

@@ -6,7 +6,7 @@ import { deriveFeedbackId, type FeedbackGrant, openFeedbackToken } from './feedb
 import { createFeedback } from './write-feedback.ts';
 
 /** Content of a feedback entry that is submitted with a token. */
-export interface LeftFeedback {
+export interface SubmittedFeedback {
   readonly score?: number | boolean | null | undefined;
   readonly value?: unknown;
   readonly comment?: string | null | undefined;
@@ -24,7 +24,7 @@ export interface LeftFeedback {
 export async function leaveFeedback(
   deps: FeedbackDeps & { readonly signer: TokenSigner },
   token: string,
-  { score, value, comment, correction, metadata }: LeftFeedback,
+  { score, value, comment, correction, metadata }: SubmittedFeedback,
 ): Promise<FeedbackGrant> {
   const opened = openFeedbackToken(deps.signer, token);
   if (opened.kind === 'expired') throw runlakeError('LINK_EXPIRED');

@@ -8,7 +8,7 @@ import { stackPart } from '../engines/stack.ts';
 import { askPostgres } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { AgentRoles, type AgentServer } from './agent-roles.ts';
-import { HeldRow } from './held-row.ts';
+import { HeldRow as LockedRow } from './held-row.ts';
 import { deadlineMs } from './pipeline.ts';
 import { sharedServers } from './servers-of-roles.ts';
 
@@ -51,8 +51,8 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('crons', () => {
       cronIds.push((await client.crons.create('burst', { ...cron, onRunCompleted: 'keep' })).cron_id);
     }
     const [firstHeld, secondHeld] = [
-      await HeldRow.of(roles.databaseUrl, threads[0] as string),
-      await HeldRow.of(roles.databaseUrl, threads[1] as string),
+      await LockedRow.of(roles.databaseUrl, threads[0] as string),
+      await LockedRow.of(roles.databaseUrl, threads[1] as string),
     ];
 
     await makeDue(firstMs);
@@ -70,15 +70,15 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('crons', () => {
     await until('each cron to fire at its first time', allFired(firstMs), deadlineMs);
 
     // No process runs when the crons are due. The one started afterwards is killed while it fires the missed time.
-    const thirdHeld = await HeldRow.of(roles.databaseUrl, threads[2] as string);
+    const thirdLockedRow = await LockedRow.of(roles.databaseUrl, threads[2] as string);
     await roles.killAgents(...roles.agents);
     await makeDue(secondMs);
     expect(await firings(secondMs)).toEqual([0]);
     await roles.startAgents();
-    await thirdHeld.untilWantedBy('crons');
+    await thirdLockedRow.untilWantedBy('crons');
     await roles.killAgents(...roles.agents);
     await Promise.all([roles.startAgents(), roles.startAgents()]);
-    await thirdHeld.release();
+    await thirdLockedRow.release();
     await until('each cron to fire at its second time', allFired(secondMs), deadlineMs);
 
     const [restarted] = roles.clients as [Client];

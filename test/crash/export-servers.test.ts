@@ -5,7 +5,7 @@ import { freshStores } from '../engines/stores.ts';
 import { someOf } from '../house/extent.ts';
 import { until } from '../infra/until.ts';
 import type { Death } from '../pipelines/exports/deaths.ts';
-import { day, openWorkshop, type Workshop } from '../pipelines/exports/workshop.ts';
+import { day, type ExportsUnderTest, openExportsUnderTest } from '../pipelines/exports/exports-under-test.ts';
 import { type ExportWorker, exportWorkers } from './export-worker.ts';
 import { startOwn } from './own-servers.ts';
 
@@ -19,7 +19,7 @@ const rows = [34, 12, 5];
 
 describe.runIf(stackPart('redis'))('servers of a running export', () => {
   let own: Awaited<ReturnType<typeof startOwn<'clickhouse' | 'postgres' | 'redis'>>>;
-  let shop: Workshop;
+  let shop: ExportsUnderTest;
   let ids: string[];
   let undisturbed: Map<string, string>;
   const workers = exportWorkers(() => shop);
@@ -35,7 +35,7 @@ describe.runIf(stackPart('redis'))('servers of a running export', () => {
         ...(cluster !== undefined && { clickhouseCluster: cluster }),
       },
     });
-    shop = await openWorkshop({}, { stores });
+    shop = await openExportsUnderTest({}, { stores });
     ids = [];
     for (const [index, count] of rows.entries()) ids.push(...(await shop.store(count, at + index * dayMicros)));
     const { id } = await create();

@@ -6,7 +6,7 @@ import type { ExportLimits } from '../../pipelines/exports/export-deps.ts';
 import { childOfSuite } from '../engines/child-of-suite.ts';
 import { until } from '../infra/until.ts';
 import type { Death } from '../pipelines/exports/deaths.ts';
-import type { Workshop } from '../pipelines/exports/workshop.ts';
+import type { ExportsUnderTest } from '../pipelines/exports/exports-under-test.ts';
 
 const fixture = fileURLToPath(new URL('./export-worker.fixture.ts', import.meta.url));
 
@@ -36,7 +36,7 @@ export interface ExportWorker {
 }
 
 /** Starts processes with only the export workers of a workshop; `end` kills the remaining ones. */
-export function exportWorkers(shop: () => Workshop) {
+export function exportWorkers(shop: () => ExportsUnderTest) {
   const running = new Set<ChildProcess>();
   return {
     start(

@@ -8,14 +8,14 @@ import { type S3OfStack, s3OfStack } from '../infra/objects/s3/s3-of-stack.ts';
 import type { WayToStore } from '../infra/objects/s3/way-to-store.ts';
 import { until } from '../infra/until.ts';
 import { deaths } from '../pipelines/exports/deaths.ts';
+import { day, type ExportsUnderTest, openExportsUnderTest } from '../pipelines/exports/exports-under-test.ts';
 import { halfWay, type OwnBucket, openOwnBucket, requests, rowsOfChunk } from '../pipelines/exports/own-bucket.ts';
-import { day, openWorkshop, type Workshop } from '../pipelines/exports/workshop.ts';
 import { exportWorkers } from './export-worker.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
 
 describe('kill -9 of the worker', () => {
-  let shop: Workshop;
+  let shop: ExportsUnderTest;
   const workers = exportWorkers(() => shop);
   afterEach(() => workers.end());
   afterAll(() => shop?.close());
@@ -24,7 +24,7 @@ describe('kill -9 of the worker', () => {
   let ids: string[];
   let undisturbed: Map<string, string>;
   beforeAll(async () => {
-    shop = await openWorkshop({ exportsPerWorkspace: 1_000 });
+    shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000 });
     ids = await shop.store(34, at);
     const made = await shop.create();
     await shop.work();
@@ -54,11 +54,11 @@ describe('kill -9 of the worker', () => {
 const stack = s3OfStack();
 describe.runIf(stack)('kill -9 of the worker during the upload of a file to a bucket', () => {
   const s3 = stack as S3OfStack;
-  let shop: Workshop;
+  let shop: ExportsUnderTest;
   let bucket: OwnBucket;
   const workers = exportWorkers(() => shop);
   beforeAll(async () => {
-    shop = await openWorkshop({ exportsPerWorkspace: 1_000, exportSliceRows: rowsOfChunk });
+    shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000, exportSliceRows: rowsOfChunk });
     bucket = await openOwnBucket(s3, shop);
     await bucket.exportUndisturbed();
   });

@@ -51,7 +51,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
 
 const store = createServer((request, response) => void answer(request, response));
 let runlake: RunlakeProcess;
-const told: string[] = [];
+const outputs: string[] = [];
 
 beforeAll(async () => {
   store.listen(0, '127.0.0.1');
@@ -77,7 +77,7 @@ async function ask(path: string, body?: object) {
     ...(body && { body: JSON.stringify(body) }),
   });
   const text = await response.text();
-  told.push(text, JSON.stringify([...response.headers]));
+  outputs.push(text, JSON.stringify([...response.headers]));
   return JSON.parse(text);
 }
 
@@ -143,14 +143,14 @@ test('does not expose credentials of a destination', { timeout: 180_000 }, async
   for (const line of ['config', 'doctor', 'export destinations list --json', `export watch ${id}`]) {
     const { output, errors } = await builtCommand(line.split(' '), environment);
     expect(output).not.toBe('');
-    told.push(output, errors);
+    outputs.push(output, errors);
   }
   const rows = await everyRow(databaseUrl);
   expect(rows.some((row) => row.includes(config.endpoint_url))).toBe(true);
   await runlake.stop();
-  told.push(...rows);
-  told.push(runlake.output());
-  for (const secret of secrets) for (const text of told) expect(text).not.toContain(secret);
+  outputs.push(...rows);
+  outputs.push(runlake.output());
+  for (const secret of secrets) for (const text of outputs) expect(text).not.toContain(secret);
 
   // Engine logs and data files; if the engines are external servers, their files are not readable here.
   if (!existsSync(join(runlake.dataDir, 'postgres'))) return;

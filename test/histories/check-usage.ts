@@ -67,12 +67,12 @@ export async function checkUsage(
   return figures;
 }
 
-interface Fact {
+interface ExpectedTrace {
   readonly seconds: number;
   readonly dimensions: Readonly<Record<Grouping, Record<string, string>>>;
 }
 
-function factsOf({ workspaces, senders }: Tenants, model: Model, projects: Projects): Fact[] {
+function factsOf({ workspaces, senders }: Tenants, model: Model, projects: Projects): ExpectedTrace[] {
   return [...model.traces.values()].flatMap((trace) => {
     if (trace.project === undefined) return [];
     const project = projects.list[trace.project];
@@ -101,7 +101,7 @@ const iso = (seconds: number) => `${new Date(seconds * 1_000).toISOString().slic
 async function checkRange(
   runlake: RunlakeProcess,
   tenants: Tenants,
-  facts: readonly Fact[],
+  facts: readonly ExpectedTrace[],
   range: Range,
 ): Promise<number> {
   const { groupBy, from, to, stride } = range;

@@ -29,25 +29,25 @@ export async function openTcpProxy(host: string, port: number): Promise<TcpProxy
   const server = net.createServer((client) => {
     const upstream = net.connect(port, host);
     connections++;
-    let loses = false;
+    let dropsResponses = false;
     for (const socket of [client, upstream]) {
       sockets.add(socket);
       socket.on('error', () => undefined);
       socket.on('close', () => {
         sockets.delete(socket);
         client.destroy();
-        if (!loses) upstream.destroy();
+        if (!dropsResponses) upstream.destroy();
       });
     }
     upstream.on('data', (data) => {
-      if (loses) client.destroy();
+      if (dropsResponses) client.destroy();
       else client.write(data);
     });
     client.on('data', (data) => {
       chunks.push(data);
       if (losing !== undefined && data.includes(losing)) {
         losing = undefined;
-        loses = true;
+        dropsResponses = true;
       }
       if (frozen) return;
       const part = data.subarray(0, left);

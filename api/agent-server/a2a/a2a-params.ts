@@ -4,7 +4,7 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { JsonObject, optional, Text, Uuid } from '../../server/formats.ts';
 import { exceedsMaxElements } from '../../server/schema-check.ts';
 import type { Values } from '../access/rules.ts';
-import { isObject, words } from '../agent-schema.ts';
+import { isObject, stringEnum } from '../agent-schema.ts';
 
 /** Source: JSON-RPC 2.0, 5.1; A2A 0.3.0, 8. */
 const errorCodes = {
@@ -60,7 +60,7 @@ const HistoryLength = () => optional(Type.Integer({ minimum: 0, maximum: 10 }));
 
 export const SendParams = Type.Object({
   message: Type.Object({
-    role: words(['user', 'agent', 'assistant']),
+    role: stringEnum(['user', 'agent', 'assistant']),
     parts: Type.Array(Type.Object({ kind: Type.String() }), { minItems: 1, maxItems: 1_000 }),
     messageId: Text({ minLength: 1, maxLength: 1_000 }),
     contextId: optional(Uuid()),

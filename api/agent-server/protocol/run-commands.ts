@@ -11,11 +11,11 @@ import { readThread, type Thread, type ThreadState } from '../../../pipelines/ag
 import { readThreadHistory, readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
 import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 import type { Agents } from '../agent-operation.ts';
-import { Closed, GraphConfigBody, JsonValue, Limit, words } from '../agent-schema.ts';
+import { Closed, GraphConfigBody, JsonValue, Limit, stringEnum } from '../agent-schema.ts';
 import { toRunRequest } from '../runs/run-schema.ts';
 import { type CommandContext, CommandRejectedError, createParamsReader } from './command.ts';
 
-const strategy = () => optional(words(multitaskStrategies));
+const strategy = () => optional(stringEnum(multitaskStrategies));
 const readStartParams = createParamsReader(
   Closed({
     assistant_id: Type.String({ minLength: 1, maxLength: 1_000 }),

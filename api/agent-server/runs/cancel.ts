@@ -7,10 +7,10 @@ import { optional, Uuid } from '../../server/formats.ts';
 import { RawResponse } from '../../server/operation.ts';
 import { threadNotFound } from '../access/rules.ts';
 import { defineAgentOperation, runs } from '../agent-operation.ts';
-import { Closed, words } from '../agent-schema.ts';
+import { Closed, stringEnum } from '../agent-schema.ts';
 import { normaliseRunIds, onRun, ThreadRunParams } from './run-schema.ts';
 
-const CancelAction = words(['interrupt', 'rollback']);
+const CancelAction = stringEnum(['interrupt', 'rollback']);
 
 export const cancelAgentRun = defineAgentOperation({
   operationId: 'cancelAgentRun',
@@ -67,7 +67,7 @@ export const cancelAgentRuns = defineAgentOperation({
   schema: {
     query: Type.Object({ action: Type.Optional(CancelAction) }),
     body: Closed({
-      status: optional(words(['pending', 'running', 'all'])),
+      status: optional(stringEnum(['pending', 'running', 'all'])),
       thread_id: optional(Uuid()),
       run_ids: optional(Type.Array(Uuid(), { minItems: 1, maxItems: 10_000 })),
     }),

@@ -4,7 +4,7 @@ import {
   type RequestedRunResult,
   requestFollowedRun,
   requestRun,
-  requireBatchWithin,
+  requireBatchSize,
 } from '../../../pipelines/agents/runs/request-run.ts';
 import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
 import { JsonObject } from '../../server/formats.ts';
@@ -205,7 +205,7 @@ export const createRunBatch = defineAgentOperation({
   schema: { body: BatchBody, response: { 200: Type.Array(Run) } },
   handler: async ({ body, caller, request, services: { agents } }) => {
     const requests = body.map((each) => toRunRequest({ caller, request, body: toSnakeCase(each) }));
-    await requireBatchWithin(agents.database, agents.deploymentId, requests, agents.config.maxPageBytes);
+    await requireBatchSize(agents.database, agents.deploymentId, requests, agents.config.maxPageBytes);
     const made = [];
     for (const each of requests) made.push(formatRun((await requestRun(agents, each)).run));
     return new RawResponse({ body: made });

@@ -8,7 +8,7 @@ import { Uuid } from '../../server/formats.ts';
 import type { RawResponse } from '../../server/operation.ts';
 import { onThread, type Rule } from '../access/rules.ts';
 import { type AgentInput, defineAgentOperation, reads } from '../agent-operation.ts';
-import { JsonValue, selectFields, ThreadParams, words } from '../agent-schema.ts';
+import { JsonValue, selectFields, stringEnum, ThreadParams } from '../agent-schema.ts';
 import { respondWithRunEnd, streamRunEvents } from '../streaming/run-response.ts';
 import { LastEventId, readRunFrom } from '../streaming/sse.ts';
 import {
@@ -36,8 +36,8 @@ export const listRuns = defineAgentOperation({
     query: Type.Object({
       limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 10 }),
       offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
-      status: Type.Optional(words(runStatuses)),
-      select: Type.Optional(Type.Array(words(runFields))),
+      status: Type.Optional(stringEnum(runStatuses)),
+      select: Type.Optional(Type.Array(stringEnum(runFields))),
     }),
     response: { 200: Type.Array(SelectedRun) },
   },

@@ -8,7 +8,7 @@ import { readThreadState } from '../../../pipelines/agents/threads/thread-state.
 import { RawResponse } from '../../server/operation.ts';
 import { onThread } from '../access/rules.ts';
 import { type Agents, defineAgentOperation, reads } from '../agent-operation.ts';
-import { ThreadParams, words } from '../agent-schema.ts';
+import { stringEnum, ThreadParams } from '../agent-schema.ts';
 import { buildLiveOptions, type LiveSource } from './live-body.ts';
 import { buildEndFrame, formatEventName } from './run-response.ts';
 import { eventStream, eventStreamHeaders, LastEventId, readThreadFrom, type SseFrame, toStreamError } from './sse.ts';
@@ -44,7 +44,7 @@ function addStates(reader: StreamReader, agents: Agents, threadId: string): Live
   };
 }
 
-const Modes = Type.Optional(Type.Array(words(['run_modes', 'lifecycle', 'state_update'])));
+const Modes = Type.Optional(Type.Array(stringEnum(['run_modes', 'lifecycle', 'state_update'])));
 
 export const streamThread = defineAgentOperation({
   operationId: 'streamThread',

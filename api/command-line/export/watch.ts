@@ -61,7 +61,7 @@ export async function watchUntilEnd(
         if (!over) for (const line of listNewFailures(runs, reported)) screen.note(line);
         screen.show(of, await readClock(deps));
         if (over) {
-          screen.end(formatEnd(of, runs));
+          screen.end(formatResult(of, runs));
           if (of.status !== 'COMPLETED') process.exitCode = 1;
           return;
         }
@@ -217,7 +217,7 @@ export function formatProgressBar(of: ExportWithProgress, now: Date, columns: nu
 }
 
 /** Formats the result of an export as text: rows, files, their path, and the failures of each day. */
-export function formatEnd(of: ExportWithProgress, runs: readonly ExportRunWithFiles[]): string[] {
+export function formatResult(of: ExportWithProgress, runs: readonly ExportRunWithFiles[]): string[] {
   const lines = [
     `${of.status}${formatTimeTaken(of)}: ${counted(of.rowsWritten, 'row')} in ${counted(of.files, 'file')}, ${formatBytes(of.bytesWritten)}.`,
   ];

@@ -126,8 +126,8 @@ async function fireCron(
   const dueMs = Date.parse(cron.next_run_date as string);
   const endMs = cron.end_time === null ? Number.POSITIVE_INFINITY : Date.parse(cron.end_time);
   const schedule = readSchedule(cron.schedule, cron.timezone, dueMs - 1);
-  const firesMs = schedule.latest(dueMs, Math.min(nowMs, endMs));
-  const firing = [deploymentId, cron.cron_id, new Date(firesMs).toISOString()];
+  const fireTimeMs = schedule.latest(dueMs, Math.min(nowMs, endMs));
+  const firing = [deploymentId, cron.cron_id, new Date(fireTimeMs).toISOString()];
   const isFirst = await tx.execute(
     'INSERT INTO agents.cron_firings (deployment_id, cron_id, due_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING',
     firing,
@@ -139,7 +139,7 @@ async function fireCron(
       [...firing, runId],
     );
   }
-  const nextMs = schedule.next(Math.max(firesMs, nowMs));
+  const nextMs = schedule.next(Math.max(fireTimeMs, nowMs));
   await tx.execute('UPDATE agents.crons SET next_run_date = $3 WHERE deployment_id = $1 AND cron_id = $2', [
     deploymentId,
     cron.cron_id,
@@ -148,7 +148,7 @@ async function fireCron(
   await tx.execute('DELETE FROM agents.cron_firings WHERE deployment_id = $1 AND cron_id = $2 AND due_at < $3', [
     deploymentId,
     cron.cron_id,
-    new Date(firesMs - firingRetentionMs).toISOString(),
+    new Date(fireTimeMs - firingRetentionMs).toISOString(),
   ]);
 }
 

@@ -1,7 +1,7 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { TokenSigner } from '../../../infra/signing/token-signer.ts';
-import { feedbackToken } from '../../feedback/feedback-token.ts';
+import { createFeedbackToken } from '../../feedback/feedback-token.ts';
 import { isGivenUp } from '../runs/end-run.ts';
 import { claimUnpublishedEnds, fitsEndEvent, markEndsPublished } from '../runs/published-ends.ts';
 import type { EndedRun, RunSender } from '../runs/run-row.ts';
@@ -126,7 +126,7 @@ export function createFeedbackLinks(deps: {
     const { workspaceId, userId } = { ...deps.defaultSender, ...sender };
     const expiresAtSeconds = Math.floor(Date.parse(endedAt) / 1_000) + deps.validHours * 3_600;
     const createLink = (key: string) =>
-      deps.createUrl(feedbackToken(deps.signer, { workspaceId, userId, runId, key }, expiresAtSeconds));
+      deps.createUrl(createFeedbackToken(deps.signer, { workspaceId, userId, runId, key }, expiresAtSeconds));
     return Object.fromEntries(kwargs.feedback_keys.map((key) => [key, createLink(key)]));
   };
 }

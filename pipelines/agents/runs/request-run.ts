@@ -151,7 +151,7 @@ async function createFor(
  *
  * @throws ANSWER_TOO_LARGE
  */
-export async function requireBatchWithin(
+export async function requireBatchSize(
   sql: Sql,
   deploymentId: string,
   runs: readonly RequestedRun[],

@@ -45,7 +45,7 @@ const messageSchema: JsonSchema = {
  * Converts a TypeScript type to the JSON Schema of its JSON form. Functions are omitted; types without an equivalent
  * become `{}`; recursive types become `definitions`.
  */
-export function jsonSchemaOfType(type: ts.Type, reading: TypeReading): JsonSchema {
+export function buildJsonSchema(type: ts.Type, reading: TypeReading): JsonSchema {
   const reader = new TypeReader(reading);
   const schema = reader.readType(type) ?? {};
   return {

@@ -3,7 +3,7 @@ import type * as ts from 'typescript';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ExportReference } from '../graphs/graphs-file.ts';
 import type { GraphSchemas } from '../requests/schemas.ts';
-import { type JsonSchema, jsonSchemaOfType, type TypeReading } from './json-schema-of-type.ts';
+import { buildJsonSchema, type JsonSchema, type TypeReading } from './json-schema-of-type.ts';
 import { subgraphsIn } from './subgraphs-in.ts';
 
 /** Schemas of a graph, read from its TypeScript types. */
@@ -71,7 +71,7 @@ function readSchemas(type: ts.Type, reading: TypeReading): GraphSchemas | undefi
 /** Returns the schema of a type; null for a missing type and for a type without any constraint. */
 function describeType(type: ts.Type | undefined, reading: TypeReading): JsonSchema | null {
   if (type === undefined) return null;
-  const { $schema, ...schema } = jsonSchemaOfType(type, reading);
+  const { $schema, ...schema } = buildJsonSchema(type, reading);
   const { type: kind, properties } = schema;
   const isEmpty = Object.keys(schema).length === 0 || (kind === 'object' && !hasKeys(properties));
   return isEmpty ? null : { $schema, ...schema };

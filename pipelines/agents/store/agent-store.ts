@@ -15,7 +15,7 @@ import {
 } from '@langchain/langgraph-checkpoint';
 import type pg from 'pg';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { sqlThrough } from '../../../infra/postgres/connection.ts';
+import { createSql } from '../../../infra/postgres/connection.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { getItems, listNamespaces, searchItems } from './read-items.ts';
 import type { Embed, FoundItem, StoreConfig } from './store-item.ts';
@@ -32,7 +32,7 @@ export class AgentStore extends BaseStore {
 
   constructor(pool: pg.Pool, deploymentId: string, config: StoreConfig) {
     super();
-    this.#sql = sqlThrough((text, params, options) =>
+    this.#sql = createSql((text, params, options) =>
       pool.query({ text, values: [...(params ?? [])], ...(options?.name !== undefined && { name: options.name }) }),
     );
     this.#deploymentId = deploymentId;

@@ -8,8 +8,8 @@ import {
   type FoundItem,
   itemColumns,
   labels,
-  live,
   namespacePath,
+  notExpiredCondition,
   type StoreConfig,
   type StoreItem,
   type StoreKey,
@@ -41,10 +41,10 @@ placed AS MATERIALIZED (SELECT ${namespacePath('namespace')} AS path, namespace,
 refreshed AS (
   UPDATE agents.store_items SET expires_at = now() + ttl_minutes * interval '1 minute'
   WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed)
-    AND ttl_minutes IS NOT NULL AND ${live} AND $4::boolean
+    AND ttl_minutes IS NOT NULL AND ${notExpiredCondition} AND $4::boolean
 )
 SELECT ${itemColumns} FROM agents.store_items
-WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed) AND ${live}`;
+WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed) AND ${notExpiredCondition}`;
 
 const comparisonOperators: Readonly<Record<string, string>> = { $gt: '>', $gte: '>=', $lt: '<', $lte: '<=' };
 
@@ -114,7 +114,7 @@ export async function searchItems(
   conditions.restrictToPrefix(search.namespacePrefix);
   filterItems(conditions, search.filter ?? {});
   conditions.requireMembers(search.required);
-  const where = `deployment_id = $1 AND ${live}${conditions.text}`;
+  const where = `deployment_id = $1 AND ${notExpiredCondition}${conditions.text}`;
   const [vector] = await embedTexts(config, search.query ? [search.query] : []);
   const page = () => `LIMIT ${conditions.bind(search.limit)} OFFSET ${conditions.bind(search.offset)}`;
   if (vector === undefined) {
@@ -196,7 +196,7 @@ export async function listNamespaces(sql: Sql, deploymentId: string, search: Nam
   conditions.requireMembers(search.required);
   const cut = search.maxDepth === undefined ? 'namespace' : `namespace[1:${conditions.bind(search.maxDepth)}::int]`;
   const rows = await sql.query<{ namespace: string[] }>(
-    `SELECT DISTINCT ${cut} AS namespace FROM agents.store_items WHERE deployment_id = $1 AND ${live}${conditions.text}
+    `SELECT DISTINCT ${cut} AS namespace FROM agents.store_items WHERE deployment_id = $1 AND ${notExpiredCondition}${conditions.text}
      ORDER BY 1 LIMIT ${conditions.bind(search.limit)} OFFSET ${conditions.bind(search.offset)}`,
     conditions.values,
   );

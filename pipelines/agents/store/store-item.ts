@@ -87,7 +87,7 @@ const timeColumn = (column: string) =>
 export const itemColumns = `namespace, key, value, ${timeColumn('created_at')}, ${timeColumn('updated_at')}`;
 
 /** Condition for items that have not expired; expired rows can remain until the next sweep. */
-export const live = '(expires_at IS NULL OR expires_at > now())';
+export const notExpiredCondition = '(expires_at IS NULL OR expires_at > now())';
 
 /**
  * Converts a JSON list of labels to an array. Namespaces are bound as JSON, because a Postgres array cannot hold lists

@@ -181,7 +181,7 @@ export function deleteExpiredItems(sql: Sql, deploymentId: string): Promise<numb
  * Returns the length of any stored vector that does not have `dims` dimensions; undefined if there is none. Searches
  * ignore such vectors.
  */
-export async function findMisfitVectorLength(
+export async function findMismatchedVectorLength(
   sql: Sql,
   deploymentId: string,
   dims: number,

@@ -123,23 +123,23 @@ export interface StreamHub {
  * (`threadStart`) from 1.
  */
 
-const numbersPerStart = 2 ** 32;
-export const endSeq = numbersPerStart - 1;
+const seqNumbersPerAttempt = 2 ** 32;
+export const endSeq = seqNumbersPerAttempt - 1;
 
 /**
  * Returns the sequence number in the thread. A double and the log represent it exactly for up to half a million starts
  * in a thread.
  */
 export function toThreadSeq(threadStart: number, seq: number): number {
-  return threadStart * numbersPerStart + seq;
+  return threadStart * seqNumbersPerAttempt + seq;
 }
 
 export function toStart(threadSeq: number): number {
-  return Math.floor(threadSeq / numbersPerStart);
+  return Math.floor(threadSeq / seqNumbersPerAttempt);
 }
 
 export function toSeq(threadSeq: number): number {
-  return threadSeq % numbersPerStart;
+  return threadSeq % seqNumbersPerAttempt;
 }
 
 /**

@@ -84,8 +84,8 @@ export class GraphWorker {
     this.#options = options;
     const { setup, folder, environment, accounts, heapMegabytes, heartbeatTimeoutMs, onLine } = options;
     const fromSource = import.meta.url.endsWith('.ts');
-    const elsewhere = () => new URL('./typescript-elsewhere.js', import.meta.url).href;
-    const first = fromSource ? typescriptLoader() : needsTypescript(setup) ? elsewhere() : undefined;
+    const findTypescriptPreload = () => new URL('./typescript-preload.js', import.meta.url).href;
+    const first = fromSource ? typescriptLoader() : needsTypescript(setup) ? findTypescriptPreload() : undefined;
     this.#child = new WorkerChild({
       program: fileURLToPath(new URL(`./worker-process.${fromSource ? 'ts' : 'js'}`, import.meta.url)),
       execArgv: [

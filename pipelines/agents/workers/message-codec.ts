@@ -134,7 +134,7 @@ const outcome = Type.Union([
   closedObject({ kind: Type.Literal('lost'), cause: Type.Literal('external'), message: reason }),
 ]);
 
-const messages = {
+const messageSchemas = {
   loading: messageSchema('loading', { graphId: Type.String() }),
   ready: messageSchema('ready', {
     loadErrors: Type.Record(Type.String(), reason, { maxProperties: maxNames }),
@@ -218,15 +218,17 @@ const decoders: Readonly<Record<FromWorker['kind'], Decoder>> = {
   unusable: (parsed, body) => validateBodiless('unusable', parsed, body),
 };
 
-type Heads = typeof messages;
-type Head<Kind extends keyof Heads> = Heads[Kind] extends { Parse(value: unknown): infer Parsed } ? Parsed : never;
+type MessageSchemas = typeof messageSchemas;
+type Head<Kind extends keyof MessageSchemas> = MessageSchemas[Kind] extends { Parse(value: unknown): infer Parsed }
+  ? Parsed
+  : never;
 
-function validate<Kind extends keyof Heads>(kind: Kind, parsed: unknown): Head<Kind> {
-  if (!messages[kind].Check(parsed)) throw violation(`a message '${kind}' that does not match its schema`);
+function validate<Kind extends keyof MessageSchemas>(kind: Kind, parsed: unknown): Head<Kind> {
+  if (!messageSchemas[kind].Check(parsed)) throw violation(`a message '${kind}' that does not match its schema`);
   return parsed as Head<Kind>;
 }
 
-function validateBodiless<Kind extends keyof Heads>(kind: Kind, parsed: unknown, body: Buffer): Head<Kind> {
+function validateBodiless<Kind extends keyof MessageSchemas>(kind: Kind, parsed: unknown, body: Buffer): Head<Kind> {
   if (body.byteLength > 0) throw violation(`a message '${kind}' with data`);
   return validate(kind, parsed);
 }

@@ -313,11 +313,11 @@ export async function runGraph(
   if (source !== undefined) {
     // This iterator consumes all chunks in its first `next`, in the async context of the caller, and ends without a
     // value.
-    const consumed = (...args: Parameters<StreamIterator>) => ({
+    const createConsumingIterator = (...args: Parameters<StreamIterator>) => ({
       next: () => takeAll(source, args).then(() => ({ done: true, value: undefined })),
       return: async () => ({ done: true, value: undefined }),
     });
-    streaming._streamIterator = consumed as unknown as StreamIterator;
+    streaming._streamIterator = createConsumingIterator as unknown as StreamIterator;
   }
   try {
     for await (const chunk of await graph.stream(input, { ...options, signal: stop.signal })) takeOne(chunk);

@@ -5,7 +5,7 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import { scanJson } from '../../ingest/json/scan.ts';
 import { toOpenAiMessages, toText } from '../../runs/openai-messages.ts';
 import type { ExampleRow } from '../example.ts';
-import { openVersion, type ReadVersion, type Version } from '../stream-version.ts';
+import { openVersion, type ReadVersion, type VersionReference } from '../stream-version.ts';
 
 export const downloadFormats = ['csv', 'jsonl', 'openai', 'openai_ft'] as const;
 export type DownloadFormat = (typeof downloadFormats)[number];
@@ -18,7 +18,7 @@ export type DownloadFormat = (typeof downloadFormats)[number];
 export async function downloadDataset(
   database: Sql,
   workspaceId: string,
-  version: Version,
+  version: VersionReference,
   format: DownloadFormat,
 ): Promise<Readable> {
   const readVersion = await openVersion(database, workspaceId, version);

@@ -5,7 +5,7 @@ import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import type { DatasetRecord } from '../dataset.ts';
 import { maxExampleDepth } from '../example.ts';
 import { validateExamples } from '../validate-examples.ts';
-import { type LockedDataset, makeVersion } from '../versions.ts';
+import { type LockedDataset, writeVersionInTransaction } from '../versions.ts';
 import { createDataset, type NewDataset } from '../write-dataset.ts';
 import { insertExampleRows } from '../write-examples.ts';
 import { readTable, type TableFormat, type TableRow } from './read-table.ts';
@@ -43,7 +43,9 @@ export function uploadDataset(
   const limits = { maxRowBytes: config.maxRunBytes, maxJsonDepth: maxExampleDepth };
   const rows = readTable(format, content, Object.values(columns).flat(), limits);
   return createDataset(database, workspaceId, dataset, (tx, datasetId) =>
-    makeVersion(tx, workspaceId, datasetId, (_, locked) => insertRows({ tx, config }, locked, rows, columns)),
+    writeVersionInTransaction(tx, workspaceId, datasetId, (_, locked) =>
+      insertRows({ tx, config }, locked, rows, columns),
+    ),
   );
 }
 

@@ -30,14 +30,14 @@ export async function checkDestination(store: ObjectStore): Promise<DestinationC
   const body = Buffer.from(`${testObjectText}\n${id}\n`);
   await store.ping();
   await store.put(key, body, { contentType: 'text/plain; charset=utf-8' });
-  const read = await unlessForbidden(async () => {
+  const read = await runOptionalStep(async () => {
     const found = await store.get(key, { maxBytes: body.length + 1 }).catch(toMissing);
     if (found === undefined || !found.equals(body)) {
       const reason = found === undefined ? 'the object is missing' : 'its content differs from what was written';
       throw destinationError('DESTINATION_OBJECT_DAMAGED', { step: 'read', location: store.resolvePath(key) }, reason);
     }
   });
-  const deleted = await unlessForbidden(() => store.delete(key));
+  const deleted = await runOptionalStep(() => store.delete(key));
   return [
     { step: 'reach', outcome: 'passed' },
     { step: 'write', outcome: 'passed' },
@@ -46,7 +46,7 @@ export async function checkDestination(store: ObjectStore): Promise<DestinationC
   ];
 }
 
-async function unlessForbidden(work: () => Promise<void>): Promise<DestinationCheck['outcome']> {
+async function runOptionalStep(work: () => Promise<void>): Promise<DestinationCheck['outcome']> {
   try {
     await work();
     return 'passed';

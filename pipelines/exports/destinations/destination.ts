@@ -112,11 +112,11 @@ export async function readDestination(sql: Sql, workspaceId: string, id: string)
     `SELECT ${destinationColumns} FROM bulk_export_destinations WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL`,
     [id, workspaceId],
   );
-  if (found === undefined) throw destinationNotFound();
+  if (found === undefined) throw createDestinationNotFoundError();
   return found;
 }
 
-export const destinationNotFound = () => runlakeError('NOT_FOUND', { what: 'Bulk export destination' });
+export const createDestinationNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Bulk export destination' });
 
 /**
  * The destinations of a workspace, oldest first. The id breaks ties, so that consecutive pages neither repeat nor skip

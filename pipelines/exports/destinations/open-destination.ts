@@ -4,11 +4,11 @@ import { openLocalStore } from '../../../infra/objects/open-local-store.ts';
 import { openS3Store } from '../../../infra/objects/s3/open-s3-store.ts';
 import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
 import {
+  createDestinationNotFoundError,
   type DestinationConfig,
   type DestinationCredentials,
   type DestinationDeps,
   type DestinationType,
-  destinationNotFound,
 } from './destination.ts';
 
 export interface DestinationSettings {
@@ -75,7 +75,7 @@ export async function openDestination(
      WHERE workspace_id = $1 AND id = $2 AND deleted_at IS NULL`,
     [workspaceId, destinationId],
   );
-  if (row === undefined) throw destinationNotFound();
+  if (row === undefined) throw createDestinationNotFoundError();
   const sealed = row.sealed_credentials;
   const credentials =
     sealed === null ? undefined : (JSON.parse(deps.sealer.open(sealed, destinationId).text) as DestinationCredentials);

@@ -5,12 +5,12 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { countInWorkspaces, enforceLimit } from '../../tenants/enforce-limit.ts';
 import { tryDestination } from './check-destination.ts';
 import {
+  createDestinationNotFoundError,
   type DestinationCredentials,
   type DestinationDeps,
   type DestinationRecord,
   type DestinationType,
   destinationColumns,
-  destinationNotFound,
   readDestination,
   sealCredentials,
 } from './destination.ts';
@@ -100,7 +100,7 @@ export async function updateDestination(
      WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL RETURNING ${destinationColumns}`,
     [id, workspaceId, change.displayName ?? null, stored?.sealed ?? null, stored?.keys ?? null],
   );
-  if (changed === undefined) throw destinationNotFound();
+  if (changed === undefined) throw createDestinationNotFoundError();
   return changed;
 }
 
@@ -116,7 +116,7 @@ export async function deleteDestination(database: Database, workspaceId: string,
       'SELECT FROM bulk_export_destinations WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL FOR UPDATE',
       [id, workspaceId],
     );
-    if (locked === undefined) throw destinationNotFound();
+    if (locked === undefined) throw createDestinationNotFoundError();
     const [use] = await tx.query<{ exports: number }>(
       'SELECT count(*)::int AS exports FROM bulk_exports WHERE destination_id = $1 AND finished_at IS NULL',
       [id],

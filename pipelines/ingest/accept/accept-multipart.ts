@@ -20,7 +20,7 @@ interface RunParts {
 }
 
 /** The parts of a body, grouped by kind. */
-interface SortedParts {
+interface GroupedParts {
   readonly runs: Iterable<RunParts>;
   readonly feedback: readonly FormPart[];
   readonly attachments: readonly { readonly part: FormPart; readonly runId: string; readonly name: string }[];
@@ -49,7 +49,7 @@ function* readParts(
   { config, log }: AcceptDeps,
   rejected: Rejection[],
 ): StepwiseWork<{ drafts: RunDraft[]; feedback: SentFeedback[]; attachments: RelatedEvent[] }> {
-  const sorted = sortParts(yield* parseMultipart(body, contentType, config.maxParts), rejected);
+  const sorted = groupParts(yield* parseMultipart(body, contentType, config.maxParts), rejected);
   const drafts = yield* collect(
     sorted.runs,
     rejected,
@@ -124,7 +124,7 @@ function* collect<Item, Result>(
   return results;
 }
 
-function sortParts(parts: readonly FormPart[], rejected: Rejection[]): SortedParts {
+function groupParts(parts: readonly FormPart[], rejected: Rejection[]): GroupedParts {
   const runs = new Map<string, RunParts>();
   const feedback: FormPart[] = [];
   const attachments: { part: FormPart; runId: string; name: string }[] = [];

@@ -100,7 +100,7 @@ export function writeMetadata(context: SpanContext, shared: SharedMetadata): voi
   writeModelName(context, start);
   writeUsageMember(context, start);
   writeMetadataObject(context, start);
-  writeRest(context, start);
+  writeUnmappedAttributes(context, start);
   writeShared(context, start, shared);
   out.byte(0x7d);
 }
@@ -180,7 +180,7 @@ function writeMetadataObject(context: SpanContext, start: number): void {
   }
 }
 
-function writeRest(context: SpanContext, start: number): void {
+function writeUnmappedAttributes(context: SpanContext, start: number): void {
   const { span } = context;
   const { attributes } = span;
   for (let index = 0; index < attributes.count; index++) {

@@ -12,7 +12,7 @@ const minMembers = 1_000;
  * Every request may have this many attributes, events and links, and this many JSON values, even if `maxParts` is
  * small.
  */
-const minDetails = 100_000;
+const minLimitPerRequest = 100_000;
 
 /**
  * Maximum number of JSON values of one span, resource or scope. The limit exists because a reader does not yield the
@@ -79,7 +79,10 @@ export function enforceMemberLimit(count: number, maxParts: number): void {
 }
 
 function createPartLimit(what: string, maxParts: number, each: number): PartLimit {
-  return new PartLimit(Math.max(minDetails, each * maxParts), `${what}; ${each} for each part that a request may have`);
+  return new PartLimit(
+    Math.max(minLimitPerRequest, each * maxParts),
+    `${what}; ${each} for each part that a request may have`,
+  );
 }
 
 /** @throws TOO_MANY_PARTS if one message already has the maximum number of attributes, events or links. */

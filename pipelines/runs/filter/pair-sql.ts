@@ -14,7 +14,8 @@ type WritePair = (comparison: RunComparison) => string;
  * - otherwise, each `neq` means that the run has no pair with this value.
  */
 export function writePairGroup(family: PairFamily, group: readonly RunComparison[], context: FilterContext): string {
-  const { exists, writePair } = family === 'feedback' ? onFeedback(context) : onDocument(family, context);
+  const { exists, writePair } =
+    family === 'feedback' ? createFeedbackPairSource(context) : createDocumentPairSource(family, context);
   const isAbsentKey = ({ operator, field }: RunComparison) => operator === 'neq' && getField(field).isKey === true;
   const absentKeys = group.filter(isAbsentKey);
   const others = group.filter((comparison) => !isAbsentKey(comparison));
@@ -34,7 +35,7 @@ interface PairSource {
 
 const columns = { metadata: 'metadata', input: 'inputs', output: 'outputs' } as const;
 
-function onDocument(family: Exclude<PairFamily, 'feedback'>, context: FilterContext): PairSource {
+function createDocumentPairSource(family: Exclude<PairFamily, 'feedback'>, context: FilterContext): PairSource {
   return {
     exists: (condition) => `arrayExists(pair -> ${condition}, ${definePairs(columns[family], context)})`,
     writePair: (comparison) =>
@@ -48,7 +49,7 @@ const scoreSql = `multiIf(score = 'true', 1., score = 'false', 0., toFloat64OrNu
 
 const feedbackValueSql = `if(isNull(value), NULL, ${toPlainText(`ifNull(value, '')`)})`;
 
-function onFeedback(context: FilterContext): PairSource {
+function createFeedbackPairSource(context: FilterContext): PairSource {
   return {
     exists: (condition) =>
       `id IN (SELECT run_id FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${liveCondition} AND ${condition})`,

@@ -148,9 +148,9 @@ function buildRunsCondition(indexed: IndexedCondition, projects: string): string
  */
 function writeRowCondition(conditions: readonly RunCondition[], context: FilterContext): string | undefined {
   for (const group of generateGroups(conditions)) {
-    const onFeedback = group.filter((term) => term.kind === 'compare' && getField(term.field).family === 'feedback');
-    if (onFeedback.some((term) => term.kind === 'compare' && term.operator !== 'neq'))
-      return writeCondition({ kind: 'and', terms: onFeedback }, context);
+    const feedbackTerms = group.filter((term) => term.kind === 'compare' && getField(term.field).family === 'feedback');
+    if (feedbackTerms.some((term) => term.kind === 'compare' && term.operator !== 'neq'))
+      return writeCondition({ kind: 'and', terms: feedbackTerms }, context);
   }
   const search = [...generateRequired(conditions)].find(({ kind }) => kind === 'search');
   return search && writeCondition(search, context);

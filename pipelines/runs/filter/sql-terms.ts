@@ -5,7 +5,7 @@ import type { Comparison, Condition, Scalar } from './syntax.ts';
 
 export type RunCondition = Condition<RunFilterField>;
 export type RunComparison = Comparison<RunFilterField>;
-export type Operation = Pick<RunComparison, 'operator' | 'value'>;
+export type OperatorAndValue = Pick<RunComparison, 'operator' | 'value'>;
 
 /** Collects what the query around a filter must provide: bound parameters, named expressions and the trace range. */
 export class FilterContext {

@@ -7,7 +7,7 @@ import {
   compareSql,
   definePairs,
   type FilterContext,
-  type Operation,
+  type OperatorAndValue,
   type RunComparison,
   type RunCondition,
 } from './sql-terms.ts';
@@ -94,7 +94,7 @@ function writeComparison({ operator, field, value }: RunComparison, context: Fil
 }
 
 /** Token counts are 0 if no model call states them; costs are null. */
-function writeFigure(field: FigureField, { operator, value }: Operation, context: FilterContext): string {
+function writeFigure(field: FigureField, { operator, value }: OperatorAndValue, context: FilterContext): string {
   const isNegated = operator === 'neq';
   if (value === null) {
     const stated = buildFigureCondition(field, 'true', context.traceRange);
@@ -115,7 +115,7 @@ function isTrueForZero(operator: RunComparison['operator'], value: RunComparison
   return results[operator as keyof typeof results];
 }
 
-function writeTags({ operator, value }: Operation, context: FilterContext): string {
+function writeTags({ operator, value }: OperatorAndValue, context: FilterContext): string {
   const compared = operator === 'has' || operator === 'neq' ? 'eq' : operator;
   const exists = `arrayExists(tag -> ${compareSql('tag', compared, value, 'String', context)}, ${context.define(plainSql.tags)})`;
   return operator === 'neq' ? `NOT ${exists}` : exists;

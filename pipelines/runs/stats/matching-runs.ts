@@ -49,9 +49,9 @@ export interface MatchingRuns {
  * all runs is empty if they are not grouped.
  *
  * @param columns SQL over `runs FINAL`.
- * @param among further condition on the id of the run.
+ * @param idCondition further condition on the id of the run.
  */
-export function buildMatchingRuns(set: RunSet, columns: readonly string[], among?: string): MatchingRuns {
+export function buildMatchingRuns(set: RunSet, columns: readonly string[], idCondition?: string): MatchingRuns {
   const { scope, filter, groupBy } = set;
   const range =
     set.among === undefined
@@ -64,7 +64,7 @@ export function buildMatchingRuns(set: RunSet, columns: readonly string[], among
   const selected = [...columns, `${groupBy?.sql ?? `''`} AS grp`];
   const expressions = [...filtered.expressions, ...(groupBy?.expressions ?? [])];
   const rows = `${expressions.length > 0 ? `WITH ${expressions.join(', ')}` : ''} SELECT ${selected.join(', ')} FROM runs FINAL
-    PREWHERE ${among === undefined ? keySql : `${keySql} AND ${among}`}
+    PREWHERE ${idCondition === undefined ? keySql : `${keySql} AND ${idCondition}`}
     WHERE ${[...values.sql, ...filtered.sql].join(' AND ')}`;
   const inGroups = [
     ...(groupBy === undefined ? [] : ['isNotNull(grp)']),

@@ -7,7 +7,7 @@
  *      if they are selected.
  */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import { readFeedbackStats } from '../../feedback/feedback-stats.ts';
+import { readFeedbackStatsByTarget } from '../../feedback/feedback-stats.ts';
 import { formatTime } from '../../ingest/run-event/times.ts';
 import { runColumns, shownValues, startedAtMicros } from '../run-columns.ts';
 import { buildDetailQuery, buildFigureQuery, type DetailRow, type FigureRow } from './figure-sums.ts';
@@ -174,7 +174,7 @@ function formatDetails(rows: readonly DetailRow[]): RunStats {
 async function readFeedbackOfRuns(clickhouse: ClickHouse, set: RunSet) {
   const rated = 'id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID})';
   const { sql, ...query } = buildMatchingRuns(set, ['id AS run_id'], rated);
-  const stats = await readFeedbackStats(clickhouse, {
+  const stats = await readFeedbackStatsByTarget(clickhouse, {
     ...query,
     runs: `(SELECT run_id, grp AS target FROM (${sql}))`,
   });

@@ -268,10 +268,10 @@ describe('reading of types', () => {
   });
 
   it('ends if the compiler of a project names another graph, and affects no other', { timeout: 120_000 }, async () => {
-    const forging = join(folder, 'forging');
-    const compiler = join(forging, 'node_modules', 'typescript');
+    const forgedProjectFolder = join(folder, 'forging');
+    const compiler = join(forgedProjectFolder, 'node_modules', 'typescript');
     mkdirSync(compiler, { recursive: true });
-    writeFileSync(join(forging, 'graph.ts'), 'export const graph = 1;');
+    writeFileSync(join(forgedProjectFolder, 'graph.ts'), 'export const graph = 1;');
     const forged = Buffer.concat(encodeFrame({ kind: 'unread', graphId: 'foreign', reason: 'forged' }));
     // Waits inside the compiler, so that the process reports nothing else.
     writeFileSync(
@@ -280,7 +280,7 @@ describe('reading of types', () => {
        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);`,
     );
     const { types, warnings } = await readTypes([
-      sourceOf(join(forging, 'graph.ts'), 'forging'),
+      sourceOf(join(forgedProjectFolder, 'graph.ts'), 'forging'),
       sourceOf(join(projects, 'talking.ts'), 'talking'),
     ]);
     expect(warnings).toEqual([{ graph: 'forging', reason: expect.stringContaining('a graph that it was not given') }]);

@@ -15,15 +15,15 @@ it('returns a port that is free to listen on', async () => {
 });
 
 it('tries another port if another process took the first one', async () => {
-  const strangers: Server[] = [];
+  const otherServers: Server[] = [];
   const ports: number[] = [];
   const server = await withFreePort(async (port) => {
     ports.push(port);
-    if (ports.length < 3) strangers.push(await listen(port));
+    if (ports.length < 3) otherServers.push(await listen(port));
     return listen(port);
   });
   expect(new Set(ports).size).toBe(3);
-  for (const open of [server, ...strangers]) open.close();
+  for (const open of [server, ...otherServers]) open.close();
 });
 
 it('does not retry a start that fails for another reason', async () => {

@@ -140,10 +140,10 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await grafana?.end();
-  const tidy = new pg.Client(stores.databaseUrl);
-  await tidy.connect();
-  await tidy.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
-  await tidy.end();
+  const cleanupClient = new pg.Client(stores.databaseUrl);
+  await cleanupClient.connect();
+  await cleanupClient.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
+  await cleanupClient.end();
   await stores.close();
 });
 

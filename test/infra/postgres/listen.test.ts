@@ -10,7 +10,7 @@ beforeAll(async () => {
 afterAll(() => stores?.close());
 
 const logger = createLogger('silent', 'test');
-const tell = (channel: string, payload: string) =>
+const notify = (channel: string, payload: string) =>
   stores.database.query('SELECT pg_notify($1, $2)', [channel, payload]);
 const listeners = () =>
   stores.database.query<{ pid: number }>(
@@ -32,15 +32,15 @@ async function listening() {
 it('delivers committed notifications of its channels in order, and no others', async () => {
   const { heard, listener } = await listening();
   expect(heard.splice(0)).toEqual(['one ', 'Two ']);
-  await tell('other', 'x');
+  await notify('other', 'x');
   await stores.database
     .transaction(async (tx) => {
       await tx.query(`SELECT pg_notify('one', 'undone')`);
       throw new Error('undone');
     })
     .catch(() => undefined);
-  await tell('one', 'a');
-  await tell('Two', 'b');
+  await notify('one', 'a');
+  await notify('Two', 'b');
   await vi.waitFor(() => expect(heard).toEqual(['one a', 'Two b']));
   await listener.close();
   await vi.waitFor(async () => expect(await listeners()).toEqual([]));
@@ -51,9 +51,9 @@ it('reports every channel after a lost connection, and listens again', async () 
   heard.length = 0;
   const [session] = await listeners();
   await stores.database.query('SELECT pg_terminate_backend($1, 5000)', [session?.pid]);
-  await tell('one', 'missed');
+  await notify('one', 'missed');
   await vi.waitFor(() => expect(heard).toEqual(['one ', 'Two ']), { timeout: 10_000 });
-  await tell('one', 'c');
+  await notify('one', 'c');
   await vi.waitFor(() => expect(heard.at(-1)).toBe('one c'));
   await listener.close();
 });

@@ -1,15 +1,15 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { failingDeps } from './disturbed.ts';
-import { day, openWorkshop, type Workshop } from './workshop.ts';
+import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 const hourMs = 3_600_000;
 const at = day('2026-03-05');
 
-let shop: Workshop;
+let shop: ExportsUnderTest;
 beforeEach(async () => {
   // Without an injected clock, as in production.
-  shop = await openWorkshop({ exportRetryDelayMs: hourMs }, { now: undefined });
+  shop = await openExportsUnderTest({ exportRetryDelayMs: hourMs }, { now: undefined });
 });
 afterEach(async () => {
   vi.useRealTimers();

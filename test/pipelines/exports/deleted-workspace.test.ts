@@ -1,12 +1,12 @@
 import { afterEach, expect, test } from 'vitest';
 import { spawnDue, sweepExports } from '../../../pipelines/exports/scheduler.ts';
-import { openWorkshop, type Workshop } from './workshop.ts';
+import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
-let shop: Workshop;
+let shop: ExportsUnderTest;
 afterEach(() => shop?.close());
 
 test('the sweep cancels the schedules and exports of a deleted workspace', async () => {
-  shop = await openWorkshop();
+  shop = await openExportsUnderTest();
   shop.clock.now = new Date('2026-03-05T00:00:00Z');
   const schedule = await shop.create({ intervalHours: 1, startTimeMicros: shop.clock.now.getTime() * 1_000 });
   const done = await shop.create();

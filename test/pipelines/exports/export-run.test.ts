@@ -6,11 +6,11 @@ import { someOf } from '../../house/extent.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
 import { type Death, deaths, portsThatDie } from './deaths.ts';
-import { day, openWorkshop, type Workshop } from './workshop.ts';
+import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
-let shop: Workshop;
+let shop: ExportsUnderTest;
 beforeAll(async () => {
-  shop = await openWorkshop({ exportRetryDelayMs: 0, exportsPerWorkspace: 1_000 });
+  shop = await openExportsUnderTest({ exportRetryDelayMs: 0, exportsPerWorkspace: 1_000 });
 });
 afterAll(() => shop?.close());
 beforeEach(() => {

@@ -14,7 +14,7 @@ import {
 } from '../../../pipelines/exports/chunk-reader.ts';
 import { encodeChunk, type ParquetPart } from '../../../pipelines/exports/parquet-writer.ts';
 import type { ExportFormat, ExportScope } from '../../../pipelines/exports/record.ts';
-import { feedbackStats } from '../../../pipelines/feedback/feedback-stats.ts';
+import { readFeedbackStatsByRun } from '../../../pipelines/feedback/feedback-stats.ts';
 import { formatTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { queryRuns, v1Envelope } from '../../../pipelines/runs/query-runs.ts';
 import { selectFields } from '../../../pipelines/runs/run-select.ts';
@@ -45,7 +45,7 @@ export const everything: ExportFormat = { version: 'v2_beta', compression: 'zsta
 
 export async function openExporting(): Promise<Exporting> {
   const reading = await openReading({
-    feedbackStats: (tenant, runIds) => feedbackStats(reading.stores.clickhouse, tenant, runIds),
+    feedbackStats: (tenant, runIds) => readFeedbackStatsByRun(reading.stores.clickhouse, tenant, runIds),
     attachmentUrls: async () => new Map(),
     shares: async () => new Map(),
   });

@@ -7,9 +7,9 @@ import { LiveAttempts } from '../../../pipelines/exports/live-attempts.ts';
 import { FairAttempts, openWorkFolders } from '../../../pipelines/exports/worker.ts';
 import { addOrganization } from '../../api/start-api.ts';
 import { until } from '../../infra/until.ts';
-import { day, openWorkshop, type Workshop } from './workshop.ts';
+import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
-let shop: Workshop;
+let shop: ExportsUnderTest;
 afterEach(() => shop?.close());
 
 const at = day('2026-03-05');
@@ -65,7 +65,7 @@ async function openAttempts(concurrency: number) {
 }
 
 it('many or long runs of one organisation do not delay the first run of another', async () => {
-  shop = await openWorkshop();
+  shop = await openExportsUnderTest();
   const flood = await shop.create({ endTimeMicros: at + 20 * dayMicros });
   await shop.start(flood.id);
   const { fair, began, ends, stop } = await openAttempts(2);
@@ -97,7 +97,7 @@ it('many or long runs of one organisation do not delay the first run of another'
 });
 
 it('organisations take turns with a single attempt slot', async () => {
-  shop = await openWorkshop();
+  shop = await openExportsUnderTest();
   const flood = await shop.create({ endTimeMicros: at + 5 * dayMicros });
   await shop.start(flood.id);
   await addForeignExport('second', flood.id);

@@ -7,17 +7,17 @@ import { deferred } from '../../infra/deferred.ts';
 import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
 import type { WayToStore } from '../../infra/objects/s3/way-to-store.ts';
 import { until } from '../../infra/until.ts';
+import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 import { halfWay, type OwnBucket, openOwnBucket, requests, rowsOfChunk } from './own-bucket.ts';
-import { openWorkshop, type Workshop } from './workshop.ts';
 
 const stack = s3OfStack();
 
 describe.runIf(stack)('an export whose bucket fails during an upload', () => {
   const s3 = stack as S3OfStack;
-  let shop: Workshop;
+  let shop: ExportsUnderTest;
   let bucket: OwnBucket;
   beforeAll(async () => {
-    shop = await openWorkshop(
+    shop = await openExportsUnderTest(
       { exportRetryDelayMs: 0, exportsPerWorkspace: 1_000, exportSliceRows: rowsOfChunk },
       // Timeout of a request without an answer; an answered request takes longer only on a very busy machine.
       { s3Limits: { attempts: 2, idleTimeoutMs: 2_000 } },

@@ -2,18 +2,18 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
-import { day, openWorkshop, type Workshop } from './workshop.ts';
+import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 const dayMicros = 86_400_000_000;
 const at = day('2026-03-05');
 const leaseMs = 3_000;
 
-let shop: Workshop;
+let shop: ExportsUnderTest;
 afterEach(() => shop?.close());
 
 /** Starts an export of three days, and returns its runs. */
 async function startExport() {
-  shop = await openWorkshop({ exportLeaseMs: leaseMs, exportRunsAtOnce: 3 });
+  shop = await openExportsUnderTest({ exportLeaseMs: leaseMs, exportRunsAtOnce: 3 });
   for (let ordinal = 0; ordinal < 3; ordinal += 1) await shop.store(5, at + ordinal * dayMicros);
   const made = await shop.create({ endTimeMicros: at + 3 * dayMicros });
   await shop.start(made.id);

@@ -10,21 +10,24 @@ import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { type Fate, type FaultyStore, openFaultyStore } from '../../infra/objects/s3/faulty-store.ts';
 import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
 import { until } from '../../infra/until.ts';
-import { openWorkshop, type Workshop } from './workshop.ts';
+import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 const stack = s3OfStack();
 
 describe.runIf(stack)('manifests that a sweep writes', () => {
   const s3 = stack as S3OfStack;
   const bucket = `${s3.passingBucket}-${randomBytes(6).toString('hex')}`;
-  let shop: Workshop;
+  let shop: ExportsUnderTest;
   let way: FaultyStore;
   let destinationId: string;
   /** The outcome that a test sets for the manifest of an export, by export id; other manifests pass through. */
   const outcomes = new Map<string, () => Promise<Fate>>();
   const inFlight = { now: 0, max: 0 };
   beforeAll(async () => {
-    shop = await openWorkshop({ exportsPerWorkspace: 1_000 }, { s3Limits: { attempts: 1, idleTimeoutMs: 30_000 } });
+    shop = await openExportsUnderTest(
+      { exportsPerWorkspace: 1_000 },
+      { s3Limits: { attempts: 1, idleTimeoutMs: 30_000 } },
+    );
     await s3.admin.send(new CreateBucketCommand({ Bucket: bucket }));
     way = await openFaultyStore(
       s3.endpoint,

@@ -7,8 +7,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
+import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 import { type OwnBucket, openOwnBucket, requests, rowsOfChunk } from './own-bucket.ts';
-import { openWorkshop, type Workshop } from './workshop.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
@@ -16,10 +16,10 @@ const stack = s3OfStack();
 
 describe.runIf(stack)('before the manifest is written', () => {
   const s3 = stack as S3OfStack;
-  let shop: Workshop;
+  let shop: ExportsUnderTest;
   let bucket: OwnBucket;
   beforeAll(async () => {
-    shop = await openWorkshop({ exportsPerWorkspace: 1_000, exportSliceRows: rowsOfChunk });
+    shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000, exportSliceRows: rowsOfChunk });
     bucket = await openOwnBucket(s3, shop);
     await bucket.exportUndisturbed();
   });

@@ -3,11 +3,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { DestinationConfig } from '../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
 import { buildManifestKey, keyOfPart } from '../../../pipelines/exports/record.ts';
-import { openWorkshop, type Workshop } from './workshop.ts';
+import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
-let shop: Workshop;
+let shop: ExportsUnderTest;
 beforeAll(async () => {
-  shop = await openWorkshop({ exportsPerWorkspace: 1_000 });
+  shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000 });
 });
 afterAll(() => shop?.close());
 

@@ -2,9 +2,9 @@ import { readdir } from 'node:fs/promises';
 import { afterEach, expect, test } from 'vitest';
 import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
 import { until } from '../../infra/until.ts';
-import { day, openWorkshop, type Workshop } from './workshop.ts';
+import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
-let shop: Workshop;
+let shop: ExportsUnderTest;
 afterEach(() => shop?.close());
 
 const partOf = (folder: string) => Number(folder.replace(/.*part-/, ''));
@@ -42,7 +42,7 @@ function watched(released: Promise<void>) {
 }
 
 test('prepares at most two parts during an upload, so that at most three are on disk', async () => {
-  shop = await openWorkshop({ exportSliceRows: 2 });
+  shop = await openExportsUnderTest({ exportSliceRows: 2 });
   const ids = await shop.store(14, day('2026-03-05'));
   const made = await shop.create();
   await shop.start(made.id);

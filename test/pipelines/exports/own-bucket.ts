@@ -13,7 +13,7 @@ import { createDestination } from '../../../pipelines/exports/destinations/write
 import type { S3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
 import { openWayToStore } from '../../infra/objects/s3/way-to-store.ts';
 import { rowsOf } from './exporting.ts';
-import { day, type Workshop } from './workshop.ts';
+import { day, type ExportsUnderTest } from './exports-under-test.ts';
 
 const at = day('2026-03-05');
 const MIB = 1024 ** 2;
@@ -33,8 +33,8 @@ export const halfWay = requests('PUT', 2, 'partNumber=2');
 
 export type OwnBucket = Awaited<ReturnType<typeof openOwnBucket>>;
 
-/** A bucket of the stack's store for the exports of one workshop, and the proxy in front of it. */
-export async function openOwnBucket(s3: S3OfStack, shop: Workshop) {
+/** A bucket of the stack's store for the exports of one suite, and the proxy in front of it. */
+export async function openOwnBucket(s3: S3OfStack, shop: ExportsUnderTest) {
   const name = `${s3.passingBucket}-${randomBytes(6).toString('hex')}`;
   const way = await openWayToStore(s3.endpoint);
   // Parts in flight when it was deleted may have recreated it.

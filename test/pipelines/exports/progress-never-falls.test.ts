@@ -8,12 +8,12 @@ import { type ExportWithProgress, shareDone } from '../../../pipelines/exports/q
 import { keyOfPart } from '../../../pipelines/exports/record.ts';
 import { advanceExport } from '../../../pipelines/exports/scheduler.ts';
 import { Random } from '../../histories/random.ts';
-import { day, openWorkshop, type Workshop } from './workshop.ts';
+import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
-let shop: Workshop;
+let shop: ExportsUnderTest;
 let store: ObjectStore;
 beforeAll(async () => {
-  shop = await openWorkshop({ exportsPerWorkspace: 1_000, exportRetries: 1_000, exportRetryDelayMs: 0 });
+  shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000, exportRetries: 1_000, exportRetryDelayMs: 0 });
   store = await shop.openStore(shop);
 });
 afterAll(async () => {

@@ -6,14 +6,14 @@ import type { ExportLimits, WorkDeps } from '../../../pipelines/exports/export-d
 import { coordinateExport, sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { startExportWorkers } from '../../../pipelines/exports/worker.ts';
 import { until } from '../../infra/until.ts';
-import { day, openWorkshop, type Workshop } from './workshop.ts';
+import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 const dayMicros = 86_400_000_000;
 const at = day('2026-03-05');
-let shop: Workshop;
+let shop: ExportsUnderTest;
 afterEach(() => shop?.close());
 const open = async (limits: Partial<ExportLimits> = {}) => {
-  shop = await openWorkshop(limits);
+  shop = await openExportsUnderTest(limits);
 };
 
 describe('an export stays CREATED', () => {
@@ -183,7 +183,7 @@ describe('the manifest', () => {
 });
 
 describe('with queues and workers', () => {
-  /** Uses the queue on the workshop's database, or on the Redis of the stack. */
+  /** Uses the queue on the database of the suite, or on the Redis of the stack. */
   async function withWorkers(work: (start: () => Promise<() => Promise<void>>) => Promise<void>) {
     const ends: (() => Promise<void>)[] = [];
     const start = async () => {

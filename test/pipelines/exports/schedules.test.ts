@@ -3,11 +3,11 @@ import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import type { ExportLimits } from '../../../pipelines/exports/export-deps.ts';
 import { type ExportWithProgress, listExports } from '../../../pipelines/exports/queries.ts';
 import { spawnDue, splitIntoDays, sweepExports } from '../../../pipelines/exports/scheduler.ts';
-import { openWorkshop, type Workshop } from './workshop.ts';
+import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 const hourMs = 3_600_000;
 const delayMs = 600_000;
-let shop: Workshop;
+let shop: ExportsUnderTest;
 afterEach(() => shop?.close());
 
 /** Creates a schedule that begins at `start`, in an installation whose clock is at `now`. */
@@ -18,7 +18,7 @@ async function scheduled(
   limits: Partial<ExportLimits> = {},
   filter?: string,
 ) {
-  shop = await openWorkshop({ exportsPerWorkspace: 1_000, ...limits });
+  shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000, ...limits });
   shop.clock.now = new Date(now);
   return shop.create({ startTimeMicros: Date.parse(start) * 1_000, intervalHours, filter });
 }

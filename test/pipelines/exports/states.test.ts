@@ -10,11 +10,11 @@ import {
   statesBefore,
   transitions,
 } from '../../../pipelines/exports/states.ts';
-import { openWorkshop, type Workshop } from './workshop.ts';
+import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
-let shop: Workshop;
+let shop: ExportsUnderTest;
 beforeAll(async () => {
-  shop = await openWorkshop({ exportsPerWorkspace: 10_000, exportRetries: 0 });
+  shop = await openExportsUnderTest({ exportsPerWorkspace: 10_000, exportRetries: 0 });
 });
 afterAll(() => shop?.close());
 

@@ -4,11 +4,11 @@ import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { failingDeps } from './disturbed.ts';
-import { day, openWorkshop, type Workshop } from './workshop.ts';
+import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
-let shop: Workshop;
+let shop: ExportsUnderTest;
 beforeAll(async () => {
-  shop = await openWorkshop({ exportsPerWorkspace: 1_000 });
+  shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000 });
   await shop.store(12, day('2026-03-05'));
 });
 afterAll(() => shop?.close());

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
-import { openWorkshop, type Workshop } from './workshop.ts';
+import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
-let shop: Workshop;
+let shop: ExportsUnderTest;
 beforeAll(async () => {
-  shop = await openWorkshop({ exportsPerWorkspace: 1_000 });
+  shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000 });
 });
 afterAll(() => shop?.close());
 

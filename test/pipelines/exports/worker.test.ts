@@ -9,17 +9,21 @@ import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { type Disturbance, disturbedDeps, failingDeps, failureParams, type Step } from './disturbed.ts';
-import { day, openWorkshop, type Workshop } from './workshop.ts';
+import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 const dayMicros = 86_400_000_000;
 const at = day('2026-03-05');
 const retries = 2;
 const delayMs = 30_000;
 
-let shop: Workshop;
+let shop: ExportsUnderTest;
 let ids: string[];
 beforeAll(async () => {
-  shop = await openWorkshop({ exportRetries: retries, exportRetryDelayMs: delayMs, exportsPerWorkspace: 1_000 });
+  shop = await openExportsUnderTest({
+    exportRetries: retries,
+    exportRetryDelayMs: delayMs,
+    exportsPerWorkspace: 1_000,
+  });
   ids = await shop.store(34, at);
 });
 afterAll(() => shop?.close());
@@ -172,7 +176,7 @@ describe('a failed attempt', () => {
 
 describe('an attempt that takes too long', () => {
   it('is aborted and retried, and fails the export when the retries are used up', async () => {
-    const short = await openWorkshop({ exportRunTimeoutMs: 100, exportRetries: 1, exportRetryDelayMs: 0 });
+    const short = await openExportsUnderTest({ exportRunTimeoutMs: 100, exportRetries: 1, exportRetryDelayMs: 0 });
     try {
       await short.store(5, at);
       const made = await short.create();
@@ -234,7 +238,7 @@ describe('a worker detects within two seconds', () => {
   });
 
   it('that its project was deleted, which fails the export', async () => {
-    const own = await openWorkshop();
+    const own = await openExportsUnderTest();
     try {
       await own.store(5, at);
       const made = await own.create();
@@ -287,7 +291,7 @@ describe('a process that stops', () => {
 
 describe('a lease', () => {
   it('is renewed while a worker lives, also if the worker writes nothing for longer than the lease', async () => {
-    const short = await openWorkshop({ exportLeaseMs: 3_000 });
+    const short = await openExportsUnderTest({ exportLeaseMs: 3_000 });
     try {
       await short.store(5, at);
       const made = await short.create();
@@ -324,7 +328,7 @@ describe('a lease', () => {
   });
 
   it('is refused for more runs of an export than may run at once', async () => {
-    const narrow = await openWorkshop({ exportRunsAtOnce: 2 });
+    const narrow = await openExportsUnderTest({ exportRunsAtOnce: 2 });
     try {
       const made = await narrow.create({ endTimeMicros: at + 5 * dayMicros });
       await narrow.start(made.id);

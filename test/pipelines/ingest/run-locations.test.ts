@@ -64,7 +64,7 @@ it('identical posts without a start time that reach two API processes at once ar
     letContinue = resolve;
   });
   let slow = new RunLocations(async () => []);
-  const hasLooked = new Promise<void>((resolve) => {
+  const lookedUp = new Promise<void>((resolve) => {
     slow = new RunLocations(async (workspace, runIds) => {
       const found = await locateRuns(clickhouse, workspace, runIds);
       resolve();
@@ -73,7 +73,7 @@ it('identical posts without a start time that reach two API processes at once ar
     });
   });
   const second = acceptSingle(sender, request, { ...accept, runLocations: slow });
-  await hasLooked;
+  await lookedUp;
   await acceptSingle(sender, request, accept);
   letContinue();
   await second;

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { RunTree, Client as TracingClient } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { insertDeadLetter } from '../../../infra/event-log/in-process/dead-letter-queue.ts';
-import { feedbackToken } from '../../../pipelines/feedback/feedback-token.ts';
+import { createFeedbackToken } from '../../../pipelines/feedback/feedback-token.ts';
 import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../../pipelines/tenants/delete-workspace-data.ts';
 import { addDeploymentOf } from '../../agents/add-deployment.ts';
 import { addExport } from '../../api/add-export.ts';
@@ -127,7 +127,7 @@ async function fill(id: string, key: string, deploymentId: string): Promise<Work
     [made.destinationId],
   );
   const grant = { workspaceId: id, userId: owner.userId, runId: run.id, key: 'k' };
-  const token = feedbackToken(services.feedbackSigner, grant, Math.floor(Date.now() / 1_000) + 3_600);
+  const token = createFeedbackToken(services.feedbackSigner, grant, Math.floor(Date.now() / 1_000) + 3_600);
   return {
     ...{ id, deploymentId, exportId: made.exportId, destinationId: made.destinationId },
     attachmentUrl: read.s3_urls['attachment.a'].presigned_url,

@@ -2,11 +2,11 @@ import { describe, expect, it } from 'vitest';
 import {
   formatBytes,
   formatDuration,
-  formatEnd,
   formatFailures,
   formatNumber,
   formatProgress,
   formatProgressBar,
+  formatResult,
   listFailedAttempts,
   openScreen,
 } from '../../../../api/command-line/export/watch.ts';
@@ -140,7 +140,7 @@ describe('progress', () => {
 describe('the summary', () => {
   it('shows the result, its location, and the late runs', () => {
     const of = exportOf({ status: 'COMPLETED', finishedAt: '2026-03-02T00:00:12.500000Z', lateRuns: 1 });
-    expect(formatEnd(of, [runOf({ status: 'COMPLETED', errors: null })])).toEqual([
+    expect(formatResult(of, [runOf({ status: 'COMPLETED', errors: null })])).toEqual([
       'COMPLETED in 13 s: 1,000 rows in 1 file, 2.5 MB.',
       'Files: lake/a',
       '1 run of the range arrived after the export was created and is not included.',
@@ -149,7 +149,7 @@ describe('the summary', () => {
 
   it('lists the errors, each repeated cause once', () => {
     const of = exportOf({ status: 'FAILED', statusReason: 'A run failed.', files: 0, rowsWritten: 0, bytesWritten: 0 });
-    expect(formatEnd(of, [runOf(), runOf({ status: 'CANCELLED', errors: null })])).toEqual([
+    expect(formatResult(of, [runOf(), runOf({ status: 'CANCELLED', errors: null })])).toEqual([
       'FAILED: 0 rows in 0 files, 0 B.',
       'A run failed.',
       '  2026-03-01 FAILED, 3 attempts failed:',

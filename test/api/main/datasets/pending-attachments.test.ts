@@ -4,7 +4,7 @@ import { Client } from 'langsmith';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import { cloneExamples } from '../../../../pipelines/datasets/clone-examples.ts';
-import { deleteExamplesForEver } from '../../../../pipelines/datasets/delete-examples.ts';
+import { hardDeleteExamples } from '../../../../pipelines/datasets/delete-examples.ts';
 import { until } from '../../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 
@@ -95,7 +95,7 @@ describe('a clone beside a permanent deletion', () => {
     JSON.parse(
       await text(await cloneExamples(services, workspaceId, { sourceId: datasetId, targetId }, links())),
     ) as object[];
-  const deleteForEver = (id: string, services = api.services) => deleteExamplesForEver(services, workspaceId, [id]);
+  const deleteForEver = (id: string, services = api.services) => hardDeleteExamples(services, workspaceId, [id]);
   const addTarget = async () => (await client.createDataset(randomUUID())).id;
 
   async function listCopies(targetId: string) {

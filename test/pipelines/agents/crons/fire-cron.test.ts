@@ -155,7 +155,7 @@ describe('fireCrons', () => {
   it('leaves a cron due if the process dies while it fires', async () => {
     const { cron_id } = await cron();
     clock = at('2026-04-22T10:01:00Z');
-    const dies = async (tx: Sql, due: Cron) => {
+    const createRunAndDisconnect = async (tx: Sql, due: Cron) => {
       const run = await createCronRun(tx, due);
       // How Postgres sees the death of a process: the connection closes with an open transaction.
       await other.query('SELECT pg_terminate_backend($1)', [
@@ -163,7 +163,7 @@ describe('fireCrons', () => {
       ]);
       return run;
     };
-    expect(await fireCrons(deps({ createCronRun: dies }))).toBe(0);
+    expect(await fireCrons(deps({ createCronRun: createRunAndDisconnect }))).toBe(0);
     expect([await runsOf(cron_id), await firingsOf(cron_id)]).toEqual([0, []]);
     expect(await fireCrons(deps())).toBe(1);
     expect([await runsOf(cron_id), await nextOf(cron_id)]).toEqual([1, iso('2026-04-22T10:02Z')]);

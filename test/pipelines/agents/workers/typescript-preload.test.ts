@@ -19,7 +19,7 @@ test('a child process of a TypeScript project can run TypeScript', () => {
     `import { fork } from 'node:child_process';
      fork(${JSON.stringify(path('said.ts'))}).on('exit', (code: number | null) => process.exit(code ?? 1));`,
   );
-  const output = execFileSync(process.execPath, ['--import', `${workers}typescript-elsewhere.js`, path('starts.ts')], {
+  const output = execFileSync(process.execPath, ['--import', `${workers}typescript-preload.js`, path('starts.ts')], {
     encoding: 'utf8',
   });
   expect(output).toBe('7\n');

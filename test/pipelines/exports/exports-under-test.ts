@@ -42,22 +42,22 @@ export interface RecordedFile {
 type Job = { readonly name: string; readonly payload: Record<string, string>; readonly delayMs: number };
 
 /** The exports of an installation without its processes: tests run each step themselves, at times that they set. */
-export type Workshop = Awaited<ReturnType<typeof openWorkshop>>;
+export type ExportsUnderTest = Awaited<ReturnType<typeof openExportsUnderTest>>;
 
 export const day = (text: string) => Date.parse(`${text}T00:00:00Z`) * 1_000;
 
-export interface WorkshopOptions {
+export interface ExportsUnderTestOptions {
   /** `close` also closes these stores. */
   readonly stores?: FreshStores;
   readonly s3Limits?: S3Limits;
-  /** Default: the `clock` of the workshop. */
+  /** Default: the `clock` of the suite. */
   readonly now?: WorkDeps['now'];
 }
 
-export async function openWorkshop(limits: Partial<ExportLimits> = {}, options: WorkshopOptions = {}) {
+export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, options: ExportsUnderTestOptions = {}) {
   const stores = options.stores ?? (await freshStores());
   const { database, clickhouse } = stores;
-  const root = await mkdtemp(join(tmpdir(), 'runlake-workshop-'));
+  const root = await mkdtemp(join(tmpdir(), 'runlake-exports-'));
   const [bucketRoot, workRoot] = [join(root, 'buckets'), join(root, 'work')];
   await mkdir(bucketRoot);
   const logger = createLogger('silent', 'test');
