@@ -6,14 +6,14 @@ import {
   minHashLength,
   readCommitContent,
   listCommits as readList,
+  stripModel,
 } from '../../pipelines/prompts/commit.ts';
-import { stripModel } from '../../pipelines/prompts/manifest.ts';
 import { findReadableRepo } from '../../pipelines/prompts/repo.ts';
 import { commitPrompt } from '../../pipelines/prompts/write-commit.ts';
 import { JsonObject, jsonMediaType, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
-import { defineLargeJson, largeJsonErrors } from './large-json.ts';
+import { defineLargeJson, largeJsonErrors } from './ingest.ts';
 import { RepoParams, toRepoName } from './repos.ts';
 
 const maxBodyBytes = 2 * 1024 ** 2;

@@ -1,11 +1,11 @@
 import { Type } from 'typebox';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
-import { readWorkspaceStats } from '../../pipelines/tenants/workspace-stats.ts';
 import {
   createWorkspace as create,
   listWorkspaces as list,
   maxHandleLength,
   readWorkspace,
+  readWorkspaceStats,
   deleteWorkspace as remove,
   updateWorkspace as update,
   type WorkspaceRecord,

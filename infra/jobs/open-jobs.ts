@@ -11,15 +11,20 @@
  *      in an outage, so the schedules are written again after each reconnect.
  */
 import type { Job, Queue, Worker } from 'bullmq';
-import { type JobCatalogue, type JobName, type JobPayload, jobCatalogue } from '../../schemas/jobs/catalogue.ts';
+import { Compile } from 'typebox/compile';
+import {
+  type JobCatalogue,
+  type JobEntry,
+  type JobName,
+  type JobPayload,
+  jobCatalogue,
+} from '../../schemas/jobs/catalogue.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { timedOut, withTimeout } from '../timeouts/with-timeout.ts';
 import type { Jobs } from './jobs.ts';
-import { logLosses } from './log-losses.ts';
 import { openPostgresBackend, postgresStore } from './postgres-backend.ts';
 import { openRedisBackend, redisStore } from './redis-backend.ts';
-import { checkPayload, findJobEntry, toJobOptions } from './rules.ts';
 
 export interface JobsOptions<Catalogue extends JobCatalogue> {
   readonly databaseUrl: string;
@@ -154,4 +159,70 @@ function logFailure(logger: Logger, name: string, job: Job | undefined, err: Err
     { err, job: name, jobId: job?.id, attempt },
     isLast ? 'job failed' : 'attempt of a job failed',
   );
+}
+
+const weekSeconds = 7 * 86_400;
+
+/** BullMQ options for a job type. */
+export function toJobOptions({ attempts, retryDelayMs, exponentialBackoff }: JobEntry) {
+  return {
+    attempts,
+    backoff: { type: exponentialBackoff ? 'exponential' : 'fixed', delay: retryDelayMs },
+    removeOnComplete: true,
+    removeOnFail: { age: weekSeconds, count: 10_000 },
+  };
+}
+
+/** @throws INVALID_JOB if the catalogue has no such kind. */
+export function findJobEntry(catalogue: JobCatalogue, name: string): JobEntry {
+  const entry = catalogue[name];
+  if (entry === undefined) throw runlakeError('INVALID_JOB', { job: name, reason: 'unknown kind of job' });
+  return entry;
+}
+
+/** @throws INVALID_JOB if `payload` does not match the schema of the job type. */
+export function checkPayload(catalogue: JobCatalogue, name: string, payload: unknown): void {
+  const check = Compile(findJobEntry(catalogue, name).payload);
+  if (check.Check(payload)) return;
+  const [first] = check.Errors(payload);
+  throw runlakeError('INVALID_JOB', {
+    job: name,
+    reason: `${first?.instancePath || 'payload'} ${first?.message ?? 'is invalid'}`,
+  });
+}
+
+/** Minimum interval between two log lines about lost connections, because the clients report every failed reconnect. */
+const logIntervalMs = 10_000;
+
+const lossCodePattern = /^(?:E(?!RR_)[A-Z_]+|57P0[1-3]|08\w{3})$/;
+
+/**
+ * Creates a listener for connection errors of `store`. The listener logs lost connections as one line without a stack,
+ * at most once in 10 s, with the number of suppressed errors in `leftOut`. The listener logs every other error
+ * completely.
+ */
+export function logLosses(store: string, logger: Logger): (err: Error, job?: string) => void {
+  let loggedAtMs = Number.NEGATIVE_INFINITY;
+  let leftOut = 0;
+  return (err, job) => {
+    const reason = toLossCode(err);
+    if (reason === undefined) {
+      logger.warn({ err, job }, `error of the job queues in ${store}`);
+      return;
+    }
+    const nowMs = performance.now();
+    if (nowMs - loggedAtMs < logIntervalMs) {
+      leftOut += 1;
+      return;
+    }
+    logger.warn({ reason, leftOut }, `the job queues lost their connection to ${store} and are reconnecting`);
+    loggedAtMs = nowMs;
+    leftOut = 0;
+  };
+}
+
+function toLossCode(err: Error & { code?: unknown }): string | undefined {
+  if (typeof err.code === 'string' && lossCodePattern.test(err.code)) return err.code;
+  // Errors that the clients create themselves have no code.
+  return /connection is closed|connection terminated|connection ended/i.test(err.message) ? err.message : undefined;
 }

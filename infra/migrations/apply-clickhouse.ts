@@ -19,7 +19,6 @@ import { runlakeError } from '../errors/runlake-error.ts';
 import { clusterStatements } from './cluster-statements.ts';
 import { computeChecksum, type Migration, toMigrationError } from './load.ts';
 import type { Applied } from './pending.ts';
-import { splitStatements } from './split-statements.ts';
 
 type State = 'started' | 'done';
 
@@ -138,3 +137,31 @@ const buildRecordTableSql = ({ kind }: Layout) => `CREATE TABLE IF NOT EXISTS ru
   shards UInt32,
   recorded_at DateTime64(6, 'UTC') DEFAULT now64(6)
 ) ENGINE = ${kind === 'replicated' ? 'ReplicatedMergeTree' : 'MergeTree'} ORDER BY (version, statement)`;
+
+/** One token of SQL: a comment, a string or quoted name, the end of a statement, or any other single character. */
+const tokenPattern =
+  /--[^\n]*|#[ !][^\n]*|\/\*[\s\S]*?(?:\*\/|$)|'(?:[^'\\]|\\[\s\S]|'')*'|"(?:[^"\\]|\\[\s\S]|"")*"|`(?:[^`\\]|\\[\s\S]|``)*`|;|[\s\S]/g;
+
+/**
+ * Splits ClickHouse SQL into statements at semicolons, except those in strings, names and comments. Removes comments, because
+ * ClickHouse runs one statement at a time, and a comment alone is not a statement.
+ * Source: lexer of ClickHouse (strings may have backslash escapes; `#` followed by a space or `!` starts a comment).
+ */
+export function splitStatements(sql: string): string[] {
+  const statements: string[] = [];
+  let current = '';
+  for (const [token] of sql.matchAll(tokenPattern)) {
+    if (token === ';') {
+      statements.push(current);
+      current = '';
+    } else {
+      current += isComment(token) ? ' ' : token;
+    }
+  }
+  statements.push(current);
+  return statements.map((statement) => statement.trim()).filter((statement) => statement !== '');
+}
+
+function isComment(token: string): boolean {
+  return token.length > 1 && (token.startsWith('--') || token.startsWith('#') || token.startsWith('/*'));
+}

@@ -1,7 +1,7 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { requireWithin } from '../../../infra/postgres/page-within.ts';
 import { isLeaseLost } from '../checkpoints/leased-saver.ts';
-import { type CompiledGraph, readSnapshot } from '../graphs/compiled-graph.ts';
+import { type CompiledGraph, collectInterrupts, readSnapshot } from '../graphs/compiled-graph.ts';
 import { type NodeCommand, readNodes, requireTargets } from '../graphs/graph-nodes.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
 import type { GraphConfig, RunCommand } from '../runs/run.ts';
@@ -11,7 +11,6 @@ import { embedTexts } from '../store/write-items.ts';
 import { selectedState, type ThreadCheckpoint, type ThreadState } from '../threads/thread.ts';
 import { graphJson } from '../workers/graph-json.ts';
 import { toLibraryCommand, toLibraryConfig } from '../workers/run-config.ts';
-import { collectInterrupts } from '../workers/state-of-run.ts';
 import { type SaverFor, ThreadSaver } from '../workers/thread-saver.ts';
 import type { GraphRequest } from '../workers/worker-pool.ts';
 import { readSchemas, readSubgraphSchemas } from './schemas.ts';

@@ -1,13 +1,13 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isLeaseLost } from '../checkpoints/leased-saver.ts';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
+import { readStoredState, toStreamedState } from '../graphs/compiled-graph.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
 import type { StoreFor } from '../store/agent-store.ts';
 import { beginAttempt, buildConfig, checkpointMetadata, type Job } from './begin-attempt.ts';
 import { createWarningChunk, eventChunk } from './event-chunk.ts';
 import type { EventLoopTurn } from './event-loop-turn.ts';
 import type { SendWindow } from './send-window.ts';
-import { readStoredState, toStreamedState } from './state-of-run.ts';
 import { streamGraph } from './stream-graph.ts';
 import { type SaverFor, ThreadSaver } from './thread-saver.ts';
 import type { RunOutcome } from './worker-pool.ts';

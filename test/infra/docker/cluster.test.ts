@@ -2,9 +2,9 @@
 import { expect, it } from 'vitest';
 import type { Layout } from '../../../infra/clickhouse/layout.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
+import { splitStatements } from '../../../infra/migrations/apply-clickhouse.ts';
 import { clusterStatements } from '../../../infra/migrations/cluster-statements.ts';
 import { loadMigrations } from '../../../infra/migrations/load.ts';
-import { splitStatements } from '../../../infra/migrations/split-statements.ts';
 import { composeVariables, composeWith, readText, readVariables, type Service, writtenOut } from './compose-file.ts';
 
 const secrets = Object.fromEntries(

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { checkPayload, findJobEntry, toJobOptions } from '../../../infra/jobs/rules.ts';
+import { checkPayload, findJobEntry, toJobOptions } from '../../../infra/jobs/open-jobs.ts';
 import { jobCatalogue } from '../../../schemas/jobs/catalogue.ts';
 
 const id = '00000000-0000-4000-8000-000000000001';

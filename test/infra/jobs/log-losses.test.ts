@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { logLosses } from '../../../infra/jobs/log-losses.ts';
+import { logLosses } from '../../../infra/jobs/open-jobs.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 
 it('logs one line without a stack for many consecutive connection losses, and other errors in full', () => {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Layout } from '../../../infra/clickhouse/layout.ts';
+import { splitStatements } from '../../../infra/migrations/apply-clickhouse.ts';
 import { clusterStatements } from '../../../infra/migrations/cluster-statements.ts';
 import { loadMigrations } from '../../../infra/migrations/load.ts';
-import { splitStatements } from '../../../infra/migrations/split-statements.ts';
 
 const layouts = {
   single: { kind: 'single' },

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { splitStatements } from '../../../infra/migrations/split-statements.ts';
+import { splitStatements } from '../../../infra/migrations/apply-clickhouse.ts';
 
 describe('splitStatements', () => {
   it.each<[string, string, string[]]>([

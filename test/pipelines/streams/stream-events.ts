@@ -1,7 +1,9 @@
+import { AvroWriter, wirePrefix } from '../../../infra/event-log/avro.ts';
+import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
+import { encodeStreamEvent } from '../../../pipelines/streams/encode-stream-event.ts';
 import type { StreamEvent } from '../../../pipelines/streams/stream-event.ts';
+import { streamEvents } from '../../../schemas/topics.ts';
 import { uuidOf } from '../runs/run-events.ts';
-
-export { streamMessage } from '../../../pipelines/streams/stream-message.ts';
 
 export const deploymentId = uuidOf('deployment');
 export const threadId = uuidOf('thread');
@@ -28,4 +30,15 @@ export function streamEvent(event: Partial<StreamEvent> = {}): StreamEvent {
     expiresAtMicros: createdAtMicros + dayMicros,
     ...event,
   };
+}
+
+/**
+ * Encodes a stream event as a log message. All events of a thread have the same key, because the stream of a thread
+ * contains the events of all its runs.
+ */
+export function streamMessage(event: StreamEvent, log: Pick<EventLog, 'schemaId'>): LogMessage {
+  const writer = new AvroWriter(event.data.length + 512);
+  writer.raw(wirePrefix(log.schemaId(streamEvents)));
+  encodeStreamEvent(writer, event);
+  return { key: `${event.deploymentId}:${event.threadId}`, value: writer.since(0) };
 }
