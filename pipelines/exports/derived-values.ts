@@ -141,7 +141,9 @@ export async function readDerivedValues(
       signal.throwIfAborted();
       const ancestries = await deriveAncestries(deps.clickhouse, request.scope, batch);
       const ids = batch.map(({ runId }) => runId).filter((id) => withFeedback.has(id));
-      const stats = await readFeedbackStatsByRun(deps.clickhouse, request.scope.tenantId, ids);
+      const stats = await readFeedbackStatsByRun(deps.clickhouse, request.scope.tenantId, ids, {
+        expiredAfterMicros: request.scope.membersUntilMicros,
+      });
       await lines.write(
         batch.map(({ runId }) =>
           formatCsvLine([

@@ -9,6 +9,7 @@
  * applying the condition to single rows before it merges them.
  */
 import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
+import { liveAt } from '../retention/lifetimes.ts';
 import { buildFilterClauses, type FilterClauses } from '../runs/filter-clauses.ts';
 import type { TimeWindow } from '../runs/run-columns.ts';
 import { buildScopeCondition } from '../runs/run-scope.ts';
@@ -19,8 +20,7 @@ import type { ExportScope } from './record.ts';
 export const memberOrder = 'start_time, trace_id, id';
 
 /** SQL condition: the run is not deleted and had not expired at `members_until`. */
-export const exportableCondition =
-  'isNull(deleted_at) AND expires_at > toDateTime(fromUnixTimestamp64Micro({members_until:Int64}))';
+export const exportableCondition = liveAt('members_until');
 
 export const memberCondition = 'first_received_at <= fromUnixTimestamp64Micro({members_until:Int64})';
 
@@ -74,10 +74,12 @@ export function buildMembersCondition(
 
 /**
  * Builds the clauses for the filter of an export. The filter sees the values of a run when its chunk is read, so a
- * run that is patched while its export runs may begin or cease to match.
+ * run that is patched while its export runs may begin or cease to match. Runs of its trace and feedback that expire
+ * after `members_until` still count.
  */
 export function buildMembersFilter(scope: ExportScope, { sql }: MembersCondition): FilterClauses {
-  return buildFilterClauses(scope.conditions, { tenantId: scope.tenantId, projectIds: [scope.projectId] }, sql);
+  const runScope = { tenantId: scope.tenantId, projectIds: [scope.projectId] };
+  return buildFilterClauses(scope.conditions, runScope, sql, exportableCondition);
 }
 
 interface MemberCount {

@@ -1,5 +1,5 @@
 import type { ClickHouse, Query } from '../../infra/clickhouse/clickhouse.ts';
-import { liveCondition } from '../retention/lifetimes.ts';
+import { liveAt, liveCondition } from '../retention/lifetimes.ts';
 
 /** Maximum number and size of the comments and labels in the statistics of one key of one run. */
 const maxComments = 10;
@@ -32,8 +32,12 @@ interface LabelRow {
 }
 
 /** Current feedback on the runs of a table or subquery, with their targets. */
-const selectOnRuns = (runs: string, condition = '1') => `SELECT feedback.*, runs.target AS target FROM (
-    SELECT * FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${condition} AND ${liveCondition}) AS feedback
+const selectOnRuns = (
+  runs: string,
+  condition = '1',
+  live = liveCondition,
+) => `SELECT feedback.*, runs.target AS target FROM (
+    SELECT * FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${condition} AND ${live}) AS feedback
   INNER JOIN ${runs} AS runs ON runs.run_id = feedback.run_id`;
 const isLabel = `startsWith(ifNull(value, ''), '"') AND length(value) <= ${maxLabelBytes}`;
 
@@ -43,36 +47,40 @@ const isLabel = `startsWith(ifNull(value, ''), '"') AND length(value) <= ${maxLa
  * count, for values that are strings), `comments` and `sources`. Runs without feedback are omitted.
  *
  * @param comparisonId Only feedback of this comparative experiment.
+ * @param expiredAfterMicros Include feedback that has expired after this time.
  * @throws errors of ClickHouse.
  */
 export async function readFeedbackStatsByRun(
   clickhouse: ClickHouse,
   tenantId: string,
   runIds: readonly string[],
-  comparisonId?: string,
+  { comparisonId, expiredAfterMicros }: { readonly comparisonId?: string; readonly expiredAfterMicros?: number } = {},
 ): Promise<Map<string, string>> {
   if (runIds.length === 0) return new Map();
   const rows = [...new Set(runIds)].map((id) => [id, id]);
   const external = { name: 'rated', structure: 'run_id UUID, target String', rows };
-  const params = { tenant: tenantId, ...(comparisonId !== undefined && { comparison: comparisonId }) };
+  const params = {
+    tenant: tenantId,
+    ...(comparisonId !== undefined && { comparison: comparisonId }),
+    ...(expiredAfterMicros !== undefined && { live_at: expiredAfterMicros }),
+  };
   const ofComparison = comparisonId === undefined ? '' : 'AND comparative_experiment_id = {comparison:UUID}';
   const condition = `run_id IN (SELECT run_id FROM rated) ${ofComparison}`;
-  return readFeedbackStatsByTarget(clickhouse, { params, external, runs: 'rated', condition });
+  const live = expiredAfterMicros === undefined ? liveCondition : liveAt('live_at');
+  return summarise(clickhouse, { params, external }, selectOnRuns('rated', condition, live));
 }
 
 interface FeedbackQuery extends Pick<Query, 'params' | 'external' | 'settings'> {
   /** A table or subquery with the columns `run_id` and `target`. */
   readonly runs: string;
-  /** A condition on the feedback. */
-  readonly condition?: string | undefined;
 }
 
 /** As {@link readFeedbackStatsByRun}, over the runs of each target. */
 export async function readFeedbackStatsByTarget(
   clickhouse: ClickHouse,
-  { runs, condition, ...location }: FeedbackQuery,
+  { runs, ...location }: FeedbackQuery,
 ): Promise<Map<string, string>> {
-  return summarise(clickhouse, location, selectOnRuns(runs, condition));
+  return summarise(clickhouse, location, selectOnRuns(runs));
 }
 
 /** As {@link readFeedbackStatsByRun}, over the feedback of each comparative experiment. */

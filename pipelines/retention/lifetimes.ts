@@ -19,6 +19,12 @@ export const neverSeconds = 4_102_444_800;
 
 /** SQL: whether a merged row of a table with `expires_at` is neither deleted nor expired. */
 export const liveCondition = 'isNull(deleted_at) AND expires_at > now()';
+/**
+ * As {@link liveCondition}, except that the row had not expired at a time that has passed: the parameter of this name, in
+ * microseconds. Expired rows stay for a week.
+ */
+export const liveAt = (parameter: string) =>
+  `isNull(deleted_at) AND expires_at > toDateTime(fromUnixTimestamp64Micro({${parameter}:Int64}))`;
 
 const daySeconds = 86_400;
 

@@ -1,4 +1,5 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
+import { liveCondition } from '../retention/lifetimes.ts';
 import { buildFilterSql, type RunFilterConditions } from './filter/run-filter.ts';
 import type { KeyCondition, RunScope } from './run-scope.ts';
 import { buildProjectsCondition } from './run-scope.ts';
@@ -28,16 +29,24 @@ const filterSettings = {
 /**
  * Builds the clauses for conditions in the filter language, of a query that reads the runs of `scope` in `keyRange`.
  * Subqueries on other runs of their traces read the time between the first and the last of these.
+ *
+ * @param live SQL: whether a merged row of runs or feedback is neither deleted nor expired.
  */
 export function buildFilterClauses(
   conditions: RunFilterConditions | undefined,
   scope: RunScope,
   keyRange: string,
+  live = liveCondition,
 ): FilterClauses {
   if (conditions === undefined) return { withSql: '', expressions: [], sql: [], params: {}, settings: {} };
   const projects = buildProjectsCondition(scope).sql;
   const traceRange = `${projects} AND start_time >= trace_times.1 AND start_time <= trace_times.2`;
-  const { sql, rowSql, expressions, params, usesTraces, settings } = buildFilterSql(conditions, projects, traceRange);
+  const { sql, rowSql, expressions, params, usesTraces, settings } = buildFilterSql(
+    conditions,
+    projects,
+    traceRange,
+    live,
+  );
   const traceTimes = `(SELECT (min(first_start), max(last_start)) FROM trace_locations WHERE tenant_id = {tenant:UUID}
     AND trace_id IN (SELECT trace_id FROM runs WHERE ${keyRange})) AS trace_times`;
   const defined = [...(usesTraces ? [traceTimes] : []), ...expressions];

@@ -1,4 +1,3 @@
-import { liveCondition } from '../../retention/lifetimes.ts';
 import { toPlainText } from '../json-sql.ts';
 import { getField, type PairFamily } from './fields.ts';
 import { compareSql, definePairs, type FilterContext, type RunComparison } from './sql-terms.ts';
@@ -52,7 +51,7 @@ const feedbackValueSql = `if(isNull(value), NULL, ${toPlainText(`ifNull(value, '
 function createFeedbackPairSource(context: FilterContext): PairSource {
   return {
     exists: (condition) =>
-      `id IN (SELECT run_id FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${liveCondition} AND ${condition})`,
+      `id IN (SELECT run_id FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${context.liveCondition} AND ${condition})`,
     writePair: (comparison) => {
       switch (comparison.field) {
         case 'feedback_key':

@@ -1,7 +1,6 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { liveCondition } from '../../retention/lifetimes.ts';
 import { allTimes, isRootSql } from '../run-columns.ts';
 import { checkRunFilter } from './check-filter.ts';
 import { getField } from './fields.ts';
@@ -102,20 +101,21 @@ export interface FilterSql {
 }
 
 /**
- * Writes the SQL of conditions. `projects` is the condition on the projects. `traceRange` restricts the key of `runs`
- * to a range that contains all runs of the traces that the query reads.
+ * Writes the SQL of conditions. `projects` is the condition on the projects; `traceRange` has the conditions on the key
+ * of `runs` which contain all runs of the traces that the query reads; `live` is that of {@link FilterContext}.
  */
 export function buildFilterSql(
   { run, trace, tree }: RunFilterConditions,
   projects: string,
   traceRange: string,
+  live: string,
 ): FilterSql {
-  const context = new FilterContext(traceRange);
+  const context = new FilterContext(traceRange, live);
   const inTrace = (condition: RunCondition, more: readonly string[] = []) => {
     const query = context.writeQuery(() => {
       const indexed = writeIndexedCondition([condition], context);
       const range = indexed === undefined ? context.traceRange : buildRunsCondition(indexed, projects);
-      const conditions = [liveCondition, ...more, writeCondition(condition, context)];
+      const conditions = [live, ...more, writeCondition(condition, context)];
       return `SELECT trace_id FROM runs FINAL PREWHERE ${range} WHERE ${conditions.join(' AND ')}`;
     });
     return `trace_id IN (${query})`;

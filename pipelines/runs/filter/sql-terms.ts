@@ -15,12 +15,15 @@ export class FilterContext {
    * usesTraces} is true, the query must define the times of the traces that these conditions refer to.
    */
   readonly #traceRange: string;
+  /** Whether a merged row of runs or feedback is neither deleted nor expired. */
+  readonly liveCondition: string;
   #usesTraces = false;
   #expressions = new Map<string, string>();
   #names = 0;
 
-  constructor(traceRange: string) {
+  constructor(traceRange: string, live: string) {
     this.#traceRange = traceRange;
+    this.liveCondition = live;
   }
 
   get traceRange(): string {

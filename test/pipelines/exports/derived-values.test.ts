@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parseRunFilters } from '../../../pipelines/runs/filter/run-filter.ts';
 import { exportFields } from '../../../schemas/parquet/run-columns.ts';
+import { onStoredTable } from '../../engines/on-stored-table.ts';
 import { insertEvents, noonMicros, runEvent, tenantId, uuidOf } from '../runs/run-events.ts';
 import {
   answeredRows,
@@ -26,10 +28,11 @@ interface Feedback {
   readonly comment?: string;
   readonly value?: string;
   readonly isDeleted?: boolean;
+  readonly expiresAt?: string;
 }
 
 async function giveFeedback(list: readonly Feedback[]): Promise<void> {
-  const body = list.map(({ runId, key, score, comment, value, isDeleted }) =>
+  const body = list.map(({ runId, key, score, comment, value, isDeleted, expiresAt = '2100-01-01T00:00:00Z' }) =>
     JSON.stringify({
       tenant_id: tenantId,
       run_id: runId,
@@ -43,6 +46,7 @@ async function giveFeedback(list: readonly Feedback[]): Promise<void> {
       user_id: tenantId,
       created_at: '2026-03-06T00:00:00Z',
       modified_at: '2026-03-06T00:00:00Z',
+      expires_at: expiresAt,
       deleted_at: isDeleted ? '2026-03-06T01:00:00Z' : undefined,
     }),
   );
@@ -62,6 +66,7 @@ async function giveFeedback(list: readonly Feedback[]): Promise<void> {
       'user_id',
       'created_at',
       'modified_at',
+      'expires_at',
       'deleted_at',
     ],
     format: 'JSONEachRow',
@@ -128,4 +133,40 @@ describe('derived columns', () => {
       expected.map((row) => Object.fromEntries(fields.map((field) => [field, row[field]]))),
     );
   });
+});
+
+it('a trace that expires after the request is exported with its feedback, also if a filter needs both', async () => {
+  const { clickhouse } = exporting.reading.stores;
+  const [root, child, gone] = [uuidOf('expiring'), uuidOf('expiring child'), uuidOf('expired before')];
+  const nowMicros = Date.now() * 1_000;
+  const at = (minutes: number) => new Date(nowMicros / 1_000 + minutes * 60_000).toISOString();
+  const scope = { ...wholeDay, projectId: uuidOf('expiring project'), membersUntilMicros: nowMicros - 600_000_000 };
+  const event = { projectId: scope.projectId, traceTimeMicros: noonMicros };
+  await insertEvents(clickhouse, [
+    runEvent({ ...event, runId: root, traceId: root, startTimeMicros: noonMicros, values: { name: 'root' } }),
+    runEvent({ ...event, runId: child, traceId: root, startTimeMicros: noonMicros + 1, values: { parentRunId: root } }),
+    runEvent({ ...event, runId: gone, traceId: gone, startTimeMicros: noonMicros + 2, values: { name: 'root' } }),
+  ]);
+  const expire = (ids: string, minutes: number) =>
+    onStoredTable(
+      clickhouse,
+      'runs',
+      (stored) =>
+        `ALTER TABLE ${stored} UPDATE expires_at = now() + INTERVAL ${minutes} MINUTE WHERE id IN (${ids}) SETTINGS mutations_sync = 2`,
+    );
+  await expire(`'${root}', '${child}'`, -5);
+  await expire(`'${gone}'`, -20);
+  await giveFeedback([
+    { runId: child, key: 'good', score: '1', expiresAt: at(-5) },
+    { runId: child, key: 'before', score: '1', expiresAt: at(-20) },
+  ]);
+  const read = async (filters: Parameters<typeof parseRunFilters>[0]) => {
+    const parts = await exportParts(exporting, { ...scope, conditions: parseRunFilters(filters) }, everything);
+    return (await Promise.all(parts.map(({ path }) => rowsOf(path)))).flat();
+  };
+  expect((await read({})).map(({ id }) => id)).toEqual([root, child]);
+  const [rated, ...others] = await read({ filter: 'eq(feedback_key, "good")', trace_filter: 'eq(name, "root")' });
+  expect([rated?.id, others]).toEqual([child, []]);
+  expect(JSON.parse(String(rated?.feedback_stats))).toEqual({ good: expect.objectContaining({ n: 1, avg: 1 }) });
+  expect(await read({ filter: 'eq(feedback_key, "before")' })).toEqual([]);
 });
