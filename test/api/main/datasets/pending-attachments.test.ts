@@ -2,9 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { text } from 'node:stream/consumers';
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import { cloneExamples } from '../../../../pipelines/datasets/clone-examples.ts';
 import { hardDeleteExamples } from '../../../../pipelines/datasets/delete-examples.ts';
+import { aroundCommands } from '../../../engines/on-stored-table.ts';
 import { until } from '../../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 
@@ -107,10 +107,10 @@ describe('a clone beside a permanent deletion', () => {
 
   /** The services, with `work` around the commands of ClickHouse that have this name. */
   function around(name: string, work: (command: () => Promise<void>) => Promise<void>): typeof api.services {
-    const { clickhouse } = api.services;
-    const command: ClickHouse['command'] = (each) =>
-      each.name === name ? work(() => clickhouse.command(each)) : clickhouse.command(each);
-    return { ...api.services, clickhouse: Object.create(clickhouse, { command: { value: command } }) };
+    const clickhouse = aroundCommands(api.services.clickhouse, (command, run) =>
+      command.name === name ? work(run) : run(),
+    );
+    return { ...api.services, clickhouse };
   }
 
   it('leaves no copy of an attachment whose example was deleted after it was copied', async () => {
