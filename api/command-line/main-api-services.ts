@@ -2,6 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { openRateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
+import { createSealer } from '../../infra/sealing/sealer.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
@@ -68,6 +69,7 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
     feedbackSigner: createFeedbackSigner(secretKey),
     shareSealer: createShareSealer(config, secretKey),
     promptReads,
+    secretSealer: createSealer({ secretKey, purpose: 'secrets', what: 'The secret' }),
     recentFeedback: new RecentFeedback(),
     accept: { log, projects, runLocations, config, count: countRuns, sentConfigs },
     sentConfigs,

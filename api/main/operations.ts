@@ -131,6 +131,7 @@ import {
 } from './run-shares.ts';
 import { getRunStats } from './run-stats.ts';
 import { getRun, queryRuns, validateRunsQuery } from './runs.ts';
+import { secretOperations } from './secrets.ts';
 import {
   createSession,
   deleteSession,
@@ -140,6 +141,9 @@ import {
   listSessions,
   updateSession,
 } from './sessions.ts';
+import { sharedEntityOperations } from './shared-entities.ts';
+import { taggingOperations } from './taggings.ts';
+import { tagOperations } from './tags.ts';
 import { getRunGroupStats, getThreadPreview, getThreadsStats, groupRuns } from './thread-groups.ts';
 import { getThreadStats, listThreadTraces, queryThreads } from './threads.ts';
 import { deleteRuns, deleteTraces, keepTraces } from './traces.ts';
@@ -179,6 +183,10 @@ export const operations: readonly Operation[] = [
   createWorkspace,
   getWorkspace,
   getWorkspaceStats,
+  ...secretOperations,
+  ...tagOperations,
+  ...taggingOperations,
+  ...sharedEntityOperations,
   updateWorkspace,
   deleteWorkspace,
   // API keys

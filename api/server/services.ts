@@ -41,6 +41,8 @@ export interface Services {
   readonly shareSealer: Sealer;
   /** Counts reads of prompts in the background. */
   readonly promptReads: ReadCounts;
+  /** Encrypts the secrets of workspaces. */
+  readonly secretSealer: Sealer;
   /** Creates, reads and cancels bulk exports. Only processes with export workers execute them. */
   readonly exports: ExportDeps;
   /** Checks of the dependencies that must be up for this process to serve requests. `/ready` lists them. */

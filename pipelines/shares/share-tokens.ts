@@ -36,12 +36,21 @@ export interface SharedThread {
   readonly threadId: string;
 }
 
+/** Decrypts the token of a share. @throws SEAL_KEY_UNKNOWN, SEAL_BROKEN */
+export function openSealedToken(
+  { shareSealer }: Pick<ShareDeps, 'shareSealer'>,
+  shared: Shared,
+  sealed: string,
+): string {
+  return shareSealer.open(sealed, identifyRow(shared, shared.targetId)).text;
+}
+
 interface ShareRow {
   readonly target: string;
   readonly sealed: string;
 }
 
-const hashToken = (token: string) => createHash('sha256').update(token.toLowerCase()).digest();
+export const hashToken = (token: string) => createHash('sha256').update(token.toLowerCase()).digest();
 const identifyRow = ({ kind, workspaceId }: Omit<Shared, 'targetId'>, targetId: string) =>
   `${kind} ${workspaceId} ${targetId}`;
 

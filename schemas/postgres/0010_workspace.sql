@@ -15,3 +15,41 @@ CREATE TABLE IF NOT EXISTS feedback_tokens (
 );
 CREATE INDEX IF NOT EXISTS feedback_tokens_of_run ON feedback_tokens (workspace_id, run_id);
 CREATE INDEX IF NOT EXISTS feedback_tokens_by_expiry ON feedback_tokens (workspace_id, expires_at);
+
+-- Secrets of a workspace. Responses never contain their values.
+CREATE TABLE IF NOT EXISTS workspace_secrets (
+  workspace_id uuid NOT NULL REFERENCES workspaces (id),
+  key text NOT NULL,
+  sealed_value text NOT NULL,
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (workspace_id, key)
+);
+
+-- Tags of resources: keys, their values, and the resources that have a value.
+CREATE TABLE IF NOT EXISTS tag_keys (
+  id uuid PRIMARY KEY,
+  workspace_id uuid NOT NULL REFERENCES workspaces (id),
+  key text NOT NULL,
+  description text,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  UNIQUE (workspace_id, key)
+);
+CREATE TABLE IF NOT EXISTS tag_values (
+  id uuid PRIMARY KEY,
+  tag_key_id uuid NOT NULL REFERENCES tag_keys (id) ON DELETE CASCADE,
+  value text NOT NULL,
+  description text,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  UNIQUE (tag_key_id, value)
+);
+CREATE TABLE IF NOT EXISTS taggings (
+  id uuid PRIMARY KEY,
+  tag_value_id uuid NOT NULL REFERENCES tag_values (id) ON DELETE CASCADE,
+  resource_type text NOT NULL,
+  resource_id uuid NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  UNIQUE (tag_value_id, resource_type, resource_id)
+);
+CREATE INDEX IF NOT EXISTS taggings_of_resource ON taggings (resource_id);

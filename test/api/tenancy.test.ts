@@ -13,6 +13,7 @@ import { evaluatorAttempts, type QueueVictim, queueAttempts } from './queue-atte
 import { otlp, type RunVictim, runAttempts } from './run-attempts.ts';
 import { sessionAttempts } from './session-attempts.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
+import { addTags, type WorkspaceVictim, workspaceAttempts } from './workspace-attempts.ts';
 
 /**
  * No operation gives access to another workspace or organisation. The victim is the first workspace of an organisation called
@@ -21,7 +22,7 @@ import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startAp
  * key of zebra's second workspace. Each calls every operation with the victim's ids. No response may contain the
  * victim's words, and at the end the victim is unchanged.
  */
-interface Victim extends ExportUnderTest, RunVictim, DatasetVictim, PromptVictim, QueueVictim {
+interface Victim extends ExportUnderTest, RunVictim, DatasetVictim, PromptVictim, QueueVictim, WorkspaceVictim {
   readonly workspaceId: string;
   readonly keyId: string;
   readonly feedbackId: string;
@@ -67,6 +68,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   ...promptAttempts,
   ...queueAttempts,
   ...evaluatorAttempts,
+  ...workspaceAttempts,
   getSettings: () => ({ url: '/settings', answers: own }),
   getWorkspaceStats: () => ({ url: '/workspaces/current/stats', answers: own }),
   setHandle: () => ({ url: '/settings/handle', payload: { tenant_handle: 'okapi' }, answers: [403, 409] }),
@@ -223,6 +225,8 @@ async function victimNow(): Promise<unknown> {
     directory: await read(`/v1/platform/hub/repos/${victim.agent}/directories`),
     queues: await read('/annotation-queues'),
     evaluators: await read('/v1/platform/evaluators'),
+    secrets: await read('/workspaces/current/secrets'),
+    taggings: await read('/workspaces/current/taggings'),
     configs: await read('/feedback-configs'),
     queueRuns: await read(`/annotation-queues/${victim.queueId}/runs`),
     usage: await read(attempts.getGranularUsage?.(victim).url ?? ''),
@@ -258,6 +262,7 @@ beforeAll(async () => {
     ...prompts,
     queueId: queue.json().id,
     queueRunId: '',
+    ...(await addTags((url, payload) => ask('POST', { url, payload }, key), project.json().id)),
     evaluatorId: evaluator.json().evaluator.id,
     ...(await addExport(api.database, { workspaceId, projectId: project.json().id, word: 'okapi' })),
   };
@@ -288,6 +293,8 @@ beforeAll(async () => {
     configs: [{ feedback_config: { categories: [{ label: 'okapi' }] } }],
     queueRuns: [{ name: 'okapi', inputs: { secret: 'okapi' } }],
     tags: [{ tag_name: 'okapi' }],
+    secrets: [{ key: 'VICTIM' }],
+    taggings: [{ tag_key: 'okapi', resources: { projects: [{ resource_name: 'okapi' }] } }],
     directory: { files: { 'AGENTS.md': { content: 'okapi' } } },
     keys: [{ description: 'okapi' }],
     run: { name: 'okapi', inputs: { secret: 'okapi' }, feedback_stats: { okapi: { n: 1 } } },

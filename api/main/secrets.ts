@@ -1,0 +1,84 @@
+import { Type } from 'typebox';
+import { changeSecrets, deleteSecret, listSecretKeys, requireSecret } from '../../pipelines/tenants/secrets.ts';
+import { nullable, optional, Text } from '../server/formats.ts';
+import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
+
+const Key = () => Text({ minLength: 1, maxLength: 255 });
+const Value = () => Text({ minLength: 1, maxLength: 65_536 });
+const KeyParams = Type.Object({ key: Key() });
+const Secret = Type.Object({ key: Type.String() });
+const tag = 'workspaces';
+const manage = { permission: 'secrets:manage', tenantScope: 'workspace' } as const;
+
+const listSecrets = defineOperation({
+  operationId: 'listSecrets',
+  method: 'GET',
+  path: '/workspaces/current/secrets',
+  tag,
+  summary: 'List the keys of the secrets of the workspace',
+  description: 'Values are never returned.',
+  access: { permission: 'secrets:read', tenantScope: 'workspace' },
+  unsupported: { query: ['include_configs'], flags: ['include_configs'] },
+  schema: { response: { 200: Type.Array(Secret) } },
+  handler: async ({ caller, services }) =>
+    (await listSecretKeys(services.database, caller.workspaceId)).map((key) => ({ key })),
+});
+
+const setSecrets = defineOperation({
+  operationId: 'setSecrets',
+  method: 'POST',
+  path: '/workspaces/current/secrets',
+  tag,
+  summary: 'Set and delete secrets of the workspace',
+  description: 'All or none. Values are stored encrypted.',
+  access: manage,
+  errors: ['LIMIT_REACHED'],
+  schema: {
+    body: Type.Array(
+      Type.Object({ key: Key(), value: nullable(Value(), { description: 'Null deletes the secret.' }) }),
+      {
+        maxItems: 200,
+      },
+    ),
+    response: { 200: Type.Object({ message: Type.String() }) },
+  },
+  handler: async ({ caller, body, services }) => {
+    await changeSecrets(services, caller.workspaceId, body);
+    return { message: 'Secrets changed' };
+  },
+});
+
+const setSecret = defineOperation({
+  operationId: 'setSecret',
+  method: 'PUT',
+  path: '/workspaces/current/secrets/:key',
+  tag,
+  summary: 'Set a secret of the workspace',
+  description: 'Without `value`, 404 if there is no such secret.',
+  access: manage,
+  unsupported: { body: ['configs'] },
+  errors: ['LIMIT_REACHED', 'NOT_FOUND'],
+  schema: { params: KeyParams, body: Type.Object({ value: optional(Value()) }), response: { 200: Secret } },
+  handler: async ({ caller, params: { key }, body: { value }, services }) => {
+    if (value == null) await requireSecret(services.database, caller.workspaceId, key);
+    else await changeSecrets(services, caller.workspaceId, [{ key, value }]);
+    return { key };
+  },
+});
+
+const removeSecret = defineOperation({
+  operationId: 'deleteSecret',
+  method: 'DELETE',
+  path: '/workspaces/current/secrets/:key',
+  tag,
+  summary: 'Delete a secret of the workspace',
+  access: manage,
+  errors: ['NOT_FOUND'],
+  schema: { params: KeyParams, response: { 204: Type.Null() } },
+  handler: async ({ caller, params, services }) => {
+    await deleteSecret(services.database, caller.workspaceId, params.key);
+    return new RawResponse({ status: 204 });
+  },
+});
+
+export const secretOperations: readonly Operation[] = [listSecrets, setSecrets, setSecret, removeSecret];

@@ -1,0 +1,162 @@
+import { type Static, Type } from 'typebox';
+import {
+  createTagging,
+  deleteTagging,
+  listTaggings,
+  listTags,
+  listTagsOf,
+  type ResourceType,
+  resourceTypes,
+} from '../../pipelines/tags/taggings.ts';
+import { OneOf, Timestamp, Uuid } from '../server/formats.ts';
+import { defineOperation, type Operation } from '../server/operation.ts';
+import { changing, reading, TagKeyFields, TagValueFields } from './tags.ts';
+
+/** Resources that have tags. */
+
+const ResourceTypeName = () => OneOf(resourceTypes);
+const Tagging = Type.Object({
+  id: Uuid(),
+  tag_value_id: Uuid(),
+  resource_type: ResourceTypeName(),
+  resource_id: Uuid(),
+  created_at: Timestamp(),
+});
+const TagWithValues = Type.Object({ ...TagKeyFields, values: Type.Array(Type.Object(TagValueFields)) });
+const TagOfResource = Type.Object({
+  ...TagKeyFields,
+  values: Type.Array(Type.Object({ ...TagValueFields, taggings: Type.Array(Tagging) })),
+});
+const Resource = Type.Object({ tagging_id: Uuid(), resource_id: Uuid(), resource_name: Type.String() });
+const ResourceRequest = { resource_type: ResourceTypeName(), resource_id: Uuid() };
+
+/** Lists of resources in responses, by type. */
+const listNames = {
+  project: 'projects',
+  experiment: 'experiments',
+  dataset: 'datasets',
+  prompt: 'prompts',
+  queue: 'queues',
+  deployment: 'deployments',
+  evaluator: 'evaluators',
+} as const satisfies Record<ResourceType, string>;
+
+const TaggedResources = Type.Object({
+  tag_key: Type.String(),
+  tag_key_id: Uuid(),
+  tag_value: Type.String(),
+  tag_value_id: Uuid(),
+  resources: Type.Object({
+    projects: Type.Array(Resource),
+    experiments: Type.Array(Resource),
+    datasets: Type.Array(Resource),
+    prompts: Type.Array(Resource),
+    queues: Type.Array(Resource),
+    deployments: Type.Array(Resource),
+    evaluators: Type.Array(Resource),
+  }),
+});
+
+type Resources = Static<typeof TaggedResources>['resources'];
+
+export const taggingOperations: readonly Operation[] = [
+  defineOperation({
+    ...reading,
+    operationId: 'listTaggings',
+    method: 'GET',
+    path: '/workspaces/current/taggings',
+    summary: 'List the tag values of the workspace with the resources that have them',
+    schema: {
+      query: Type.Object({ tag_value_id: Type.Optional(Uuid({ description: 'Only this value.' })) }),
+      response: { 200: Type.Array(TaggedResources) },
+    },
+    handler: async ({ caller, query, services }) => {
+      const valueId = query.tag_value_id?.toLowerCase();
+      const [tags, taggings] = await Promise.all([
+        listTags(services.database, caller.workspaceId),
+        listTaggings(services.database, caller.workspaceId, { valueId }),
+      ]);
+      return tags.flatMap(({ id, key, values }) =>
+        values
+          .filter((value) => valueId === undefined || value.id === valueId)
+          .map((value) => {
+            const resources = Object.fromEntries(
+              resourceTypes.map((type) => [listNames[type], []]),
+            ) as unknown as Resources;
+            for (const tagging of taggings.filter((each) => each.tag_value_id === value.id)) {
+              const { id: tagging_id, resource_id, resource_name } = tagging;
+              resources[listNames[tagging.resource_type]].push({ tagging_id, resource_id, resource_name });
+            }
+            return { tag_key: key, tag_key_id: id, tag_value: value.value, tag_value_id: value.id, resources };
+          }),
+      );
+    },
+  }),
+  defineOperation({
+    ...changing,
+    operationId: 'createTagging',
+    method: 'POST',
+    path: '/workspaces/current/taggings',
+    summary: 'Give a resource a tag value',
+    description: 'Returns the existing tagging if the resource has the value.',
+    errors: ['NOT_FOUND', 'LIMIT_REACHED'],
+    schema: { body: Type.Object({ tag_value_id: Uuid(), ...ResourceRequest }), response: { 200: Tagging } },
+    handler: async ({ caller, body, services }) =>
+      createTagging(services.database, caller.workspaceId, body.tag_value_id, {
+        type: body.resource_type,
+        id: body.resource_id.toLowerCase(),
+      }),
+  }),
+  defineOperation({
+    ...changing,
+    operationId: 'deleteTagging',
+    method: 'DELETE',
+    path: '/workspaces/current/taggings/:tagging_id',
+    summary: 'Take a tag value from a resource',
+    errors: ['NOT_FOUND'],
+    schema: {
+      params: Type.Object({ tagging_id: Uuid() }),
+      response: { 200: Type.Object({ message: Type.String() }) },
+    },
+    handler: async ({ caller, params, services }) => {
+      await deleteTagging(services.database, caller.workspaceId, params.tagging_id);
+      return { message: 'Tagging deleted' };
+    },
+  }),
+  defineOperation({
+    ...reading,
+    operationId: 'listTags',
+    method: 'GET',
+    path: '/workspaces/current/tags',
+    summary: 'List the tag keys of the workspace with their values',
+    schema: { response: { 200: Type.Array(TagWithValues) } },
+    handler: async ({ caller, services }) => listTags(services.database, caller.workspaceId),
+  }),
+  defineOperation({
+    ...reading,
+    operationId: 'listTagsOfResource',
+    method: 'GET',
+    path: '/workspaces/current/tags/resource',
+    summary: 'List the tags of a resource',
+    schema: { query: Type.Object(ResourceRequest), response: { 200: Type.Array(TagOfResource) } },
+    handler: async ({ caller, query, services }) => {
+      const resource = { type: query.resource_type, id: query.resource_id.toLowerCase() };
+      return (await listTagsOf(services.database, caller.workspaceId, [resource])).get(resource.id) ?? [];
+    },
+  }),
+  defineOperation({
+    ...reading,
+    operationId: 'listTagsOfResources',
+    method: 'POST',
+    path: '/workspaces/current/tags/resources',
+    summary: 'List the tags of several resources, by id of the resource',
+    schema: {
+      body: Type.Array(Type.Object(ResourceRequest), { maxItems: 1_000 }),
+      response: { 200: Type.Record(Type.String(), Type.Array(TagOfResource)) },
+    },
+    handler: async ({ caller, body, services }) => {
+      const resources = body.map((each) => ({ type: each.resource_type, id: each.resource_id.toLowerCase() }));
+      return Object.fromEntries(await listTagsOf(services.database, caller.workspaceId, resources));
+    },
+  }),
+];

@@ -1,0 +1,159 @@
+/** Resources that have tags. A tagging of a deleted resource is not returned. */
+import { randomUUID } from 'node:crypto';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { listTagKeys, listTagValues, requireFewer, type TagKey, type TagValue } from './tags.ts';
+
+/** Maximum number of resources that have a value. */
+const maxTaggings = 10_000;
+
+export const resourceTypes = [
+  'project',
+  'experiment',
+  'dataset',
+  'prompt',
+  'queue',
+  'deployment',
+  'evaluator',
+] as const;
+export type ResourceType = (typeof resourceTypes)[number];
+
+/** SQL for each type: id and name of the resources of the workspace `$1`. */
+const resourcesSql: Readonly<Record<ResourceType, string>> = {
+  project: `SELECT id, name FROM projects
+    WHERE workspace_id = $1 AND deleted_at IS NULL AND reference_dataset_id IS NULL`,
+  experiment: `SELECT id, name FROM projects
+    WHERE workspace_id = $1 AND deleted_at IS NULL AND reference_dataset_id IS NOT NULL`,
+  dataset: 'SELECT id, name FROM datasets WHERE workspace_id = $1',
+  prompt: 'SELECT id, handle AS name FROM repos WHERE workspace_id = $1',
+  queue: 'SELECT id, name FROM annotation_queues WHERE workspace_id = $1',
+  deployment: 'SELECT deployment_id AS id, name FROM agents.deployments WHERE workspace_id = $1 AND closed_at IS NULL',
+  evaluator: 'SELECT id, name FROM evaluators WHERE workspace_id = $1',
+};
+
+/** SQL: type, id and name of all resources of the workspace `$1`. */
+const allResourcesSql = resourceTypes
+  .map((type) => `SELECT '${type}' AS type, id, name FROM (${resourcesSql[type]}) AS ${type}s`)
+  .join(' UNION ALL ');
+
+export interface Tagging {
+  readonly id: string;
+  readonly tag_value_id: string;
+  readonly resource_type: ResourceType;
+  readonly resource_id: string;
+  readonly created_at: string;
+}
+
+interface NamedTagging extends Tagging {
+  readonly resource_name: string;
+}
+
+interface ResourceName {
+  readonly type: ResourceType;
+  readonly id: string;
+}
+
+/** Gives a resource a value; does nothing if it has it. @throws NOT_FOUND; LIMIT_REACHED. */
+export async function createTagging(
+  database: Database,
+  workspaceId: string,
+  valueId: string,
+  { type, id }: ResourceName,
+): Promise<Tagging> {
+  return database.transaction(async (tx) => {
+    const [value] = await tx.query(
+      `SELECT FROM tag_values WHERE id = $2 AND tag_key_id IN (SELECT id FROM tag_keys WHERE workspace_id = $1)
+       FOR NO KEY UPDATE`,
+      [workspaceId, valueId],
+    );
+    if (!value) throw runlakeError('NOT_FOUND', { what: 'Tag value' });
+    const [resource] = await tx.query(`SELECT FROM (${resourcesSql[type]}) AS resources WHERE id = $2`, [
+      workspaceId,
+      id,
+    ]);
+    if (!resource) throw runlakeError('NOT_FOUND', { what: `The ${type} ${id}` });
+    await tx.execute(
+      `INSERT INTO taggings (id, tag_value_id, resource_type, resource_id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+      [randomUUID(), valueId, type, id],
+    );
+    const limit = { max: maxTaggings, what: 'resources with a tag value' };
+    await requireFewer(tx, 'taggings WHERE tag_value_id = $1', valueId, limit);
+    const [made] = await tx.query<Tagging>(
+      `SELECT id, tag_value_id, resource_type, resource_id, created_at FROM taggings
+       WHERE tag_value_id = $1 AND resource_type = $2 AND resource_id = $3`,
+      [valueId, type, id],
+    );
+    return made!;
+  });
+}
+
+/** @throws NOT_FOUND */
+export async function deleteTagging(database: Database, workspaceId: string, id: string): Promise<void> {
+  const deleted = await database.execute(
+    `DELETE FROM taggings WHERE id = $2 AND tag_value_id IN (
+       SELECT v.id FROM tag_values AS v JOIN tag_keys AS k ON k.id = v.tag_key_id WHERE k.workspace_id = $1)`,
+    [workspaceId, id],
+  );
+  if (deleted === 0) throw runlakeError('NOT_FOUND', { what: 'Tagging' });
+}
+
+interface TaggingConditions {
+  readonly valueId?: string | undefined;
+  readonly resourceIds?: readonly string[] | undefined;
+}
+
+/** The taggings of a workspace that meet every given condition, by name of the resource. */
+export function listTaggings(
+  database: Sql,
+  workspaceId: string,
+  { valueId, resourceIds }: TaggingConditions,
+): Promise<NamedTagging[]> {
+  return database.query<NamedTagging>(
+    `SELECT t.id, t.tag_value_id, t.resource_type, t.resource_id, t.created_at, r.name AS resource_name
+     FROM taggings AS t JOIN tag_values AS v ON v.id = t.tag_value_id JOIN tag_keys AS k ON k.id = v.tag_key_id
+     JOIN (${allResourcesSql}) AS r ON r.type = t.resource_type AND r.id = t.resource_id
+     WHERE k.workspace_id = $1 AND ($2::uuid IS NULL OR v.id = $2) AND ($3::uuid[] IS NULL OR t.resource_id = ANY ($3))
+     ORDER BY resource_name, t.id`,
+    [workspaceId, valueId ?? null, resourceIds ?? null],
+  );
+}
+
+export interface TagKeyWithValues<V> extends TagKey {
+  readonly values: V[];
+}
+
+/** All keys of a workspace with their values. */
+export async function listTags(database: Sql, workspaceId: string): Promise<TagKeyWithValues<TagValue>[]> {
+  const [keys, values] = await Promise.all([listTagKeys(database, workspaceId), listTagValues(database, workspaceId)]);
+  return keys.map((key) => ({ ...key, values: values.filter((value) => value.tag_key_id === key.id) }));
+}
+
+type TaggedValue = TagValue & { readonly taggings: Tagging[] };
+
+/** The tags of resources, by id of the resource: keys and values that it has, with its taggings. */
+export async function listTagsOf(
+  database: Sql,
+  workspaceId: string,
+  resources: readonly ResourceName[],
+): Promise<Map<string, TagKeyWithValues<TaggedValue>[]>> {
+  const [tags, taggings] = await Promise.all([
+    listTags(database, workspaceId),
+    listTaggings(database, workspaceId, { resourceIds: resources.map(({ id }) => id) }),
+  ]);
+  return new Map(
+    resources.map(({ type, id }) => {
+      const own = taggings.filter((each) => each.resource_id === id && each.resource_type === type);
+      const keys = tags.flatMap(({ values, ...key }) => {
+        const tagged = values.flatMap((value) => {
+          const ofValue = own
+            .filter((each) => each.tag_value_id === value.id)
+            .map(({ resource_name: _name, ...tagging }) => tagging);
+          return ofValue.length > 0 ? [{ ...value, taggings: ofValue }] : [];
+        });
+        return tagged.length > 0 ? [{ ...key, values: tagged }] : [];
+      });
+      return [id, keys];
+    }),
+  );
+}

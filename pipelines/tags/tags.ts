@@ -1,0 +1,203 @@
+/** Tags of resources: keys of a workspace, and their values. */
+import { randomUUID } from 'node:crypto';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import { violatedConstraint } from '../../infra/postgres/database-error.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+
+const maxKeys = 1_000;
+/** Of a key. */
+const maxValues = 1_000;
+
+/** Times are ISO 8601 with microseconds. */
+interface Named {
+  readonly id: string;
+  readonly description: string | null;
+  readonly created_at: string;
+  readonly updated_at: string;
+}
+
+export interface TagKey extends Named {
+  readonly key: string;
+}
+
+export interface TagValue extends Named {
+  readonly value: string;
+  readonly tag_key_id: string;
+}
+
+/** Absent fields stay unchanged; so does a null name. */
+interface Change {
+  readonly name?: string | null | undefined;
+  readonly description?: string | null | undefined;
+}
+
+const keyColumns = 'id, key, description, created_at, updated_at';
+const valueColumns = 'id, tag_key_id, value, description, created_at, updated_at';
+
+/** The keys of a workspace in alphabetical order. */
+export function listTagKeys(database: Sql, workspaceId: string): Promise<TagKey[]> {
+  return database.query<TagKey>(`SELECT ${keyColumns} FROM tag_keys WHERE workspace_id = $1 ORDER BY key, id`, [
+    workspaceId,
+  ]);
+}
+
+/** @throws NOT_FOUND */
+export async function readTagKey(database: Sql, workspaceId: string, id: string): Promise<TagKey> {
+  const sql = `SELECT ${keyColumns} FROM tag_keys WHERE workspace_id = $1 AND id = $2`;
+  const [found] = await database.query<TagKey>(sql, [workspaceId, id]);
+  return found ?? fail('Tag key');
+}
+
+/** @throws CONFLICT if the workspace has this key; LIMIT_REACHED. */
+export async function createTagKey(
+  database: Database,
+  workspaceId: string,
+  { key, description }: { readonly key: string; readonly description?: string | null | undefined },
+): Promise<TagKey> {
+  return refuseDuplicates(
+    database.transaction(async (tx) => {
+      await tx.query('SELECT FROM workspaces WHERE id = $1 FOR NO KEY UPDATE', [workspaceId]);
+      const [made] = await tx.query<TagKey>(
+        `INSERT INTO tag_keys (id, workspace_id, key, description) VALUES ($1, $2, $3, $4) RETURNING ${keyColumns}`,
+        [randomUUID(), workspaceId, key, description ?? null],
+      );
+      await requireFewer(tx, 'tag_keys WHERE workspace_id = $1', workspaceId, { max: maxKeys, what: 'tag keys' });
+      return made!;
+    }),
+    'A tag key with this name',
+  );
+}
+
+/** @throws NOT_FOUND; CONFLICT if the workspace has another key with this name. */
+export async function updateTagKey(
+  database: Database,
+  workspaceId: string,
+  id: string,
+  { name, description }: Change,
+): Promise<TagKey> {
+  const [changed] = await refuseDuplicates(
+    database.query<TagKey>(
+      `UPDATE tag_keys SET key = coalesce($3, key), description = CASE WHEN $4 THEN $5 ELSE description END,
+         updated_at = now() WHERE workspace_id = $1 AND id = $2 RETURNING ${keyColumns}`,
+      [workspaceId, id, name ?? null, description !== undefined, description ?? null],
+    ),
+    'A tag key with this name',
+  );
+  return changed ?? fail('Tag key');
+}
+
+/** Deletes a key with its values, and takes them from resources. @throws NOT_FOUND */
+export async function deleteTagKey(database: Database, workspaceId: string, id: string): Promise<void> {
+  const deleted = await database.execute('DELETE FROM tag_keys WHERE workspace_id = $1 AND id = $2', [workspaceId, id]);
+  if (deleted === 0) fail('Tag key');
+}
+
+/** The values of some keys, or of all keys of the workspace, in alphabetical order. */
+export function listTagValues(database: Sql, workspaceId: string, keyIds?: readonly string[]): Promise<TagValue[]> {
+  return database.query<TagValue>(
+    `SELECT ${valueColumns} FROM tag_values
+     WHERE tag_key_id IN (SELECT id FROM tag_keys WHERE workspace_id = $1) AND ($2::uuid[] IS NULL OR tag_key_id = ANY ($2))
+     ORDER BY value, id`,
+    [workspaceId, keyIds ?? null],
+  );
+}
+
+interface ValuePath {
+  readonly keyId: string;
+  readonly valueId: string;
+}
+
+const isOfKey = 'id = $3 AND tag_key_id = (SELECT id FROM tag_keys WHERE workspace_id = $1 AND id = $2)';
+
+/** @throws NOT_FOUND */
+export async function readTagValue(
+  database: Sql,
+  workspaceId: string,
+  { keyId, valueId }: ValuePath,
+): Promise<TagValue> {
+  const sql = `SELECT ${valueColumns} FROM tag_values WHERE ${isOfKey}`;
+  const [found] = await database.query<TagValue>(sql, [workspaceId, keyId, valueId]);
+  return found ?? fail('Tag value');
+}
+
+/** @throws NOT_FOUND for an unknown key; CONFLICT if the key has this value; LIMIT_REACHED. */
+export async function createTagValue(
+  database: Database,
+  workspaceId: string,
+  keyId: string,
+  { value, description }: { readonly value: string; readonly description?: string | null | undefined },
+): Promise<TagValue> {
+  return refuseDuplicates(
+    database.transaction(async (tx) => {
+      const [key] = await tx.query('SELECT FROM tag_keys WHERE workspace_id = $1 AND id = $2 FOR NO KEY UPDATE', [
+        workspaceId,
+        keyId,
+      ]);
+      if (!key) fail('Tag key');
+      const [made] = await tx.query<TagValue>(
+        `INSERT INTO tag_values (id, tag_key_id, value, description) VALUES ($1, $2, $3, $4) RETURNING ${valueColumns}`,
+        [randomUUID(), keyId, value, description ?? null],
+      );
+      await requireFewer(tx, 'tag_values WHERE tag_key_id = $1', keyId, {
+        max: maxValues,
+        what: 'values of a tag key',
+      });
+      return made!;
+    }),
+    'This value of the tag key',
+  );
+}
+
+/** @throws NOT_FOUND; CONFLICT if the key has another value with this name. */
+export async function updateTagValue(
+  database: Database,
+  workspaceId: string,
+  { keyId, valueId }: ValuePath,
+  { name, description }: Change,
+): Promise<TagValue> {
+  const [changed] = await refuseDuplicates(
+    database.query<TagValue>(
+      `UPDATE tag_values SET value = coalesce($4, value), description = CASE WHEN $5 THEN $6 ELSE description END,
+         updated_at = now() WHERE ${isOfKey} RETURNING ${valueColumns}`,
+      [workspaceId, keyId, valueId, name ?? null, description !== undefined, description ?? null],
+    ),
+    'This value of the tag key',
+  );
+  return changed ?? fail('Tag value');
+}
+
+/** Deletes a value, and takes it from resources. @throws NOT_FOUND */
+export async function deleteTagValue(
+  database: Database,
+  workspaceId: string,
+  { keyId, valueId }: ValuePath,
+): Promise<void> {
+  const deleted = await database.execute(`DELETE FROM tag_values WHERE ${isOfKey}`, [workspaceId, keyId, valueId]);
+  if (deleted === 0) fail('Tag value');
+}
+
+function fail(what: string): never {
+  throw runlakeError('NOT_FOUND', { what });
+}
+
+async function refuseDuplicates<T>(work: Promise<T>, what: string): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    if (violatedConstraint(error) === undefined) throw error;
+    throw runlakeError('CONFLICT', { reason: `${what} already exists.` }, { cause: error });
+  }
+}
+
+export async function requireFewer(
+  tx: Sql,
+  rows: string,
+  owner: string,
+  { max, what }: { readonly max: number; readonly what: string },
+): Promise<void> {
+  const [counted] = await tx.query<{ count: number }>(`SELECT count(*) AS count FROM ${rows}`, [owner]);
+  if (counted!.count > max) {
+    throw runlakeError('LIMIT_REACHED', { limit: max, what, hint: 'Delete those that are not needed' });
+  }
+}

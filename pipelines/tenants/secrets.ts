@@ -1,0 +1,69 @@
+/** Secrets of a workspace: encrypted, and never returned. */
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import type { Sealer } from '../../infra/sealing/sealer.ts';
+
+/** Maximum number of secrets of a workspace. */
+const maxSecrets = 200;
+
+export interface SecretChange {
+  readonly key: string;
+  /** Null deletes the secret. */
+  readonly value: string | null;
+}
+
+/** The keys of the secrets of a workspace, in alphabetical order. */
+export async function listSecretKeys(database: Database, workspaceId: string): Promise<string[]> {
+  const rows = await database.query<{ key: string }>(
+    'SELECT key FROM workspace_secrets WHERE workspace_id = $1 ORDER BY key',
+    [workspaceId],
+  );
+  return rows.map(({ key }) => key);
+}
+
+/** Sets and deletes secrets, all or none. If a key is repeated, its last value applies. @throws LIMIT_REACHED */
+export async function changeSecrets(
+  { database, secretSealer }: { readonly database: Database; readonly secretSealer: Sealer },
+  workspaceId: string,
+  changes: readonly SecretChange[],
+): Promise<void> {
+  await database.transaction(async (tx) => {
+    // Concurrent changes wait for each other, so that they cannot exceed the limit together.
+    await tx.query('SELECT FROM workspaces WHERE id = $1 FOR NO KEY UPDATE', [workspaceId]);
+    for (const { key, value } of changes) {
+      if (value === null) {
+        await tx.execute('DELETE FROM workspace_secrets WHERE workspace_id = $1 AND key = $2', [workspaceId, key]);
+        continue;
+      }
+      await tx.execute(
+        `INSERT INTO workspace_secrets (workspace_id, key, sealed_value) VALUES ($1, $2, $3)
+         ON CONFLICT (workspace_id, key) DO UPDATE SET sealed_value = excluded.sealed_value, updated_at = now()`,
+        [workspaceId, key, secretSealer.seal(value, `${workspaceId} ${key}`)],
+      );
+    }
+    const [counted] = await tx.query<{ count: number }>(
+      'SELECT count(*) AS count FROM workspace_secrets WHERE workspace_id = $1',
+      [workspaceId],
+    );
+    if (counted!.count > maxSecrets) {
+      throw runlakeError('LIMIT_REACHED', {
+        limit: maxSecrets,
+        what: 'secrets in a workspace',
+        hint: 'Delete those that are not needed',
+      });
+    }
+  });
+}
+
+/** @throws NOT_FOUND */
+export async function deleteSecret(database: Database, workspaceId: string, key: string): Promise<void> {
+  const sql = 'DELETE FROM workspace_secrets WHERE workspace_id = $1 AND key = $2';
+  if ((await database.execute(sql, [workspaceId, key])) === 0) throw createNotFoundError();
+}
+
+/** @throws NOT_FOUND */
+export async function requireSecret(database: Database, workspaceId: string, key: string): Promise<void> {
+  if (!(await listSecretKeys(database, workspaceId)).includes(key)) throw createNotFoundError();
+}
+
+const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Secret' });

@@ -1,0 +1,246 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { asking } from '../../ask.ts';
+import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+
+beforeAll(async () => {
+  api = await startApi({ config: { patchWaitMs: 0 } });
+  acme = await addOrganization(api.database, 'acme');
+});
+afterAll(() => api.close());
+
+const send = asking(() => api);
+type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+const ask = (method: Method, path: string, payload?: object, key = acme.adminKey) =>
+  send(key, method, `/workspaces/current${path}`, payload);
+const addKeyWith = (permissions: string[]) =>
+  addKey({
+    database: api.database,
+    organizationId: acme.id,
+    userId: acme.userId,
+    workspaceIds: [acme.workspaceIds[0]],
+    permissions,
+  });
+
+describe('secrets', () => {
+  const keys = async () => (await ask('GET', '/secrets')).body.map(({ key }: { key: string }) => key);
+  const remove = (key: string) =>
+    api.server.inject({
+      method: 'DELETE',
+      url: `/workspaces/current/secrets/${key}`,
+      headers: { 'x-api-key': acme.adminKey },
+    });
+
+  it('are set, replaced and deleted, and never returned', async () => {
+    const secrets = [
+      { key: 'OPENAI_API_KEY', value: 'sk-first' },
+      { key: 'OTHER', value: 'sk-other' },
+    ];
+    const set = await ask('POST', '/secrets', secrets);
+    expect([set.status, JSON.stringify(set.body)]).toEqual([200, expect.not.stringContaining('sk-')]);
+    await ask('POST', '/secrets', [
+      { key: 'OPENAI_API_KEY', value: 'sk-second' },
+      { key: 'OTHER', value: null },
+    ]);
+    expect((await ask('GET', '/secrets')).body).toEqual([{ key: 'OPENAI_API_KEY' }]);
+    expect((await ask('PUT', '/secrets/NEW', { value: 'sk-new' })).body).toEqual({ key: 'NEW' });
+    expect((await ask('PUT', '/secrets/NEW', {})).status).toBe(200);
+    expect(await keys()).toEqual(['NEW', 'OPENAI_API_KEY']);
+    expect((await remove('NEW')).statusCode).toBe(204);
+    expect((await remove('NEW')).statusCode).toBe(404);
+
+    const rows = await api.database.query<{ sealed: string }>(
+      'SELECT sealed_value AS sealed FROM workspace_secrets',
+      [],
+    );
+    expect(JSON.stringify(rows)).not.toContain('sk-');
+    const bound = `${acme.workspaceIds[0]} OPENAI_API_KEY`;
+    expect(api.services.secretSealer.open(rows[0]?.sealed ?? '', bound).text).toBe('sk-second');
+    // A sealed value cannot be moved to another key.
+    expect(() => api.services.secretSealer.open(rows[0]?.sealed ?? '', bound.replace('OPENAI', 'OTHER'))).toThrow();
+  });
+
+  it('have a limit, also for concurrent requests', async () => {
+    const many = (prefix: string, count: number) =>
+      Array.from({ length: count }, (_, at) => ({ key: `${prefix}${at}`, value: 'x' }));
+    const statuses = await Promise.all(
+      ['A', 'B'].map(async (name) => (await ask('POST', '/secrets', many(name, 150))).status),
+    );
+    expect(statuses.sort()).toEqual([200, 422]);
+    expect(await keys()).toHaveLength(151);
+  });
+
+  it.each([
+    ['POST', '/secrets', [{ key: '', value: 'x' }], 422],
+    ['POST', '/secrets', [{ key: 'k' }], 422],
+    ['POST', '/secrets', [{ key: 'k', value: '' }], 422],
+    ['POST', '/secrets', [{ key: 'k', value: 'nul \0' }], 422],
+    ['POST', '/secrets', [{ key: 'k', value: 'x'.repeat(70_000) }], 422],
+    ['POST', '/secrets', {}, 422],
+    ['PUT', '/secrets/NONE', {}, 404],
+    ['PUT', '/secrets/k', { value: 'x', configs: [{ host_pattern: 'a' }] }, 400],
+    ['GET', '/secrets?include_configs=true', undefined, 400],
+  ] as const)('%s %s with %j gets %d', async (method, path, payload, status) => {
+    expect((await ask(method, path, payload)).status).toBe(status);
+  });
+
+  it('need permissions', async () => {
+    const reader = await addKeyWith(['secrets:read']);
+    expect((await ask('GET', '/secrets', undefined, reader)).status).toBe(200);
+    expect((await ask('POST', '/secrets', [], reader)).status).toBe(403);
+  });
+});
+
+describe('tags', () => {
+  it('are created, listed, changed and deleted', async () => {
+    const made = await ask('POST', '/tag-keys', { key: 'team', description: 'owner' });
+    expect(made.body).toMatchObject({ key: 'team', description: 'owner' });
+    const url = `/tag-keys/${made.body.id}`;
+    expect((await ask('POST', '/tag-keys', { key: 'team' })).status).toBe(409);
+    const value = (await ask('POST', `${url}/tag-values`, { value: 'search' })).body;
+    expect((await ask('POST', `${url}/tag-values`, { value: 'search' })).status).toBe(409);
+    await ask('POST', `${url}/tag-values`, { value: 'ads' });
+    expect((await ask('PATCH', url, { key: 'squad', description: null })).body).toMatchObject({
+      key: 'squad',
+      description: null,
+    });
+    expect((await ask('PATCH', `${url}/tag-values/${value.id}`, { description: 'about' })).body).toMatchObject({
+      value: 'search',
+      description: 'about',
+    });
+    expect((await ask('GET', url)).body).toMatchObject({ key: 'squad' });
+    expect((await ask('GET', `${url}/tag-values/${value.id}`)).body).toMatchObject({ description: 'about' });
+    expect((await ask('PATCH', `${url}/tag-values/${value.id}`, { value: 'ads' })).status).toBe(409);
+    const values = [{ value: 'ads' }, { value: 'search' }];
+    expect((await ask('GET', `${url}/tag-values`)).body).toMatchObject(values);
+    expect((await ask('GET', '/tags')).body).toMatchObject([{ key: 'squad', values }]);
+    expect((await ask('DELETE', `${url}/tag-values/${value.id}`)).status).toBe(200);
+    expect((await ask('GET', `${url}/tag-values/${value.id}`)).status).toBe(404);
+    expect((await ask('DELETE', url)).status).toBe(200);
+    expect((await ask('DELETE', url)).status).toBe(404);
+    expect((await ask('GET', '/tags')).body).toEqual([]);
+  });
+
+  it('a value of another key is not found', async () => {
+    const [one, other] = await Promise.all(
+      ['one', 'other'].map(async (key) => (await ask('POST', '/tag-keys', { key })).body.id),
+    );
+    const { id } = (await ask('POST', `/tag-keys/${one}/tag-values`, { value: 'v' })).body;
+    expect((await ask('GET', `/tag-keys/${other}/tag-values/${id}`)).status).toBe(404);
+    expect((await ask('PATCH', `/tag-keys/${other}/tag-values/${id}`, { value: 'w' })).status).toBe(404);
+    expect((await ask('DELETE', `/tag-keys/${other}/tag-values/${id}`)).status).toBe(404);
+  });
+
+  it.each([
+    ['POST', '/tag-keys', { key: '' }, 422],
+    ['POST', '/tag-keys', { key: 'k'.repeat(256) }, 422],
+    ['POST', '/tag-keys', { key: 'nul \0' }, 422],
+    ['GET', '/tag-keys/x', undefined, 422],
+    ['PATCH', `/tag-keys/${randomUUID()}`, { key: 'k' }, 404],
+    ['POST', `/tag-keys/${randomUUID()}/tag-values`, { value: 'v' }, 404],
+    ['GET', `/tag-keys/${randomUUID()}/tag-values`, undefined, 404],
+    ['POST', '/taggings', { tag_value_id: randomUUID(), resource_type: 'dashboard', resource_id: randomUUID() }, 422],
+    ['POST', '/taggings', { tag_value_id: randomUUID(), resource_type: 'project', resource_id: randomUUID() }, 404],
+    ['DELETE', `/taggings/${randomUUID()}`, undefined, 404],
+    ['GET', '/tags/resource', undefined, 422],
+  ] as const)('%s %s with %j gets %d', async (method, path, payload, status) => {
+    expect((await ask(method, path, payload)).status).toBe(status);
+  });
+
+  it('are given to resources, as long as these exist', async () => {
+    const make = async (url: string, payload: object) => (await send(acme.adminKey, 'POST', url, payload)).body;
+    const dataset = await make('/datasets', { name: 'data' });
+    const repo = await make('/repos', { repo_handle: 'prompt', is_public: false });
+    const resources = {
+      project: (await make('/sessions', { name: 'project' })).id,
+      dataset: dataset.id,
+      experiment: (await make('/sessions', { name: 'experiment', reference_dataset_id: dataset.id })).id,
+      queue: (await make('/annotation-queues', { name: 'queue' })).id,
+      prompt: repo.repo.id,
+    };
+    const tagKey = (await ask('POST', '/tag-keys', { key: 'of resources' })).body;
+    const value = (await ask('POST', `/tag-keys/${tagKey.id}/tag-values`, { value: 'v' })).body;
+    const tag = (resource_type: string, resource_id: string) =>
+      ask('POST', '/taggings', { tag_value_id: value.id, resource_type, resource_id });
+    for (const [type, id] of Object.entries(resources)) expect((await tag(type, id)).status).toBe(200);
+    const again = await tag('project', resources.project);
+    expect(again.body).toMatchObject({ resource_type: 'project', resource_id: resources.project });
+    // A project is not an experiment.
+    expect((await tag('experiment', resources.project)).status).toBe(404);
+
+    const [listed] = (await ask('GET', `/taggings?tag_value_id=${value.id}`)).body;
+    expect(listed).toMatchObject({ tag_key: 'of resources', tag_value: 'v' });
+    expect(
+      Object.fromEntries(Object.entries(listed.resources).map(([name, list]) => [name, (list as object[]).length])),
+    ).toEqual({ projects: 1, experiments: 1, datasets: 1, prompts: 1, queues: 1, deployments: 0, evaluators: 0 });
+    const ofQueue = `resource_type=queue&resource_id=${resources.queue}`;
+    expect((await ask('GET', `/tags/resource?${ofQueue}`)).body).toMatchObject([
+      { key: 'of resources', values: [{ value: 'v', taggings: [{ resource_id: resources.queue }] }] },
+    ]);
+    const both = await ask('POST', '/tags/resources', [
+      { resource_type: 'dataset', resource_id: resources.dataset },
+      { resource_type: 'queue', resource_id: resources.dataset },
+      { resource_type: 'project', resource_id: resources.project },
+    ]);
+    expect(both.body[resources.project]).toHaveLength(1);
+
+    await send(acme.adminKey, 'DELETE', `/annotation-queues/${resources.queue}`);
+    expect((await ask('GET', `/taggings?tag_value_id=${value.id}`)).body[0].resources.queues).toEqual([]);
+    expect((await ask('GET', `/tags/resource?${ofQueue}`)).body).toEqual([]);
+    expect((await ask('DELETE', `/taggings/${again.body.id}`)).status).toBe(200);
+    expect((await ask('GET', `/taggings?tag_value_id=${value.id}`)).body[0].resources.projects).toEqual([]);
+  });
+
+  it('need permissions', async () => {
+    const reader = await addKeyWith(['workspaces:read']);
+    expect((await ask('GET', '/tags', undefined, reader)).status).toBe(200);
+    expect((await ask('POST', '/tag-keys', { key: 'no' }, reader)).status).toBe(403);
+  });
+});
+
+describe('shares of the workspace', () => {
+  it('are listed and ended', async () => {
+    const runId = randomUUID();
+    const start_time = new Date().toISOString();
+    const extra = { metadata: { thread_id: 'talk' } };
+    await send(acme.adminKey, 'POST', '/runs', {
+      id: runId,
+      name: 'root',
+      run_type: 'chain',
+      inputs: {},
+      start_time,
+      extra,
+    });
+    await api.settled();
+    const { id: datasetId } = (await send(acme.adminKey, 'POST', '/datasets', { name: 'shared' })).body;
+    const { session_id } = (await send(acme.adminKey, 'GET', `/runs/${runId}`)).body;
+    const run = (await send(acme.adminKey, 'PUT', `/runs/${runId}/share`)).body;
+    const dataset = (await send(acme.adminKey, 'PUT', `/datasets/${datasetId}/share`, {})).body;
+    const thread = (await send(acme.adminKey, 'POST', '/v2/threads/talk/share', { project_id: session_id })).body;
+    const list = async (query = '') => (await ask('GET', `/shared${query}`)).body.entities;
+    expect(await list()).toMatchObject([
+      { type: 'thread', thread_id: 'talk', session_id, share_token: thread.share_token },
+      { type: 'dataset', dataset_id: datasetId, dataset_name: 'shared', share_token: dataset.share_token },
+      { type: 'run', run_id: runId, run_name: 'root', run_type: 'chain', session_id, share_token: run.share_token },
+    ]);
+    expect(await list('?limit=1&offset=1')).toMatchObject([{ type: 'dataset' }]);
+
+    const [, stranger] = acme.workspaceKeys;
+    expect((await ask('GET', '/shared', undefined, stranger)).body).toEqual({ entities: [] });
+    await ask('DELETE', '/shared', { share_tokens: [run.share_token] }, stranger);
+    await ask('DELETE', '/shared', { unshare_all: true }, stranger);
+    expect(await list()).toHaveLength(3);
+    await ask('DELETE', '/shared', {});
+    expect(await list()).toHaveLength(3);
+    expect((await ask('DELETE', '/shared', { share_tokens: [run.share_token, randomUUID()] })).status).toBe(200);
+    expect((await send('', 'GET', `/public/${run.share_token}/run`)).status).toBe(404);
+    expect(await list()).toHaveLength(2);
+    await ask('DELETE', '/shared', { unshare_all: true });
+    expect(await list()).toEqual([]);
+    expect((await ask('DELETE', '/shared', { share_tokens: ['x'] })).status).toBe(422);
+    expect((await ask('GET', '/shared', undefined, await addKeyWith(['runs:share']))).status).toBe(403);
+  });
+});

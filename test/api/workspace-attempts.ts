@@ -1,0 +1,71 @@
+import { randomUUID } from 'node:crypto';
+import { type Attempt, closed, own } from './attempt.ts';
+
+export interface WorkspaceVictim {
+  readonly tagKeyId: string;
+  readonly tagValueId: string;
+  readonly taggingId: string;
+  readonly projectId: string;
+}
+
+const keys = '/workspaces/current/tag-keys';
+const valueUrl = ({ tagKeyId, tagValueId }: WorkspaceVictim) => `${keys}/${tagKeyId}/tag-values/${tagValueId}`;
+/** Secrets and keys of tags have names: attempts with those of the victim affect the stranger's own workspace. */
+const secretUrl = '/workspaces/current/secrets/VICTIM';
+
+/** Attempts to use secrets, tags and shares of another workspace, by operation. */
+export const workspaceAttempts: Readonly<Record<string, (victim: WorkspaceVictim) => Attempt>> = {
+  listSecrets: () => ({ url: '/workspaces/current/secrets', answers: own }),
+  setSecrets: () => ({ url: '/workspaces/current/secrets', payload: [{ key: 'VICTIM', value: null }], answers: own }),
+  setSecret: () => ({ url: secretUrl, payload: {}, answers: [404] }),
+  deleteSecret: () => ({ url: secretUrl, answers: [404] }),
+  listTagKeys: () => ({ url: keys, answers: own }),
+  createTagKey: () => ({ url: keys, payload: { key: `mine ${randomUUID()}` }, answers: own }),
+  getTagKey: ({ tagKeyId }) => ({ url: `${keys}/${tagKeyId}`, answers: closed }),
+  updateTagKey: ({ tagKeyId }) => ({ url: `${keys}/${tagKeyId}`, payload: { key: 'stolen' }, answers: closed }),
+  deleteTagKey: ({ tagKeyId }) => ({ url: `${keys}/${tagKeyId}`, answers: closed }),
+  listTagValues: ({ tagKeyId }) => ({ url: `${keys}/${tagKeyId}/tag-values`, answers: closed }),
+  createTagValue: ({ tagKeyId }) => ({
+    url: `${keys}/${tagKeyId}/tag-values`,
+    payload: { value: 'stolen' },
+    answers: closed,
+  }),
+  getTagValue: (victim) => ({ url: valueUrl(victim), answers: closed }),
+  updateTagValue: (victim) => ({ url: valueUrl(victim), payload: { value: 'stolen' }, answers: closed }),
+  deleteTagValue: (victim) => ({ url: valueUrl(victim), answers: closed }),
+  listTaggings: ({ tagValueId }) => ({
+    url: `/workspaces/current/taggings?tag_value_id=${tagValueId}`,
+    answers: own,
+  }),
+  createTagging: ({ tagValueId, projectId }) => ({
+    url: '/workspaces/current/taggings',
+    payload: { tag_value_id: tagValueId, resource_type: 'project', resource_id: projectId },
+    answers: closed,
+  }),
+  deleteTagging: ({ taggingId }) => ({ url: `/workspaces/current/taggings/${taggingId}`, answers: closed }),
+  listTags: () => ({ url: '/workspaces/current/tags', answers: own }),
+  listTagsOfResource: ({ projectId }) => ({
+    url: `/workspaces/current/tags/resource?resource_type=project&resource_id=${projectId}`,
+    answers: own,
+  }),
+  listTagsOfResources: ({ projectId }) => ({
+    url: '/workspaces/current/tags/resources',
+    payload: [{ resource_type: 'project', resource_id: projectId }],
+    answers: own,
+  }),
+  listSharedEntities: () => ({ url: '/workspaces/current/shared', answers: own }),
+  endSharing: () => ({ url: '/workspaces/current/shared', payload: { unshare_all: true }, answers: own }),
+};
+
+/** Sets a secret of the victim, and gives its project a tag. */
+export async function addTags(
+  post: (url: string, payload: object) => Promise<{ json(): { id: string } }>,
+  projectId: string,
+): Promise<Omit<WorkspaceVictim, 'projectId'>> {
+  const send = async (url: string, payload: object) => (await post(url, payload)).json().id;
+  await post('/workspaces/current/secrets', [{ key: 'VICTIM', value: 'okapi' }]);
+  const tagKeyId = await send(keys, { key: 'okapi' });
+  const tagValueId = await send(`${keys}/${tagKeyId}/tag-values`, { value: 'okapi' });
+  const tagging = { tag_value_id: tagValueId, resource_type: 'project', resource_id: projectId };
+  return { tagKeyId, tagValueId, taggingId: await send('/workspaces/current/taggings', tagging) };
+}
