@@ -18,6 +18,7 @@ import { ReadCounts } from '../../pipelines/prompts/read-counts.ts';
 import { locateRuns } from '../../pipelines/runs/locate-run.ts';
 import { createShareSealer } from '../../pipelines/shares/share-tokens.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
+import { UsageLimits } from '../../pipelines/usage/usage-limits.ts';
 import type { Services } from '../server/services.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
 import type { Stores } from './open-stores.ts';
@@ -69,6 +70,7 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
     feedbackSigner: createFeedbackSigner(secretKey),
     shareSealer: createShareSealer(config, secretKey),
     promptReads,
+    usageLimits: new UsageLimits({ database, clickhouse, logger }),
     secretSealer: createSealer({ secretKey, purpose: 'secrets', what: 'The secret' }),
     recentFeedback: new RecentFeedback(),
     accept: { log, projects, runLocations, config, count: countRuns, sentConfigs },

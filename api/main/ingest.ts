@@ -36,12 +36,36 @@ const acceptanceSchema = Type.Object(
   { description: 'All accepted items are durable.' },
 );
 
-/** Builds the 202 response, which lists rejected items. */
-function buildAcceptedResponse({ accepted, rejected }: Acceptance): RawResponse {
-  if (rejected.length === 0) return new RawResponse({ status: 202, body: {} });
+/**
+ * Passes the body to `accept` unless a hard usage limit of the workspace is reached, and builds the 202 response, which
+ * lists rejected items.
+ */
+async function acceptWithinLimits(
+  { caller, request, services }: IngestRequest,
+  accept: (body: Buffer) => Promise<Acceptance>,
+): Promise<RawResponse> {
+  const headers = await checkUsage(services, caller);
+  return buildAcceptedResponse(await withBody({ request, caller }, services.config, accept), headers);
+}
+
+interface IngestRequest {
+  readonly caller: WorkspaceCaller;
+  readonly request: FastifyRequest;
+  readonly services: Services;
+}
+
+/** Returns the headers of the response. @throws USAGE_LIMIT_REACHED */
+async function checkUsage(services: Services, { workspaceId }: WorkspaceCaller): Promise<Record<string, string>> {
+  const warning = await services.usageLimits.check(workspaceId);
+  return warning === undefined ? {} : { 'x-usage-warning': warning };
+}
+
+function buildAcceptedResponse({ accepted, rejected }: Acceptance, headers: Record<string, string>): RawResponse {
+  if (rejected.length === 0) return new RawResponse({ status: 202, headers, body: {} });
   const total = accepted + rejected.length;
   return new RawResponse({
     status: 202,
+    headers,
     body: {
       message: `${accepted} of ${total} items were accepted. ${rejected[0]?.error.message ?? ''}`,
       rejected: rejected
@@ -60,6 +84,7 @@ const runErrors = [
   'RUN_TOO_LARGE',
   'PROJECT_UNKNOWN',
   'LIMIT_REACHED',
+  'USAGE_LIMIT_REACHED',
   'OVERLOADED',
   'EVENT_LOG_UNAVAILABLE',
 ] as const;
@@ -134,7 +159,7 @@ export const createBatch = defineOperation({
   async handler({ caller, request, services }) {
     requireJson(request);
     const accept = (body: Buffer) => acceptBatch(toSender(caller), body, services.accept);
-    return buildAcceptedResponse(await withBody({ request, caller }, services.config, accept));
+    return acceptWithinLimits({ caller, request, services }, accept);
   },
 });
 
@@ -157,7 +182,7 @@ export const createMultipart = defineOperation({
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'] ?? '';
     const accept = (body: Buffer) => acceptMultipart(toSender(caller), { body, contentType }, services.accept);
-    return buildAcceptedResponse(await withBody({ request, caller }, services.config, accept));
+    return acceptWithinLimits({ caller, request, services }, accept);
   },
 });
 
@@ -188,12 +213,13 @@ export const createOtlp = defineOperation({
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'];
     const projectName = readProjectName(request);
+    const headers = await checkUsage(services, caller);
     const { rejected } = await withBody({ request, caller }, services.config, (body) =>
       acceptOtlp(toSender(caller), { body, contentType, projectName }, services.accept),
     );
     const message = rejected.length === 0 ? '' : `Rejected: ${rejected[0]?.error.message}`;
     const response = otlpResponse(contentType, rejected.length, message);
-    return new RawResponse({ headers: { 'content-type': response.contentType }, body: response.body });
+    return new RawResponse({ headers: { ...headers, 'content-type': response.contentType }, body: response.body });
   },
 });
 
@@ -222,7 +248,7 @@ export const createRun = defineOperation({
   async handler({ caller, request, services }) {
     requireJson(request);
     const accept = (body: Buffer) => acceptSingle(toSender(caller), { kind: 'post', body }, services.accept);
-    return buildAcceptedResponse(await withBody({ request, caller }, services.config, accept));
+    return acceptWithinLimits({ caller, request, services }, accept);
   },
 });
 
@@ -247,7 +273,7 @@ export const updateRun = defineOperation({
     requireJson(request);
     const patch = { kind: 'patch', pathId: params.run_id.toLowerCase() } as const;
     const accept = (body: Buffer) => acceptSingle(toSender(caller), { ...patch, body }, services.accept);
-    return buildAcceptedResponse(await withBody({ request, caller }, services.config, accept));
+    return acceptWithinLimits({ caller, request, services }, accept);
   },
 });
 

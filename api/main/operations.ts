@@ -147,6 +147,7 @@ import { tagOperations } from './tags.ts';
 import { getRunGroupStats, getThreadPreview, getThreadsStats, groupRuns } from './thread-groups.ts';
 import { getThreadStats, listThreadTraces, queryThreads } from './threads.ts';
 import { deleteRuns, deleteTraces, keepTraces } from './traces.ts';
+import { usageLimitOperations } from './usage-limits.ts';
 import { getV2Run, getV2RunUrl, queryV2Runs } from './v2-runs.ts';
 import { listTraceRuns, queryTraces } from './v2-traces.ts';
 import {
@@ -183,6 +184,7 @@ export const operations: readonly Operation[] = [
   createWorkspace,
   getWorkspace,
   getWorkspaceStats,
+  ...usageLimitOperations,
   ...secretOperations,
   ...tagOperations,
   ...taggingOperations,

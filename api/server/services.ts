@@ -13,6 +13,7 @@ import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts'
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import type { ReadCounts } from '../../pipelines/prompts/read-counts.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
+import type { UsageLimits } from '../../pipelines/usage/usage-limits.ts';
 
 /**
  * The services that operations call, created once by the role (`api/command-line`). An area that needs a new service
@@ -41,6 +42,8 @@ export interface Services {
   readonly shareSealer: Sealer;
   /** Counts reads of prompts in the background. */
   readonly promptReads: ReadCounts;
+  /** Usage limits of workspaces, with a cache. */
+  readonly usageLimits: UsageLimits;
   /** Encrypts the secrets of workspaces. */
   readonly secretSealer: Sealer;
   /** Creates, reads and cancels bulk exports. Only processes with export workers execute them. */

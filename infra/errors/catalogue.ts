@@ -1,6 +1,7 @@
 import { agentErrors } from './agent-errors.ts';
 import { caller, type ErrorEntry, terminal, transient } from './entry.ts';
 import { exportErrors } from './export-errors.ts';
+import { limitErrors } from './limit-errors.ts';
 
 export type { ErrorClass, ErrorEntry } from './entry.ts';
 
@@ -109,14 +110,7 @@ export const catalogue = {
     'Only keys of the first organisation, which belongs to the operator, can manage organisations: use one of them.',
   ),
 
-  // Limits
-  LIMIT_REACHED: caller(422, 'The organization has reached its limit of {limit} {what}.', '{hint}.'),
-
-  ORGANIZATION_LIMIT_REACHED: caller(
-    422,
-    'The limit of {limit} organizations is reached.',
-    'Delete organizations that are not needed.',
-  ),
+  ...limitErrors,
 
   // Projects
   PROJECT_UNKNOWN: caller(

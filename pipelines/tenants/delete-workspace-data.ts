@@ -96,6 +96,7 @@ export async function deleteWorkspaceData(
   await execute('DELETE FROM feedback_tokens WHERE workspace_id = $1', [workspaceId]);
   // Values and taggings are deleted with their tag keys.
   await execute('DELETE FROM tag_keys WHERE workspace_id = $1', [workspaceId]);
+  await execute('DELETE FROM usage_limits WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM workspace_secrets WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM evaluators WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM deferred_events WHERE tenant_id = $1', [workspaceId]);

@@ -13,6 +13,7 @@ const permissionTable = {
   ],
   'workspaces:read': ['List workspaces and read their settings.', 'workspace', true],
   'workspaces:manage': ['Create, rename and delete workspaces.', 'organization', false],
+  'usage-limits:manage': ['Set and delete the usage limits of workspaces.', 'organization', false],
   'secrets:read': ['List the keys of the secrets of a workspace, without their values.', 'workspace', true],
   'secrets:manage': ['Set and delete secrets of a workspace.', 'workspace', false],
   'tags:manage': ['Create, change and delete tags, and give them to resources.', 'workspace', false],

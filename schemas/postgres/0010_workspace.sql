@@ -53,3 +53,16 @@ CREATE TABLE IF NOT EXISTS taggings (
   UNIQUE (tag_value_id, resource_type, resource_id)
 );
 CREATE INDEX IF NOT EXISTS taggings_of_resource ON taggings (resource_id);
+
+-- At most one soft and one hard limit of each type for a workspace.
+CREATE TABLE IF NOT EXISTS usage_limits (
+  id uuid PRIMARY KEY,
+  workspace_id uuid NOT NULL REFERENCES workspaces (id),
+  limit_type text NOT NULL,
+  limit_value bigint NOT NULL,
+  -- A hard limit refuses runs, a soft limit only warns.
+  is_hard boolean NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  UNIQUE (workspace_id, limit_type, is_hard)
+);

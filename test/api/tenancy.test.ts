@@ -225,6 +225,7 @@ async function victimNow(): Promise<unknown> {
     directory: await read(`/v1/platform/hub/repos/${victim.agent}/directories`),
     queues: await read('/annotation-queues'),
     evaluators: await read('/v1/platform/evaluators'),
+    limits: await read('/usage-limits'),
     secrets: await read('/workspaces/current/secrets'),
     taggings: await read('/workspaces/current/taggings'),
     configs: await read('/feedback-configs'),
@@ -249,6 +250,8 @@ beforeAll(async () => {
   await ask('POST', { url: '/feedback-configs', payload: config }, key);
   const code = { name: 'okapi', type: 'code', code_evaluator: { code: 'okapi' } };
   const evaluator = await ask('POST', { url: '/v1/platform/evaluators', payload: code }, key);
+  const monthly = { limit_type: 'monthly_traces', limit_value: 1_000_000 };
+  const limit = await ask('PUT', { url: '/usage-limits', payload: monthly }, zebra.adminKey);
   const queue = await ask('POST', { url: '/annotation-queues', payload: { name: 'okapi' } }, key);
   const [row] = await api.database.query<{ id: string }>('SELECT id FROM api_keys WHERE hash = $1', [hashKey(key)]);
   await api.database.execute("UPDATE api_keys SET description = 'okapi' WHERE id = $1", [row?.id]);
@@ -262,6 +265,7 @@ beforeAll(async () => {
     ...prompts,
     queueId: queue.json().id,
     queueRunId: '',
+    usageLimitId: limit.json().id,
     ...(await addTags((url, payload) => ask('POST', { url, payload }, key), project.json().id)),
     evaluatorId: evaluator.json().evaluator.id,
     ...(await addExport(api.database, { workspaceId, projectId: project.json().id, word: 'okapi' })),
@@ -293,6 +297,7 @@ beforeAll(async () => {
     configs: [{ feedback_config: { categories: [{ label: 'okapi' }] } }],
     queueRuns: [{ name: 'okapi', inputs: { secret: 'okapi' } }],
     tags: [{ tag_name: 'okapi' }],
+    limits: [{ limit_value: 1_000_000 }],
     secrets: [{ key: 'VICTIM' }],
     taggings: [{ tag_key: 'okapi', resources: { projects: [{ resource_name: 'okapi' }] } }],
     directory: { files: { 'AGENTS.md': { content: 'okapi' } } },

@@ -6,6 +6,7 @@ export interface WorkspaceVictim {
   readonly tagValueId: string;
   readonly taggingId: string;
   readonly projectId: string;
+  readonly usageLimitId: string;
 }
 
 const keys = '/workspaces/current/tag-keys';
@@ -19,6 +20,15 @@ export const workspaceAttempts: Readonly<Record<string, (victim: WorkspaceVictim
   setSecrets: () => ({ url: '/workspaces/current/secrets', payload: [{ key: 'VICTIM', value: null }], answers: own }),
   setSecret: () => ({ url: secretUrl, payload: {}, answers: [404] }),
   deleteSecret: () => ({ url: secretUrl, answers: [404] }),
+  listUsageLimits: () => ({ url: '/usage-limits', answers: own }),
+  listOrganizationUsageLimits: () => ({ url: '/usage-limits/org', answers: own }),
+  setUsageLimit: ({ usageLimitId: id }) => ({
+    url: '/usage-limits',
+    payload: { id, limit_type: 'monthly_traces', limit_value: 0 },
+    answers: closed,
+  }),
+  deleteUsageLimit: ({ usageLimitId }) => ({ url: `/usage-limits/${usageLimitId}`, answers: closed }),
+  getUsageLimitState: () => ({ url: '/workspaces/current/usage_limits', answers: own }),
   listTagKeys: () => ({ url: keys, answers: own }),
   createTagKey: () => ({ url: keys, payload: { key: `mine ${randomUUID()}` }, answers: own }),
   getTagKey: ({ tagKeyId }) => ({ url: `${keys}/${tagKeyId}`, answers: closed }),
@@ -61,7 +71,7 @@ export const workspaceAttempts: Readonly<Record<string, (victim: WorkspaceVictim
 export async function addTags(
   post: (url: string, payload: object) => Promise<{ json(): { id: string } }>,
   projectId: string,
-): Promise<Omit<WorkspaceVictim, 'projectId'>> {
+): Promise<Omit<WorkspaceVictim, 'projectId' | 'usageLimitId'>> {
   const send = async (url: string, payload: object) => (await post(url, payload)).json().id;
   await post('/workspaces/current/secrets', [{ key: 'VICTIM', value: 'okapi' }]);
   const tagKeyId = await send(keys, { key: 'okapi' });

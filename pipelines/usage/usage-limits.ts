@@ -1,0 +1,179 @@
+/**
+ * Limits on the traces of a workspace in a month (UTC).
+ *
+ * Invariant: a workspace below its hard limit is never refused. A workspace above it is refused as soon as the roll-up has
+ * counted its traces and the state that this process has cached is older than {@link cacheMs}.
+ *
+ *   1. Ingest asks {@link UsageLimits.check} before it reads a request. The state of the workspace is cached.
+ *   2. The state is its limits, and if it has any, the traces of the month from `usage_daily`.
+ *   3. If the state cannot be read, the last one applies, and without one the request is accepted: ingest does not depend on
+ *      stores that it does not need otherwise.
+ */
+import { randomUUID } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import { PromiseCache } from '../../infra/cache/promise-cache.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database, Sql } from '../../infra/postgres/pool.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+
+export const limitTypes = ['monthly_traces'] as const;
+
+/** Times are ISO 8601 with microseconds. */
+export interface UsageLimit {
+  readonly id: string;
+  readonly tenant_id: string;
+  readonly limit_type: (typeof limitTypes)[number];
+  readonly limit_value: number;
+  readonly is_hard: boolean;
+  readonly created_at: string;
+  readonly updated_at: string;
+}
+
+const columns = 'id, workspace_id AS tenant_id, limit_type, limit_value, is_hard, created_at, updated_at';
+
+/** The limits of some workspaces. */
+export function listUsageLimits(database: Sql, workspaceIds: readonly string[]): Promise<UsageLimit[]> {
+  return database.query<UsageLimit>(
+    `SELECT ${columns} FROM usage_limits WHERE workspace_id = ANY ($1::uuid[])
+     ORDER BY workspace_id, limit_type, is_hard DESC`,
+    [workspaceIds],
+    { name: 'usage-limits' },
+  );
+}
+
+type NewLimit = Pick<UsageLimit, 'limit_type' | 'limit_value' | 'is_hard'>;
+
+/** Sets the soft or the hard limit of a type. */
+export async function setUsageLimit(database: Sql, workspaceId: string, limit: NewLimit): Promise<UsageLimit> {
+  const [set] = await database.query<UsageLimit>(
+    `INSERT INTO usage_limits (id, workspace_id, limit_type, limit_value, is_hard) VALUES ($1, $2, $3, $4, $5)
+     ON CONFLICT (workspace_id, limit_type, is_hard)
+       DO UPDATE SET limit_value = excluded.limit_value, updated_at = now()
+     RETURNING ${columns}`,
+    [randomUUID(), workspaceId, limit.limit_type, limit.limit_value, limit.is_hard],
+  );
+  return set!;
+}
+
+/** Changes the value of a limit. @throws NOT_FOUND */
+export async function changeUsageLimit(
+  database: Sql,
+  workspaceId: string,
+  { id, limit_value }: Pick<UsageLimit, 'id' | 'limit_value'>,
+): Promise<UsageLimit> {
+  const [changed] = await database.query<UsageLimit>(
+    `UPDATE usage_limits SET limit_value = $3, updated_at = now() WHERE workspace_id = $1 AND id = $2 RETURNING ${columns}`,
+    [workspaceId, id, limit_value],
+  );
+  return changed ?? fail();
+}
+
+/** @throws NOT_FOUND */
+export async function deleteUsageLimit(database: Sql, workspaceId: string, id: string): Promise<void> {
+  const sql = 'DELETE FROM usage_limits WHERE workspace_id = $1 AND id = $2';
+  if ((await database.execute(sql, [workspaceId, id])) === 0) fail();
+}
+
+function fail(): never {
+  throw runlakeError('NOT_FOUND', { what: 'Usage limit' });
+}
+
+/** Limits of a workspace and its traces in the current month. Without limits, `used` is 0: nothing was counted. */
+export interface UsageState {
+  readonly hard: number | undefined;
+  readonly soft: number | undefined;
+  readonly used: number;
+  /** Such as `2026-01`. */
+  readonly month: string;
+}
+
+const cacheMs = 5_000;
+const countTimeoutMs = 5_000;
+const maxWorkspaces = 50_000;
+
+export interface UsageLimitDeps {
+  readonly database: Database;
+  readonly clickhouse: ClickHouse;
+  readonly logger: Pick<Logger, 'warn'>;
+}
+
+export class UsageLimits {
+  readonly #deps: UsageLimitDeps;
+  readonly #states: PromiseCache<UsageState>;
+  /** Last state of each workspace, for when none can be read. */
+  readonly #last = new LRUCache<string, UsageState>({ max: maxWorkspaces });
+
+  /** @param ttlMs tests vary it. */
+  constructor(deps: UsageLimitDeps, ttlMs = cacheMs) {
+    this.#deps = deps;
+    this.#states = new PromiseCache({ max: maxWorkspaces, ttlMs });
+  }
+
+  /**
+   * Resolves with a warning if the soft limit of the workspace is exceeded.
+   *
+   * @throws USAGE_LIMIT_REACHED if the workspace has as many traces as its hard limit.
+   */
+  async check(workspaceId: string): Promise<string | undefined> {
+    const state = await this.#states.get(workspaceId, () => this.#readState(workspaceId));
+    if (state === undefined) return undefined;
+    const { hard, soft, used, month } = state;
+    if (hard !== undefined && used >= hard) throw runlakeError('USAGE_LIMIT_REACHED', { used, limit: hard, month });
+    return soft !== undefined && used >= soft ? `${used} traces in ${month} (UTC), soft limit ${soft}` : undefined;
+  }
+
+  /** Applies a change of the limits at once in this process; others notice it within seconds. */
+  forget(workspaceId: string): void {
+    this.#states.forget(workspaceId);
+  }
+
+  async #readState(workspaceId: string): Promise<UsageState> {
+    try {
+      const state = await readUsageState(this.#deps, workspaceId);
+      this.#warn(workspaceId, state);
+      this.#last.set(workspaceId, state);
+      return state;
+    } catch (error) {
+      this.#deps.logger.warn({ err: error, workspaceId }, 'usage limits cannot be read');
+      return this.#last.get(workspaceId) ?? { hard: undefined, soft: undefined, used: 0, month: '' };
+    }
+  }
+
+  /** Logs once when a limit is exceeded. */
+  #warn(workspaceId: string, state: UsageState): void {
+    const previous = this.#last.get(workspaceId);
+    for (const name of ['soft', 'hard'] as const) {
+      const limit = state[name];
+      if (limit === undefined || state.used < limit) continue;
+      const known = previous?.[name];
+      const wasExceeded = known !== undefined && previous !== undefined && previous.used >= known;
+      if (!wasExceeded || previous.month !== state.month) {
+        this.#deps.logger.warn(
+          { workspaceId, limit, used: state.used, month: state.month },
+          `${name} usage limit exceeded`,
+        );
+      }
+    }
+  }
+}
+
+/** @throws errors of the stores. */
+export async function readUsageState(
+  { database, clickhouse }: Pick<UsageLimitDeps, 'database' | 'clickhouse'>,
+  workspaceId: string,
+): Promise<UsageState> {
+  const limits = await listUsageLimits(database, [workspaceId]);
+  const month = new Date().toISOString().slice(0, 7);
+  const find = (isHard: boolean) => limits.find(({ is_hard }) => is_hard === isHard)?.limit_value;
+  const [hard, soft] = [find(true), find(false)];
+  if (limits.length === 0) return { hard, soft, used: 0, month };
+  const [counted] = await clickhouse.query<{ used: number }>({
+    name: 'usage-of-month',
+    sql: `SELECT sum(arraySum(traces)) AS used FROM usage_daily FINAL
+          WHERE tenant_id = {workspace:UUID} AND dimension = 'workspace' AND day >= {first:Date} AND day < addMonths({first:Date}, 1)`,
+    params: { workspace: workspaceId, first: `${month}-01` },
+    timeoutMs: countTimeoutMs,
+  });
+  return { hard, soft, used: counted?.used ?? 0, month };
+}
