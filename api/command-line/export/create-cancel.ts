@@ -14,6 +14,7 @@ export interface CreateOptions {
   readonly start: string;
   readonly end?: string;
   readonly intervalHours?: string;
+  readonly filter?: string;
   readonly fields?: string;
   readonly formatVersion: ExportFormat['version'];
   readonly compression: ExportFormat['compression'];
@@ -56,6 +57,7 @@ export async function createOne(options: CreateOptions): Promise<void> {
         startTimeMicros,
         endTimeMicros,
         intervalHours,
+        filter: options.filter || undefined,
         formatVersion: options.formatVersion,
         compression: options.compression,
         exportFields,

@@ -32,6 +32,7 @@ Examples:
     .requiredOption('--start <time>', 'export runs that started at or after this time; UTC if no zone is given')
     .option('--end <time>', 'export runs that started before this time, once')
     .option('--interval-hours <hours>', 'instead of --end: a schedule with one export per interval (1 to 168)')
+    .option('--filter <condition>', 'only runs that match a condition in the filter language, such as eq(name, "a")')
     .option('--fields <names>', 'columns of the files, separated by commas; default: all')
     .addOption(
       new Option('--format-version <version>', 'format of paths and column types')
@@ -54,7 +55,8 @@ Prints the id of the export. Columns: docs/reference/export-columns.md.
 Examples:
   runlake export create --project my-agent --destination lake --start 2026-01-31 --end 2026-02-01T12:00:00Z --watch
   runlake export create --project my-agent --destination lake --start 2026-01-01 --interval-hours 24
-  runlake export create --project my-agent --destination lake --start 2026-01-01 --end 2026-02-01 --fields id,name,total_tokens`,
+  runlake export create --project my-agent --destination lake --start 2026-01-01 --end 2026-02-01 --fields id,name,total_tokens
+  runlake export create --project my-agent --destination lake --start 2026-01-01 --end 2026-02-01 --filter 'eq(status, "error")'`,
     )
     .action(async (options: CreateOptions) => (await import('./create-cancel.ts')).createOne(options));
   exports

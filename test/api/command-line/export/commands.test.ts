@@ -106,6 +106,22 @@ describe('runlake export', () => {
     expect(last).toMatchObject({ status: 'COMPLETED', export_fields: ['id', 'name'], progress: { rows_written: 3 } });
   });
 
+  it('exports only the runs that match a filter, and refuses an invalid one', async () => {
+    const filter = 'in(name, ["run 1", "run 2"])';
+    const made = await command(`${createAllDays()} --destination disk --json --filter`, [filter]);
+    expect(made.code, made.errors).toBe(0);
+    const { id, filter: stored } = JSON.parse(made.output);
+    expect(stored).toBe(filter);
+    const watched = await command(`watch ${id} --json`);
+    expect(JSON.parse(watched.output.trim().split('\n').at(-1) ?? '')).toMatchObject({
+      status: 'COMPLETED',
+      progress: { rows_written: 2 },
+    });
+    const invalid = await command(`${createAllDays()} --destination disk --filter`, ['eq(nme, "run 1")']);
+    expect([invalid.code, invalid.output]).toEqual([1, '']);
+    expect(invalid.errors).toMatch(/Invalid filter at character 4: .*did you mean/);
+  });
+
   it('accepts ids instead of names', async () => {
     const { output: lines } = await command('destinations list --json');
     const disk = lines
