@@ -76,7 +76,8 @@ async function createReadDeps(
     ...services,
     extras: {
       ...extras,
-      feedbackStats: (tenantId, runIds) => readFeedbackStatsByRun(services.clickhouse, tenantId, runIds, { comparisonId }),
+      feedbackStats: (tenantId, runIds) =>
+        readFeedbackStatsByRun(services.clickhouse, tenantId, runIds, { comparisonId }),
     },
   };
 }

@@ -52,7 +52,7 @@ const includeUserNames = Type.Boolean({
 });
 
 /** Feedback in responses. */
-const Feedback = Type.Object({
+export const Feedback = Type.Object({
   id: Uuid(),
   key: Type.String(),
   score: optional(Type.Union([Type.Number(), Type.Boolean()])),

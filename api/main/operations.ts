@@ -142,6 +142,7 @@ import {
   updateSession,
 } from './sessions.ts';
 import { sharedEntityOperations } from './shared-entities.ts';
+import { sharedExperimentOperations } from './shared-experiments.ts';
 import { taggingOperations } from './taggings.ts';
 import { tagOperations } from './tags.ts';
 import { getRunGroupStats, getThreadPreview, getThreadsStats, groupRuns } from './thread-groups.ts';
@@ -285,6 +286,7 @@ export const operations: readonly Operation[] = [
   listSharedExamples,
   countSharedExamples,
   listSharedExperiments,
+  ...sharedExperimentOperations,
   listExperimentRuns,
   queryExperimentRuns,
   createComparison,

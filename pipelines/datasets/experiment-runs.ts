@@ -5,7 +5,7 @@ import { parseTime } from '../ingest/run-event/times.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { type ReadDeps, readEachRun, v2Envelope } from '../runs/query-runs.ts';
 import { type Selection, selectFields, selectV2Fields } from '../runs/run-select.ts';
-import { type ExampleLinks, selectableFields } from './example.ts';
+import { type ExampleLinks, type SelectableField, selectableFields } from './example.ts';
 import { countExamples, readExamples } from './read-examples.ts';
 import { readNewestTime, requireDataset } from './versions.ts';
 
@@ -16,6 +16,17 @@ interface ExperimentQuery extends PageRequest {
   readonly exampleIds?: readonly string[] | undefined;
   /** A time; default: the newest version. */
   readonly asOf?: string | undefined;
+}
+
+const allFields: ReadonlySet<SelectableField> = new Set(selectableFields);
+/** Fields of examples of a shared dataset: links to attachments would stay valid when the sharing ends. */
+export const publicExampleFields: ReadonlySet<SelectableField> = new Set(['metadata', 'outputs']);
+
+interface ExampleSelection {
+  /** Fields of the runs. Default: as in run queries. */
+  readonly selected?: Selection;
+  /** Fields of the examples. Default: all. */
+  readonly fields?: ReadonlySet<SelectableField>;
 }
 
 /**
@@ -30,7 +41,7 @@ export async function readExamplesWithRuns(
   workspaceId: string,
   query: ExperimentQuery,
   links: ExampleLinks,
-  selected: Selection = selectFields(undefined),
+  { selected = selectFields(undefined), fields = allFields }: ExampleSelection = {},
 ): Promise<Buffer | Readable> {
   const { datasetId, projectIds, exampleIds, asOf, limit, offset } = query;
   await requireDataset(deps.database, workspaceId, datasetId);
@@ -41,7 +52,6 @@ export async function readExamplesWithRuns(
     [workspaceId, datasetId, experimentIds],
   );
   if (experiments.length < experimentIds.length) throw runlakeError('NOT_FOUND', { what: 'Session' });
-  const fields = new Set(selectableFields);
   const page = { datasetId, ids: exampleIds, asOf, order: 'recent', fields, limit, offset } as const;
   return readExamples(deps.database, workspaceId, page, links, (ids) =>
     readRunsByExample(deps, { tenantId: workspaceId, projectIds: experimentIds, exampleIds: ids }, selected),
@@ -72,7 +82,7 @@ export async function readV2ExamplesWithRuns(
       : readExampleCursor(cursor);
   // Always select REFERENCE_EXAMPLE_ID, which assigns each run to its example.
   const selected = selectV2Fields([...new Set(['ID', ...selects, 'REFERENCE_EXAMPLE_ID'])]);
-  const items = await readExamplesWithRuns(deps, workspaceId, { ...query, asOf, offset }, links, selected);
+  const items = await readExamplesWithRuns(deps, workspaceId, { ...query, asOf, offset }, links, { selected });
   const count = await countExamples(deps.database, workspaceId, { datasetId, ids: exampleIds, asOf });
   const next = offset + limit < count ? writeExampleCursor({ offset: offset + limit, asOf }) : null;
   return Readable.from(

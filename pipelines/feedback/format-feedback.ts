@@ -16,6 +16,7 @@ export interface FormatDeps {
 interface RelatedData {
   readonly runs: ReadonlyMap<string, LocatedRun>;
   readonly userNames: ReadonlyMap<string, string>;
+  readonly withoutUsers: boolean;
 }
 
 /**
@@ -26,7 +27,7 @@ export async function formatFeedback(
   { clickhouse, database }: FormatDeps,
   tenantId: string,
   events: readonly FeedbackEvent[],
-  { withUserNames }: { readonly withUserNames: boolean },
+  { withUserNames, withoutUsers = false }: { readonly withUserNames: boolean; readonly withoutUsers?: boolean },
 ): Promise<Buffer[]> {
   const [located, userNames] = await Promise.all([
     locateRuns(
@@ -37,7 +38,7 @@ export async function formatFeedback(
     withUserNames ? readUserNames(database, tenantId, events) : new Map<string, string>(),
   ]);
   const runs = new Map(located.map((run) => [run.runId, run]));
-  return events.map((event) => formatEntry(event, { runs, userNames }));
+  return events.map((event) => formatEntry(event, { runs, userNames, withoutUsers }));
 }
 
 async function readUserNames(database: Database, workspaceId: string, events: readonly FeedbackEvent[]) {
@@ -51,7 +52,7 @@ async function readUserNames(database: Database, workspaceId: string, events: re
   return new Map(rows.map(({ id, name }) => [id, name]));
 }
 
-function formatEntry(event: FeedbackEvent, { runs, userNames }: RelatedData): Buffer {
+function formatEntry(event: FeedbackEvent, { runs, userNames, withoutUsers }: RelatedData): Buffer {
   const run = runs.get(event.runId);
   const traceId = event.traceId ?? run?.traceId;
   const fields: Readonly<Record<string, string | Buffer | undefined>> = {
@@ -66,7 +67,7 @@ function formatEntry(event: FeedbackEvent, { runs, userNames }: RelatedData): Bu
     session_id: quote(event.projectId ?? run?.projectId),
     start_time: formatOptionalTime(event.startTimeMicros ?? run?.startTimeMicros),
     is_root: String(event.runId !== nilUuid && traceId === event.runId),
-    feedback_source: formatSource(event, userNames.get(event.userId)),
+    feedback_source: formatSource(event, userNames.get(event.userId), withoutUsers),
     feedback_group_id: quote(event.groupId),
     comparative_experiment_id: quote(event.comparativeExperimentId),
     extra: event.extra,
@@ -78,12 +79,17 @@ function formatEntry(event: FeedbackEvent, { runs, userNames }: RelatedData): Bu
   return formatObject(fields);
 }
 
-function formatSource({ sourceType, source, userId }: FeedbackEvent, userName: string | undefined): Buffer {
+function formatSource(
+  { sourceType, source, userId }: FeedbackEvent,
+  userName: string | undefined,
+  withoutUser: boolean,
+): Buffer {
+  const user = withoutUser ? undefined : quote(userId);
   return formatObject({
     type: quote(sourceType),
     metadata: source && readSourceMetadata(source),
-    user_id: quote(userId),
-    ls_user_id: quote(userId),
+    user_id: user,
+    ls_user_id: user,
     user_name: quote(userName),
   });
 }

@@ -126,8 +126,10 @@ function decodeEvents(response: Buffer): FeedbackEvent[] {
   });
 }
 
-interface FeedbackFilter {
+export interface FeedbackFilter {
   readonly runIds?: readonly string[] | undefined;
+  /** Trace of the feedback, or of its run if the feedback has none. */
+  readonly traceId?: string | undefined;
   readonly keys?: readonly string[] | undefined;
   /** Project of the feedback, or of its run if the feedback has none. */
   readonly projectIds?: readonly string[] | undefined;
@@ -149,6 +151,8 @@ interface FeedbackQuery {
   readonly limitRows: number;
   readonly offsetRows: number;
   readonly withUserNames: boolean;
+  /** Leave out who sent it. */
+  readonly withoutUsers?: boolean;
 }
 
 /** A page of feedback as a JSON list, newest first. @throws errors of the stores. */
@@ -174,6 +178,12 @@ const projectsCondition = `session_id IN {projects:Array(UUID)} OR (isNull(sessi
   AND id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID} AND isNull(session_id))
   GROUP BY id HAVING min(pick).5 IN {projects:Array(UUID)}))`;
 
+/** As {@link projectsCondition}, for a trace. */
+const traceCondition = `trace_id = {trace:UUID} OR (isNull(trace_id) AND run_id IN (
+  SELECT id FROM run_locator WHERE tenant_id = {tenant:UUID}
+  AND id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID} AND isNull(trace_id))
+  GROUP BY id HAVING min(pick).3 = {trace:UUID}))`;
+
 function buildConditions(filter: FeedbackFilter): FeedbackConditions {
   const sql: string[] = ['true'];
   const params: Record<string, QueryParameter> = {};
@@ -184,6 +194,7 @@ function buildConditions(filter: FeedbackFilter): FeedbackConditions {
   };
   add('run_id IN {runs:Array(UUID)}', 'runs', filter.runIds);
   add('key IN {keys:Array(String)}', 'keys', filter.keys);
+  add(traceCondition, 'trace', filter.traceId);
   add(projectsCondition, 'projects', filter.projectIds);
   add('comparative_experiment_id = {comparison:UUID}', 'comparison', filter.comparisonId);
   add('source_type IN {sources:Array(String)}', 'sources', filter.sourceTypes);

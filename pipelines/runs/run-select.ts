@@ -136,8 +136,9 @@ export const publicFields = [
   'feedback_stats',
 ] as const satisfies readonly RunFieldName[];
 
-export function selectPublicFields(): Selection {
-  return createFormSelection(runFields, publicFields);
+/** @param more fields that the token gives access to, besides the public ones. */
+export function selectPublicFields(more: readonly RunFieldName[] = []): Selection {
+  return createFormSelection(runFields, [...publicFields, ...more]);
 }
 
 /** Returns the selection of fields of version 2 for names in upper case; only the id if there are none. */

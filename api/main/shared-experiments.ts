@@ -1,0 +1,257 @@
+import { type Static, type TObject, Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { runForTenant } from '../../infra/fairness/tenant-context.ts';
+import { publicExampleFields, readExamplesWithRuns } from '../../pipelines/datasets/experiment-runs.ts';
+import { openSharedDataset } from '../../pipelines/datasets/shared-datasets.ts';
+import { sourceTypes } from '../../pipelines/feedback/feedback-values.ts';
+import { type FeedbackFilter, listFeedback } from '../../pipelines/feedback/list-feedback.ts';
+import { findProjectIds } from '../../pipelines/projects/project.ts';
+import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
+import { queryRuns, readOneRun, v1Envelope } from '../../pipelines/runs/query-runs.ts';
+import { publicFields, selectPublicFields } from '../../pipelines/runs/run-select.ts';
+import { openShare } from '../../pipelines/runs/shared-traces.ts';
+import { JsonObject, jsonMediaType, nullable, OneOf, optional, Text, Uuid } from '../server/formats.ts';
+import { pageParameters } from '../server/list-parameters.ts';
+import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+import type { Services } from '../server/services.ts';
+import { createExampleLinks, exampleShape } from './example-fields.ts';
+import { Feedback } from './feedback.ts';
+import { createRunExtras } from './run-extras.ts';
+import { maxLimitRows, oneOrMore, Run } from './runs.ts';
+
+/** Experiments on shared datasets, and feedback of shared traces: reads with a token in place of a key. */
+
+const ShareParams = Type.Object({ share_token: Uuid() });
+const shared = {
+  tag: 'sharing',
+  access: { public: true, tenantScope: 'none' },
+  errors: ['NOT_FOUND', 'BAD_REQUEST', ...clickhouseErrors, 'DATABASE_UNAVAILABLE', 'DATABASE_QUERY_FAILED'],
+} as const;
+/** The sharing may end, so nothing stores the response. */
+const headers = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
+const aboutExperiments = 'Nothing unless the dataset is shared with `share_projects`.';
+
+/** Fields of a run of an experiment on a shared dataset. */
+const experimentRunFields = [...publicFields, 'session_id'] as const;
+const SharedRun: TObject = Type.Pick(Run as TObject, [...experimentRunFields]);
+
+interface SharedExperiments {
+  readonly tenantId: string;
+  readonly datasetId: string;
+  /** The experiments that the token gives access to. */
+  readonly projectIds: readonly string[];
+}
+
+/** Reads experiments on a shared dataset, of `among` if given; the organisation that owns them is charged for it. */
+async function readExperiments(
+  { database }: Services,
+  token: string,
+  among: readonly string[] | undefined,
+  read: (experiments: SharedExperiments) => Promise<NonNullable<RawResponse['body']>>,
+): Promise<RawResponse> {
+  const {
+    organizationId,
+    workspaceId: tenantId,
+    datasetId,
+    withExperiments,
+  } = await openSharedDataset(database, token);
+  const conditions = { ids: among?.map((id) => id.toLowerCase()), referenceDatasetIds: [datasetId] };
+  const projectIds = withExperiments ? await findProjectIds(database, tenantId, conditions) : [];
+  const body = await runForTenant({ organizationId }, () => read({ tenantId, datasetId, projectIds }));
+  return new RawResponse({ body: body as object, headers });
+}
+
+const ids = () => Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 }));
+const FeedbackQuery = Type.Object({
+  run: ids(),
+  key: Type.Optional(Type.Array(Text(), { maxItems: 1_000 })),
+  session: ids(),
+  source: Type.Optional(Type.Array(OneOf(sourceTypes), { maxItems: 100 })),
+  has_comment: Type.Optional(Type.Boolean()),
+  has_score: Type.Optional(Type.Boolean()),
+  level: Type.Optional(OneOf(['run', 'session'])),
+  ...pageParameters,
+});
+
+function readFeedback(
+  services: Services,
+  tenantId: string,
+  query: Static<typeof FeedbackQuery>,
+  restriction: Pick<FeedbackFilter, 'projectIds' | 'traceId'>,
+): Promise<Buffer> {
+  const filter = {
+    runIds: query.run,
+    keys: query.key,
+    sourceTypes: query.source,
+    hasComment: query.has_comment,
+    hasScore: query.has_score,
+    level: query.level,
+    ...restriction,
+  };
+  const page = { limitRows: query.limit, offsetRows: query.offset };
+  return listFeedback(services, { tenantId, filter, ...page, withUserNames: false, withoutUsers: true });
+}
+
+const emptyList = Buffer.from('[]');
+
+export const sharedExperimentOperations: readonly Operation[] = [
+  defineOperation({
+    ...shared,
+    operationId: 'querySharedExperimentRuns',
+    method: 'POST',
+    path: '/public/:share_token/datasets/runs/query',
+    summary: 'Query the runs of the experiments on a shared dataset, page by page',
+    description: aboutExperiments,
+    errors: ['INVALID_FILTER', ...shared.errors],
+    schema: {
+      params: ShareParams,
+      body: Type.Object({
+        session: oneOrMore(Uuid(), 100, 'Only these experiments.'),
+        id: oneOrMore(Uuid(), 1_000, 'Only these runs.'),
+        reference_example: oneOrMore(Uuid(), 1_000, 'Only runs on these examples.'),
+        is_root: optional(Type.Boolean()),
+        filter: optional(Type.String({ description: 'Condition on the run; see the guide.' })),
+        cursor: optional(Type.String({ description: '`cursors.next` of the previous page.' })),
+        limit: optional(Type.Integer({ minimum: 1, maximum: maxLimitRows, default: maxLimitRows })),
+      }),
+      response: {
+        200: Type.Object({
+          runs: Type.Array(SharedRun),
+          cursors: Type.Object({ next: nullable(Type.String()) }),
+          search_cursors: Type.Null(),
+          parsed_query: Type.Null(),
+        }),
+      },
+      produces: jsonMediaType,
+    },
+    handler: ({ params, body, services, request }) => {
+      const toIds = (value: string | readonly string[] | null | undefined) =>
+        value == null ? undefined : [value].flat().map((id) => id.toLowerCase());
+      return readExperiments(services, params.share_token, toIds(body.session), ({ tenantId, projectIds }) =>
+        queryRuns(
+          { ...services, extras: createRunExtras(services, request) },
+          {
+            tenantId,
+            projectIds,
+            runIds: toIds(body.id),
+            filter: {
+              isRoot: body.is_root ?? undefined,
+              referenceExampleIds: toIds(body.reference_example),
+              conditions: parseRunFilters({ filter: body.filter ?? null }),
+            },
+            selected: selectPublicFields(['session_id']),
+            order: 'desc',
+            limitRows: body.limit ?? maxLimitRows,
+            cursor: body.cursor || undefined,
+          },
+          v1Envelope,
+        ),
+      );
+    },
+  }),
+  defineOperation({
+    ...shared,
+    operationId: 'getSharedExperimentRun',
+    method: 'GET',
+    path: '/public/:share_token/datasets/runs/:run_id',
+    summary: 'Get a run of an experiment on a shared dataset',
+    schema: {
+      params: Type.Object({ share_token: Uuid(), run_id: Uuid() }),
+      query: Type.Object({
+        exclude_s3_stored_attributes: Type.Optional(Type.Boolean({ description: 'Accepted; all fields are stored.' })),
+      }),
+      response: { 200: SharedRun },
+      produces: jsonMediaType,
+    },
+    handler: ({ params, services, request }) =>
+      readExperiments(services, params.share_token, undefined, ({ tenantId, projectIds }) => {
+        const runIds = [params.run_id.toLowerCase()];
+        const deps = { ...services, extras: createRunExtras(services, request) };
+        return readOneRun(deps, {
+          tenantId,
+          projectIds,
+          runIds,
+          filter: {},
+          selected: selectPublicFields(['session_id']),
+        });
+      }),
+  }),
+  defineOperation({
+    ...shared,
+    operationId: 'listSharedExperimentFeedback',
+    method: 'GET',
+    path: '/public/:share_token/datasets/feedback',
+    summary: 'List the feedback of the experiments on a shared dataset, newest first',
+    description: `${aboutExperiments} Without the users that sent it.`,
+    schema: {
+      params: ShareParams,
+      query: FeedbackQuery,
+      response: { 200: Type.Array(Feedback) },
+      produces: jsonMediaType,
+    },
+    handler: ({ params, query, services }) =>
+      readExperiments(services, params.share_token, query.session, async ({ tenantId, projectIds }) =>
+        projectIds.length === 0 ? emptyList : readFeedback(services, tenantId, query, { projectIds }),
+      ),
+  }),
+  defineOperation({
+    ...shared,
+    operationId: 'listSharedFeedback',
+    method: 'GET',
+    path: '/public/:share_token/feedbacks',
+    summary: 'List the feedback of a shared trace, newest first',
+    description: 'Without the users that sent it. Not for shared threads: their feedback is part of the runs.',
+    schema: {
+      params: ShareParams,
+      query: FeedbackQuery,
+      response: { 200: Type.Array(Feedback) },
+      produces: jsonMediaType,
+    },
+    handler: async ({ params, query, services }) => {
+      const { organizationId, tenantId, traceId } = await openShare(services.database, params.share_token);
+      if (traceId === undefined) throw runlakeError('NOT_FOUND', { what: 'Shared trace' });
+      const body = await runForTenant({ organizationId }, () => readFeedback(services, tenantId, query, { traceId }));
+      return new RawResponse({ body, headers });
+    },
+  }),
+  defineOperation({
+    ...shared,
+    operationId: 'listSharedExamplesWithRuns',
+    method: 'POST',
+    path: '/public/:share_token/examples/runs',
+    summary: 'List the examples of a shared dataset with their runs in experiments',
+    description: '404 for an experiment that is not shared. Without attachments.',
+    schema: {
+      params: ShareParams,
+      body: Type.Object({
+        session_ids: Type.Array(Uuid(), { minItems: 1, maxItems: 100, description: 'Experiments on the dataset.' }),
+        example_ids: optional(Type.Array(Uuid(), { maxItems: 1_000 })),
+        limit: optional(Type.Integer({ minimum: 1, maximum: 100, default: 10 })),
+        offset: optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 })),
+        preview: optional(Type.Boolean({ description: 'Accepted; inputs and outputs are always complete.' })),
+      }),
+      response: {
+        200: Type.Array(
+          Type.Object({ ...exampleShape, metadata: Type.Optional(JsonObject()), runs: Type.Array(SharedRun) }),
+        ),
+      },
+      produces: jsonMediaType,
+    },
+    handler: ({ params, body, services, request }) =>
+      readExperiments(services, params.share_token, body.session_ids, ({ tenantId, datasetId, projectIds }) => {
+        const wanted = new Set(body.session_ids.map((id) => id.toLowerCase()));
+        if (projectIds.length < wanted.size) throw runlakeError('NOT_FOUND', { what: 'Session' });
+        const query = {
+          datasetId,
+          projectIds,
+          exampleIds: body.example_ids ?? undefined,
+          limit: body.limit ?? 10,
+          offset: body.offset ?? 0,
+        };
+        const deps = { ...services, extras: createRunExtras(services, request) };
+        const selection = { selected: selectPublicFields(['session_id']), fields: publicExampleFields };
+        return readExamplesWithRuns(deps, tenantId, query, createExampleLinks(services, request), selection);
+      }),
+  }),
+];
