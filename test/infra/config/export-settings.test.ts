@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
 
-/** The documented defaults of bulk exports. */
+/** The specification of bulk exports fixes these defaults: users who know them from the original API rely on them. */
 it.each([
   ['exportRetries', 20],
   ['exportRetryDelayMs', 30_000],
