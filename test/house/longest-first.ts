@@ -54,6 +54,7 @@ export const longest = [
   'test/api/command-line/doctor-agents.test.ts',
   'test/stack/stack.test.ts',
   'test/api/agent-server/sdk-versions.test.ts',
+  'test/api/agent-server/library-versions.test.ts',
   'test/api/agent-server/typed-graphs.test.ts',
   'test/api/agent-server/http-app.test.ts',
   'test/pipelines/runs/find-page.test.ts',

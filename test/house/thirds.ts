@@ -25,7 +25,6 @@ export const thirds: readonly Third[] = [
       'test/pipelines/agents/workers/hostile-graphs.test.ts',
       'test/pipelines/agents/workers/worker-ends.test.ts',
       'test/api/agent-server/access-ends.test.ts',
-      'test/api/agent-server/library-versions.test.ts',
       'test/histories/regressions.test.ts',
       'test/pipelines/streams/stream-histories.test.ts',
       'test/infra/event-log/kafka/producer.test.ts',

@@ -87,9 +87,9 @@ function formatError(error: unknown): string {
 const libraryPackage = '@langchain/langgraph';
 
 /** Description of the LangGraph versions that Runlake is tested with. */
-export const testedLibraries = '1.x from 1.4 on';
+export const testedLibraries = '1.x';
 
-const isTested = (version: string) => /^1\.(?:[4-9]|\d\d+)\./.test(version);
+const isTested = (version: string) => /^1\./.test(version);
 
 /** Returns the distinct copies of LangGraph with an untested version that the graphs of the file load. */
 export async function findUntestedLibraries({ graphs }: GraphsFile): Promise<{ path: string; version: string }[]> {
