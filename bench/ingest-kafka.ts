@@ -11,7 +11,7 @@ import { randomUUID } from 'node:crypto';
 import { startRole } from '../test/role-process.ts';
 import { median, quantile, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
-import { cpuSeconds, memoryMib } from './ingest-load/process-figures.ts';
+import { cpuSeconds, maxPeakMib, memoryMib } from './ingest-load/process-figures.ts';
 import { encodeParsed, parsed } from './ingest-load/records.ts';
 import { sendAll } from './ingest-load/send.ts';
 import { openBareTopic } from './ingest-load/topic.ts';
@@ -80,6 +80,7 @@ await withStack(async (stack) => {
         server_cpu_us_per_run: of(({ server }) => server),
         client_cpu_us_per_run: of(({ client }) => client),
         peak_memory_mib: round(memoryMib(api.pid, 'VmHWM'), 0),
+        peak_memory_mib_target: maxPeakMib,
         turns,
       }),
     );

@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { startRunlake } from '../test/runlake-process.ts';
 import { median, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
-import { memoryMib } from './ingest-load/process-figures.ts';
+import { maxPeakMib, memoryMib } from './ingest-load/process-figures.ts';
 import { sendAll } from './ingest-load/send.ts';
 
 const minutes = 5;
@@ -44,6 +44,7 @@ try {
       higher_is_better: false,
       mib_by_minute: Array.from({ length: minutes }, (_, index) => round(inMinute(index + 1), 0)),
       peak_mib: round(memoryMib(runlake.pid, 'VmHWM'), 0),
+      peak_mib_target: maxPeakMib,
       runs,
     }),
   );

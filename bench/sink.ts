@@ -12,7 +12,7 @@ import { startRole } from '../test/role-process.ts';
 import { median, round } from './figures.ts';
 import { makeRuns } from './ingest-load/bodies.ts';
 import { buildContainer, insertAvro } from './ingest-load/floor.ts';
-import { cpuSeconds, memoryMib } from './ingest-load/process-figures.ts';
+import { cpuSeconds, maxPeakMib, memoryMib } from './ingest-load/process-figures.ts';
 import { encodeParsed, parsed } from './ingest-load/records.ts';
 import { insertBatchesSoFar, visibleRuns } from './ingest-load/stored.ts';
 import { openBareTopic } from './ingest-load/topic.ts';
@@ -89,6 +89,7 @@ await withStack(async (stack) => {
       mean_insert_batch_rows: of(({ meanBatchRows }) => meanBatchRows),
       sink_cpu_us_per_run: of(({ cpu }) => cpu, 1),
       peak_memory_mib: of(({ mib }) => mib),
+      peak_memory_mib_target: maxPeakMib,
       records_per_turn: recordsPerTurn,
       turns,
     }),

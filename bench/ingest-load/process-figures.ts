@@ -1,5 +1,8 @@
 import { readFileSync } from 'node:fs';
 
+/** Target: peak resident memory of a process that serves the main API or stores events. */
+export const maxPeakMib = 400;
+
 /** CPU seconds, user and system, of a process. Linux only. */
 export function cpuSeconds(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];

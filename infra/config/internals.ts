@@ -98,7 +98,7 @@ export const internals = {
   exportMaxUnfinished: 10_000,
 } as const satisfies Record<string, number | boolean>;
 
-/** Shares of RUNLAKE_MEMORY_BYTES. The first three are buffers of one process and add up to the whole. */
+/** Shares of RUNLAKE_MEMORY_BYTES. The first three are buffers of one process. */
 export const memoryShares = {
   /**
    * Ingest bodies that are being received or processed. Beyond this share, organisations above their fair share get
@@ -107,8 +107,11 @@ export const memoryShares = {
   maxCollectingBytes: 1 / 2,
   /** Accepted events that wait for the event log. Beyond this share, requests get 503. */
   maxPendingBytes: 1 / 4,
-  /** Events that are fetched from Kafka and not stored yet. Beyond this share, fetching pauses. */
-  maxFetchedBytes: 1 / 4,
+  /**
+   * Events that are fetched from Kafka and not stored yet. Beyond this share, fetching pauses. The process needs about
+   * three times as much for them: the containers of inserts, records as objects, and what the allocator keeps.
+   */
+  maxFetchedBytes: 1 / 16,
   /** Buffers of one encoder process of bulk exports. The process needs about 200 MB in addition. */
   exportEncoderBytes: 1 / 4,
   /**

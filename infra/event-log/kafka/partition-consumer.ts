@@ -123,6 +123,7 @@ export class PartitionConsumer {
   #lastSeek: number | undefined;
   #commit: Commit | undefined;
   #closing = false;
+  #isHandling = false;
   #wake: () => void = () => {};
 
   constructor(options: PartitionConsumerOptions) {
@@ -151,6 +152,11 @@ export class PartitionConsumer {
   /** Whether the buffer holds records that can be handled, so that fetching may pause. */
   get hasBatch(): boolean {
     return this.#position !== undefined && !this.#buffer.isEmpty;
+  }
+
+  /** Whether a batch is being stored; its records stay in memory until its offset is committed. */
+  get isHandling(): boolean {
+    return this.#isHandling;
   }
 
   /** Step 1. */
@@ -197,6 +203,7 @@ export class PartitionConsumer {
       try {
         await this.#handle(records);
       } finally {
+        this.#isHandling = false;
         this.#options.budget.free(sumBytes(records));
       }
     }
@@ -237,6 +244,7 @@ export class PartitionConsumer {
       if (!this.alive || this.#closing) return undefined;
       if (this.hasBatch) {
         const taken = this.#buffer.take(this.#options.subscription.limits);
+        this.#isHandling = true;
         this.#options.onTaken();
         return taken;
       }

@@ -147,8 +147,8 @@ describe('loadConfig', () => {
         config.agentsWorkerBufferBytes,
       ].map((bytes) => bytes / mib);
     };
-    expect(buffers()).toEqual([512, 256, 256, 256, 256]);
-    expect(buffers(2048 * mib)).toEqual([1024, 512, 512, 512, 512]);
+    expect(buffers()).toEqual([512, 256, 64, 256, 256]);
+    expect(buffers(2048 * mib)).toEqual([1024, 512, 128, 512, 512]);
     expect(errorOf({ RUNLAKE_MEMORY_BYTES: String(255 * mib) })).toContain('RUNLAKE_MEMORY_BYTES');
   });
 

@@ -1,8 +1,13 @@
 import { describe, expect, test } from 'vitest';
+import { KafkaAdmin } from '../../../../infra/event-log/kafka/client.ts';
+import { GroupConsumer } from '../../../../infra/event-log/kafka/consumer.ts';
+import { ByteBudget } from '../../../../infra/event-log/kafka/record-buffer.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { freshStores } from '../../../engines/stores.ts';
 import { json, runEvent } from '../../../pipelines/runs/run-events.ts';
+import { deferred } from '../../deferred.ts';
 import { until } from '../../until.ts';
 import { type KafkaServers, kafkaServers, kafkaUnderTest } from './kafka-under-test.ts';
 import { logged, type SinkOnKafka, sinkOnKafka } from './sink-on-kafka.ts';
@@ -93,4 +98,58 @@ describe.runIf(servers)('members join and leave the group while events are store
     await kafka.close();
     await stores.close();
   }, 240_000);
+});
+
+describe.runIf(servers)('while the byte budget is spent', () => {
+  test('only partitions without records in memory fetch, also none whose batch is being stored', async () => {
+    const kafka = await kafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 2 });
+    await kafka.open({}, [runEvents]);
+    const logger = createLogger('silent', 'test');
+    const admin = new KafkaAdmin(kafka.config, logger);
+    const budget = new ByteBudget(1);
+    const group = `${kafka.config.kafkaTopicPrefix}budget`;
+    const stored = deferred();
+    const batches: { partition: number; offsets: number[] }[] = [];
+    const consumer = new GroupConsumer({
+      subscription: {
+        topic: runEvents,
+        group,
+        limits: { rows: 100, bytes: 1_000_000 },
+        handle: async ({ partition, records }) => {
+          batches.push({ partition, offsets: records.map(({ offset }) => offset) });
+          if (partition === 0) await stored.promise;
+        },
+      },
+      topicName: kafka.nameOf(runEvents),
+      group,
+      address: kafka.config,
+      admin,
+      budget,
+      insertBatchMs: 20,
+      sessionTimeoutMs: kafka.config.kafkaSessionTimeoutMs,
+      logger,
+    });
+    try {
+      const produce = (partition: number) => kafka.produce(runEvents, [{ partition, value: Buffer.alloc(1_000) }]);
+      const batchesOf = (partition: number) => batches.filter((batch) => batch.partition === partition);
+      await produce(0);
+      await until('the batch of partition 0', () => batchesOf(0).length === 1, 60_000);
+      const used = budget.usedBytes;
+      await produce(0);
+      // Two rounds, because a fetch that was sent before the pause may still bring the record of partition 0.
+      for (const round of [1, 2]) {
+        await produce(1);
+        await until('the batch of partition 1 to be stored', () => batchesOf(1).length === round, 60_000);
+      }
+      await until('the bytes of partition 1 to be freed', () => budget.usedBytes === used);
+      stored.resolve();
+      await until('the second batch of partition 0', () => batchesOf(0).length === 2, 60_000);
+      expect(batchesOf(0).map(({ offsets }) => offsets)).toEqual([[0], [1]]);
+    } finally {
+      stored.resolve();
+      await consumer.close(10_000);
+      await admin.close();
+      await kafka.close();
+    }
+  }, 180_000);
 });
