@@ -93,7 +93,7 @@ export const createFeedback = defineOperation({
     'The run may arrive later. Feedback with the same id is replaced. ' +
     'A `feedback_config` is kept as the config of the key, unless the key has one. Not supported yet: address.',
   access: { permission: 'feedback:write', tenantScope: 'workspace' },
-  errors: [...feedbackBodyErrors, 'PROJECT_UNKNOWN'],
+  errors: [...feedbackBodyErrors, 'PROJECT_UNKNOWN', 'NOT_FOUND'],
   rawBody: {
     contentTypes: ['application/json'],
     description:

@@ -5,6 +5,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
+import { isRunDeleted } from '../retention/trace-marks.ts';
 import { readLiveProjectIds } from '../runs/locate-run.ts';
 import { enforceConfig } from './feedback-config.ts';
 import { type FeedbackDeps, type FeedbackEvent, getVersionAfter, toFeedbackMessage } from './feedback-event.ts';
@@ -107,6 +108,15 @@ export async function deleteFeedback(deps: FeedbackDeps, tenantId: string, id: s
   });
 }
 
+/** @throws NOT_FOUND if the trace of the run is deleted; its content is, or will soon be, no longer stored. */
+async function requireUndeleted(
+  clickhouse: ClickHouse,
+  feedback: Pick<FeedbackEvent, 'tenantId' | 'runId' | 'traceId'>,
+): Promise<void> {
+  if (feedback.runId !== nilUuid && (await isRunDeleted(clickhouse, feedback)))
+    throw runlakeError('NOT_FOUND', { what: `Run ${feedback.runId}` });
+}
+
 /** Builds the event that deletes the feedback of `last`. The event keeps only ids, user and creation time. */
 function buildDeletion(last: FeedbackEvent): FeedbackEvent {
   const { tenantId, runId, id, projectId, userId, createdAtMicros } = last;
@@ -131,7 +141,8 @@ function buildDeletion(last: FeedbackEvent): FeedbackEvent {
  * same id replaces the previous one, even if it refers to another run.
  *
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE;
- *   PROJECT_UNKNOWN for feedback on a missing project; errors of the log and the stores.
+ *   PROJECT_UNKNOWN for feedback on a missing project; NOT_FOUND for feedback on a deleted trace; errors of the log and
+ *   the stores.
  */
 export async function createFeedback(sender: FeedbackSender, body: Buffer, deps: FeedbackDeps): Promise<Buffer> {
   const { config, ...read } = readFeedback(sender, { bytes: body, part: 'the body' }, deps.config, randomUUID);
@@ -141,6 +152,7 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
     if (live.length === 0) throw runlakeError('PROJECT_UNKNOWN', { project: projectId });
   }
   await enforceConfig(deps.database, read);
+  await requireUndeleted(deps.clickhouse, read);
   if (config) await deps.sentConfigs.keep(tenantId, read.key, config);
   return runExclusive(`${tenantId}:${id}`, async () => {
     const last = await readLastEvent(deps, { tenantId, id, waitMs: 0 });
@@ -177,6 +189,7 @@ export async function updateFeedback(
     const last = await readLastEvent(deps, { tenantId, id, waitMs: deps.waitMs });
     if (last === undefined || last.deletedAtMicros !== undefined)
       throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
+    await requireUndeleted(deps.clickhouse, last);
     const receivedAtMicros = getVersionAfter(last);
     const event = { ...last, ...changes, receivedAtMicros, modifiedAtMicros: receivedAtMicros };
     await enforceConfig(deps.database, event);

@@ -106,7 +106,11 @@ async function deleteMarked(
   // Delete runs last, because a repeated deletion needs them to find their attachments and feedback.
   const content = [
     { table: 'attachments', condition: `${tenantCondition} AND run_id IN ${runs}` },
-    { table: 'feedback', condition: `${tenantCondition} AND run_id IN ${runs} OR (${tracesCondition})` },
+    // The id of a root is that of its trace.
+    {
+      table: 'feedback',
+      condition: `${tenantCondition} AND (run_id IN ${runs} OR run_id IN ${traces}) OR (${tracesCondition})`,
+    },
     // The trace of a graph run has its id.
     { table: 'stream_events', condition: `organization_id IN {deployments:Array(UUID)} AND run_id IN ${traces}` },
     { table: 'run_locator', condition: `${tenantCondition} AND id IN ${runs}` },

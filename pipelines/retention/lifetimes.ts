@@ -1,5 +1,4 @@
 import { PromiseCache } from '../../infra/cache/promise-cache.ts';
-import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Sql } from '../../infra/postgres/pool.ts';
 
@@ -73,10 +72,10 @@ export class ProjectTiers {
   /** Returns the tier of each project. @throws errors of Postgres. */
   async of(projectIds: Iterable<string>): Promise<ReadonlyMap<string, TraceTier>> {
     const ids = [...new Set(projectIds)];
-    return new Map(await Promise.all(ids.map(async (id) => [id, await this.#readTier(id)] as const)));
+    return new Map(await Promise.all(ids.map(async (id) => [id, await this.#tierOf(id)] as const)));
   }
 
-  async #readTier(projectId: string): Promise<TraceTier> {
+  async #tierOf(projectId: string): Promise<TraceTier> {
     const tier = await this.#known.get(projectId, async () => {
       const [row] = await this.#database.query<{ tier: TraceTier | null }>(
         'SELECT trace_tier AS tier FROM projects WHERE id = $1',
@@ -85,75 +84,5 @@ export class ProjectTiers {
       return row?.tier ?? 'longlived';
     });
     return tier ?? 'longlived';
-  }
-}
-
-interface TraceOfTenant {
-  readonly tenantId: string;
-  readonly traceId: string;
-}
-
-/** Retention change requested after the trace was stored: extended or deleted. */
-export interface TraceMark extends TraceOfTenant {
-  /** New lifetime of a trace whose retention was extended. */
-  readonly lifetime: Lifetime;
-  readonly isDeleted: boolean;
-}
-
-/**
- * Interval at which a sink checks whether there are any marks. Until a sink has found the first mark, it stores late
- * events of the trace as before; the second run of `change-traces.ts` corrects them.
- */
-const checkIntervalMs = 5_000;
-
-/**
- * Reads `trace_marks` for the events of each batch. Without marks this costs one small query every five seconds.
- */
-export class TraceMarks {
-  readonly #clickhouse: ClickHouse;
-  #hasMarks = false;
-  #checkedAtMs = Number.NEGATIVE_INFINITY;
-
-  constructor(clickhouse: ClickHouse) {
-    this.#clickhouse = clickhouse;
-  }
-
-  /** Returns the marks of `traces`; traces without a mark are omitted. @throws errors of ClickHouse. */
-  async of(traces: readonly TraceOfTenant[]): Promise<TraceMark[]> {
-    if (traces.length === 0 || !(await this.#haveAny())) return [];
-    const rows = await this.#clickhouse.query<{
-      tenant_id: string;
-      trace_id: string;
-      tier: number;
-      expires: number;
-      deleted: number;
-    }>({
-      name: 'read-trace-marks',
-      sql: `SELECT tenant_id, trace_id, max(trace_tier) AS tier, toUnixTimestamp(max(expires_at)) AS expires,
-              max(isNotNull(deleted_at)) AS deleted
-            FROM trace_marks WHERE (tenant_id, trace_id) IN keys GROUP BY tenant_id, trace_id`,
-      external: {
-        name: 'keys',
-        structure: 'tenant_id UUID, trace_id UUID',
-        rows: traces.map(({ tenantId, traceId }) => [tenantId, traceId]),
-      },
-    });
-    return rows.map(({ tenant_id: tenantId, trace_id: traceId, tier, expires, deleted }) => ({
-      tenantId,
-      traceId,
-      lifetime: { tier: parseTierNumber(tier), expiresAtSeconds: expires },
-      isDeleted: deleted === 1,
-    }));
-  }
-
-  async #haveAny(): Promise<boolean> {
-    if (this.#hasMarks || performance.now() - this.#checkedAtMs < checkIntervalMs) return this.#hasMarks;
-    const found = await this.#clickhouse.query({
-      name: 'check-trace-marks',
-      sql: 'SELECT 1 FROM trace_marks LIMIT 1',
-    });
-    this.#checkedAtMs = performance.now();
-    this.#hasMarks = found.length > 0;
-    return this.#hasMarks;
   }
 }

@@ -2,7 +2,7 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { fieldOffset, readUuidAt } from '../../../infra/event-log/avro.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
-import { attachmentEvents, feedbackEvents, type Topic } from '../../../schemas/topics.ts';
+import { feedbackEvents, type Topic } from '../../../schemas/topics.ts';
 import { readTraceHeaders } from '../../attachments/read-attachment.ts';
 import {
   computeLifetime,
@@ -10,9 +10,9 @@ import {
   type ProjectTiers,
   parseTierNumber,
   type RetentionConfig,
-  type TraceMark,
-  type TraceMarks,
 } from '../../retention/lifetimes.ts';
+import type { TraceMark, TraceMarks } from '../../retention/trace-marks.ts';
+import { locateRunsOfTenants } from '../../runs/locate-run.ts';
 import { nilUuid } from '../run-event/run-event.ts';
 import type { ValidRecord } from './split-into-batches.ts';
 
@@ -30,7 +30,8 @@ function canExpire({ retentionShortlivedDays, retentionLonglivedDays }: Retentio
 
 /**
  * Sets the lifetime of attachments and feedback to that of their run: as it is stored, else as the event states it. If
- * neither is known, the tier is longlived and the lifetime begins now. Leaves out attachments of deleted traces.
+ * neither is known, the tier is longlived and the lifetime begins now. Leaves out what belongs to deleted traces; of
+ * feedback on a run that is not stored any more, only that on a root.
  *
  * @throws errors of the stores.
  */
@@ -39,7 +40,7 @@ export async function expireWithRuns(
   events: readonly ValidRecord[],
   deps: ExpiryDeps,
 ): Promise<readonly ValidRecord[]> {
-  const kept = topic === attachmentEvents ? await dropDeleted(events, deps.marks) : events;
+  const kept = await dropDeleted(topic, events, deps);
   if (!canExpire(deps.config)) return kept;
   const stated = kept.map(({ record }) => readTraceHeaders(record.headers));
   const projects = stated.flatMap((trace) => (trace && trace.projectId !== nilUuid ? [trace.projectId] : []));
@@ -55,16 +56,26 @@ export async function expireWithRuns(
   });
 }
 
-async function dropDeleted(events: readonly ValidRecord[], marks: TraceMarks): Promise<readonly ValidRecord[]> {
-  const tenantAt = fieldOffset(attachmentEvents, 'tenant_id');
-  const toTrace = ({ record }: ValidRecord) => ({
-    tenantId: readUuidAt(record.value, tenantAt),
-    traceId: readTraceHeaders(record.headers)?.traceId ?? nilUuid,
+async function dropDeleted(
+  topic: Topic,
+  events: readonly ValidRecord[],
+  { clickhouse, marks }: Pick<ExpiryDeps, 'clickhouse' | 'marks'>,
+): Promise<readonly ValidRecord[]> {
+  if (events.length === 0 || !(await marks.haveAny())) return events;
+  const runs = events.map(({ record }) => {
+    const [tenantId = '', runId = ''] = readTenantRunKey(topic, record.value).split(' ');
+    return { tenantId, runId };
+  });
+  const located = topic === feedbackEvents ? await locateRunsOfTenants(clickhouse, runs) : new Map<string, string>();
+  const traces = events.map(({ record }, index) => {
+    const { tenantId, runId } = runs[index]!;
+    const traceId = located.get(`${tenantId} ${runId}`) ?? readTraceHeaders(record.headers)?.traceId ?? runId;
+    return { tenantId, traceId };
   });
   const key = ({ tenantId, traceId }: Pick<TraceMark, 'tenantId' | 'traceId'>) => `${tenantId} ${traceId}`;
-  const found = await marks.of(events.map(toTrace));
+  const found = await marks.of(traces);
   const deleted = new Set(found.filter(({ isDeleted }) => isDeleted).map(key));
-  return deleted.size === 0 ? events : events.filter((event) => !deleted.has(key(toTrace(event))));
+  return deleted.size === 0 ? events : events.filter((_, index) => !deleted.has(key(traces[index]!)));
 }
 
 /** Tenant and run, as one key. */

@@ -31,14 +31,8 @@ import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { traceInsert } from '../../../infra/telemetry/tracing/spans.ts';
 import { feedbackEvents, type Topic } from '../../../schemas/topics.ts';
-import {
-  computeLifetime,
-  longerLifetime,
-  ProjectTiers,
-  type RetentionConfig,
-  type TraceMark,
-  TraceMarks,
-} from '../../retention/lifetimes.ts';
+import { computeLifetime, longerLifetime, ProjectTiers, type RetentionConfig } from '../../retention/lifetimes.ts';
+import { type TraceMark, TraceMarks } from '../../retention/trace-marks.ts';
 import { readProjectId, readTraceKey, toDeletion, traceKey } from '../run-event/run-event.ts';
 import { KeyTimes } from './assign-key-times.ts';
 import {

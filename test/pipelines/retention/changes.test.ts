@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { toFeedbackMessage } from '../../../pipelines/feedback/feedback-event.ts';
+import { feedbackEvents } from '../../../schemas/topics.ts';
 import { openRetention, type RetentionUnderTest, type SentTrace } from './retention-under-test.ts';
 
 let under: RetentionUnderTest;
@@ -23,6 +25,18 @@ async function giveFeedback(runId: string, more: object = {}): Promise<void> {
   const payload = { id: randomUUID(), run_id: runId, key: 'good', score: 1, comment: 'content of feedback', ...more };
   expect((await under.ask('POST', '/feedback', payload)).status).toBe(200);
   await under.api.settled();
+}
+
+/** Sends feedback as a process did that did not know of the deletion yet. */
+async function publishFeedback(runId: string, id: string = randomUUID()): Promise<string> {
+  const { log } = under.api.services.accept;
+  const nowMicros = Date.now() * 1_000;
+  const times = { receivedAtMicros: nowMicros, createdAtMicros: nowMicros, modifiedAtMicros: nowMicros };
+  const by = { tenantId: under.workspaceId, userId: under.workspaceId, key: 'late', sourceType: 'api' };
+  const event = { ...by, ...times, runId, id, comment: Buffer.from('"content of feedback"') };
+  await log.publish(feedbackEvents, [toFeedbackMessage(event, log, under.api.services.config)]);
+  await under.api.settled();
+  return id;
 }
 
 async function readWhole({ traceId, childId }: SentTrace) {
@@ -189,7 +203,8 @@ describe('deleting traces', () => {
     expect((await under.ask('POST', '/runs/delete/traces', body)).status).toBe(200);
     await under.change();
     const late = await under.sendLateChild(trace, 1);
-    await giveFeedback(late);
+    await publishFeedback(late);
+    await publishFeedback(trace.traceId);
     await under.change('again');
     expect(await contents({ ...trace, childId: late })).toBe(0);
     expect((await under.ask('GET', `/runs/${late}`)).status).toBe(404);
@@ -197,6 +212,41 @@ describe('deleting traces', () => {
     expect(
       await under.api.database.query('SELECT FROM trace_changes WHERE session_id = $1', [trace.projectId]),
     ).toEqual([]);
+  });
+
+  it('refuses feedback on them, and does not store what the log has already', { timeout: 60_000 }, async () => {
+    const trace = await under.sendTrace(await under.addProject(), 1);
+    const feedbackId = randomUUID();
+    await giveFeedback(trace.traceId, { id: feedbackId });
+    const body = { session_id: trace.projectId, trace_ids: [trace.traceId] };
+    expect((await under.ask('POST', '/runs/delete/traces', body)).status).toBe(200);
+    await under.change();
+    const late = await under.sendLateChild(trace, 1);
+    const give = (run_id: string, more: object = {}) =>
+      under.ask('POST', '/feedback', { id: randomUUID(), run_id, key: 'late', score: 1, ...more });
+    for (const [run, more] of [
+      [trace.traceId, {}],
+      [late, {}],
+      [trace.childId, { trace_id: trace.traceId }],
+    ] as const)
+      expect(await give(run, more)).toMatchObject({ status: 404, body: { code: 'NOT_FOUND' } });
+    expect((await under.ask('PATCH', `/feedback/${feedbackId}`, { score: 0 })).status).toBe(404);
+
+    // The sink has looked for marks within the last seconds at the latest.
+    await expect
+      .poll(
+        async () => {
+          const id = await publishFeedback(trace.traceId);
+          await publishFeedback(late, id);
+          return (await under.ask('GET', `/feedback/${id}`)).status;
+        },
+        { timeout: 20_000, interval: 500 },
+      )
+      .toBe(404);
+    // The second time deletes what was stored before the sink found the mark.
+    await under.change('again');
+    const listed = await under.ask('GET', `/feedback?run=${trace.traceId}&run=${late}`);
+    expect(listed.body).toEqual([]);
   });
 
   it('deletes its deferred events', async () => {
