@@ -24,6 +24,8 @@ import { enqueueDeletions } from './enqueue-deletions.ts';
 import type { Stores } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 
+export { resealShares } from '../../pipelines/shares/share-tokens.ts';
+
 export interface MainApiParts {
   readonly config: Config;
   readonly logger: Logger;

@@ -115,6 +115,10 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
       },
       shutdown,
     );
+    if (config.formerSecretKeys !== undefined) {
+      const resealed = await loaded.mainApiServices.resealShares(services, logger);
+      logger.info({ resealed }, 'resealed share tokens of former secret keys');
+    }
     firstKey = await parts.bootstrap();
   }
   // Added before the agents, so that the main API ends after them.

@@ -6,7 +6,9 @@ import { createHash, randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
+import { resealRows } from '../../infra/sealing/reseal.ts';
 import { createSealer, type Sealer } from '../../infra/sealing/sealer.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
 
 export function createShareSealer({ formerSecretKeys }: Pick<Config, 'formerSecretKeys'>, secretKey: string): Sealer {
   return createSealer({
@@ -134,6 +136,30 @@ function readRows(
     [kind, workspaceId, targetIds],
     { name: 'read-shares' },
   );
+}
+
+/**
+ * Encrypts the tokens of all shares again that were encrypted with a former key; see {@link resealRows}.
+ *
+ * @returns the number of these tokens. @throws errors of the database.
+ */
+export async function resealShares({ database, shareSealer }: ShareDeps, logger: Logger): Promise<number> {
+  const rows = await database.query<ShareRow & { readonly kind: ShareKind; readonly workspace: string }>(
+    'SELECT kind, workspace_id AS workspace, target_id AS target, sealed_token AS sealed FROM shares',
+  );
+  const identified = rows.map(({ sealed, ...share }) => ({
+    sealed,
+    share,
+    row: identifyRow({ kind: share.kind, workspaceId: share.workspace }, share.target),
+  }));
+  // The sharing may have ended and begun again meanwhile.
+  const store = ({ share, sealed }: (typeof identified)[number], resealed: string) =>
+    database.execute(
+      `UPDATE shares SET sealed_token = $4
+       WHERE kind = $1 AND workspace_id = $2 AND target_id = $3 AND sealed_token = $5`,
+      [share.kind, share.workspace, share.target, resealed, sealed],
+    );
+  return resealRows(identified, store, { sealer: shareSealer, logger });
 }
 
 /** Ends the sharing of those targets that are shared. */

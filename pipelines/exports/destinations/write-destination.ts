@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
+import { resealRows, type SealedRow } from '../../../infra/sealing/reseal.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { countInWorkspaces, enforceLimit } from '../../tenants/enforce-limit.ts';
 import { tryDestination } from './check-destination.ts';
@@ -140,22 +141,14 @@ export async function resealDestinations(
   { database, sealer }: Pick<DestinationDeps, 'database' | 'sealer'>,
   logger: Logger,
 ): Promise<number> {
-  const rows = await database.query<{ id: string; sealed: string }>(
-    'SELECT id, sealed_credentials AS sealed FROM bulk_export_destinations WHERE sealed_credentials IS NOT NULL',
+  const rows = await database.query<SealedRow>(
+    'SELECT id AS row, sealed_credentials AS sealed FROM bulk_export_destinations WHERE sealed_credentials IS NOT NULL',
   );
-  let resealed = 0;
-  for (const { id, sealed } of rows) {
-    try {
-      const { text, isUnderFormerKey } = sealer.open(sealed, id);
-      if (!isUnderFormerKey) continue;
-      // A concurrent request may have replaced the credentials meanwhile.
-      resealed += await database.execute(
-        'UPDATE bulk_export_destinations SET sealed_credentials = $2 WHERE id = $1 AND sealed_credentials = $3',
-        [id, sealer.seal(text, id), sealed],
-      );
-    } catch (err) {
-      logger.warn({ err, destination: id }, 'cannot seal the credentials of a destination again');
-    }
-  }
-  return resealed;
+  // A concurrent request may have replaced the credentials meanwhile.
+  const store = ({ row, sealed }: SealedRow, resealed: string) =>
+    database.execute(
+      'UPDATE bulk_export_destinations SET sealed_credentials = $2 WHERE id = $1 AND sealed_credentials = $3',
+      [row, resealed, sealed],
+    );
+  return resealRows(rows, store, { sealer, logger });
 }

@@ -1,0 +1,38 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { loadConfig } from '../../../infra/config/load.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { createShare, createShareSealer, readShare, resealShares } from '../../../pipelines/shares/share-tokens.ts';
+import { addOrganization, type OrganizationUnderTest } from '../../api/start-api.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+
+let stores: FreshStores;
+let acme: OrganizationUnderTest;
+const logger = createLogger('silent', 'test');
+
+beforeAll(async () => {
+  stores = await freshStores();
+  acme = await addOrganization(stores.database, 'acme');
+});
+afterAll(() => stores?.close());
+
+const deps = (secretKey: string, former?: string) => {
+  const { config } = loadConfig({ ...(former && { RUNLAKE_FORMER_SECRET_KEYS: former }) });
+  return { database: stores.database, shareSealer: createShareSealer(config, secretKey) };
+};
+
+it('seals the tokens of former keys again, after which these keys are not needed', async () => {
+  const add = async (kind: 'trace' | 'dataset', secretKey: string) => {
+    const shared = { kind, workspaceId: acme.workspaceIds[0], targetId: randomUUID() };
+    return { shared, token: await createShare(deps(secretKey), shared, { userId: acme.userId }) };
+  };
+  const known = [await add('trace', 'k0'), await add('dataset', 'k1'), await add('trace', 'k2')];
+  const lost = await add('dataset', 'forgotten');
+  const rotating = deps('k2', 'k1, k0');
+  await expect(readShare(deps('k2'), known[0]!.shared)).rejects.toMatchObject({ code: 'SEAL_KEY_UNKNOWN' });
+
+  expect(await resealShares(rotating, logger)).toBe(2);
+  expect(await resealShares(rotating, logger)).toBe(0);
+  for (const { shared, token } of known) expect(await readShare(deps('k2'), shared)).toBe(token);
+  await expect(readShare(rotating, lost.shared)).rejects.toMatchObject({ code: 'SEAL_KEY_UNKNOWN' });
+});
