@@ -143,7 +143,7 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
       listener.open(healthChecks, services);
       if (role !== 'all' && role !== 'api') console.log(`Runlake ${work[role]}  (metrics and readiness: ${url})`);
       if (mainApi && firstKey) {
-        parts.folder?.writeRunFile({ url, ...addresses });
+        parts.folder?.writeRunFile({ url, ...addresses, destinations: config });
         printFirstKey(firstKey, url);
       }
       for (const line of lines) console.log(line);

@@ -31,6 +31,7 @@ import {
 import { dirname, join, resolve } from 'node:path';
 import { type Static, Type } from 'typebox';
 import { Value } from 'typebox/value';
+import type { Config } from '../config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import { isSystemError, keepSecret, readFileIfThere, writePrivateFile } from './private-file.ts';
 import { describeProcess, isSameProcess, parseProcess, processIdentity } from './process-identity.ts';
@@ -190,14 +191,21 @@ const RunFile = Type.Object({
   url: Type.String(),
   clickhouse_url: Type.String(),
   database_url: Type.String(),
+  local_export_root: Type.Union([Type.String(), Type.Null()]),
+  allow_private_endpoints: Type.Boolean(),
+  allow_default_credentials: Type.Boolean(),
 });
 
-/** Addresses of a running instance and its engines. They contain passwords. */
+/** Which destinations of bulk exports an instance writes to. */
+export type DestinationSettings = Pick<Config, 'localExportRoot' | 'allowPrivateEndpoints' | 'allowDefaultCredentials'>;
+
+/** Addresses of a running instance and its engines, which contain passwords, and settings that commands must share. */
 export interface RunAddresses {
   /** Main API. */
   readonly url: string;
   readonly clickhouseUrl: string;
   readonly databaseUrl: string;
+  readonly destinations: DestinationSettings;
 }
 
 export interface RunningInstance extends RunAddresses {
@@ -210,6 +218,7 @@ const runFilePath = (folder: string) => join(folder, 'run.json');
 
 /** Writes `run.json` for other `runlake` commands, atomically and with mode 0600. */
 function writeRunFile(folder: string, addresses: RunAddresses): void {
+  const { localExportRoot, allowPrivateEndpoints, allowDefaultCredentials } = addresses.destinations;
   const run: Static<typeof RunFile> = {
     pid: process.pid,
     process: processIdentity(process.pid) ?? '',
@@ -217,6 +226,9 @@ function writeRunFile(folder: string, addresses: RunAddresses): void {
     url: addresses.url,
     clickhouse_url: addresses.clickhouseUrl,
     database_url: addresses.databaseUrl,
+    local_export_root: localExportRoot === undefined ? null : resolve(localExportRoot),
+    allow_private_endpoints: allowPrivateEndpoints,
+    allow_default_credentials: allowDefaultCredentials,
   };
   writePrivateFile(runFilePath(folder), `${JSON.stringify(run, null, 2)}\n`);
 }
@@ -248,5 +260,10 @@ export async function readRunFile(path: string): Promise<RunningInstance> {
     url: run.url,
     clickhouseUrl: run.clickhouse_url,
     databaseUrl: run.database_url,
+    destinations: {
+      localExportRoot: run.local_export_root ?? undefined,
+      allowPrivateEndpoints: run.allow_private_endpoints,
+      allowDefaultCredentials: run.allow_default_credentials,
+    },
   };
 }

@@ -1,7 +1,8 @@
 import { text as readAll } from 'node:stream/consumers';
 import { Value } from 'typebox/value';
-import { keepSecretKey } from '../../../infra/embedded/data-folder.ts';
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { Config } from '../../../infra/config/settings.ts';
+import { type DestinationSettings, keepSecretKey, readRunFile } from '../../../infra/embedded/data-folder.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type DestinationRecord, destinationDeps } from '../../../pipelines/exports/destinations/destination.ts';
 import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
 import { formatDestination, NewDestination } from '../../main/export-destinations.ts';
@@ -83,7 +84,8 @@ export async function createDestinationWithOptions(options: DestinationOptions):
     throw runlakeError('BAD_REQUEST', { reason: `The destination is not valid: ${where} ${first?.message}.` });
   }
   await withExports(async (access) => {
-    const { config, database } = access;
+    const { database } = access;
+    const config = { ...access.config, ...(await readInstanceSettings(access.config)) };
     if (options.type === 's3' && options.credentialsStdin !== true && !config.allowDefaultCredentials) {
       const reason = 'Specify --credentials-stdin and pass the credentials of the bucket on standard input.';
       throw runlakeError('BAD_REQUEST', { reason });
@@ -103,6 +105,19 @@ export async function createDestinationWithOptions(options: DestinationOptions):
       console.log(made.id);
     }
   });
+}
+
+/**
+ * The settings of the instance that uses the data folder, because it executes the exports. Undefined if there is none:
+ * with servers at addresses, the command cannot know the settings of the other processes.
+ */
+async function readInstanceSettings(config: Config): Promise<DestinationSettings | undefined> {
+  try {
+    return (await readRunFile(config.dataDir)).destinations;
+  } catch (error) {
+    if (isRunlakeError(error) && error.code === 'NOT_RUNNING') return undefined;
+    throw error;
+  }
 }
 
 function formatLocation({ destination_type: type, config }: DestinationRecord): string {

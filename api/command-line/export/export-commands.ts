@@ -104,12 +104,13 @@ Examples:
     .addHelpText(
       'after',
       `
-This command reads RUNLAKE_LOCAL_EXPORT_ROOT, RUNLAKE_ALLOW_PRIVATE_ENDPOINTS and RUNLAKE_ALLOW_DEFAULT_CREDENTIALS
-from its own environment. Set them as for the process that executes the exports.
+RUNLAKE_LOCAL_EXPORT_ROOT, RUNLAKE_ALLOW_PRIVATE_ENDPOINTS and RUNLAKE_ALLOW_DEFAULT_CREDENTIALS are those of the
+instance that runs on the data folder. If all servers are at addresses, the command reads them from its own environment;
+set them as for the process that executes the exports.
 
 Examples:
   runlake export destinations create --name lake --bucket traces --credentials-stdin < keys.json
-  RUNLAKE_LOCAL_EXPORT_ROOT=/srv/exports runlake export destinations create --name disk --type local --prefix traces`,
+  runlake export destinations create --name disk --type local --prefix traces`,
     )
     .action(async (options: DestinationOptions) =>
       (await import('./destinations.ts')).createDestinationWithOptions(options),

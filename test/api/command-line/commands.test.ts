@@ -156,6 +156,15 @@ describe('a first start without an operator key', () => {
     expect(last).toMatchObject({ code: 1, errors: expect.stringContaining('No other member has a key') });
   });
 
+  it('refuses a destination that the instance would refuse, whatever the environment of the command', async () => {
+    const environment = { RUNLAKE_DATA_DIR: runlake.dataDir, RUNLAKE_LOCAL_EXPORT_ROOT: folder };
+    const words = 'export destinations create --name disk --type local --prefix refused'.split(' ');
+    const { code, output, errors } = await command(words, environment);
+    expect([code, output]).toEqual([1, '']);
+    expect(errors).toContain("Destinations of type 'local' are disabled.");
+    expect(existsSync(join(folder, 'refused'))).toBe(false);
+  });
+
   it('manages keys and members of another organisation with --in', async () => {
     const environment = { RUNLAKE_DATA_DIR: runlake.dataDir };
     const created = await command(['organizations', 'create', 'Beta', '--email', 'bo@beta.example'], environment);

@@ -7,7 +7,12 @@ import { holdFolder, kill, temporaryFolder } from './processes.ts';
 // Engines start in a second, but take many seconds on a busy machine.
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
 
-const addresses = { url: 'http://127.0.0.1:1', clickhouseUrl: 'http://u:p@127.0.0.1:2/d', databaseUrl: 'postgres://x' };
+const addresses = {
+  url: 'http://127.0.0.1:1',
+  clickhouseUrl: 'http://u:p@127.0.0.1:2/d',
+  databaseUrl: 'postgres://x',
+  destinations: { localExportRoot: '/srv/exports', allowPrivateEndpoints: true, allowDefaultCredentials: false },
+};
 
 describe('one process at a time', () => {
   it('creates the folder without access for other users', async () => {

@@ -14,7 +14,8 @@ try {
   const folder = await openDataFolder(path);
   const engines = await startEmbedded({ folder, needs: { clickhouse: wants, database: wants } });
   const { clickhouseUrl = '', databaseUrl = '' } = engines;
-  folder.writeRunFile({ url: 'http://127.0.0.1:1984', clickhouseUrl, databaseUrl });
+  const destinations = { localExportRoot: undefined, allowPrivateEndpoints: false, allowDefaultCredentials: false };
+  folder.writeRunFile({ url: 'http://127.0.0.1:1984', clickhouseUrl, databaseUrl, destinations });
   process.on('SIGTERM', async () => {
     await engines.stop();
     await folder.close();

@@ -48,6 +48,7 @@ beforeAll(async () => {
     environment: {
       RUNLAKE_LOCAL_EXPORT_ROOT: root,
       RUNLAKE_EXPORT_RETRIES: '2',
+      RUNLAKE_ALLOW_DEFAULT_CREDENTIALS: 'false',
       ...testSettings({ exportRetryDelayMs: 4_000, exportSweepMs: 500 }),
     },
   });
@@ -190,9 +191,9 @@ describe('runlake export', () => {
 });
 
 describe('credentials', () => {
-  it('are required if those of the environment are not allowed', async () => {
+  it('are required if the instance does not allow those of the environment', async () => {
     const words = ['export', 'destinations', 'create', '--name', 'bucket', '--bucket', 'some-bucket'];
-    const end = await builtCommand(words, { ...environment(), RUNLAKE_ALLOW_DEFAULT_CREDENTIALS: 'false' });
+    const end = await builtCommand(words, environment());
     expect(end).toMatchObject({ code: 1, output: '', errors: expect.stringContaining('Specify --credentials-stdin') });
   });
 
@@ -302,6 +303,21 @@ describe('schedules', () => {
     expect((await command(`watch ${id}`)).errors).toContain('is a schedule. Watch one of its exports');
     expect((await command(`cancel ${id}`)).output).toContain('exports that it created continue');
   });
+});
+
+it('a local destination is below the root of the instance, also if the environment of the command has another', async () => {
+  const other = mkdtempSync(join(tmpdir(), 'runlake-other-'));
+  for (const [name, environment] of [
+    ['none', {}],
+    ['other', { RUNLAKE_LOCAL_EXPORT_ROOT: other }],
+  ] as const) {
+    const words = ['export', 'destinations', 'create', '--name', name, '--type', 'local', '--prefix', name];
+    const made = await builtCommand(words, { RUNLAKE_DATA_DIR: runlake.dataDir, ...environment });
+    expect(made.code, made.errors).toBe(0);
+    expect(existsSync(join(root, name))).toBe(true);
+  }
+  expect(readdirSync(other)).toEqual([]);
+  rmSync(other, { recursive: true });
 });
 
 describe('several workspaces', () => {
