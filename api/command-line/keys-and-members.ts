@@ -1,5 +1,5 @@
 import Format from 'typebox/format';
-import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { type Authenticator, createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
@@ -11,12 +11,14 @@ import {
 } from '../../pipelines/tenants/keys.ts';
 import { removeMember as endMembership, listMembers as readMembers } from '../../pipelines/tenants/members.ts';
 import { loadOperator } from '../../pipelines/tenants/operator.ts';
+import { listOrganizations } from '../../pipelines/tenants/organizations.ts';
 import { EVERYTHING } from '../../pipelines/tenants/permissions.ts';
 import { withStores } from './open-stores.ts';
+import { pickNamed } from './pick-named.ts';
 import { printTable } from './print-table.ts';
 
 export interface InOrganization {
-  /** Id of the organisation. Default: the first one. */
+  /** Name or id of the organisation. Default: the first one. */
   readonly in?: string;
 }
 
@@ -116,24 +118,21 @@ interface Access {
 
 async function asOperator(
   command: string,
-  { in: organizationId }: InOrganization,
+  { in: nameOrId }: InOrganization,
   act: (access: Access) => Promise<void>,
 ): Promise<void> {
   await withStores(command, async ({ stores: { database }, logger, shutdown }) => {
     const authenticator = createAuthenticator({ database, logger });
     shutdown.add('authenticator', () => authenticator.close());
-    await act({ database, authenticator, operator: await loadOrganizationOperator(database, organizationId) });
+    await act({ database, authenticator, operator: await loadOrganizationOperator(database, nameOrId) });
   });
 }
 
-async function loadOrganizationOperator(database: Database, organizationId: string | undefined): Promise<Caller> {
-  const unknown = runlakeError('BAD_REQUEST', {
-    reason: `No organisation '${organizationId}'. See \`runlake organizations list\`.`,
-  });
-  if (organizationId !== undefined && !Format.Test('uuid', organizationId)) throw unknown;
-  try {
-    return await loadOperator(database, organizationId);
-  } catch (error) {
-    throw organizationId !== undefined && isRunlakeError(error) && error.code === 'NOT_FOUND' ? unknown : error;
-  }
+/** @throws BAD_REQUEST if there is no such organisation, or several have the name; with their ids. */
+async function loadOrganizationOperator(database: Database, nameOrId: string | undefined): Promise<Caller> {
+  const operator = await loadOperator(database);
+  if (nameOrId === undefined) return operator;
+  const all = await listOrganizations(database, operator, { includeDeleted: false });
+  const named = all.map(({ id, display_name: name }) => ({ id, name }));
+  return loadOperator(database, pickNamed('organisation', nameOrId, named).id);
 }

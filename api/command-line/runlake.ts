@@ -82,7 +82,7 @@ program
   .action(async () => (await import('./disk.ts')).printDiskUse());
 
 const addOrganizationOption = (command: Command) =>
-  command.option('--in <id>', 'the organisation, see `runlake organizations list`; default: the first one');
+  command.option('--in <name or id>', 'the organisation, see `runlake organizations list`; default: the first one');
 const keys = program.command('keys').description('API keys; works while an instance runs');
 addOrganizationOption(keys.command('list'))
   .description('list the keys of the organisation')

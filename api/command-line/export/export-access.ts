@@ -1,4 +1,3 @@
-import Format from 'typebox/format';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { EventLog } from '../../../infra/event-log/event-log.ts';
@@ -11,6 +10,7 @@ import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { loadOperator } from '../../../pipelines/tenants/operator.ts';
 import { listWorkspaces } from '../../../pipelines/tenants/workspaces.ts';
 import { withStores } from '../open-stores.ts';
+import { formatNames, isId, type Named, pickNamed } from '../pick-named.ts';
 import { printable } from '../print-table.ts';
 
 /** Dependencies of the bulk export commands, with the permissions of the operator. */
@@ -59,14 +59,7 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
   });
 }
 
-export interface Named {
-  readonly id: string;
-  readonly name: string;
-}
-
 const pageRows = 1_000;
-/** Maximum number of names in a message. */
-const maxListedNames = 10;
 
 /**
  * Returns the operator's workspaces, oldest first, or only the one with the name or id `nameOrId`. @throws BAD_REQUEST
@@ -132,23 +125,4 @@ export async function findExport({ database, operator }: ExportAccess, id: strin
     }
   }
   throw runlakeError('BAD_REQUEST', { reason: `No export ${printable(id)}. See \`runlake export list\`.` });
-}
-
-function pickNamed(what: string, nameOrId: string, all: readonly Named[]): Named {
-  const found = all.filter(({ id, name }) => name === nameOrId || id === nameOrId.toLowerCase());
-  if (found.length === 1) return found[0] as Named;
-  const reason =
-    found.length === 0
-      ? `No ${what} has the name or id '${nameOrId}'. ${all.length === 0 ? 'There are none' : `Names: ${formatNames(all)}`}.`
-      : `${found.length} have that name. Specify an id: ${found.map(({ id }) => id).join(', ')}.`;
-  throw runlakeError('BAD_REQUEST', { reason: printable(reason) });
-}
-
-function formatNames(all: readonly Named[]): string {
-  const listed = all.slice(0, maxListedNames).map(({ name }) => printable(name));
-  return all.length > maxListedNames ? `${listed.join(', ')}, …` : listed.join(', ');
-}
-
-export function isId(text: string): boolean {
-  return Format.Test('uuid', text);
 }

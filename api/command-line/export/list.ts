@@ -4,16 +4,9 @@ import { type ExportWithProgress, listExports } from '../../../pipelines/exports
 import type { ExportStatus } from '../../../pipelines/exports/states.ts';
 import { listProjects } from '../../../pipelines/projects/project.ts';
 import { formatExport } from '../../main/bulk-exports.ts';
+import { isId, type Named } from '../pick-named.ts';
 import { printable, printTable } from '../print-table.ts';
-import {
-  type ExportAccess,
-  findProject,
-  findWorkspaces,
-  isId,
-  listAllDestinations,
-  type Named,
-  withExports,
-} from './export-access.ts';
+import { type ExportAccess, findProject, findWorkspaces, listAllDestinations, withExports } from './export-access.ts';
 import { formatBytes, formatNumber } from './watch.ts';
 
 export interface ListOptions {

@@ -178,11 +178,18 @@ describe('a first start without an operator key', () => {
     expect(output).not.toContain('Bootstrap admin key');
     expect((await command(['keys', 'list'], environment)).output).not.toContain('second of Beta');
     expect((await command(['members', 'list', '--in', id], environment)).output).toContain('bo@beta.example');
+    expect((await command(['members', 'list', '--in', 'Beta'], environment)).output).toContain('bo@beta.example');
     for (const unknown of ['nonsense', '00000000-0000-4000-8000-000000000000']) {
       const { code, errors } = await command(['members', 'list', '--in', unknown], environment);
       expect(code).toBe(1);
-      expect(errors).toContain(`No organisation '${unknown}'. See \`runlake organizations list\`.`);
+      expect(errors).toContain(`No organisation has the name or id '${unknown}'. Names: `);
     }
+    const second = await command(['organizations', 'create', 'Beta', '--email', 'bea@beta.example'], environment);
+    const [, secondId = ''] = /^Organisation (\S+)/m.exec(second.errors) ?? [];
+    const ambiguous = await command(['keys', 'create', '--in', 'Beta'], environment);
+    expect([ambiguous.code, ambiguous.output]).toEqual([1, '']);
+    expect(ambiguous.errors).toContain(`2 have that name. Specify an id: ${id}, ${secondId}.`);
+    expect((await command(['members', 'list', '--in', secondId], environment)).output).toContain('bea@beta.example');
   });
 
   it('rejects a second process on the same database', async () => {
