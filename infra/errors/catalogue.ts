@@ -1,7 +1,6 @@
 import { agentErrors } from './agent-errors.ts';
-import { caller, type ErrorEntry, terminal, transient } from './entry.ts';
+import { caller, type ErrorEntry, limitErrors, terminal, transient } from './entry.ts';
 import { exportErrors } from './export-errors.ts';
-import { limitErrors } from './limit-errors.ts';
 
 export type { ErrorClass, ErrorEntry } from './entry.ts';
 

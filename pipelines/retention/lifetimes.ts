@@ -72,10 +72,10 @@ export class ProjectTiers {
   /** Returns the tier of each project. @throws errors of Postgres. */
   async of(projectIds: Iterable<string>): Promise<ReadonlyMap<string, TraceTier>> {
     const ids = [...new Set(projectIds)];
-    return new Map(await Promise.all(ids.map(async (id) => [id, await this.#tierOf(id)] as const)));
+    return new Map(await Promise.all(ids.map(async (id) => [id, await this.#findTier(id)] as const)));
   }
 
-  async #tierOf(projectId: string): Promise<TraceTier> {
+  async #findTier(projectId: string): Promise<TraceTier> {
     const tier = await this.#known.get(projectId, async () => {
       const [row] = await this.#database.query<{ tier: TraceTier | null }>(
         'SELECT trace_tier AS tier FROM projects WHERE id = $1',

@@ -6,8 +6,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
-import { resealRows } from '../../infra/sealing/reseal.ts';
-import { createSealer, type Sealer } from '../../infra/sealing/sealer.ts';
+import { createSealer, resealRows, type Sealer } from '../../infra/sealing/sealer.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 
 export function createShareSealer({ formerSecretKeys }: Pick<Config, 'formerSecretKeys'>, secretKey: string): Sealer {

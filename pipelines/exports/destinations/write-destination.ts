@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
-import { resealRows, type SealedRow } from '../../../infra/sealing/reseal.ts';
+import { resealRows, type SealedRow } from '../../../infra/sealing/sealer.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { countInWorkspaces, enforceLimit } from '../../tenants/enforce-limit.ts';
 import { tryDestination } from './check-destination.ts';
