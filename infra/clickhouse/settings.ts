@@ -103,6 +103,12 @@ const fileSettings = {
   output_format_parquet_compliant_nested_types: 1,
 } as const satisfies ClickHouseSettings;
 
+/**
+ * For queries that find few rows by their keys. They take half of the time if they read the files themselves instead of
+ * passing each read to a pool of threads.
+ */
+export const lookupSettings = { local_filesystem_read_method: 'pread' } as const satisfies ClickHouseSettings;
+
 const writeSettings = { ...readSettings, ...insertSettings } as const satisfies ClickHouseSettings;
 
 /**

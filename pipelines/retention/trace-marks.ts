@@ -1,4 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { locateRun } from '../runs/locate-run.ts';
 import { type Lifetime, parseTierNumber } from './lifetimes.ts';
 
@@ -59,6 +60,7 @@ async function readMarks(clickhouse: ClickHouse, traces: readonly TraceOfTenant[
     deleted: number;
   }>({
     name: 'read-trace-marks',
+    settings: lookupSettings,
     sql: `SELECT tenant_id, trace_id, max(trace_tier) AS tier, toUnixTimestamp(max(expires_at)) AS expires,
             max(isNotNull(deleted_at)) AS deleted
           FROM trace_marks WHERE (tenant_id, trace_id) IN keys GROUP BY tenant_id, trace_id`,

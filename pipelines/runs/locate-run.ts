@@ -1,4 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { ReadDeps } from './query-runs.ts';
@@ -29,6 +30,7 @@ export async function locateRuns(
   if (runIds.length === 0) return [];
   const rows = await clickhouse.query<LocatorRow>({
     name: 'locate-runs',
+    settings: lookupSettings,
     sql: `SELECT id, (min(pick) AS first).3 AS trace_id, toUnixTimestamp64Micro(first.2) AS micros,
             toUnixTimestamp64Micro(first.4) AS trace_micros, first.5 AS session_id
           FROM run_locator
@@ -54,6 +56,7 @@ export async function locateRunsOfTenants(
   if (runs.length === 0) return new Map();
   const rows = await clickhouse.query<{ tenant_id: string; id: string; trace_id: string }>({
     name: 'locate-runs-of-tenants',
+    settings: lookupSettings,
     sql: `SELECT tenant_id, id, min(pick).3 AS trace_id FROM run_locator
           WHERE (tenant_id, id) IN keys GROUP BY tenant_id, id`,
     external: {

@@ -96,3 +96,31 @@ function* yieldInTurn<Share extends WaitingShare>(queue: readonly Share[]): Gene
     yield share;
   }
 }
+
+/**
+ * Maximum time that a partition gathers requests after a batch, as a share of the time that the batch took, and in
+ * milliseconds.
+ */
+const maxGatheringShare = 0.25;
+const maxGatheringMs = 50;
+
+/** A partition that can wait for requests. */
+export interface Gathering {
+  readonly queue: readonly unknown[];
+  /** Set while it waits: call `done` when `requests` are queued. */
+  gathering?: { readonly requests: number; readonly done: () => void } | undefined;
+}
+
+/** Waits until so many requests are queued, at most for a share of `batchMs`. A single sender does not wait. */
+export async function gather(partition: Gathering, requests: number, batchMs: number): Promise<void> {
+  if (requests < 2 || partition.queue.length >= requests) return;
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, Math.min(batchMs * maxGatheringShare, maxGatheringMs));
+    const done = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    partition.gathering = { requests, done };
+  });
+  partition.gathering = undefined;
+}

@@ -1,5 +1,6 @@
 import { RecentMap } from '../../../infra/cache/recent-map.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import { lookupSettings } from '../../../infra/clickhouse/settings.ts';
 import {
   copyRunKey,
   isPatch,
@@ -78,6 +79,7 @@ const nameRun = (...ids: readonly [tenantId: string, traceId: string, runId: str
 async function readKeyTimes(clickhouse: ClickHouse, events: readonly Buffer[]): Promise<ReadonlyMap<string, number>> {
   const rows = await clickhouse.query<{ tenant_id: string; id: string; trace_id: string; micros: number }>({
     name: 'find-key-times',
+    settings: lookupSettings,
     sql: `SELECT tenant_id, id, (min(pick) AS first).3 AS trace_id, toUnixTimestamp64Micro(first.2) AS micros
           FROM run_locator WHERE (tenant_id, id) IN keys GROUP BY tenant_id, id`,
     external: {

@@ -1,4 +1,5 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import { lookupSettings } from '../../../infra/clickhouse/settings.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import { type Lifetime, longerLifetime, parseTierNumber } from '../../retention/lifetimes.ts';
 import { nilUuid, readProjectId, readTraceTimeMicros, traceKey, withTraceLocation } from '../run-event/run-event.ts';
@@ -128,6 +129,7 @@ export async function readLocations(
     expires: number;
   }>({
     name: 'locate-traces',
+    settings: lookupSettings,
     sql: `SELECT tenant_id, trace_id, session_id, toUnixTimestamp64Micro(trace_time) AS micros,
             toString(min(version)) AS lowest, max(trace_tier) AS tier, toUnixTimestamp(max(expires_at)) AS expires
           FROM trace_locations

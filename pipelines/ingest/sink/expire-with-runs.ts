@@ -1,5 +1,6 @@
 /** Lifetimes of attachments and feedback: they expire with the trace of their run. */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import { lookupSettings } from '../../../infra/clickhouse/settings.ts';
 import { fieldOffset, readUuidAt } from '../../../infra/event-log/avro.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { feedbackEvents, type Topic } from '../../../schemas/topics.ts';
@@ -92,6 +93,7 @@ async function readLifetimes(
   if (keys.size === 0) return new Map();
   const rows = await clickhouse.query<{ tenant_id: string; id: string; tier: number; expires: number }>({
     name: 'read-run-lifetimes',
+    settings: lookupSettings,
     sql: `SELECT tenant_id, id, max(trace_tier) AS tier, toUnixTimestamp(max(expires_at)) AS expires
           FROM run_locator WHERE (tenant_id, id) IN keys GROUP BY tenant_id, id`,
     external: { name: 'keys', structure: 'tenant_id UUID, id UUID', rows: [...keys].map((key) => key.split(' ')) },

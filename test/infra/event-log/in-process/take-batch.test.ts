@@ -1,5 +1,5 @@
-import { expect, it } from 'vitest';
-import { dequeueBatch } from '../../../../infra/event-log/in-process/take-batch.ts';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { dequeueBatch, type Gathering, gather } from '../../../../infra/event-log/in-process/take-batch.ts';
 
 const unit = 256 * 1024;
 const limits = { rows: 100, bytes: 64 * unit };
@@ -28,4 +28,49 @@ it.each([
   const queue = queueOf(before);
   expect(namesOf(dequeueBatch(queue, limits, { isShared, exceptFor: new Set(exceptFor) }))).toBe(taken);
   expect(namesOf(queue)).toBe(left);
+});
+
+describe('gathering after a batch', () => {
+  beforeEach(() => void vi.useFakeTimers());
+  afterEach(() => void vi.useRealTimers());
+
+  /** Starts to gather; returns a function that tells whether it has ended. */
+  function start(partition: Gathering, requests: number, batchMs: number) {
+    let hasEnded = false;
+    void gather(partition, requests, batchMs).then(() => {
+      hasEnded = true;
+    });
+    return {
+      hasEnded: async () => {
+        await vi.advanceTimersByTimeAsync(0);
+        return hasEnded;
+      },
+    };
+  }
+
+  it.each([
+    ['a single sender', [], 1],
+    ['requests that all wait already', ['one', 'two'], 2],
+  ])('does not wait for %s', async (_what, queue, requests) => {
+    expect(await start({ queue }, requests, 1_000).hasEnded()).toBe(true);
+  });
+
+  it('ends when the expected requests wait', async () => {
+    const partition: Gathering = { queue: ['one'] };
+    const { hasEnded } = start(partition, 3, 1_000);
+    expect([await hasEnded(), partition.gathering?.requests]).toEqual([false, 3]);
+    partition.gathering?.done();
+    expect([await hasEnded(), partition.gathering]).toEqual([true, undefined]);
+  });
+
+  it.each([
+    ['a quarter of the time of the batch', 100, 25],
+    ['50 ms', 10_000, 50],
+  ])('ends after at most %s', async (_what, batchMs, maxMs) => {
+    const { hasEnded } = start({ queue: [] }, 2, batchMs);
+    await vi.advanceTimersByTimeAsync(maxMs - 1);
+    expect(await hasEnded()).toBe(false);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(await hasEnded()).toBe(true);
+  });
 });
