@@ -20,6 +20,7 @@ export interface Tables {
   readonly annotation_queues: AnnotationQueueTable;
   readonly feedback_configs: FeedbackConfigTable;
   readonly evaluators: EvaluatorTable;
+  readonly model_prices: ModelPriceTable;
 }
 
 interface DatasetTable {
@@ -141,4 +142,20 @@ interface EvaluatorTable {
   readonly created_by: string;
   readonly created_at: string;
   readonly updated_at: string;
+}
+
+interface ModelPriceTable {
+  readonly id: string;
+  readonly workspace_id: string;
+  readonly name: string;
+  readonly start_time: string | null;
+  readonly match_path: string[];
+  readonly match_pattern: string;
+  readonly pattern_size: number;
+  readonly provider: string | null;
+  readonly prompt_cost: string;
+  readonly completion_cost: string;
+  readonly prompt_cost_details: string | null;
+  readonly completion_cost_details: string | null;
+  readonly created_at: string;
 }

@@ -7,6 +7,7 @@ import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { createPriceMaps } from '../../pipelines/costs/load-price-maps.ts';
 import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import { createFeedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
 import { SentConfigs } from '../../pipelines/feedback/sent-config.ts';
@@ -59,6 +60,7 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
   const promptReads = new ReadCounts(database, logger);
   shutdown.add('reads of prompts', () => promptReads.flush());
   const projects = createProjectResolver(database, config.maxProjects);
+  const prices = createPriceMaps(database);
   const runLocations = new RunLocations((workspaceId, runIds) => locateRuns(clickhouse, workspaceId, runIds));
   const sentConfigs = new SentConfigs(database);
   return {
@@ -68,6 +70,7 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
     authenticator,
     rateLimiter,
     projects,
+    prices,
     attachmentSigner: createTokenSigner(secretKey, 'attachments'),
     feedbackSigner: createFeedbackSigner(secretKey),
     shareSealer: createShareSealer(config, secretKey),
@@ -75,7 +78,7 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
     usageLimits: new UsageLimits({ database, clickhouse, logger }),
     secretSealer: createSealer({ secretKey, purpose: 'secrets', what: 'The secret' }),
     recentFeedback: new RecentFeedback(),
-    accept: { log, projects, runLocations, config, count: countRuns, sentConfigs },
+    accept: { log, projects, prices, runLocations, config, count: countRuns, sentConfigs },
     sentConfigs,
     destinations: destinationDeps(config, database, secretKey),
     exports: { database, log, jobs, limits: config, logger },

@@ -90,6 +90,7 @@ import { getMetrics, getOk, getReady } from './health.ts';
 import { getInfo, getInfoHealth, getSettings, setHandle } from './info.ts';
 import { createBatch, createMultipart, createOtlp, createRun, updateRun } from './ingest.ts';
 import { createMember, deleteMember, listMembers } from './members.ts';
+import { createModelPrice, deleteModelPrice, listModelPrices, updateModelPrice } from './model-prices.ts';
 import {
   createOrganization,
   deleteOrganization,
@@ -351,6 +352,11 @@ export const operations: readonly Operation[] = [
   updateEvaluator,
   deleteEvaluator,
   deleteEvaluators,
+  // model prices
+  listModelPrices,
+  createModelPrice,
+  updateModelPrice,
+  deleteModelPrice,
   // billing
   getGranularUsage,
   exportGranularUsage,

@@ -5,6 +5,7 @@ import type { RateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import type { Sealer } from '../../infra/sealing/sealer.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
+import type { PriceMaps } from '../../pipelines/costs/load-price-maps.ts';
 import type { DestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import type { ExportDeps } from '../../pipelines/exports/export-deps.ts';
 import type { SentConfigs } from '../../pipelines/feedback/sent-config.ts';
@@ -26,6 +27,8 @@ export interface Services {
   readonly authenticator: Authenticator;
   readonly rateLimiter: Pick<RateLimiter, 'take' | 'takeSharedSearch'>;
   readonly projects: ProjectResolver;
+  /** Prices of models, as ingest uses them. */
+  readonly prices: PriceMaps;
   /** Feedback that this process sent recently. */
   readonly recentFeedback: RecentFeedback;
   /** Keeps configs that clients send with feedback. */

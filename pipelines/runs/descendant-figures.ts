@@ -140,11 +140,14 @@ async function sumCalls(
     // Planning takes most of the time of a small query, so every table is read only once.
     sql: `WITH
         calls AS (
-          SELECT id, dotted_order AS placed, parent_run_id AS parent, ${detailsSql} AS details, ${figuresSql} AS figures
-          FROM runs FINAL
-          PREWHERE tenant_id = {tenant:UUID} AND session_id IN {figure_projects:Array(UUID)} AND (${times.join(' OR ')})
-            AND trace_id IN ${request.traces}
-          WHERE isNull(deleted_at) AND ${isModelCall} AND notEmpty(figures)
+          SELECT id, placed, parent, ${detailsSql} AS details, ${figuresSql} AS figures
+          FROM (
+            -- Planning expands the expressions of costs wherever they are used, so they are used once.
+            SELECT id, dotted_order AS placed, parent_run_id AS parent, usage_details, ${Object.keys(figureColumns).join(', ')}
+            FROM runs FINAL
+            PREWHERE tenant_id = {tenant:UUID} AND session_id IN {figure_projects:Array(UUID)} AND (${times.join(' OR ')})
+              AND trace_id IN ${request.traces}
+            WHERE isNull(deleted_at) AND ${isModelCall})
         ),
         stating AS (
           SELECT calls.id AS id, figure.1 AS name, assumeNotNull(figure.2) AS value,

@@ -82,6 +82,8 @@ export const runColumns = {
   completionCost: onlyForModelCalls('completion_cost'),
   totalCost: onlyForModelCalls('total_cost'),
   usageDetails: onlyForModelCalls('usage_details'),
+  /** Entry of the price map that the costs come from; null if the run states its costs. */
+  priceModelId: onlyForModelCalls('price_model_id'),
   firstTokenTimeMicros: toMicrosSql(onlyForModelCalls('first_token_time')),
   threadId: threadIdSql,
   /** JSON object; null if the extra data has none. */

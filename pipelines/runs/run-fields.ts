@@ -131,7 +131,7 @@ export const runFields = {
   completion_cost: costField('completion_cost'),
   prompt_cost_details: detailField('prompt_cost_details'),
   completion_cost_details: detailField('completion_cost_details'),
-  price_model_id: nullField,
+  price_model_id: textField('priceModelId'),
   first_token_time: timeField('firstTokenTimeMicros'),
   feedback_stats: createField([], (run, related) => related.feedbackStats.get(run.key.runId), 'feedbackStats'),
   s3_urls: createField([], (run, related) => related.attachmentUrls.get(run.key.runId), 'attachmentUrls'),

@@ -8,7 +8,7 @@
  *   2. Close the deployments of the workspace, so that no row is added to them, and give the processes that serve them
  *      time to end their runs. Then delete the rows of the deployments: runs and threads before state, because state is
  *      written only under the locks of runs and threads.
- *   3. Delete shares, datasets, repos, queues, configs, evaluators, deferred events, and dead-letter records of the embedded log.
+ *   3. Delete shares, datasets, repos, queues, configs, evaluators, prices, deferred events, and dead-letter records of the embedded log.
  *   4. Delete rows in ClickHouse.
  *   5. Set `purged_at`.
  *
@@ -99,6 +99,7 @@ export async function deleteWorkspaceData(
   await execute('DELETE FROM usage_limits WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM workspace_secrets WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM evaluators WHERE workspace_id = $1', [workspaceId]);
+  await execute('DELETE FROM model_prices WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM deferred_events WHERE tenant_id = $1', [workspaceId]);
   await execute('DELETE FROM shares WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM trace_changes WHERE tenant_id = $1', [workspaceId]);

@@ -50,6 +50,8 @@ const permissionTable = {
   'annotation-queues:delete': ['Delete annotation queues.', 'workspace', false],
   'evaluators:read': ['List and read evaluators.', 'workspace', true],
   'evaluators:manage': ['Create, change and delete evaluators.', 'workspace', false],
+  'model-prices:read': ['List the prices of models.', 'workspace', true],
+  'model-prices:manage': ['Create, change and delete prices of models.', 'workspace', false],
   'bulk-exports:read': ['List and read bulk exports and their destinations.', 'workspace', true],
   'bulk-exports:manage': [
     'Create and cancel bulk exports, and create and change their destinations.',

@@ -45,7 +45,14 @@ CREATE TABLE run_events (
   total_cost Nullable(String),
   usage_details Nullable(String),
   first_token_time Nullable(DateTime64(6, 'UTC')),
-  bytes Nullable(Int64)
+  bytes Nullable(Int64),
+  -- The price of the model that the event names, as of its acceptance; `price_source` says where the event names it. A
+  -- model without a price has only the source. The kinds of tokens with their own prices are pairs.
+  price_source Nullable(Int64),
+  price_model_id Nullable(UUID),
+  prompt_price Nullable(String),
+  completion_price Nullable(String),
+  price_details Nullable(String)
 )
 ENGINE = Null
 SHARD BY (tenant_id, trace_id);
@@ -97,6 +104,11 @@ CREATE TABLE runs (
   ranked_first_token_time SimpleAggregateFunction(max, Tuple(UInt64, Nullable(DateTime64(6, 'UTC')))),
   ranked_post_bytes SimpleAggregateFunction(max, Tuple(UInt64, Nullable(Int64))),
   ranked_patch_bytes SimpleAggregateFunction(max, Tuple(UInt64, Nullable(Int64))),
+  -- Source, rank, id, dollars a prompt token and a completion token, and dollars a token of the kinds of prompt and of
+  -- completion tokens that have their own price. The price of the strongest source wins, then rank. An event that states
+  -- costs has the strongest source, and no price.
+  ranked_price SimpleAggregateFunction(max, Tuple(UInt8, UInt64, Nullable(UUID), Nullable(Decimal(76, 20)), Nullable(Decimal(76, 20)),
+    Array(Tuple(String, Decimal(76, 20))), Array(Tuple(String, Decimal(76, 20))))) CODEC(ZSTD(1)),
   trace_time DateTime64(6, 'UTC') ALIAS ranked_trace_time.2,
   dotted_order Nullable(String) ALIAS ranked_dotted_order.2,
   name Nullable(String) ALIAS ranked_name.2,
@@ -115,10 +127,29 @@ CREATE TABLE runs (
   prompt_tokens Nullable(Int64) ALIAS ranked_prompt_tokens.2,
   completion_tokens Nullable(Int64) ALIAS ranked_completion_tokens.2,
   total_tokens Nullable(Int64) ALIAS ranked_total_tokens.2,
-  prompt_cost Nullable(String) ALIAS ranked_prompt_cost.2,
-  completion_cost Nullable(String) ALIAS ranked_completion_cost.2,
-  total_cost Nullable(String) ALIAS ranked_total_cost.2,
-  usage_details Nullable(String) ALIAS ranked_usage_details.2,
+  -- Costs that no event states are those of the tokens: each kind of token with its own price at that price, the others
+  -- at the price of prompt or completion tokens. See docs/decisions/0141-costs.md.
+  price_model_id Nullable(UUID) ALIAS ranked_price.3,
+  prompt_kinds Array(Tuple(String, UInt64, Decimal(76, 20))) ALIAS arrayMap(
+    price -> (price.1, JSONExtractUInt(ifNull(ranked_usage_details.2, ''), 'prompt_token_details', price.1), price.2), ranked_price.6),
+  completion_kinds Array(Tuple(String, UInt64, Decimal(76, 20))) ALIAS arrayMap(
+    price -> (price.1, JSONExtractUInt(ifNull(ranked_usage_details.2, ''), 'completion_token_details', price.1), price.2), ranked_price.7),
+  prompt_cost_by_price Nullable(Decimal(76, 20)) ALIAS if(isNull(ranked_prompt_tokens.2), NULL,
+    ranked_price.4 * greatest(0, ranked_prompt_tokens.2 - arraySum(prompt_kinds.2)) + arraySum(kind -> kind.2 * kind.3, prompt_kinds)),
+  completion_cost_by_price Nullable(Decimal(76, 20)) ALIAS if(isNull(ranked_completion_tokens.2), NULL,
+    ranked_price.5 * greatest(0, ranked_completion_tokens.2 - arraySum(completion_kinds.2)) + arraySum(kind -> kind.2 * kind.3, completion_kinds)),
+  prompt_cost Nullable(String) ALIAS coalesce(ranked_prompt_cost.2, toString(prompt_cost_by_price)),
+  completion_cost Nullable(String) ALIAS coalesce(ranked_completion_cost.2, toString(completion_cost_by_price)),
+  total_cost Nullable(String) ALIAS coalesce(ranked_total_cost.2,
+    toString(arrayReduce('sum', [prompt_cost_by_price, completion_cost_by_price]))),
+  usage_details Nullable(String) ALIAS if(empty(ranked_price.6) AND empty(ranked_price.7), ranked_usage_details.2,
+    concat(substring(ranked_usage_details.2, 1, length(ranked_usage_details.2) - 1),
+      replaceOne(concat(',"prompt_cost_details":{', arrayStringConcat(arrayMap(
+        kind -> concat('"', kind.1, '":"', toString(kind.2 * kind.3), '"'), arrayFilter(kind -> kind.2 > 0, prompt_kinds)), ','), '}'),
+        ',"prompt_cost_details":{}', ''),
+      replaceOne(concat(',"completion_cost_details":{', arrayStringConcat(arrayMap(
+        kind -> concat('"', kind.1, '":"', toString(kind.2 * kind.3), '"'), arrayFilter(kind -> kind.2 > 0, completion_kinds)), ','), '}'),
+        ',"completion_cost_details":{}', ''), '}')),
   first_token_time Nullable(DateTime64(6, 'UTC')) ALIAS ranked_first_token_time.2,
   post_bytes Nullable(Int64) ALIAS ranked_post_bytes.2,
   patch_bytes Nullable(Int64) ALIAS ranked_patch_bytes.2,
@@ -171,7 +202,11 @@ SELECT
   (if(isNull(usage_details), 0, rank), usage_details) AS ranked_usage_details,
   (if(isNull(first_token_time), 0, rank), first_token_time) AS ranked_first_token_time,
   (if(is_patch, 0, rank), if(is_patch, NULL, bytes)) AS ranked_post_bytes,
-  (if(is_patch, rank, 0), if(is_patch, bytes, NULL)) AS ranked_patch_bytes
+  (if(is_patch, rank, 0), if(is_patch, bytes, NULL)) AS ranked_patch_bytes,
+  (toUInt8(ifNull(price_source, 0)), if(isNull(price_source), 0, rank), price_model_id,
+    toDecimal256OrNull(prompt_price, 20), toDecimal256OrNull(completion_price, 20),
+    JSONExtract(ifNull(price_details, ''), 'prompt', 'Array(Tuple(String, Decimal(76, 20)))'),
+    JSONExtract(ifNull(price_details, ''), 'completion', 'Array(Tuple(String, Decimal(76, 20)))')) AS ranked_price
 FROM run_events;
 
 -- The keys of runs, for the tables derived from them. Nothing is stored here. Inserting the keys of stored runs again

@@ -113,8 +113,16 @@ export const queueAttempts: Readonly<Record<string, (victim: QueueVictim) => Att
 /** Feedback configs have no ids: the stranger's attempts affect its own workspace. */
 const config = { feedback_key: 'victims', feedback_config: { type: 'freeform' } };
 
-/** Attempts to use the feedback configs and evaluators of another workspace, by operation. */
-export const evaluatorAttempts: Readonly<Record<string, (victim: { readonly evaluatorId: string }) => Attempt>> = {
+const price = { name: 'mine', match_pattern: '^mine$', prompt_cost: '0.1', completion_cost: '0.2' };
+
+/** Attempts to use the feedback configs, evaluators and model prices of another workspace, by operation. */
+export const evaluatorAttempts: Readonly<
+  Record<string, (victim: { readonly evaluatorId: string; readonly priceId: string }) => Attempt>
+> = {
+  listModelPrices: () => ({ url: '/model-price-map', answers: own }),
+  createModelPrice: () => ({ url: '/model-price-map', payload: price, answers: own }),
+  updateModelPrice: ({ priceId }) => ({ url: `/model-price-map/${priceId}`, payload: price, answers: closed }),
+  deleteModelPrice: ({ priceId }) => ({ url: `/model-price-map/${priceId}`, answers: closed }),
   listFeedbackConfigs: () => ({ url: '/feedback-configs?key=victims', answers: own }),
   createFeedbackConfig: () => ({ url: '/feedback-configs', payload: config, answers: own }),
   updateFeedbackConfig: () => ({

@@ -16,17 +16,17 @@ import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startAp
 import { addTags, type WorkspaceVictim, workspaceAttempts } from './workspace-attempts.ts';
 
 /**
- * No operation gives access to another workspace or organisation. The victim is the first workspace of an organisation called
- * zebra. Everything in it contains the word `okapi`,
- * everything of the organisation the word `zebra`. There are two strangers: the admin of another organisation, and the
- * key of zebra's second workspace. Each calls every operation with the victim's ids. No response may contain the
- * victim's words, and at the end the victim is unchanged.
+ * No operation gives access to another workspace or organisation. The victim is the first workspace of the organisation
+ * zebra: everything in it contains the word `okapi`, everything of the organisation `zebra`. Two strangers, the admin of
+ * another organisation and the key of zebra's second workspace, call every operation with the victim's ids. No response
+ * may contain the victim's words, and at the end the victim is unchanged.
  */
 interface Victim extends ExportUnderTest, RunVictim, DatasetVictim, PromptVictim, QueueVictim, WorkspaceVictim {
   readonly workspaceId: string;
   readonly keyId: string;
   readonly feedbackId: string;
   readonly evaluatorId: string;
+  readonly priceId: string;
 }
 
 const now = new Date().toISOString();
@@ -228,6 +228,7 @@ async function victimNow(): Promise<unknown> {
     limits: await read('/usage-limits'),
     secrets: await read('/workspaces/current/secrets'),
     taggings: await read('/workspaces/current/taggings'),
+    prices: (await read('/model-price-map')).slice(0, 2),
     configs: await read('/feedback-configs'),
     queueRuns: await read(`/annotation-queues/${victim.queueId}/runs`),
     usage: await read(attempts.getGranularUsage?.(victim).url ?? ''),
@@ -252,6 +253,8 @@ beforeAll(async () => {
   const evaluator = await ask('POST', { url: '/v1/platform/evaluators', payload: code }, key);
   const monthly = { limit_type: 'monthly_traces', limit_value: 1_000_000 };
   const limit = await ask('PUT', { url: '/usage-limits', payload: monthly }, zebra.adminKey);
+  const price = { name: 'okapi', match_pattern: 'okapi', prompt_cost: '0.1', completion_cost: '0.2' };
+  const modelPrice = await ask('POST', { url: '/model-price-map', payload: price }, key);
   const queue = await ask('POST', { url: '/annotation-queues', payload: { name: 'okapi' } }, key);
   const [row] = await api.database.query<{ id: string }>('SELECT id FROM api_keys WHERE hash = $1', [hashKey(key)]);
   await api.database.execute("UPDATE api_keys SET description = 'okapi' WHERE id = $1", [row?.id]);
@@ -268,6 +271,7 @@ beforeAll(async () => {
     usageLimitId: limit.json().id,
     ...(await addTags((url, payload) => ask('POST', { url, payload }, key), project.json().id)),
     evaluatorId: evaluator.json().evaluator.id,
+    priceId: modelPrice.json().id,
     ...(await addExport(api.database, { workspaceId, projectId: project.json().id, word: 'okapi' })),
   };
   const payload = run(victim, { session_id: victim.projectId, name: 'okapi', inputs: { secret: 'okapi' } });
@@ -294,6 +298,7 @@ beforeAll(async () => {
     commits: { total: 1 },
     queues: [{ name: 'okapi', total_runs: 1 }],
     evaluators: { evaluators: [{ name: 'okapi' }] },
+    prices: [{ name: 'okapi', prompt_cost: '0.1' }, { tenant_id: null }],
     configs: [{ feedback_config: { categories: [{ label: 'okapi' }] } }],
     queueRuns: [{ name: 'okapi', inputs: { secret: 'okapi' } }],
     tags: [{ tag_name: 'okapi' }],
@@ -368,8 +373,7 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
     const answer = await ask(method, attempt(), made.json().key);
     expect(answer.statusCode).toBe(403);
     if (errorStyle === 'otlp') {
-      expect(answer.json().message).toContain(access.permission);
-      return;
+      return expect(answer.json().message).toContain(access.permission);
     }
     expect(answer.json()).toMatchObject({
       [textFields[errorStyle]]: 'Forbidden',
@@ -377,20 +381,20 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
     });
   });
 
+  /** Status and body of a response that contains none of `words`. */
+  const withoutWords = (words: RegExp) => [
+    expect.toSatisfy((status: number) => attempt().answers.includes(status)),
+    expect.not.stringMatching(words),
+  ];
+
   it('neither reads nor changes a foreign organisation', async () => {
     const answer = await ask(method, attempt(), stranger.adminKey);
-    expect([answer.statusCode, answer.body]).toEqual([
-      expect.toSatisfy((status: number) => attempt().answers.includes(status)),
-      expect.not.stringMatching(/okapi|zebra/),
-    ]);
+    expect([answer.statusCode, answer.body]).toEqual(withoutWords(/okapi|zebra/));
   });
 
   it('neither reads nor changes another workspace', async () => {
     const answer = await ask(method, attempt(), zebra.workspaceKeys[1]);
-    expect([answer.statusCode, answer.body]).toEqual([
-      expect.toSatisfy((status: number) => attempt().answers.includes(status)),
-      expect.not.stringContaining('okapi'),
-    ]);
+    expect([answer.statusCode, answer.body]).toEqual(withoutWords(/okapi/));
     expect(await victimNow()).toEqual(before);
   });
 });

@@ -27,8 +27,10 @@ test.skipIf('missing' in environment)('the stock Python SDK sends, reads and rat
   const found = JSON.parse(stdout);
 
   expect(found).toMatchObject({
-    names: ['agent', 'model', 'plain', 'tool'],
-    status: { agent: 'success', model: 'success', plain: 'success', tool: 'error' },
+    names: ['agent', 'model', 'plain', 'priced', 'tool'],
+    status: { agent: 'success', model: 'success', plain: 'success', priced: 'success', tool: 'error' },
+    // 400 tokens at 0.15 and 600 at 0.075 dollars for a million; 10 at 0.60.
+    priced: ['0.000105', '0.000006', '0.000111'],
     tokens: 18,
     cost: '0.00042',
     error: "ValueError('no')",
@@ -36,7 +38,7 @@ test.skipIf('missing' in environment)('the stock Python SDK sends, reads and rat
     outputs: { answer: 'ho' },
     children: ['model', 'tool'],
     plain: { y: 2 },
-    roots: ['agent', 'plain'],
+    roots: ['agent', 'plain', 'priced'],
     errors: ['tool'],
     feedback: [['score', 0.5, 'fine']],
   });

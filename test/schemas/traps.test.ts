@@ -35,7 +35,8 @@ describe('columns of the tables of run events', () => {
   it('a run has a rank for each value that events set, and no lists', async () => {
     const columns = await under.rows<{ name: string; type: string; expression: string }>(
       `SELECT name, type, default_expression AS expression FROM system.columns
-       WHERE database = currentDatabase() AND table = 'runs' AND (name LIKE 'ranked_%' OR default_expression LIKE 'ranked_%') AND name NOT LIKE '%trace_time'`,
+       WHERE database = currentDatabase() AND table = 'runs' AND (name LIKE 'ranked_%' OR default_expression LIKE '%ranked_%')
+         AND name NOT LIKE '%trace_time' AND name NOT LIKE '%price%' AND name NOT LIKE '%_kinds'`,
     );
     const ranked = columns.filter(({ name }) => name.startsWith('ranked_'));
     expect(ranked.length).toBe(24);
@@ -47,6 +48,13 @@ describe('columns of the tables of run events', () => {
       expect(alias?.expression, name).toContain(name);
     }
     expect(columns).toHaveLength(48);
+  });
+
+  it('a run has the price of the strongest source, then of the highest rank', async () => {
+    const [price] = await under.rows<{ type: string }>(
+      `SELECT type FROM system.columns WHERE database = currentDatabase() AND table = 'runs' AND name = 'ranked_price'`,
+    );
+    expect(price?.type).toMatch(/^SimpleAggregateFunction\(max, Tuple\(UInt8, UInt64, /);
   });
 });
 

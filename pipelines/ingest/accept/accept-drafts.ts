@@ -4,6 +4,8 @@ import { AvroWriter, wirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { attachmentEvents, runEvents, type Topic } from '../../../schemas/topics.ts';
 import { traceHeaders } from '../../attachments/read-attachment.ts';
+import type { PriceMaps } from '../../costs/load-price-maps.ts';
+import type { PriceMap } from '../../costs/price-map.ts';
 import type { SentConfigs } from '../../feedback/sent-config.ts';
 import type { ProjectResolver } from '../../projects/resolve-project.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
@@ -20,6 +22,7 @@ import {
   type TimeLimits,
   toRejection,
 } from './draft.ts';
+import { mayHavePrice, priceRun } from './price-of-run.ts';
 import type { RunLocations } from './run-locations.ts';
 
 /** Workspace, user and key of the request, as stored with each run. */
@@ -41,8 +44,8 @@ interface EncodedRun extends LogMessage {
 function* encodeRuns(
   sender: Sender,
   drafts: readonly RunDraft[],
-  log: Pick<EventLog, 'schemaId'>,
-  { maxRunBytes }: Pick<Config, 'maxRunBytes'>,
+  { log, config: { maxRunBytes } }: Pick<AcceptDeps, 'log' | 'config'>,
+  prices: PriceMap | undefined,
   rejected: Rejection[],
 ): StepwiseWork<EncodedRun[]> {
   const prefix = wirePrefix(log.schemaId(runEvents));
@@ -50,6 +53,7 @@ function* encodeRuns(
   const writer = new AvroWriter(estimateBytes(drafts));
   const messages: EncodedRun[] = [];
   for (const draft of drafts) {
+    if (prices && mayHavePrice(draft.values)) priceRun(draft.values, draft.startTimeMicros, prices);
     const start = writer.position;
     writer.raw(prefix);
     encodeRunEvent(writer, {
@@ -123,6 +127,7 @@ async function assignProjects(
 export interface AcceptDeps {
   readonly log: Pick<EventLog, 'publish' | 'schemaId'>;
   readonly projects: ProjectResolver;
+  readonly prices: PriceMaps;
   readonly runLocations: RunLocations;
   readonly config: Pick<Config, 'maxRunBytes' | 'maxRunAgeDays' | 'maxParts' | 'maxJsonDepth' | 'patchWaitMs'>;
   /** Keeps configs that clients send with feedback. Not needed where no feedback is accepted. */
@@ -160,7 +165,9 @@ export async function acceptDrafts(
   createError: (rejected: readonly Rejection[]) => RunlakeError = createAllRejectedError,
 ): Promise<Acceptance> {
   const inRange = await runInTimeSlices(selectTimelyDrafts(drafts, rejected, deps.config));
-  const encoded = await runInTimeSlices(encodeRuns(sender, inRange, deps.log, deps.config, rejected));
+  const hasPrices = inRange.some(({ values }) => mayHavePrice(values));
+  const prices = hasPrices ? await deps.prices.load(sender.workspaceId) : undefined;
+  const encoded = await runInTimeSlices(encodeRuns(sender, inRange, deps, prices, rejected));
   // Assign projects last: this creates missing projects, and a rejected run must not leave an empty project.
   const messages = await assignProjects(sender.workspaceId, encoded, deps.projects, rejected);
   const remaining = rejectCompanionsOfRejectedRuns(companions, messages, rejected);

@@ -1,3 +1,4 @@
+import { addDecimals, formatDecimal } from '../../costs/decimal.ts';
 import { findPath, skipValue } from '../json/find.ts';
 import { skipSpace } from '../json/scan-any.ts';
 import { parseRange } from '../json/scan-string.ts';
@@ -65,14 +66,6 @@ function assignCost(values: RunValues, key: 'promptCost' | 'completionCost' | 't
   if (text !== undefined) values[key] = text;
 }
 
-/** Formats a decimal without exponent, as it is stored and returned: `0.0000012`. */
-function formatDecimal(value: unknown): string | undefined {
-  if (typeof value === 'string') return /^-?\d{1,20}(\.\d{1,20})?$/.test(value) ? value : undefined;
-  if (typeof value !== 'number' || !Number.isFinite(value) || Math.abs(value) >= 1e20) return undefined;
-  const text = String(value);
-  return text.includes('e') ? value.toFixed(20).replace(/\.?0+$/, '') : text;
-}
-
 function sum(a: number | undefined, b: number | undefined): number | undefined {
   return a === undefined && b === undefined ? undefined : (a ?? 0) + (b ?? 0);
 }
@@ -81,20 +74,7 @@ function sumCosts(a: unknown, b: unknown): string | undefined {
   const left = formatDecimal(a);
   const right = formatDecimal(b);
   if (left === undefined || right === undefined) return left ?? right;
-  const digits = Math.max(countFractionDigits(left), countFractionDigits(right));
-  const total = scaleDecimal(left, digits) + scaleDecimal(right, digits);
-  if (digits === 0) return total.toString();
-  const text = (total < 0n ? -total : total).toString().padStart(digits + 1, '0');
-  return `${total < 0n ? '-' : ''}${text.slice(0, -digits)}.${text.slice(-digits)}`.replace(/\.?0+$/, '');
-}
-
-function countFractionDigits(text: string): number {
-  return text.split('.')[1]?.length ?? 0;
-}
-
-function scaleDecimal(text: string, digits: number): bigint {
-  const [whole = '0', part = ''] = text.split('.');
-  return BigInt(`${whole}${part.padEnd(digits, '0')}`);
+  return addDecimals(left, right);
 }
 
 /** Names of the details, each as clients send it and as the API returns it. */

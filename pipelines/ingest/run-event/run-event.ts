@@ -46,6 +46,25 @@ export interface RunValues {
   /** JSON object with any of prompt_token_details, completion_token_details, prompt_cost_details, completion_cost_details. */
   usageDetails?: JsonBytes;
   firstTokenTimeMicros?: number;
+  price?: RunPrice;
+}
+
+/** The price of the model that an event names, as of its acceptance. */
+export interface RunPrice {
+  /** Where the event names the model: of several events, the one with the highest number counts. At least 1. */
+  readonly source: number;
+  /** Undefined if the model has no price, or the event states costs. */
+  readonly tokens?: TokenPrices | undefined;
+}
+
+/** Dollars a token, as decimal text with at most 18 digits before the point and 20 after it. */
+export interface TokenPrices {
+  /** Id of the entry of the price map. */
+  readonly id: string;
+  readonly prompt: string;
+  readonly completion: string;
+  /** Kinds of tokens that have their own price: JSON object with `prompt` and `completion`, lists of kind and decimal. */
+  readonly details?: JsonBytes | undefined;
 }
 
 /**
@@ -120,6 +139,11 @@ function encodeValues(writer: AvroWriter, values: RunValues): void {
   writer.optionalBytes(values.usageDetails);
   writer.optionalLong(values.firstTokenTimeMicros);
   writer.optionalLong(countJsonBytes(values));
+  writer.optionalLong(values.price?.source);
+  writer.optionalString(values.price?.tokens?.id);
+  writer.optionalString(values.price?.tokens?.prompt);
+  writer.optionalString(values.price?.tokens?.completion);
+  writer.optionalBytes(values.price?.tokens?.details);
 }
 
 /** Total size of the JSON columns, which exports use to size their chunks. */

@@ -41,6 +41,22 @@ client_without_batches.create_run(
 )
 client_without_batches.update_run(plain, outputs={"y": 2}, end_time=datetime.datetime.now(datetime.timezone.utc))
 
+# Name of the model and tokens arrive in different requests.
+priced = uuid.uuid4()
+client_without_batches.create_run(
+    "priced",
+    {"messages": []},
+    "llm",
+    id=priced,
+    project_name=project,
+    start_time=datetime.datetime.now(datetime.timezone.utc),
+    extra={"metadata": {"ls_model_name": "gpt-4o-mini", "ls_provider": "openai"}},
+)
+usage = {"input_tokens": 1000, "output_tokens": 10, "total_tokens": 1010, "input_token_details": {"cache_read": 600}}
+client_without_batches.update_run(
+    priced, outputs={"usage_metadata": usage}, end_time=datetime.datetime.now(datetime.timezone.utc)
+)
+
 runs = {run.name: run for run in client.list_runs(project_name=project)}
 read = client.read_run(root.id, load_child_runs=True)
 print(
@@ -51,6 +67,11 @@ print(
             "status": {name: run.status for name, run in runs.items()},
             "tokens": runs["model"].total_tokens,
             "cost": str(runs["model"].total_cost),
+            "priced": [
+                str(runs["priced"].prompt_cost),
+                str(runs["priced"].completion_cost),
+                str(runs["priced"].total_cost),
+            ],
             "error": runs["tool"].error,
             "big": str(runs["tool"].inputs["big"]),
             "outputs": read.outputs,

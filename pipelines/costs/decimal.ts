@@ -1,0 +1,57 @@
+/** Decimals as text without exponent, as costs and prices are stored and returned: `0.0000012`. */
+
+/** A decimal with an optional exponent: sign, whole part, fraction, exponent. */
+const decimalPattern = /^(-?)(\d{1,40})(?:\.(\d{1,40}))?(?:e([+-]?\d{1,3}))?$/i;
+const maxWholeDigits = 20;
+const maxFractionDigits = 20;
+
+/**
+ * Formats a number or the text of a decimal. Returns undefined if it is not one, is not below 10^20, or is a text with
+ * more than 20 digits after the point. A number with more digits is rounded.
+ */
+export function formatDecimal(value: unknown): string | undefined {
+  if (typeof value === 'string') return expandExponent(value);
+  if (typeof value !== 'number' || !Number.isFinite(value) || Math.abs(value) >= 1e20) return undefined;
+  return expandExponent(String(value)) ?? value.toFixed(maxFractionDigits).replace(/\.?0+$/, '');
+}
+
+/** Sums two decimals as {@link formatDecimal} returns them. */
+export function addDecimals(left: string, right: string): string {
+  const digits = Math.max(countFractionDigits(left), countFractionDigits(right));
+  const total = scaleDecimal(left, digits) + scaleDecimal(right, digits);
+  if (digits === 0) return total.toString();
+  const text = (total < 0n ? -total : total).toString().padStart(digits + 1, '0');
+  return `${total < 0n ? '-' : ''}${trimZeros(`${text.slice(0, -digits)}.${text.slice(-digits)}`)}`;
+}
+
+/** Moves the point of a decimal that is not negative to the left: 2.5 by 6 is 0.0000025. */
+export function shiftDecimal(text: string, places: number): string {
+  const [whole = '0', fraction = ''] = text.split('.');
+  const digits = whole.padStart(places + 1, '0');
+  return trimZeros(`${digits.slice(0, -places)}.${digits.slice(-places)}${fraction}`);
+}
+
+const trimZeros = (text: string) => text.replace(/\.?0+$/, '');
+
+function expandExponent(text: string): string | undefined {
+  const [, sign, whole = '', fraction = '', exponent] = decimalPattern.exec(text) ?? [];
+  if (sign === undefined) return undefined;
+  if (exponent === undefined) {
+    return whole.length > maxWholeDigits || fraction.length > maxFractionDigits ? undefined : text;
+  }
+  const point = whole.length + Number(exponent);
+  const digits = `${'0'.repeat(Math.max(0, 1 - point))}${whole}${fraction}`.padEnd(point, '0');
+  const at = Math.max(point, 1);
+  const [left, right] = [digits.slice(0, at).replace(/^0+(?=\d)/, ''), digits.slice(at).replace(/0+$/, '')];
+  if (left.length > maxWholeDigits || right.length > maxFractionDigits) return undefined;
+  return `${sign}${left}${right === '' ? '' : `.${right}`}`;
+}
+
+function countFractionDigits(text: string): number {
+  return text.split('.')[1]?.length ?? 0;
+}
+
+function scaleDecimal(text: string, digits: number): bigint {
+  const [whole = '0', part = ''] = text.split('.');
+  return BigInt(`${whole}${part.padEnd(digits, '0')}`);
+}

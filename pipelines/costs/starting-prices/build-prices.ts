@@ -1,0 +1,80 @@
+import { v5 as uuidv5 } from 'uuid';
+import { shiftDecimal } from '../decimal.ts';
+import { type ModelKey, modelKeys } from '../price-map.ts';
+
+/** Kinds of tokens in details, by their name in the lists. Clients name the same kind differently. */
+const promptKinds = {
+  cacheRead: ['cache_read'],
+  cacheWrite: ['cache_creation', 'cache_write', 'ephemeral_5m_input_tokens'],
+  cacheWriteHour: ['ephemeral_1h_input_tokens', 'ephemeral_1hr_input_tokens'],
+  audio: ['audio'],
+  image: ['image'],
+  video: ['video'],
+} as const;
+const completionKinds = { outputAudio: ['audio'], outputImage: ['image'], outputVideo: ['video'] } as const;
+
+/** Dollars for a million tokens, as decimal text. */
+type MillionPrices = {
+  readonly [Kind in keyof typeof promptKinds | keyof typeof completionKinds]?: string;
+} & {
+  /** First day of the price, UTC. The price before that day is in a later row of the same name. */
+  readonly from?: string;
+};
+
+/** Name, pattern, dollars for a million input tokens, dollars for a million output tokens, and further prices. */
+export type PriceRow = readonly [name: string, pattern: string, input: string, output: string, more?: MillionPrices];
+
+/** Prices of a provider. Of rows whose patterns match a name, the first counts. */
+export interface PriceList {
+  readonly provider: string;
+  /** Patterns around that of each row. The whole name of the model must match. */
+  readonly prefix?: string;
+  readonly suffix?: string;
+  /** An empty pattern means the name, in which a point may also be a dash. */
+  readonly rows: readonly PriceRow[];
+}
+
+/** A price of the release, in the form of the API. */
+export interface StartingPrice {
+  readonly id: string;
+  readonly name: string;
+  readonly tenant_id: null;
+  readonly start_time: string | null;
+  readonly match_path: readonly ModelKey[];
+  readonly match_pattern: string;
+  readonly provider: null;
+  readonly prompt_cost: string;
+  readonly completion_cost: string;
+  readonly prompt_cost_details: Readonly<Record<string, string>> | null;
+  readonly completion_cost_details: Readonly<Record<string, string>> | null;
+}
+
+/** Namespace of the ids, so that every process and every release has the same id for a price. */
+const namespace = '6f0c7ae2-3a0b-4f0e-9c58-6d5b1c1f9a55';
+
+export function buildPrices({ provider, prefix = '', suffix = '', rows }: PriceList): StartingPrice[] {
+  return rows.map(([name, pattern, input, output, { from, ...more } = {}]) => ({
+    id: uuidv5(`${provider}/${name}/${from ?? ''}`, namespace),
+    name: `${provider}: ${name}`,
+    tenant_id: null,
+    start_time: from === undefined ? null : `${from}T00:00:00Z`,
+    match_path: modelKeys,
+    match_pattern: `^${prefix}(?:${pattern || name.replaceAll('.', '[.-]')})${suffix}$`,
+    provider: null,
+    prompt_cost: shiftDecimal(input, 6),
+    completion_cost: shiftDecimal(output, 6),
+    prompt_cost_details: buildDetails(promptKinds, more),
+    completion_cost_details: buildDetails(completionKinds, more),
+  }));
+}
+
+function buildDetails<Kind extends keyof MillionPrices>(
+  kinds: Readonly<Record<Kind, readonly string[]>>,
+  prices: MillionPrices,
+): Record<string, string> | null {
+  const details = Object.entries<readonly string[]>(kinds).flatMap(([kind, names]) => {
+    const price = prices[kind as Kind];
+    return price === undefined ? [] : names.map((name) => [name, shiftDecimal(price, 6)] as const);
+  });
+  return details.length > 0 ? Object.fromEntries(details) : null;
+}

@@ -1,0 +1,65 @@
+import type { PriceList } from './build-prices.ts';
+
+/**
+ * Dollars for a million tokens: standard tier, shortest context. Sources: the price pages of the providers, and
+ * `@pydantic/genai-prices` 0.1.8 (MIT), November 2026.
+ */
+export const google: PriceList = {
+  provider: 'google',
+  prefix: '(?:models/|google/|gemini/|vertex_ai/)?',
+  suffix: '(?:-preview)?(?:-\\d{2}-\\d{4}|-\\d{2}-\\d{2})?(?:-latest)?',
+  rows: [
+    ['gemini-2.5-flash-preview', 'gemini-2[.]5-flash-preview(?:-0[45]-\\d\\d)?(?::thinking)?', '0.15', '0.6'],
+    ['gemini-1.0-pro-vision-001', '', '0.125', '0.375'],
+    ['gemini-1.5-flash', 'gemini-1[.]5-flash(?:-\\d{3}|-002)?', '0.075', '0.3', { cacheRead: '0.01875' }],
+    ['gemini-1.5-pro', 'gemini-1[.]5-pro(?:-\\d{3})?', '1.25', '5'],
+    [
+      'gemini-2.0-flash',
+      'gemini-2[.]0-flash(?:-\\d{3}|-exp|-thinking.*)?',
+      '0.1',
+      '0.4',
+      { cacheRead: '0.025', audio: '0.7' },
+    ],
+    ['gemini-2.0-flash-lite', 'gemini-2[.]0-flash-lite(?:-.*)?', '0.075', '0.3'],
+    ['gemini-2.5-flash', '', '0.3', '2.5', { cacheRead: '0.03', audio: '1' }],
+    ['gemini-2.5-flash-image', '', '0.3', '2.5', { outputImage: '30' }],
+    ['gemini-2.5-flash-lite', '', '0.1', '0.4', { cacheRead: '0.01', audio: '0.3' }],
+    ['gemini-2.5-flash-lite-preview-tts', '', '0.5', '10'],
+    ['gemini-2.5-flash-tts', 'gemini-2[.]5-flash(?:-preview)?-tts', '0.5', '10'],
+    ['gemini-2.5-pro', 'gemini-2[.]5-pro(?:-exp)?', '1.25', '10', { cacheRead: '0.125' }],
+    ['gemini-2.5-pro-tts', 'gemini-2[.]5-pro(?:-preview)?-tts', '1', '20'],
+    ['gemini-3-flash-preview', 'gemini-3-flash', '0.5', '3', { cacheRead: '0.05', audio: '1' }],
+    ['gemini-3-pro-image-preview', 'gemini-3-pro-image', '2', '12', { outputImage: '120' }],
+    ['gemini-3-pro-preview', 'gemini-3-pro(?:-text)?', '2', '12', { cacheRead: '0.2' }],
+    ['gemini-3.1-flash-image-preview', 'gemini-3[.]1-flash-image', '0.5', '3', { outputImage: '60' }],
+    ['gemini-3.1-flash-lite', '', '0.25', '1.5', { cacheRead: '0.025', audio: '0.5' }],
+    ['gemini-3.1-flash-lite-image', '', '0.25', '1.5', { outputImage: '30' }],
+    [
+      'gemini-3.1-flash-live-preview',
+      'gemini-3[.]1-flash-live',
+      '0.75',
+      '4.5',
+      { audio: '3', outputAudio: '12', image: '1', video: '1' },
+    ],
+    ['gemini-3.1-pro-preview', 'gemini-3[.]1-pro(?:-preview-customtools)?', '2', '12', { cacheRead: '0.2' }],
+    ['gemini-3.5-flash', 'gemini-3[.]5-flash(?:-\\d{3})?', '1.5', '9', { cacheRead: '0.15' }],
+    ['gemini-3.5-flash-lite', '', '0.3', '2.5', { cacheRead: '0.03' }],
+    ['gemini-3.6-flash', '', '1.5', '7.5', { cacheRead: '0.15', from: '2027-01-01' }],
+    ['gemini-3.6-flash', '', '0.75', '3.75', { cacheRead: '0.075' }],
+    ['gemini-3.7-flash', '', '1.5', '7.5', { cacheRead: '0.15', from: '2027-01-01' }],
+    ['gemini-3.7-flash', '', '0.75', '3.75', { cacheRead: '0.075' }],
+    ['gemini-3.8-flash', '', '1.5', '7.5', { cacheRead: '0.15', from: '2027-01-01' }],
+    ['gemini-3.8-flash', '', '0.75', '3.75', { cacheRead: '0.075' }],
+    ['gemini-embedding-001', '', '0.15', '0'],
+    ['gemini-embedding-2', '', '0.2', '0', { audio: '6.5', image: '0.45', video: '12' }],
+    [
+      'gemini-live-2.5-flash',
+      'gemini-live-2[.]5-flash|gemini-2[.]5-flash-native-audio',
+      '0.5',
+      '2',
+      { audio: '3', outputAudio: '12' },
+    ],
+    ['gemini-omni-flash-preview', 'gemini-omni-flash', '1.5', '9', { outputVideo: '17.5' }],
+    ['gemini-pro', 'gemini(?:-1[.]0)?-pro', '0.125', '0.375'],
+  ],
+};

@@ -1,0 +1,87 @@
+import { type ModelKey, modelKeys, type NamedModel, type PriceMap } from '../../costs/price-map.ts';
+import { findPath } from '../json/find.ts';
+import { parseRange } from '../json/scan-string.ts';
+import type { RunValues } from '../run-event/run-event.ts';
+
+interface NameSource {
+  readonly member: 'extra' | 'inputs';
+  readonly path: readonly string[];
+  readonly key: ModelKey | undefined;
+  /** Text in every JSON that has the path; most events have none of them. */
+  readonly mention: Buffer;
+}
+
+const buildMention = (key: string) => Buffer.from(`"${key}"`);
+
+/**
+ * Where an event can name its model, the strongest source first. Their position is stored with the run as a number, so
+ * that it must not change: new sources are added at the end. Source: the public run format.
+ */
+const nameSources: readonly NameSource[] = [
+  { member: 'extra', path: ['metadata', 'ls_model_name'], key: undefined, mention: buildMention('ls_model_name') },
+  { member: 'inputs', path: ['model'], key: 'model', mention: buildMention('model') },
+  { member: 'inputs', path: ['model_name'], key: 'model_name', mention: buildMention('model_name') },
+  ...modelKeys.map((key) => ({
+    member: 'extra' as const,
+    path: ['invocation_params', key],
+    key,
+    mention: buildMention('invocation_params'),
+  })),
+];
+const strongestName = 100;
+/** The client states costs, so none are computed, whatever other events of the run name. */
+const statedCosts = 255;
+
+/** Maximum size of the name of a model or provider in JSON; a longer one is ignored. */
+const maxNameBytes = 258;
+
+/** Whether an event may be one of a model call, which has a price: a patch may omit the type. */
+export function mayHavePrice({ runType }: RunValues): boolean {
+  return runType === undefined || runType === 'llm' || runType === 'embedding';
+}
+
+/**
+ * Adds the price of the model that an event names to `values`, or that it states costs. Other events are unchanged.
+ *
+ * The price depends only on the event and on the price map, never on other events, so that runs merge in any order:
+ * costs are computed from the merged tokens and prices when a run is read (`schemas/clickhouse/0001_runs.sql`).
+ */
+export function priceRun(values: RunValues, startTimeMicros: number, prices: PriceMap): void {
+  if (statesCosts(values)) {
+    values.price = { source: statedCosts };
+    return;
+  }
+  for (let index = 0; index < nameSources.length; index++) {
+    const source = nameSources[index] as NameSource;
+    const name = findText(values, source);
+    if (name === undefined) continue;
+    const model: NamedModel = { name, key: source.key, provider: findText(values, providerSource) };
+    values.price = { source: strongestName - index, tokens: prices.find(model, startTimeMicros) };
+    return;
+  }
+}
+
+const providerSource: NameSource = {
+  member: 'extra',
+  path: ['metadata', 'ls_provider'],
+  key: undefined,
+  mention: buildMention('ls_provider'),
+};
+
+function statesCosts({ promptCost, completionCost, totalCost, usageDetails }: RunValues): boolean {
+  if ((promptCost ?? completionCost ?? totalCost) !== undefined) return true;
+  const details = usageDetails as Buffer | undefined;
+  return (
+    details !== undefined &&
+    (details.includes('"prompt_cost_details":{') || details.includes('"completion_cost_details":{'))
+  );
+}
+
+function findText(values: RunValues, { member, path, mention }: NameSource): string | undefined {
+  const json = values[member] as Buffer | undefined;
+  if (json === undefined || !json.includes(mention)) return undefined;
+  const range = findPath(json, 0, json.length, path);
+  if (range === undefined || range.end - range.start > maxNameBytes) return undefined;
+  const text = parseRange(json, range.start, range.end);
+  return typeof text === 'string' && text !== '' ? text : undefined;
+}
