@@ -1,10 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { RE2JS } from 're2js';
+import type { ModelKey } from '../ingest/accept/price-of-run.ts';
 import type { TokenPrices } from '../ingest/run-event/run-event.ts';
-
-/** Members of the inputs or of the invocation parameters of a run that can name its model. */
-export const modelKeys = ['model', 'model_name', 'model_id', 'model_path', 'endpoint_name'] as const;
-export type ModelKey = (typeof modelKeys)[number];
 
 /** The model of a run, as an event names it. */
 export interface NamedModel {

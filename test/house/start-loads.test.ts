@@ -29,7 +29,7 @@ function packagesOf(entry: string): string[] {
 it.each([
   [
     'api/command-line/start-agents.ts',
-    /^(@langchain\/langgraph$|@langchain\/langgraph-|@aws-sdk|lru-cache|avsc|kafkajs)/,
+    /^(@langchain\/langgraph$|@langchain\/langgraph-|@aws-sdk|lru-cache|re2js|avsc|kafkajs)/,
   ],
   ['api/command-line/doctor.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|uuid)/],
   ['api/command-line/main-api-services.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|@duckdb)/],

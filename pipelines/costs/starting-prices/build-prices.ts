@@ -1,6 +1,6 @@
 import { v5 as uuidv5 } from 'uuid';
+import { type ModelKey, modelKeys } from '../../ingest/accept/price-of-run.ts';
 import { shiftDecimal } from '../decimal.ts';
-import { type ModelKey, modelKeys } from '../price-map.ts';
 
 /** Kinds of tokens in details, by their name in the lists. Clients name the same kind differently. */
 const promptKinds = {

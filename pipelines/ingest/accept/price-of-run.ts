@@ -1,7 +1,11 @@
-import { type ModelKey, modelKeys, type NamedModel, type PriceMap } from '../../costs/price-map.ts';
+import type { NamedModel, PriceMap } from '../../costs/price-map.ts';
 import { findPath } from '../json/find.ts';
 import { parseRange } from '../json/scan-string.ts';
 import type { RunValues } from '../run-event/run-event.ts';
+
+/** Members of the inputs or of the invocation parameters of a run that can name its model. */
+export const modelKeys = ['model', 'model_name', 'model_id', 'model_path', 'endpoint_name'] as const;
+export type ModelKey = (typeof modelKeys)[number];
 
 interface NameSource {
   readonly member: 'extra' | 'inputs';
