@@ -34,8 +34,8 @@ it('serves every other route of the original API', async () => {
 });
 
 it.each([
-  ['DELETE', '/annotation-queues', '', 404],
-  ['DELETE', '/annotation-queues', '/api/v1', 404],
+  ['DELETE', '/datasets', '', 404],
+  ['DELETE', '/datasets', '/api/v1', 404],
   ['PUT', '/annotation-queues', '', 405],
   ['GET', '/annotation-queues/', '', 401],
 ])('%s %s with the prefix "%s" gets %i', async (method, path, prefix, status) => {

@@ -193,7 +193,8 @@ describe.runIf(servers)('the sink over Kafka', () => {
       present,
       as(newer, Buffer.concat([framed(fromNewer), sunny])),
       unknown,
-      as(older, framed(fromOlder).subarray(0, -2)),
+      // The last field is null, which takes one byte.
+      as(older, framed(fromOlder).subarray(0, -1)),
       after,
     );
     await untilStored([present, fromNewer, fromOlder, after]);
