@@ -13,7 +13,7 @@ import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { PromiseCache } from '../../infra/cache/promise-cache.ts';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 
@@ -90,6 +90,8 @@ export interface UsageState {
 
 const cacheMs = 5_000;
 const countTimeoutMs = 5_000;
+/** Maximum time that a request waits for the state if an older one is known. */
+const maxWaitMs = 500;
 const maxWorkspaces = 50_000;
 
 export interface UsageLimitDeps {
@@ -113,10 +115,11 @@ export class UsageLimits {
   /**
    * Resolves with a warning if the soft limit of the workspace is exceeded.
    *
-   * @throws USAGE_LIMIT_REACHED if the workspace has as many traces as its hard limit.
+   * @throws USAGE_LIMIT_REACHED if the workspace has as many traces as its hard limit; errors of Postgres if its limits
+   *   were never read.
    */
   async check(workspaceId: string): Promise<string | undefined> {
-    const state = await this.#states.get(workspaceId, () => this.#readState(workspaceId));
+    const state = await this.#findState(workspaceId);
     if (state === undefined) return undefined;
     const { hard, soft, used, month } = state;
     if (hard !== undefined && used >= hard) throw runlakeError('USAGE_LIMIT_REACHED', { used, limit: hard, month });
@@ -128,6 +131,22 @@ export class UsageLimits {
     this.#states.forget(workspaceId);
   }
 
+  /** If the stores do not respond in time, returns the last state: the next steps of the request need them, too. */
+  async #findState(workspaceId: string): Promise<UsageState | undefined> {
+    const reading = this.#states.get(workspaceId, () => this.#readState(workspaceId));
+    const last = this.#last.get(workspaceId);
+    if (last === undefined) return reading;
+    let timer: NodeJS.Timeout | undefined;
+    const waited = new Promise<UsageState>((resolve) => {
+      timer = setTimeout(resolve, maxWaitMs, last);
+    });
+    try {
+      return await Promise.race([reading, waited]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
   async #readState(workspaceId: string): Promise<UsageState> {
     try {
       const state = await readUsageState(this.#deps, workspaceId);
@@ -136,7 +155,11 @@ export class UsageLimits {
       return state;
     } catch (error) {
       this.#deps.logger.warn({ err: error, workspaceId }, 'usage limits cannot be read');
-      return this.#last.get(workspaceId) ?? { hard: undefined, soft: undefined, used: 0, month: '' };
+      const last = this.#last.get(workspaceId);
+      if (last !== undefined) return last;
+      // Without Postgres the request fails anyway; without ClickHouse, events may still be accepted into Kafka.
+      if (isRunlakeError(error) && error.code === 'DATABASE_UNAVAILABLE') throw error;
+      return { hard: undefined, soft: undefined, used: 0, month: '' };
     }
   }
 
