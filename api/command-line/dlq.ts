@@ -25,16 +25,16 @@ export interface DeadLetterOptions {
 const maxDeadLetters = 1_000;
 
 /** `runlake dlq list` */
-export async function listDeadLetters(choice: DeadLetterOptions & { readonly json?: boolean }): Promise<void> {
-  const filter = parseFilter(choice);
-  const limit = parseLimit(choice);
+export async function listDeadLetters(options: DeadLetterOptions & { readonly json?: boolean }): Promise<void> {
+  const filter = parseFilter(options);
+  const limit = parseLimit(options);
   await withDeadLetters(async ({ deadLetters, stores }) => {
     const heads = await deadLetters.list(filter, limit);
     const replays = await readReplayTimes(
       stores.database,
       heads.map(({ id }) => id),
     );
-    if (choice.json === true) {
+    if (options.json === true) {
       for (const head of heads) console.log(JSON.stringify(toDeadLetterJson(head, replays.get(head.id))));
       return;
     }

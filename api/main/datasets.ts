@@ -182,11 +182,11 @@ export const listV2Datasets = defineOperation({
     });
     const next = offset + rows.length;
     const hasMore = next < total && rows.length > 0;
-    return { items: rows.map(formatDataset), next_cursor: hasMore ? writeOffset(next) : null, has_more: hasMore };
+    return { items: rows.map(formatDataset), next_cursor: hasMore ? encodeOffset(next) : null, has_more: hasMore };
   },
 });
 
-const writeOffset = (offset: number) => Buffer.from(`offset ${offset}`).toString('base64url');
+const encodeOffset = (offset: number) => Buffer.from(`offset ${offset}`).toString('base64url');
 
 function readOffset(cursor: string | undefined): number {
   if (cursor === undefined) return 0;

@@ -70,7 +70,7 @@ interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs'> 
   readonly queryId?: string;
 }
 
-type ConsumeResponse<T> = (answer: HttpResponse, signal: AbortSignal) => Promise<T>;
+type ResponseConsumer<T> = (answer: HttpResponse, signal: AbortSignal) => Promise<T>;
 
 /** Opens a ClickHouse client. It connects at the first statement, and keeps connections alive and reuses them. */
 export function openClickHouse(options: ClickHouseOptions): ClickHouse {
@@ -86,8 +86,8 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
   const choice = new ServerChoice(connections);
 
   async function exchange(request: Exchange): Promise<Buffer>;
-  async function exchange<T>(request: Exchange, take: ConsumeResponse<T>): Promise<T>;
-  async function exchange(request: Exchange, take: ConsumeResponse<unknown> = readResponse): Promise<unknown> {
+  async function exchange<T>(request: Exchange, take: ResponseConsumer<T>): Promise<T>;
+  async function exchange(request: Exchange, take: ResponseConsumer<unknown> = readResponse): Promise<unknown> {
     const context = 'readonly' in profiles[request.profile] ? tenantContext() : undefined;
     if (context === undefined) return send('own', request, take);
     const signals = [request.signal, context.disconnected].filter((each) => each !== undefined);
@@ -104,7 +104,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
   }
 
   /** If a server does not respond, a query goes to the next one; the callers retry other statements. */
-  async function send(pool: 'own' | 'shared', request: Exchange, take: ConsumeResponse<unknown>): Promise<unknown> {
+  async function send(pool: 'own' | 'shared', request: Exchange, take: ResponseConsumer<unknown>): Promise<unknown> {
     const forLayout = request.readsLayout ? {} : layoutSettings(await layout(), request.profile);
     const settings = { ...forLayout, ...request.settings };
     const [first, ...others] = choice.order();
@@ -122,7 +122,11 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
     }
   }
 
-  async function sendOnce(connection: Connection, request: Exchange, take: ConsumeResponse<unknown>): Promise<unknown> {
+  async function sendOnce(
+    connection: Connection,
+    request: Exchange,
+    take: ResponseConsumer<unknown>,
+  ): Promise<unknown> {
     const { queryId = randomUUID() } = request;
     const allowedMs = request.timeoutMs ?? timeoutMs;
     const timeout = AbortSignal.timeout(allowedMs + serverErrorGraceMs);
@@ -231,7 +235,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
     query,
     queryText: ({ format, ...request }) => ask(request, 'read', `\nFORMAT ${format}`),
     queryToFile: async ({ format, path, ...request }) => {
-      const take: ConsumeResponse<{ bytes: number }> = (answer, signal) => saveResponse(answer, path, signal);
+      const take: ResponseConsumer<{ bytes: number }> = (answer, signal) => saveResponse(answer, path, signal);
       try {
         return await exchange(buildQueryExchange(request, 'file', `\nFORMAT ${format}`), take);
       } catch (error) {

@@ -33,7 +33,7 @@ export interface EncodeRequest {
   /** Names of files in `folder`. The source is Parquet; its row order is preserved. */
   readonly source: string;
   readonly target: string;
-  /** A side file with one line for each row of the source. */
+  /** Additional file with one line for each row of the source. */
   readonly derived?: DerivedFile | undefined;
   readonly columns: readonly EncodedColumn[];
   readonly compression: ParquetCompression;
@@ -102,8 +102,8 @@ const quoteName = (value: string) => `"${value.replaceAll('"', '""')}"`;
 const replaceLoneSurrogates = (json: string) => {
   const single = `replace(${json}, '\\\\', '\\u005c')`;
   const maskedPairs = `regexp_replace(${single}, '\\\\u([dD][89abAB][0-9a-fA-F]{2})\\\\u([dD][c-fC-F][0-9a-fA-F]{2})', chr(1) || '\\1' || chr(1) || '\\2', 'g')`;
-  const halves = `regexp_replace(${maskedPairs}, '\\\\u[dD][89a-fA-F][0-9a-fA-F]{2}', '\\\\ufffd', 'g')`;
-  return `CASE WHEN regexp_matches(${json}, '\\\\u[dD][89a-fA-F]') THEN replace(${halves}, chr(1), '\\u') ELSE ${json} END`;
+  const replaced = `regexp_replace(${maskedPairs}, '\\\\u[dD][89a-fA-F][0-9a-fA-F]{2}', '\\\\ufffd', 'g')`;
+  return `CASE WHEN regexp_matches(${json}, '\\\\u[dD][89a-fA-F]') THEN replace(${replaced}, chr(1), '\\u') ELSE ${json} END`;
 };
 
 /** SQL of each conversion. A value that is not valid JSON is kept unchanged: it neither fails the file nor is lost. */

@@ -33,7 +33,7 @@ import { type Static, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import type { Config } from '../config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
-import { isSystemError, keepSecret, readFileIfThere, writePrivateFile } from './private-file.ts';
+import { isSystemError, loadOrCreateSecret, readFileIfThere, writePrivateFile } from './private-file.ts';
 import { describeProcess, isSameProcess, parseProcess, processIdentity } from './process-identity.ts';
 
 /** Takes the lock. @returns a function that releases it, or the process id of the current holder. */
@@ -181,7 +181,7 @@ function toReason(error: unknown): string {
  * call creates it in `secret.key` (mode 0600). The caller must hold the folder's lock.
  */
 export function keepSecretKey(folder: string): string {
-  return keepSecret(join(folder, 'secret.key'), 32);
+  return loadOrCreateSecret(join(folder, 'secret.key'), 32);
 }
 
 const RunFile = Type.Object({

@@ -35,7 +35,7 @@ export function isSystemError(error: unknown, code: string): boolean {
 }
 
 /** Returns the secret in a private file; the first call creates it from `bytes` random bytes, as base64url. */
-export function keepSecret(path: string, bytes: number): string {
+export function loadOrCreateSecret(path: string, bytes: number): string {
   const kept = readFileIfThere(path)?.trim();
   if (kept) return kept;
   const made = randomBytes(bytes).toString('base64url');

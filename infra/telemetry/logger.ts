@@ -25,15 +25,15 @@ export function isSecretName(name: string): boolean {
 }
 
 /**
- * Returns a copy of any value with secrets redacted at any depth. `ofError` converts errors to objects. Values below
+ * Returns a copy of any value with secrets redacted at any depth. `convertError` converts errors to objects. Values below
  * eight levels, or after two thousand values, are replaced by `…`.
  */
-export function withoutSecrets(value: unknown, ofError: (error: Error) => object): unknown {
+export function withoutSecrets(value: unknown, convertError: (error: Error) => object): unknown {
   let values = 0;
   const copy = (inner: unknown, depth: number): unknown => {
     if (typeof inner === 'string') return scrubText(inner);
     if (typeof inner !== 'object' || inner === null || inner instanceof Date) return inner;
-    if (inner instanceof Error) return copy(ofError(inner), depth);
+    if (inner instanceof Error) return copy(convertError(inner), depth);
     if (ArrayBuffer.isView(inner)) return `${inner.byteLength} bytes`;
     if (depth === maxDepth || ++values > maxValues) return '…';
     if (Array.isArray(inner)) return inner.map((item) => copy(item, depth + 1));

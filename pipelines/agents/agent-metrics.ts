@@ -34,7 +34,7 @@ export function reportAgentMetrics(deps: {
     const counts = await countUnfinishedRuns(database, deploymentId);
     return Object.entries(counts).map(([status, value]) => ({ labels: { status }, value }));
   });
-  const stopSlots = runSlots.setReader(
+  const removeSlotsReader = runSlots.setReader(
     () => [
       { labels: { state: 'used' }, value: executor.running },
       { labels: { state: 'free' }, value: pool.freeSlots },
@@ -43,6 +43,6 @@ export function reportAgentMetrics(deps: {
   );
   return () => {
     stopRuns();
-    stopSlots();
+    removeSlotsReader();
   };
 }

@@ -19,7 +19,10 @@ interface ExperimentQuery extends PageRequest {
 }
 
 const allFields: ReadonlySet<SelectableField> = new Set(selectableFields);
-/** Fields of examples of a shared dataset: links to attachments would stay valid when the sharing ends. */
+/**
+ * Fields of the examples of a shared dataset. Links to attachments are omitted, because they would stay valid after
+ * sharing ends.
+ */
 export const publicExampleFields: ReadonlySet<SelectableField> = new Set(['metadata', 'outputs']);
 
 interface ExampleSelection {
@@ -84,7 +87,7 @@ export async function readV2ExamplesWithRuns(
   const selected = selectV2Fields([...new Set(['ID', ...selects, 'REFERENCE_EXAMPLE_ID'])]);
   const items = await readExamplesWithRuns(deps, workspaceId, { ...query, asOf, offset }, links, { selected });
   const count = await countExamples(deps.database, workspaceId, { datasetId, ids: exampleIds, asOf });
-  const next = offset + limit < count ? writeExampleCursor({ offset: offset + limit, asOf }) : null;
+  const next = offset + limit < count ? encodeExampleCursor({ offset: offset + limit, asOf }) : null;
   return Readable.from(
     (async function* () {
       yield '{"items":';
@@ -100,7 +103,7 @@ interface ExampleCursor {
   readonly asOf: string;
 }
 
-const writeExampleCursor = ({ offset, asOf }: ExampleCursor) => Buffer.from(`${offset} ${asOf}`).toString('base64url');
+const encodeExampleCursor = ({ offset, asOf }: ExampleCursor) => Buffer.from(`${offset} ${asOf}`).toString('base64url');
 
 function readExampleCursor(text: string): ExampleCursor {
   const [, offset, asOf = ''] = /^(\d{1,9}) (\S{20,40})$/.exec(Buffer.from(text, 'base64url').toString()) ?? [];

@@ -41,7 +41,7 @@ export interface ExampleQuery extends ExampleFilter, PageRequest {
   readonly fields: ReadonlySet<SelectableField>;
 }
 
-/** Identifies a state of an example, which never changes. */
+/** Identifies one immutable state of an example. */
 export interface ExampleKey {
   readonly dataset_id: string;
   readonly id: string;
@@ -153,7 +153,7 @@ export function splitIntoChunks(keys: readonly ExampleKey[]): ExampleKey[][] {
 }
 
 /** Members to append to the JSON of examples, by the id of the example; see `formatExample`. */
-export type ReadExtraMembers = (exampleIds: readonly string[]) => Promise<ReadonlyMap<string, string>>;
+export type ExtraMembersReader = (exampleIds: readonly string[]) => Promise<ReadonlyMap<string, string>>;
 
 /**
  * Reads a page of examples as a JSON array. A page with large examples is read and sent in chunks. Clients stop at a
@@ -166,7 +166,7 @@ export async function readExamples(
   workspaceId: string,
   query: ExampleQuery,
   links: ExampleLinks,
-  readMore?: ReadExtraMembers,
+  readMore?: ExtraMembersReader,
 ): Promise<Buffer | Readable> {
   const keys = await findKeys(database, workspaceId, query);
   const chunks = splitIntoChunks(keys);

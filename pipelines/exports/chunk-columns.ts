@@ -97,7 +97,7 @@ export const idColumn = 'beside_id';
  */
 export const missingOrderColumn = 'beside_unplaced';
 
-const runWithoutOrder = [
+const runWithoutDottedOrder = [
   runColumns.id,
   runColumns.traceId,
   `ifNull(toString(${parentIdSql}), '')`,
@@ -128,7 +128,7 @@ export function buildSelectList(fields: readonly ExportField[]): string {
   if (derivedKinds.size > 0) list.push(`toString(id) AS ${idColumn}`);
   if (derivedKinds.has('ancestry')) {
     list.push(
-      `if(isNull(${runColumns.dottedOrder}), concat(${runWithoutOrder.join(", ' ', ")}), NULL) AS ${missingOrderColumn}`,
+      `if(isNull(${runColumns.dottedOrder}), concat(${runWithoutDottedOrder.join(", ' ', ")}), NULL) AS ${missingOrderColumn}`,
     );
   }
   // ClickHouse cannot write a file without columns.

@@ -125,14 +125,14 @@ export async function readDerivedValues(
   const { fields, folder, source, footer } = request;
   const derivedFields = fields.filter((field) => chunkColumns[field].derived !== undefined);
   const derivedKinds = listDerivedKinds(fields);
-  const hasRunWithoutOrder = derivedKinds.has('ancestry') && footer.nulls[missingOrderColumn] !== footer.rows;
+  const hasRunWithoutDottedOrder = derivedKinds.has('ancestry') && footer.nulls[missingOrderColumn] !== footer.rows;
   const withFeedback = derivedKinds.has('feedback')
     ? await findRunsWithFeedback(deps.clickhouse, request, signal)
     : noRunIds;
   const figures = derivedKinds.has('figures')
     ? await sumChunkFigures(deps.clickhouse, request, signal)
     : new Map<string, Figures>();
-  if (!hasRunWithoutOrder && withFeedback.size === 0 && figures.size === 0) return undefined;
+  if (!hasRunWithoutDottedOrder && withFeedback.size === 0 && figures.size === 0) return undefined;
   const lines = new LineFile(join(folder, derivedFileName));
   try {
     const columns = derivedKinds.has('ancestry') ? [idColumn, missingOrderColumn] : [idColumn];

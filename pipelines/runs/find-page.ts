@@ -109,7 +109,7 @@ export async function findPage(clickhouse: ClickHouse, request: PageRequest): Pr
 interface Slicing {
   /** Maximum rows of the first slice. */
   readonly probedRows: number;
-  /** Width of each further slice in widths of the one before. */
+  /** Factor by which each further slice is wider than the previous one. */
   readonly growth: number;
 }
 

@@ -116,7 +116,7 @@ function selectThread({ tenantId, projectId, threadId }: ThreadToShare) {
 export interface SharedRuns {
   readonly organizationId: string;
   readonly tenantId: string;
-  /** Of a shared trace. */
+  /** Set only if a single trace is shared. */
   readonly traceId?: string;
   readonly projectIds?: readonly string[];
   readonly filter: RunFilter;

@@ -119,7 +119,10 @@ export const v2Fields = {
   feedback_stats: runFields.feedback_stats,
 } as const satisfies Record<string, RunField>;
 
-/** Fields that a request for a shared trace cannot select: ids of others, and links that stay valid when it ends. */
+/**
+ * Fields that a request for a shared trace cannot select: ids of other objects, and links that stay valid after sharing
+ * ends.
+ */
 const privateFields: readonly string[] = ['app_path', 'attachments', 'share_url', 'last_queued_at', 'is_in_dataset'];
 
 export const publicV2Fields = (Object.keys(v2Fields) as V2FieldName[]).filter((name) => !privateFields.includes(name));

@@ -180,7 +180,7 @@ export interface OpenedShare {
   readonly kind: ShareKind;
   readonly targetId: string;
   readonly withExperiments: boolean;
-  /** Of a thread. */
+  /** Project of a shared thread; null for other kinds. */
   readonly projectId: string | null;
   readonly threadId: string | null;
 }

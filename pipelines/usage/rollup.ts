@@ -158,7 +158,7 @@ interface DirtyHourRow {
 
 interface LockedHours {
   readonly outcome: RollUpOutcome['outcome'];
-  /** Of all locked groups; the first one is the oldest. */
+  /** Dirty hours of all locked groups. The first hour is the oldest. */
   readonly dirtyHours: readonly DirtyHourRow[];
   readonly more: boolean;
 }

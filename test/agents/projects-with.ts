@@ -12,7 +12,7 @@ const here = fileURLToPath(new URL('.', import.meta.url));
  * Returns a folder with a copy of `test/agents/projects` whose graphs resolve LangGraph and LangChain from the lock file
  * of the library, and other packages from the repository.
  */
-export async function projectsWith(library: Library): Promise<string> {
+export async function copyProjectsWithLibrary(library: Library): Promise<string> {
   const folder = await installLocked(join(here, 'libraries', library), `langgraph-${library}`);
   const projects = mkdtempSync(join(folder, 'projects-'));
   cpSync(join(here, 'projects'), projects, { recursive: true });

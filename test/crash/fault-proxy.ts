@@ -75,7 +75,7 @@ export async function openFaultProxy(targets: readonly Target[], protocolOf = pl
   };
 
   function forward(client: net.Socket, server: net.Socket, protocol: Protocol): void {
-    const { divideRequests, divideAnswers, requestId, answerId, rewriteAnswer } = protocol;
+    const { splitRequests: divideRequests, divideAnswers, requestId, answerId, rewriteAnswer } = protocol;
     const requests = divideRequests();
     const answers = divideAnswers();
     let isBlocked = false;

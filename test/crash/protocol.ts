@@ -4,7 +4,7 @@ export interface Protocol {
    * Creates a message splitter for one direction of one connection. Each call takes received bytes and returns the
    * messages that are now complete, in order.
    */
-  divideRequests(): (data: Buffer) => Buffer[];
+  splitRequests(): (data: Buffer) => Buffer[];
   divideAnswers(): (data: Buffer) => Buffer[];
   /** The id that a response shares with its request; undefined if responses come in request order. */
   requestId(message: Buffer): number | undefined;
@@ -22,7 +22,7 @@ export interface ProxyAddresses {
 export function plain(_ports: ProxyAddresses): Protocol {
   const divide = () => (data: Buffer) => [data];
   return {
-    divideRequests: divide,
+    splitRequests: divide,
     divideAnswers: divide,
     requestId: () => undefined,
     answerId: () => undefined,
@@ -38,7 +38,7 @@ export function kafkaProtocol({ from, to }: ProxyAddresses): Protocol {
   const serverAddress = advertised(from);
   const proxyAddress = advertised(to);
   return {
-    divideRequests: byLength,
+    splitRequests: byLength,
     divideAnswers: byLength,
     requestId: (message) => message.readInt32BE(8),
     answerId: (message) => message.readInt32BE(4),

@@ -43,7 +43,7 @@ export function ownKafka(
       ...testSettings({
         // After a kill the group waits for the dead member for so long.
         kafkaSessionTimeoutMs: 6_000,
-        // Tests mostly read at once what they sent, and would wait for a batch to gather.
+        // Tests usually read their events immediately, and would otherwise wait for the batch interval.
         insertBatchMs: 50,
       }),
     },

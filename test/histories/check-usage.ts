@@ -36,7 +36,7 @@ export async function checkUsage(
   model: Model,
   projects: Projects,
 ): Promise<number> {
-  const facts = factsOf(tenants, model, projects);
+  const facts = buildExpectedTraces(tenants, model, projects);
   const firstDay = Math.floor((days[0] as number) / 1e6) - 31 * daySeconds;
   const lastDay = Math.floor((days.at(-1) as number) / 1e6) + 62 * daySeconds;
   const withTraces = (days: number) => {
@@ -72,7 +72,7 @@ interface ExpectedTrace {
   readonly dimensions: Readonly<Record<Grouping, Record<string, string>>>;
 }
 
-function factsOf({ workspaces, senders }: Tenants, model: Model, projects: Projects): ExpectedTrace[] {
+function buildExpectedTraces({ workspaces, senders }: Tenants, model: Model, projects: Projects): ExpectedTrace[] {
   return [...model.traces.values()].flatMap((trace) => {
     if (trace.project === undefined) return [];
     const project = projects.list[trace.project];

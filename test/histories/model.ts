@@ -1,10 +1,10 @@
 /**
- * What must be stored and counted after any history, in a few dozen lines:
+ * A reference model of what Runlake must store and count after a generated sequence of requests (a history):
  *
- * - the first event of a trace that names a project, in order of acceptance, determines project and time of the trace; a
- *   post without a project names `default`; until an event names one, nothing of the trace is stored;
- * - each value of a run is that of the last patch that sets it, or else that of the last post;
- * - a trace counts once, in the hour of its time, for its project and for the sender of its first event.
+ * - the project and the time of a trace are those of its first accepted event that names a project; a post without a
+ *   project names `default`; no event of the trace is stored until one names a project; - each value of a run is that
+ *   of the last patch that sets it or, if no patch sets it, that of the last post; - a trace is counted once, in the
+ *   hour of its time, for its project and for the sender of its first event.
  */
 import type { Projects } from './projects.ts';
 

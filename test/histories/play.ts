@@ -48,7 +48,7 @@ export class Player {
     return unknown;
   }
 
-  /** Stops it as an operator would, and starts it again. */
+  /** Stops Runlake gracefully, as an operator would, and starts it again. */
   async restart(): Promise<number | null> {
     const code = await this.#runlake.stop();
     this.#runlake = await this.#runlake.restart();

@@ -54,7 +54,7 @@ const nullable = ['inputs', 'outputs', 'extra', 'end_time', 'error', 'name', 'ta
 function members(random: Random, event: RunEvent): [string, string][] {
   const { project, values, dottedOrder, parentId } = event;
   const list: [string, string][] = [['id', `"${event.runId}"`]];
-  // A patch without dotted_order is sent by id alone.
+  // A patch without dotted_order omits trace_id, too.
   if (dottedOrder !== undefined || event.kind === 'post') list.push(['trace_id', `"${event.traceId}"`]);
   if (dottedOrder !== undefined) list.push(['dotted_order', `"${dottedOrder}"`]);
   if (parentId !== undefined && (dottedOrder === undefined || random.chance(0.8))) {

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import ts from 'typescript';
 import { expect, it } from 'vitest';
 
-/** Packages that `entry` loads by static imports; those of types alone are erased. */
+/** Packages that `entry` loads by static imports. Type-only imports are ignored, because they are erased. */
 function packagesOf(entry: string): string[] {
   const files = new Set<string>();
   const packages = new Set<string>();

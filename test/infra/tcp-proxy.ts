@@ -14,7 +14,7 @@ export interface TcpProxy {
   /** Accepts connections and forwards nothing, until called with false. */
   freeze(frozen: boolean): void;
   /** Drops the next response to a client that sent `text`, with its connection; the server's side stays open. */
-  loseAnswerTo(text: string): void;
+  dropResponseTo(text: string): void;
   close(): Promise<void>;
 }
 
@@ -74,7 +74,7 @@ export async function openTcpProxy(host: string, port: number): Promise<TcpProxy
     freeze: (on) => {
       frozen = on;
     },
-    loseAnswerTo: (text) => {
+    dropResponseTo: (text) => {
       losing = text;
     },
     close: async () => {

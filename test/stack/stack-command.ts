@@ -6,7 +6,7 @@ import { allParts } from './parts/all-parts.ts';
 import { runDuringStack } from './run-during-stack.ts';
 import { stackFiles } from './stack-folder.ts';
 import { loadStackSettings, type StackSettings } from './stack-settings.ts';
-import { exportLines, inOrder, readStackState, type StackState } from './stack-state.ts';
+import { formatExportLines, inOrder, readStackState, type StackState } from './stack-state.ts';
 import { takeDown } from './take-down.ts';
 
 const say = (line: string) => void process.stdout.write(`${line}\n`);
@@ -68,7 +68,7 @@ async function report(state: StackState): Promise<boolean> {
 }
 
 function showExports({ folder }: StackSettings, state: StackState): void {
-  say(`\nTo use it with runlake: source ${stackFiles(folder).exports}\n\n${exportLines(state)}`);
+  say(`\nTo use it with runlake: source ${stackFiles(folder).exports}\n\n${formatExportLines(state)}`);
 }
 
 const [, , name = '', ...args] = process.argv;

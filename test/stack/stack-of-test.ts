@@ -14,7 +14,7 @@ export interface Said {
   readonly text: string;
 }
 
-/** A stack of the test's own: its command, on a folder that goes with the test. */
+/** A separate stack for one test: runs the stack command on a folder that is removed when the test ends. */
 export function stackOfTest(environment: Record<string, string>) {
   const folder = join(temporaryFolder(), 'stack');
   onTestFinished(() => takeDown(folder));
@@ -30,7 +30,7 @@ export function stackOfTest(environment: Record<string, string>) {
       }),
     start: (...args: string[]) => spawn(process.execPath, argsOf(args), { env, stdio: 'ignore' }),
     state: () => readStackState(folder),
-    /** What clients have to know of a part that is up. */
+    /** Connection settings of a part that is up. */
     values(name: string): Readonly<Record<string, string>> {
       const part = readStackState(folder)?.parts[name];
       if (part?.status !== 'up') throw new Error(`${name} is not up: ${JSON.stringify(part)}`);

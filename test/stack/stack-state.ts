@@ -37,12 +37,12 @@ export function readStackState(folder: string): StackState | undefined {
 /** Writes the state, which contains passwords (mode 0600), and a file of variables for `source`. */
 export function writeStackState(folder: string, state: StackState): void {
   const files = stackFiles(folder);
-  writePrivateFile(files.exports, exportLines(state));
+  writePrivateFile(files.exports, formatExportLines(state));
   writePrivateFile(files.state, `${JSON.stringify(state, null, 2)}\n`);
 }
 
 /** Shell lines with the settings that make `runlake` use the parts that are up. */
-export function exportLines(state: StackState): string {
+export function formatExportLines(state: StackState): string {
   return inOrder(state)
     .flatMap(([, part]) => (part.status === 'up' ? Object.entries(part.exports) : []))
     .map(([variable, value]) => `export ${variable}='${value}'\n`)

@@ -133,13 +133,13 @@ export async function readTaskOfRun(
 
 /** Returns the last state that a run has stored. `isHead` is true if it is still the newest state of the thread. */
 async function readRunState(agents: Agents, { threadId, runId }: TaskIds) {
-  const newest = async (metadata?: object): Promise<ThreadState | undefined> =>
+  const readNewest = async (metadata?: object): Promise<ThreadState | undefined> =>
     JSON.parse(
       await readThreadHistory(agents, threadId, { limit: 1, ...(metadata && { metadata: { ...metadata } }) }),
     )[0];
-  const head = await newest();
+  const head = await readNewest();
   if (head?.metadata.run_id === runId) return { state: head, isHead: true };
-  const state = await newest({ run_id: runId });
+  const state = await readNewest({ run_id: runId });
   return state && { state, isHead: false };
 }
 

@@ -248,7 +248,7 @@ interface TreeNode {
   readonly children: TreeNode[];
 }
 
-interface Lifecycle {
+interface LifecycleEvent {
   readonly params: {
     readonly namespace: readonly string[];
     readonly data: { readonly event: string; readonly graph_name: string };
@@ -272,7 +272,7 @@ export async function getTree({ agents, threadId }: CommandContext, params: unkn
     for await (const event of reader) {
       const message = toProtocolMessage(event, { channels: ['lifecycle'] });
       if (message === undefined) continue;
-      const { namespace, data } = (JSON.parse(message.text) as Lifecycle).params;
+      const { namespace, data } = (JSON.parse(message.text) as LifecycleEvent).params;
       const node = findOrAddNode(nodes, namespace);
       node.status = data.event;
       node.graph_name = data.graph_name;

@@ -248,7 +248,7 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
         buildInput(read.command),
         ({ body, access }) =>
           handleCommand({ ...commandContext, ...(caller && { caller }), ...(access && { access }) }, body, {
-            'subscription.subscribe': async (_scene, params) => {
+            'subscription.subscribe': async (_context, params) => {
               const subscribed = await subscribe(params);
               begin = subscribed.begin;
               return { subscription_id: subscribed.id };

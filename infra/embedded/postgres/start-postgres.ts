@@ -5,7 +5,7 @@ import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { BoundedLog, forkProgram, LastLines } from '../child-program.ts';
 import { onOnePort } from '../free-port.ts';
-import { isSystemError, keepSecret, readFileIfThere } from '../private-file.ts';
+import { isSystemError, loadOrCreateSecret, readFileIfThere } from '../private-file.ts';
 import {
   type EngineExit,
   type EngineProcess,
@@ -81,7 +81,7 @@ function keepPassword(folder: string, dataFolder: string): string {
     const reason = `${path} with its password does not exist`;
     throw runlakeError('ENGINE_START_FAILED', { engine: 'Postgres', reason });
   }
-  return keepSecret(path, 24);
+  return loadOrCreateSecret(path, 24);
 }
 
 interface ServerLaunch {

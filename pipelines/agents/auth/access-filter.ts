@@ -60,11 +60,11 @@ export function addRequiredToChanges(changes: Metadata, required: RequiredMetada
 
 /** Combines a requested metadata filter with `required`. Returns undefined if no object can contain both. */
 export function combineFilters(requested: Metadata, required: RequiredMetadata): Record<string, unknown> | undefined {
-  const clash = Object.entries(required).some(([key, value]) => {
+  const hasConflict = Object.entries(required).some(([key, value]) => {
     if (!Object.hasOwn(requested, key)) return false;
     return Array.isArray(value) ? !Array.isArray(requested[key]) : requested[key] !== value;
   });
-  return clash ? undefined : addRequired(requested, required);
+  return hasConflict ? undefined : addRequired(requested, required);
 }
 
 function isPlain(value: unknown): value is string | number | boolean {

@@ -238,8 +238,8 @@ export function chooseUserId(...configs: readonly Nullish<Readonly<Record<string
  * neither context is set.
  */
 function mergeContext(ofAssistant: unknown, requested: unknown): unknown {
-  const isNone = isRecord(ofAssistant) && Object.keys(ofAssistant).length === 0;
-  if (requested === undefined || requested === null) return isNone ? undefined : (ofAssistant ?? undefined);
+  const isEmpty = isRecord(ofAssistant) && Object.keys(ofAssistant).length === 0;
+  if (requested === undefined || requested === null) return isEmpty ? undefined : (ofAssistant ?? undefined);
   return isRecord(ofAssistant) && isRecord(requested) ? { ...ofAssistant, ...requested } : requested;
 }
 

@@ -224,11 +224,11 @@ export class PublishingWriter implements RunStreamWriter {
 
   /** Step 2 of the header comment: sends a batch. Resolves when the batch has its offset in the log, or has failed. */
   #publish(batch: readonly LogMessage[]): Promise<void> {
-    return new Promise<void>((placed) => {
+    return new Promise<void>((resolve) => {
       const flight: InFlightBatch = { batch, durable: false, ended: Promise.resolve() };
       this.#inFlight.push(flight);
       flight.ended = this.#options.log
-        .publish(streamEvents, batch, placed)
+        .publish(streamEvents, batch, resolve)
         .then(
           () => {
             flight.durable = true;
@@ -238,7 +238,7 @@ export class PublishingWriter implements RunStreamWriter {
           },
         )
         .then(() => {
-          placed();
+          resolve();
           this.#removeDurable();
           void this.#send();
         });

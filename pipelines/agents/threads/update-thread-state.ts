@@ -30,7 +30,7 @@ import {
   type ThreadCheckpoint,
   type ThreadState,
 } from './thread.ts';
-import { createThread, type NewThread, type ThreadDeps, threadOfGraph } from './write-threads.ts';
+import { createThread, type NewThread, resolveGraphThread, type ThreadDeps } from './write-threads.ts';
 
 export interface ThreadLease {
   /** The `write_token` that the saver writes under. */
@@ -150,7 +150,7 @@ export async function updateThreadState(
   { checkpoint, updates }: { readonly checkpoint?: CheckpointChoice; readonly updates: readonly StateUpdate[][] },
 ): Promise<ThreadCheckpoint> {
   const { database, deploymentId, pool } = deps;
-  const thread = await threadOfGraph(deps, await readThread(database, deploymentId, threadId));
+  const thread = await resolveGraphThread(deps, await readThread(database, deploymentId, threadId));
   if (thread === undefined) throw runlakeError('THREAD_WITHOUT_GRAPH', { thread: threadId });
   if (checkpoint !== undefined) await requireCheckpoint(database, deploymentId, thread.threadId, checkpoint);
   const lease = await leaseThread(database, deploymentId, threadId, threadLeaseMs);

@@ -88,7 +88,7 @@ export interface ThreadDeps {
  * Describes a thread for a query to a worker: the graph that its metadata names, and the config of its last run or, if
  * the thread stores no config, of its assistant. Returns undefined if the thread has no graph yet.
  */
-export async function threadOfGraph(
+export async function resolveGraphThread(
   { database, deploymentId }: ThreadDeps,
   { thread_id: threadId, metadata, config: stored }: Thread,
 ): Promise<ThreadOfGraph | undefined> {

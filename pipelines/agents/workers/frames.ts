@@ -151,8 +151,8 @@ export class FrameReader {
   #hold(bytes: Buffer, neededBytes: number): void {
     const total = this.#heldBytes + bytes.byteLength;
     if (total > this.#held.byteLength) {
-      const grown = Math.max(minHeldBytes, total, Math.min(neededBytes, 2 * this.#held.byteLength));
-      const held = Buffer.allocUnsafeSlow(grown);
+      const newCapacity = Math.max(minHeldBytes, total, Math.min(neededBytes, 2 * this.#held.byteLength));
+      const held = Buffer.allocUnsafeSlow(newCapacity);
       held.set(this.#held.subarray(0, this.#heldBytes));
       this.#held = held;
     }

@@ -27,7 +27,7 @@ const older: readonly ClaudeRow[] = [
   ['sonnet', '4', '3', '15', '0.3', '3.75', '6'],
 ];
 
-/** Models from version 4.5 on have another price on Amazon Bedrock inside one region. */
+/** From version 4.5 on, models have a different price on regional endpoints of Amazon Bedrock. */
 const newer: readonly ClaudeRow[] = [
   ['fable', '5', '10', '50', '1', '12.5', '20'],
   ['fable', '5.1', '10', '50', '0.25', '12.5', '20'],

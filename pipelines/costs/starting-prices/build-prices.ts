@@ -30,7 +30,7 @@ export interface PriceList {
   /** Patterns around that of each row. The whole name of the model must match. */
   readonly prefix?: string;
   readonly suffix?: string;
-  /** An empty pattern means the name, in which a point may also be a dash. */
+  /** An empty pattern stands for the name of the row; each dot in it also matches a dash. */
   readonly rows: readonly PriceRow[];
 }
 

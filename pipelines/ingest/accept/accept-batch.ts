@@ -2,7 +2,7 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { findPath } from '../json/find.ts';
-import { requireEnd, requireOpening, ScanOrigin } from '../json/scan.ts';
+import { requireEnd, requireOpening, ScanInput } from '../json/scan.ts';
 import { ChildCursor, KeySet, scanAny } from '../json/scan-any.ts';
 import { readOtlp } from '../otlp/read-otlp.ts';
 import { formatDottedOrderSegment } from '../run-event/dotted-order.ts';
@@ -79,7 +79,7 @@ function* findItems(
   body: Buffer,
   { maxJsonDepth, maxParts }: Pick<Config, 'maxJsonDepth' | 'maxParts'>,
 ): StepwiseWork<Item[]> {
-  const origin = new ScanOrigin(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
+  const origin = new ScanInput(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
   const found: Record<Item['kind'], Item[]> = { post: [], patch: [] };
   let firstError: string | undefined;
   const cursor = new ChildCursor(origin, requireOpening(origin, 0x7b, 'an object'), 0);
@@ -107,7 +107,7 @@ function* findItems(
 
 /** Adds the runs of the list at `first` to `items`; returns the index after the list. */
 function* findRuns(
-  origin: ScanOrigin,
+  origin: ScanInput,
   first: number,
   { kind, items, maxParts }: { kind: Item['kind']; items: Item[]; maxParts: number },
 ): StepwiseWork<number> {

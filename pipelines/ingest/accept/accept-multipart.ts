@@ -37,7 +37,7 @@ export async function acceptMultipart(
 ): Promise<Acceptance> {
   const rejected: Rejection[] = [];
   const { drafts, feedback, attachments } = await runInTimeSlices(readParts(sender, body, contentType, deps, rejected));
-  const kept = await keepConfigs(sender, feedback, deps, rejected);
+  const kept = await storeSentConfigs(sender, feedback, deps, rejected);
   return acceptDrafts(sender, drafts, rejected, deps, [...kept, ...attachments]);
 }
 
@@ -87,7 +87,7 @@ function* readParts(
 type SentFeedback = RelatedEvent & Pick<ReadFeedback, 'key' | 'config'>;
 
 /** Keeps the configs that were sent with feedback. Feedback whose config is refused is rejected. */
-async function keepConfigs(
+async function storeSentConfigs(
   { workspaceId }: Sender,
   feedback: readonly SentFeedback[],
   { sentConfigs }: AcceptDeps,

@@ -32,7 +32,7 @@ const nameSources: readonly NameSource[] = [
     mention: buildMention('invocation_params'),
   })),
 ];
-const strongestName = 100;
+const strongestSource = 100;
 /** The client states costs, so none are computed, whatever other events of the run name. */
 const statedCosts = 255;
 
@@ -60,7 +60,7 @@ export function priceRun(values: RunValues, startTimeMicros: number, prices: Pri
     const name = findText(values, source);
     if (name === undefined) continue;
     const model: NamedModel = { name, key: source.key, provider: findText(values, providerSource) };
-    values.price = { source: strongestName - index, tokens: prices.find(model, startTimeMicros) };
+    values.price = { source: strongestSource - index, tokens: prices.find(model, startTimeMicros) };
     return;
   }
 }

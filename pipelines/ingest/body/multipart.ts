@@ -181,8 +181,9 @@ function parseBoundary(contentType: string): string {
 }
 
 function skipFirstDelimiter(body: Buffer, delimiter: Buffer): number {
-  const bareBytes = delimiter.length - 2;
-  if (body.length >= bareBytes && body.compare(delimiter, 2, delimiter.length, 0, bareBytes) === 0) return bareBytes;
+  const bytesWithoutCrlf = delimiter.length - 2;
+  if (body.length >= bytesWithoutCrlf && body.compare(delimiter, 2, delimiter.length, 0, bytesWithoutCrlf) === 0)
+    return bytesWithoutCrlf;
   const at = body.indexOf(delimiter);
   if (at < 0) throw createMultipartError(0, 'the boundary of the Content-Type does not occur in the body');
   return at + delimiter.length;

@@ -1,4 +1,4 @@
-import type { ScanOrigin } from './scan.ts';
+import type { ScanInput } from './scan.ts';
 import { decodeStringBytes, scanString } from './scan-string.ts';
 
 /**
@@ -60,14 +60,14 @@ export class ChildCursor {
   keyEnd = 0;
   /** Start of the current value; after the last value, the end of the container. */
   at: number;
-  readonly #origin: ScanOrigin;
+  readonly #origin: ScanInput;
   readonly #bytes: Buffer;
   readonly #end: number;
   readonly #isObject: boolean;
   readonly #closing: number;
 
   /** @throws TOO_DEEP if the container, which begins at `first` at nesting depth `depth`, is itself too deep. */
-  constructor(origin: ScanOrigin, first: number, depth: number) {
+  constructor(origin: ScanInput, first: number, depth: number) {
     if (depth >= origin.maxDepth) origin.tooDeep();
     origin.values?.add();
     this.#origin = origin;
@@ -142,7 +142,7 @@ export function skipSpace(bytes: Uint8Array, from: number, end: number): number 
  *
  * @throws INVALID_JSON with the offset and the reason, TOO_DEEP.
  */
-export function scanAny(origin: ScanOrigin, from: number, depth: number): number {
+export function scanAny(origin: ScanInput, from: number, depth: number): number {
   const { bytes, end } = origin;
   let index = from;
   let level = depth;
@@ -191,21 +191,21 @@ export function scanAny(origin: ScanOrigin, from: number, depth: number): number
 }
 
 /** Validates the key at `index` and its colon; returns the index of the value. */
-function scanKey(origin: ScanOrigin, index: number, expected: string): number {
+function scanKey(origin: ScanInput, index: number, expected: string): number {
   const { bytes, end } = origin;
   if (index >= end || bytes[index] !== 0x22) origin.unexpected(index, expected);
   return scanColon(origin, scanString(origin, index + 1));
 }
 
 /** Validates the colon after a key that ends at `index`; returns the index of the value. */
-export function scanColon(origin: ScanOrigin, index: number): number {
+export function scanColon(origin: ScanInput, index: number): number {
   const { bytes, end } = origin;
   const colon = skipSpace(bytes, index, end);
   if (colon >= end || bytes[colon] !== 0x3a) origin.unexpected(colon, "':'");
   return skipSpace(bytes, colon + 1, end);
 }
 
-function scanLiteral(origin: ScanOrigin, index: number, byte: number): number {
+function scanLiteral(origin: ScanInput, index: number, byte: number): number {
   const { bytes, end } = origin;
   const word = byte === 0x74 ? 'true' : byte === 0x66 ? 'false' : byte === 0x6e ? 'null' : '';
   if (word === '') return origin.unexpected(index, 'a value');
@@ -224,7 +224,7 @@ function growLevels(): void {
 }
 
 /** Validates the number whose first byte, `-` or a digit, is at `from`; returns the index after it. @throws INVALID_JSON */
-function scanNumber(origin: ScanOrigin, from: number): number {
+function scanNumber(origin: ScanInput, from: number): number {
   const { bytes, end } = origin;
   let index = from;
   if (bytes[index] === 0x2d) index++;
@@ -241,7 +241,7 @@ function scanNumber(origin: ScanOrigin, from: number): number {
   return index;
 }
 
-function scanDigits(origin: ScanOrigin, from: number): number {
+function scanDigits(origin: ScanInput, from: number): number {
   const { bytes, end } = origin;
   let index = from;
   while (index < end && isDigit(bytes[index]!)) index++;

@@ -1,4 +1,4 @@
-import type { ScanOrigin } from './scan.ts';
+import type { ScanInput } from './scan.ts';
 
 /** The text of the JSON string at `start` to `end`, including its quotes, in validated JSON. Keeps lone surrogates. */
 export function decodeStringBytes(bytes: Buffer, start: number, end: number): string {
@@ -34,7 +34,7 @@ const maxLoopBytes = 24;
  * Validates the string whose first byte after the opening quote is at `from`; returns the index after the closing quote.
  * @throws INVALID_JSON
  */
-export function scanString(origin: ScanOrigin, from: number): number {
+export function scanString(origin: ScanInput, from: number): number {
   const { bytes, end } = origin;
   let index = from;
   for (;;) {
@@ -56,7 +56,7 @@ export function scanString(origin: ScanOrigin, from: number): number {
  * Skips plain bytes, four at a time. A word has a byte below n if `(word - n in each byte) & ~word` has a high bit set.
  * To test for a byte that equals b, apply the same test to `word ^ b` with n = 1.
  */
-function skipPlainWords(origin: ScanOrigin, from: number): number {
+function skipPlainWords(origin: ScanInput, from: number): number {
   const { bytes, end, words } = origin;
   const base = bytes.byteOffset;
   let index = from;
@@ -82,7 +82,7 @@ function skipPlainWords(origin: ScanOrigin, from: number): number {
 }
 
 /** Validates the escape whose backslash is at `index`; returns the index after it. */
-function scanEscape(origin: ScanOrigin, index: number): number {
+function scanEscape(origin: ScanInput, index: number): number {
   const { bytes, end } = origin;
   if (index + 1 >= end) return origin.fail(end, 'the text ends inside a string');
   const kind = escapeKind[bytes[index + 1]!];
@@ -95,6 +95,6 @@ function scanEscape(origin: ScanOrigin, index: number): number {
   return index + 6;
 }
 
-function failControl(origin: ScanOrigin, index: number, byte: number): never {
+function failControl(origin: ScanInput, index: number, byte: number): never {
   return origin.fail(index, `the control character 0x${byte.toString(16).padStart(2, '0')} inside a string`);
 }

@@ -20,7 +20,7 @@ export interface ScanOptions {
 }
 
 /** The text of a scan: `bytes` from `start` to `end`, and methods that throw its errors. */
-export class ScanOrigin {
+export class ScanInput {
   readonly bytes: Buffer;
   readonly start: number;
   readonly end: number;
@@ -125,7 +125,7 @@ export type OnValue = (kind: JsonKind, start: number, end: number, key: string |
  * @throws INVALID_UTF8 and INVALID_JSON with the offset from `start`, TOO_DEEP.
  */
 export function scanValue(bytes: Buffer, start: number, end: number, options: ScanOptions): JsonRange {
-  const origin = new ScanOrigin(bytes, start, end, options);
+  const origin = new ScanInput(bytes, start, end, options);
   const first = skipSpace(bytes, start, end);
   const last = scanAny(origin, first, 0);
   requireEnd(origin, last);
@@ -146,7 +146,7 @@ export function scanJson(
   const first = skipSpace(bytes, start, end);
   const isContainer = first < end && (bytes[first] === openBrace || bytes[first] === openBracket);
   if (onValue === undefined || !isContainer) return scanValue(bytes, start, end, options);
-  const origin = new ScanOrigin(bytes, start, end, options);
+  const origin = new ScanInput(bytes, start, end, options);
   const last = scanChildren(origin, first, (keyStart, keyEnd, from, to) => {
     onValue(
       classifyByte(bytes[from]!),
@@ -173,7 +173,7 @@ export function scanObject(
   keys: KeySet,
   options: ScanOptions,
 ): (JsonRange | undefined)[] {
-  const origin = new ScanOrigin(bytes, start, end, options);
+  const origin = new ScanInput(bytes, start, end, options);
   const members = new Array<JsonRange | undefined>(keys.keys.length).fill(undefined);
   const first = requireOpening(origin, openBrace, 'an object');
   const last = scanChildren(origin, first, (keyStart, keyEnd, from, to) => {
@@ -188,7 +188,7 @@ export function scanObject(
 type OnChild = (keyStart: number, keyEnd: number, start: number, end: number) => void;
 
 /** Validates the object or array that begins at `first` and calls `onChild` for each child; returns the index after it. */
-function scanChildren(origin: ScanOrigin, first: number, onChild: OnChild): number {
+function scanChildren(origin: ScanInput, first: number, onChild: OnChild): number {
   const cursor = new ChildCursor(origin, first, 0);
   let hasValue = cursor.first();
   while (hasValue) {
@@ -220,13 +220,13 @@ export function classifyByte(byte: number): JsonKind {
 }
 
 /** Returns the index of `bracket`, which must be the first byte of the text after white space. @throws INVALID_JSON */
-export function requireOpening(origin: ScanOrigin, bracket: number, expected: string): number {
+export function requireOpening(origin: ScanInput, bracket: number, expected: string): number {
   const first = skipSpace(origin.bytes, origin.start, origin.end);
   if (first >= origin.end || origin.bytes[first] !== bracket) origin.unexpected(first, expected);
   return first;
 }
 
-export function requireEnd(origin: ScanOrigin, index: number): void {
+export function requireEnd(origin: ScanInput, index: number): void {
   const rest = skipSpace(origin.bytes, index, origin.end);
   if (rest < origin.end) origin.fail(rest, 'text after the end of the value');
 }

@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { StepwiseWork } from '../in-slices.ts';
-import { classifyByte, type JsonRange, requireEnd, ScanOrigin } from '../json/scan.ts';
+import { classifyByte, type JsonRange, requireEnd, ScanInput } from '../json/scan.ts';
 import { ChildCursor, scanAny, skipSpace } from '../json/scan-any.ts';
 import { decodeStringBytes } from '../json/scan-string.ts';
 import { computeJsonDepth, toProtoName } from './json-message.ts';
@@ -93,7 +93,7 @@ interface MessageFields<T> {
 }
 
 class SpanFinder {
-  readonly #origin: ScanOrigin;
+  readonly #origin: ScanInput;
   readonly #maxParts: number;
   readonly #ownValues = createOwnValueLimit();
   readonly #resourceCount: PartLimit;
@@ -107,7 +107,7 @@ class SpanFinder {
   constructor(body: Buffer, maxJsonDepth: number, maxParts: number) {
     const values = createValueLimit(maxParts);
     const ownValues = this.#ownValues;
-    this.#origin = new ScanOrigin(body, 0, body.length, {
+    this.#origin = new ScanInput(body, 0, body.length, {
       part: 'the body',
       maxDepth: computeJsonDepth(maxJsonDepth),
       limitDepth: maxJsonDepth,

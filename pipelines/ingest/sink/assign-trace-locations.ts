@@ -165,7 +165,7 @@ interface LocatedEvents {
   readonly moved: number;
 }
 
-/** Lifetime of a trace whose location an event states. */
+/** Returns the lifetime of a trace whose location is given by an event. */
 export type StatedLifetime = (projectId: string, traceTimeMicros: number) => Lifetime;
 
 /**

@@ -44,7 +44,7 @@ function stampPositions(topic: Topic, records: readonly ValidRecord[]): readonly
   });
 }
 
-/** Schema that records of a topic were written under, of this or another release. */
+/** Schema that this or another release used to write records of a topic. */
 export interface RecordSchema {
   /** Schema of the containers of such records, as JSON text. */
   readonly containerSchema: string;

@@ -332,8 +332,8 @@ export class Sink {
     locations: ReadonlyMap<string, TraceLocation>,
     insert: (fresh: readonly ValidRunEvent[]) => Promise<readonly LogRecord[]>,
   ): Promise<readonly ValidRunEvent[]> {
-    const timed = await this.#keyTimes.assign(events, locations, this.#options.clickhouse);
-    const { fresh, repeats, remember } = this.#recent.withoutRepeats(timed);
+    const eventsWithKeyTimes = await this.#keyTimes.assign(events, locations, this.#options.clickhouse);
+    const { fresh, repeats, remember } = this.#recent.withoutRepeats(eventsWithKeyTimes);
     const refused = new Set(await insert(fresh));
     remember(refused);
     repeatedEvents.inc(repeats);

@@ -78,8 +78,8 @@ function writeMetadata({ keys, values }: MetadataPair, context: FilterContext): 
 }
 
 /**
- * JSON text without a backslash contains each of its strings as it is. To look for them is much faster than to parse the
- * JSON. Numbers and documents may be written in several ways.
+ * JSON text without a backslash contains each of its strings verbatim. Searching for them is much faster than parsing
+ * the JSON. Numbers and documents can be written in several ways.
  */
 function writeTokens(
   { column, empty, indexed }: { readonly column: string; readonly empty: string; readonly indexed: string },

@@ -29,7 +29,7 @@ const revokeElsewhere = (key: string) =>
 
 const longRun = { assistant_id: 'steps', input: { steps: 1, pauseMs: 60_000 } };
 
-async function threadWithRun() {
+async function createThreadWithRun() {
   const { thread_id: threadId } = await agents.client.threads.create();
   const { run_id: runId } = await agents.client.runs.create(threadId, 'steps', { input: longRun.input });
   return { threadId, runId };
@@ -91,7 +91,7 @@ describe('revoking a key in another process', () => {
     ],
   ])('ends %s and reports the reason', async (_what, opening) => {
     const key = await newKey();
-    const seen = await openAnswer(key, ...opening(await threadWithRun()));
+    const seen = await openAnswer(key, ...opening(await createThreadWithRun()));
     expect(seen.ended).toBe(false);
     await revokeElsewhere(key);
     await expect.poll(() => seen.ended, withTimeout).toBe(true);
@@ -100,7 +100,7 @@ describe('revoking a key in another process', () => {
 
   it('closes a WebSocket, which streams nothing afterwards', async () => {
     const key = await newKey();
-    const { threadId } = await threadWithRun();
+    const { threadId } = await createThreadWithRun();
     const socket = await openSocket(key, threadId);
     socket.send(1, 'subscription.subscribe', { channels: ['lifecycle'] });
     await expect.poll(() => socket.messages[0], withTimeout).toMatchObject({ type: 'success', id: 1 });
@@ -125,7 +125,7 @@ it('rejects a command on a WebSocket at once after the key is revoked, and start
 
 it('ends the streams of a key that expires', async () => {
   const key = await newKey(new Date(Date.now() + 4_000).toISOString());
-  const { threadId } = await threadWithRun();
+  const { threadId } = await createThreadWithRun();
   const seen = await openAnswer(key, 'GET', `/threads/${threadId}/stream`);
   const socket = await openSocket(key, threadId);
   await expect.poll(() => seen.ended, withTimeout).toBe(true);
@@ -135,7 +135,7 @@ it('ends the streams of a key that expires', async () => {
 
 it('keeps the streams of other keys open', async () => {
   const [kept, revoked] = [await newKey(), await newKey()];
-  const { threadId } = await threadWithRun();
+  const { threadId } = await createThreadWithRun();
   const keeps = await openAnswer(kept, 'GET', `/threads/${threadId}/stream`);
   const ends = await openAnswer(revoked, 'GET', `/threads/${threadId}/stream`);
   const socket = await openSocket(kept, threadId);

@@ -81,7 +81,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent server proces
     });
     const reader = readToEnd([client], { threadId, runId }, 60_000);
     await until('the run is in progress', () => reader.parts.length > 3, 30_000);
-    // Which of the two workers has the run is not known.
+    // Either of the two workers may be executing the run, so kill both.
     await Promise.all(workers.map((worker) => worker.end('SIGKILL')));
     workers = [await startWork()];
     expect([...attemptsOf({ threadId, runId }, await reader.ended).keys()]).toEqual([1, 2]);

@@ -147,7 +147,7 @@ class Sequence {
 
   #read(run: MadeRun): void {
     const reading = readToEnd([client], run, 0).ended;
-    // Read at the end, because a run that was rolled back is not found.
+    // The result is checked at the end. Until then ignore a rejection: a run that was rolled back is not found.
     reading.catch(() => undefined);
     run.readers.push(reading);
   }

@@ -12,7 +12,7 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { type CompiledGraph, isCompiledGraph } from '../../../pipelines/agents/graphs/compiled-graph.ts';
 import { stoppedAtHead } from '../../../pipelines/agents/workers/stopped-at-head.ts';
-import { type Library, projectsWith } from '../../agents/projects-with.ts';
+import { copyProjectsWithLibrary, type Library } from '../../agents/projects-with.ts';
 import { isFullExtent } from '../../house/extent.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
@@ -37,7 +37,7 @@ describe.each<Library>(['oldest', 'newest'])('the %s library', (library) => {
   let main: Awaited<ReturnType<typeof buildServer>>;
   let langsmith: LangSmith;
   beforeAll(async () => {
-    projects = await projectsWith(library);
+    projects = await copyProjectsWithLibrary(library);
     agents = await startAgentServer({ project: 'versions', projects });
     const { config } = agents.services.agents;
     const logger = createLogger('silent', 'test');

@@ -76,7 +76,7 @@ it('ends a stream that breaks off with an error', async () => {
     return {
       finish: () => reader.finish(),
       close: () => reader.close(),
-      // biome-ignore lint/correctness/useYield: it breaks off before its first event.
+      // biome-ignore lint/correctness/useYield: it throws before its first event.
       async *[Symbol.asyncIterator]() {
         throw runlakeError('STREAM_INCOMPLETE');
       },

@@ -9,7 +9,7 @@ beforeAll(async () => {
 afterAll(() => agents?.close());
 
 it('counts each command on a WebSocket for the rate limits; the socket stays open', async () => {
-  // A thread need not exist for its socket.
+  // The WebSocket opens even if the thread does not exist.
   const url = `${agents.url.replace('http', 'ws')}/threads/${crypto.randomUUID()}/stream/events`;
   const socket = new WebSocket(url, { headers: { 'x-api-key': agents.owner.adminKey } });
   const answers: { id: number; type: string; message?: string }[] = [];

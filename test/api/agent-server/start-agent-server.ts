@@ -17,7 +17,7 @@ import type { EventLog } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import type { Executor } from '../../../pipelines/agents/execute/executor.ts';
-import { type Library, projectsWith } from '../../agents/projects-with.ts';
+import { copyProjectsWithLibrary, type Library } from '../../agents/projects-with.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { watchErrors } from '../declared-errors.ts';
 import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
@@ -61,7 +61,7 @@ const library = process.env.RUNLAKE_TEST_LANGGRAPH as Library | undefined;
 const projects =
   library === undefined
     ? fileURLToPath(new URL('../../agents/projects/', import.meta.url))
-    : await projectsWith(library);
+    : await copyProjectsWithLibrary(library);
 
 export function graphsFileOf(project: string, folder = projects): string {
   return `${folder}${project}/langgraph.json`;

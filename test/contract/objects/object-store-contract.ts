@@ -17,7 +17,7 @@ export interface StoreUnderTest {
 const MIB = 1024 ** 2;
 const sha256 = (body: Uint8Array) => createHash('sha256').update(body).digest('hex');
 
-/** The contract of every object store for exported files, for all implementations. */
+/** Contract tests for every implementation of the object store. */
 export function objectStoreContract(name: string, openStores: () => Promise<StoreUnderTest>): void {
   describe(`object store: ${name}`, () => {
     let stores: StoreUnderTest;

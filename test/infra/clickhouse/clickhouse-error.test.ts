@@ -46,10 +46,10 @@ describe('clickhouseError', () => {
     ['HTTP 429', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
     ['HTTP 403', 'ACCESS_DENIED_BY_STORE', 'ACCESS_DENIED_BY_STORE'],
     ['HTTP 404', 'CLICKHOUSE_QUERY_FAILED', 'CLICKHOUSE_QUERY_FAILED'],
-  ])('code %s', (code, ofQuery, ofInsert) => {
+  ])('code %s', (code, ofQuery, insertErrorCode) => {
     for (const [statement, expected] of [
       [query, ofQuery],
-      [insert, ofInsert],
+      [insert, insertErrorCode],
     ] as const) {
       const error = clickhouseError(raw(code), statement);
       expect(error).toMatchObject({ code: expected });

@@ -219,9 +219,9 @@ describe('connections', () => {
   });
 
   it('repeats a query once if its connection closes, but no other statement', async () => {
-    proxy.loseAnswerTo('repeated');
+    proxy.dropResponseTo('repeated');
     expect(await proxied.query({ name: 'test', sql: "SELECT 'repeated' AS v" })).toEqual([{ v: 'repeated' }]);
-    proxy.loseAnswerTo('not_again');
+    proxy.dropResponseTo('not_again');
     const sql = 'CREATE TABLE not_again (n UInt8) ENGINE = Memory';
     await expect(proxied.command({ name: 'test', sql })).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
   });

@@ -1,6 +1,6 @@
 /**
- * Which layouts are refused, by what ClickHouse reports about itself. The native stack has no Keeper, so these reports
- * are written here; `two-shards.test.ts` reads those of real servers.
+ * Tests which layouts are refused, depending on what ClickHouse reports about itself. The native stack has no Keeper,
+ * so the reports in this file are hard-coded; `two-shards.test.ts` reads those of real servers.
  */
 import { expect, it } from 'vitest';
 import type { ClickHouse, Query } from '../../../infra/clickhouse/clickhouse.ts';

@@ -146,8 +146,9 @@ const valuesOf = async (table: string) =>
 
 describe('settings of the server for its users are overridden', () => {
   /**
-   * A ClickHouse whose statements find `settings` as their defaults: a proxy adds a session of the HTTP interface, in
-   * which they were set, to each statement. (Creating a user with them takes permissions that our user does not have.)
+   * A ClickHouse client whose statements have `settings` as their defaults: a proxy adds an HTTP session, in which the
+   * settings were set, to each statement. (Creating a user with these defaults requires permissions that the test user
+   * does not have.)
    */
   async function withDefaults<Result>(settings: string, use: (clickhouse: ClickHouse) => Promise<Result>) {
     const { origin, username, password, pathname } = new URL(stores.clickhouseUrl);

@@ -126,16 +126,19 @@ describe('encoding', () => {
   it.each([
     [100_000, 120_000, 4_096, 100_000],
     [100_000, 30_000, 4_096, 34_096],
-  ])('of %i rows, groups of %i out of groups of %i: at most %i in one', async (rows, groupRows, sourceGroup, most) => {
-    await makeSource(`SELECT range n FROM range(${rows})`, sourceGroup);
-    const { groups } = await encoder.encode(request({ rowGroupRows: groupRows }));
-    expect(groups.reduce((sum, group) => sum + group.rows, 0)).toBe(rows);
-    expect(Math.max(...groups.map((group) => group.rows))).toBeLessThanOrEqual(most);
-    const [order] = await duckdb(
-      `SELECT bool_and(n = file_row_number) AS kept FROM read_parquet(${at('target.parquet')}, file_row_number = true)`,
-    );
-    expect(order).toEqual({ kept: true });
-  });
+  ])(
+    'of %i rows, groups of %i out of groups of %i: at most %i in one',
+    async (rows, groupRows, sourceGroupRows, most) => {
+      await makeSource(`SELECT range n FROM range(${rows})`, sourceGroupRows);
+      const { groups } = await encoder.encode(request({ rowGroupRows: groupRows }));
+      expect(groups.reduce((sum, group) => sum + group.rows, 0)).toBe(rows);
+      expect(Math.max(...groups.map((group) => group.rows))).toBeLessThanOrEqual(most);
+      const [order] = await duckdb(
+        `SELECT bool_and(n = file_row_number) AS kept FROM read_parquet(${at('target.parquet')}, file_row_number = true)`,
+      );
+      expect(order).toEqual({ kept: true });
+    },
+  );
 
   it('values of the derived file replace those of the source, row by row', async () => {
     await makeSource("SELECT range n, 'own ' || range s FROM range(3000)");

@@ -13,7 +13,7 @@ afterEach(async () => {
   for (const stores of opened.splice(0)) await stores.close();
 });
 
-async function emptyStores(): Promise<FreshStores> {
+async function openEmptyStores(): Promise<FreshStores> {
   const stores = await freshStores({ migrated: false });
   opened.push(stores);
   return stores;
@@ -51,7 +51,7 @@ const table = (name: string) => `CREATE TABLE ${name} (n UInt64) ENGINE = MergeT
 
 describe('the schemas of this release', () => {
   it('are applied once to empty stores and recorded', async () => {
-    const stores = await emptyStores();
+    const stores = await openEmptyStores();
     const { pending } = await checkMigrations(stores);
     expect(pending).toContain('clickhouse/0001_runs');
     expect(pending).toContain('postgres/0001_tenants');
@@ -69,7 +69,7 @@ describe('the schemas of this release', () => {
   });
 
   it('are applied once if several processes start concurrently', async () => {
-    const stores = await emptyStores();
+    const stores = await openEmptyStores();
     const { pending } = await checkMigrations(stores);
     const outcomes = await Promise.all(Array.from({ length: 4 }, () => migrate({ ...stores, logger })));
     expect(outcomes.map(({ applied }) => applied).sort((a, b) => b.length - a.length)).toEqual([pending, [], [], []]);
@@ -85,7 +85,7 @@ const stepsRecordedTwice = ({ clickhouse }: FreshStores) =>
 
 describe('refuses', () => {
   it('a store with a newer schema than the code', async () => {
-    const stores = await emptyStores();
+    const stores = await openEmptyStores();
     for (const store of ['postgres', 'clickhouse']) {
       const sql = store === 'postgres' ? 'CREATE TABLE newer (n int);' : table('newer');
       await migrate({ ...stores, logger }, write({ [`${store}/0001_newer.sql`]: sql }));
@@ -99,7 +99,7 @@ describe('refuses', () => {
   it.each(['postgres', 'clickhouse'])(
     'data of a development version, with other and more migrations (%s)',
     async (store) => {
-      const stores = await emptyStores();
+      const stores = await openEmptyStores();
       const sql = (name: string) => (store === 'postgres' ? `CREATE TABLE ${name} (n int);` : table(name));
       const same = { [`${store}/0001_a.sql`]: sql('a') };
       const former = { ...same, [`${store}/0002_b.sql`]: sql('b'), [`${store}/0003_c.sql`]: sql('c') };
@@ -117,7 +117,7 @@ describe('refuses', () => {
   );
 
   it.each(['postgres', 'clickhouse'])('a migration of %s that was changed after it was applied', async (store) => {
-    const stores = await emptyStores();
+    const stores = await openEmptyStores();
     const sql = store === 'postgres' ? 'CREATE TABLE kept (n int);' : table('kept');
     await migrate({ ...stores, logger }, write({ [`${store}/0001_kept.sql`]: sql }));
     const changed = migrate({ ...stores, logger }, write({ [`${store}/0001_kept.sql`]: `${sql}-- more` }));
@@ -130,7 +130,7 @@ describe('refuses', () => {
   });
 
   it('a failed Postgres migration: it changes nothing, and is applied when it is corrected', async () => {
-    const stores = await emptyStores();
+    const stores = await openEmptyStores();
     const files = { 'postgres/0001_first.sql': 'CREATE TABLE a (n int);' };
     const failing = { ...files, 'postgres/0002_second.sql': 'CREATE TABLE b (n int); CREATE TABLE a (n int);' };
     await expect(migrate({ ...stores, logger }, write(failing))).rejects.toMatchObject({
@@ -143,7 +143,7 @@ describe('refuses', () => {
   });
 
   it('a failed ClickHouse migration: it keeps its finished statements, and resumes when the rest is corrected', async () => {
-    const stores = await emptyStores();
+    const stores = await openEmptyStores();
     const one = 'clickhouse/0001_one.sql';
     const failed = migrate({ ...stores, logger }, write({ [one]: `${table('a')}${table('c')}SELECT nonsense;` }));
     await expect(failed).rejects.toMatchObject({ code: 'MIGRATION_FAILED' });
@@ -156,7 +156,7 @@ describe('refuses', () => {
   });
 
   it('an existing table that the migration did not create', async () => {
-    const stores = await emptyStores();
+    const stores = await openEmptyStores();
     await stores.clickhouse.command({ name: 'test', sql: table('a').replace(';', '') });
     await expect(
       migrate({ ...stores, logger }, write({ 'clickhouse/0001_one.sql': table('a') })),
@@ -193,7 +193,7 @@ describe('a process that dies', () => {
     Array.from({ length: 11 }, (_, index) => ({ moment, command: index + 1 })),
   );
   it.each(moments)('$moment command $command: the next process finishes the migration', async ({ moment, command }) => {
-    const stores = await emptyStores();
+    const stores = await openEmptyStores();
     const written = write(files);
     const dead = migrate({ ...stores, logger, clickhouse: dying(stores.clickhouse, command, moment) }, written);
     await expect(dead).rejects.toThrow('dead');

@@ -105,7 +105,7 @@ describe('a guarded connection', () => {
     const opened = open(true, lookup);
     expect(await ask(at('store.example'), opened)).toBe('status 200');
     expect(turn).toBe(1);
-    // A kept connection needs no lookup; the address of a new one is checked again.
+    // A kept-alive connection needs no lookup; the address of a new connection is checked again.
     const both = await Promise.all([ask(at('store.example'), opened), ask(at('store.example'), opened)]);
     expect(both).toEqual(['status 200', expect.stringMatching(/^refused: /)]);
   });

@@ -80,7 +80,7 @@ test('is not lost to an own session whose response never arrived', async () => {
   });
   const attempts = () => proxy.sent().toString('latin1').split('pg_try_advisory_lock').length - 1;
   const before = attempts();
-  proxy.loseAnswerTo('pg_try_advisory_lock');
+  proxy.dropResponseTo('pg_try_advisory_lock');
   await endHolder(4);
   await until('the lock to be taken by a session that is lost, and then by another one', async () => {
     return lost || (attempts() >= before + 2 && (await holders(4)).length === 1);

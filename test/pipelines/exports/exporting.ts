@@ -96,14 +96,14 @@ export async function exportParts(
 }
 
 export async function metadataOf(path: string) {
-  const metadata = await parquetMetadataAsync(await bufferOf(path));
+  const metadata = await parquetMetadataAsync(await readArrayBuffer(path));
   return { metadata, names: parquetSchema(metadata).children.map((child) => child.element.name) };
 }
 
 /** Reads the rows of a file with a Parquet implementation that is independent of DuckDB. */
 export async function rowsOf(path: string): Promise<Row[]> {
   const rows = (await parquetReadObjects({
-    file: await bufferOf(path),
+    file: await readArrayBuffer(path),
     compressors,
     parsers: { timestampFromMicroseconds: (micros: bigint) => Number(micros) },
   } as never)) as Row[];
@@ -114,7 +114,7 @@ export async function rowsOf(path: string): Promise<Row[]> {
   );
 }
 
-async function bufferOf(path: string): Promise<ArrayBuffer> {
+async function readArrayBuffer(path: string): Promise<ArrayBuffer> {
   const bytes = await readFile(path);
   return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer;
 }

@@ -56,7 +56,7 @@ it.each(seeds)('progress never decreases with attempts that fail, crash and are 
   const count = random.between(1, 5);
   const { id: exportId } = await shop.create({ endTimeMicros: day('2026-03-05') + count * micros });
   let before = figures(await shop.read(exportId));
-  /** No figure has decreased, and the share agrees with the days. */
+  /** Checks that no figure has decreased, and that the reported share matches the progress of the days. */
   const checkProgress = async (what: string, days: readonly Day[]) => {
     const of = await shop.read(exportId);
     const now = figures(of);

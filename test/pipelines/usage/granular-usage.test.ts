@@ -175,7 +175,7 @@ describe('names', () => {
       [
         { project_id: liveProject!, project_name: 'Live', traces: 1 },
         { project_id: deletedProject!, project_name: 'Gone', traces: 2 },
-        // The name of another organisation's project stays in the table.
+        // The name of another organisation's project is not returned.
         { project_id: foreignProject!, project_name: null, traces: 1 },
         { project_id: lostProject!, project_name: null, traces: 1 },
       ],

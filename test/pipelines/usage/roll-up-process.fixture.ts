@@ -42,7 +42,7 @@ if (mode === 'loop') {
         await run();
         return hang();
       }
-      // One row at a time, so slow that the kill happens in the middle.
+      // Processes one row at a time, so that the query is still running when the process is killed.
       const sql = command.sql.replace('GROUP BY', 'WHERE sleepEachRow(1) = 0 GROUP BY');
       const [server = clickhouse] = clickhouse.servers;
       const counting = server.command({ ...command, sql, settings: { ...command.settings, max_block_size: '1' } });

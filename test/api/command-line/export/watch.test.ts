@@ -15,7 +15,7 @@ import { type ExportRunWithFiles, type ExportWithProgress, shareDone } from '../
 const id = '00000000-0000-4000-8000-000000000001';
 const now = new Date('2026-03-02T00:00:10Z');
 
-const exportOf = (facts: Partial<ExportWithProgress> = {}): ExportWithProgress => ({
+const exportOf = (overrides: Partial<ExportWithProgress> = {}): ExportWithProgress => ({
   id,
   workspaceId: id,
   destinationId: id,
@@ -49,7 +49,7 @@ const exportOf = (facts: Partial<ExportWithProgress> = {}): ExportWithProgress =
   millionthsDone: 500_000,
   lateRuns: 0,
   retries: 0,
-  ...facts,
+  ...overrides,
 });
 
 const runOf = (facts: Partial<ExportRunWithFiles> = {}): ExportRunWithFiles => ({

@@ -5,7 +5,7 @@ import type { Example, Run } from 'langsmith/schemas';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
-/** Comparative experiments, and examples with their runs by version 2. */
+/** Comparative experiments, and examples with their runs in version 2 of the API. */
 
 let api: ApiUnderTest;
 let acme: OrganizationUnderTest;

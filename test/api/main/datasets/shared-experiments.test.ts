@@ -164,7 +164,8 @@ it('a token gives no access to anything else', async () => {
     const { status, text } = await read(path, payload);
     expect([path, status, text]).toEqual([path, 200, expect.not.stringContaining('secret')]);
   }
-  // The token of a dataset is not one of a trace, and without `share_projects` there are no experiments.
+  // The token of a dataset gives no access to the endpoints of a shared trace. Without `share_projects`, no experiments
+  // are returned.
   expect((await read('feedbacks')).status).toBe(404);
   expect((await read('datasets/runs/query', {}, closedToken)).body.runs).toEqual([]);
   expect((await read('datasets/feedback', undefined, closedToken)).body).toEqual([]);

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
-import { boundary, multipart, multipartType, postParts, rootRun, Wire } from './wire.ts';
+import { boundary, buildPostParts, multipart, multipartType, rootRun, Wire } from './wire.ts';
 
 let api: ApiUnderTest;
 let own: OrganizationUnderTest;
@@ -17,12 +17,12 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const post = (run: Record<string, unknown> & { id: string }) => wire.multipart(multipart(postParts(run)));
+const post = (run: Record<string, unknown> & { id: string }) => wire.multipart(multipart(buildPostParts(run)));
 const zeroZstd = Buffer.from('28b52ffd0058', 'hex');
 
 describe('multipart bodies', () => {
   const run = rootRun();
-  const whole = multipart(postParts(run));
+  const whole = multipart(buildPostParts(run));
   test.each<[string, () => Buffer, Record<string, string>, number, RegExp]>([
     ['truncated inside a part', () => whole.subarray(0, whole.length - 80), {}, 422, /closing boundary|ends/],
     [
@@ -42,7 +42,7 @@ describe('multipart bodies', () => {
     ],
     ['without a boundary', () => whole, { 'content-type': 'multipart/form-data' }, 422, /boundary/],
     ['with the content type of JSON', () => whole, { 'content-type': 'application/json' }, 415, /multipart/],
-    ['with a repeated part', () => multipart([...postParts(run), ...postParts(run)]), {}, 422, /is repeated/],
+    ['with a repeated part', () => multipart([...buildPostParts(run), ...buildPostParts(run)]), {}, 422, /is repeated/],
     [
       'with a wrong length',
       () => Buffer.from(whole.toString().replace(/length=\d+/, 'length=3')),
@@ -68,7 +68,7 @@ describe('multipart bodies', () => {
       'with a raw surrogate',
       () =>
         multipart([
-          ...postParts(run).slice(0, 1),
+          ...buildPostParts(run).slice(0, 1),
           [`post.${run.id}.outputs`, Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22])],
         ]),
       {},
@@ -79,7 +79,7 @@ describe('multipart bodies', () => {
     ['with an unknown kind of part', () => multipart([['get.everything', '{}']]), {}, 400, /get.everything/],
     [
       'with an unknown field',
-      () => multipart([...postParts(run).slice(0, 1), [`post.${run.id}.secrets`, '{}']]),
+      () => multipart([...buildPostParts(run).slice(0, 1), [`post.${run.id}.secrets`, '{}']]),
       {},
       202,
       /secrets/,
@@ -171,7 +171,7 @@ describe('a run', () => {
     expect(alone.text).toMatch(words);
 
     const good = rootRun();
-    const together = await wire.multipart(multipart([...postParts(bad), ...postParts(good)]));
+    const together = await wire.multipart(multipart([...buildPostParts(bad), ...buildPostParts(good)]));
     expect(together.status).toBe(202);
     expect(JSON.parse(together.text)).toMatchObject({
       message: expect.stringContaining('1 of 2'),
@@ -193,7 +193,9 @@ describe('a run', () => {
   test('rejects a run nested too deep with 422 and names the part', async () => {
     const deep = `${'['.repeat(6_000)}${']'.repeat(6_000)}`;
     const run = rootRun();
-    const answer = await wire.multipart(multipart([...postParts(run).slice(0, 1), [`post.${run.id}.inputs`, deep]]));
+    const answer = await wire.multipart(
+      multipart([...buildPostParts(run).slice(0, 1), [`post.${run.id}.inputs`, deep]]),
+    );
     expect([answer.status, answer.text]).toEqual([422, expect.stringMatching(/inputs.*nested deeper/)]);
   });
 });
@@ -294,7 +296,7 @@ describe('keys', () => {
     const answer = await fetch(`${wire.url}/runs/multipart`, {
       method: 'POST',
       headers: { 'content-type': multipartType, ...(key !== undefined && { 'x-api-key': key }) },
-      body: new Uint8Array(multipart(postParts(rootRun()))),
+      body: new Uint8Array(multipart(buildPostParts(rootRun()))),
     });
     expect([answer.status, Object.keys((await answer.json()) as object)]).toEqual([
       status,
@@ -308,9 +310,9 @@ describe('keys', () => {
       key: string;
     };
     const short = new Wire(api.server, made.key);
-    expect((await short.multipart(multipart(postParts(rootRun())))).status).toBe(202);
+    expect((await short.multipart(multipart(buildPostParts(rootRun())))).status).toBe(202);
     expect((await wire.send('DELETE', `/api-key/${made.id}`)).status).toBe(200);
-    expect((await short.multipart(multipart(postParts(rootRun())))).status).toBe(401);
+    expect((await short.multipart(multipart(buildPostParts(rootRun())))).status).toBe(401);
   });
 });
 

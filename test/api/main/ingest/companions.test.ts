@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { attachmentEvents, feedbackEvents } from '../../../../schemas/topics.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
-import { multipart, postParts, rootRun, Wire } from './wire.ts';
+import { buildPostParts, multipart, rootRun, Wire } from './wire.ts';
 
 let api: ApiUnderTest;
 let wire: Wire;
@@ -45,7 +45,7 @@ describe('attachments and feedback of a rejected run', () => {
   test('are rejected with it: 400, and nothing is published', async () => {
     const run = refusedRun();
     const { status, body } = await send(
-      ...postParts(run),
+      ...buildPostParts(run),
       attachment(run.id),
       feedback({ run_id: run.id }),
       feedback({ trace_id: run.id }),
@@ -55,15 +55,25 @@ describe('attachments and feedback of a rejected run', () => {
   });
 
   test.each<[string, number, string, () => Parts]>([
-    ['whose project does not exist', 422, 'PROJECT_UNKNOWN', () => postParts(rootRun({ session_id: randomUUID() }))],
+    [
+      'whose project does not exist',
+      422,
+      'PROJECT_UNKNOWN',
+      () => buildPostParts(rootRun({ session_id: randomUUID() })),
+    ],
     [
       'that is larger than the limit',
       413,
       'RUN_TOO_LARGE',
-      () => postParts(rootRun({ inputs: { x: 'x'.repeat(1024 * 1024) } })),
+      () => buildPostParts(rootRun({ inputs: { x: 'x'.repeat(1024 * 1024) } })),
     ],
-    ['of ten years ago', 400, 'ALL_RUNS_INVALID', () => postParts(rootRun({ start_time: '2012-01-01T00:00:00Z' }))],
-    ['with only separate fields', 400, 'ALL_RUNS_INVALID', () => postParts(rootRun()).slice(1)],
+    [
+      'of ten years ago',
+      400,
+      'ALL_RUNS_INVALID',
+      () => buildPostParts(rootRun({ start_time: '2012-01-01T00:00:00Z' })),
+    ],
+    ['with only separate fields', 400, 'ALL_RUNS_INVALID', () => buildPostParts(rootRun()).slice(1)],
   ])('do not change the response to a run %s', async (_name, status, code, make) => {
     const parts = make();
     const runId = (parts[0]?.[0] ?? '').split('.')[1] ?? '';
@@ -75,9 +85,9 @@ describe('attachments and feedback of a rejected run', () => {
   test('are named in the response if other runs are accepted', async () => {
     const [bad, good] = [refusedRun(), rootRun()];
     const { status, body } = await send(
-      ...postParts(bad),
+      ...buildPostParts(bad),
       attachment(bad.id),
-      ...postParts(good),
+      ...buildPostParts(good),
       attachment(good.id),
       feedback({ run_id: good.id }),
     );
@@ -96,14 +106,18 @@ describe('attachments and feedback are accepted', () => {
   test('with a run if at least one of its events is accepted', async () => {
     const run = rootRun();
     const patch = { id: run.id, trace_id: run.id, dotted_order: 'yesterday' };
-    const { status } = await send(...postParts(run), [`patch.${run.id}`, JSON.stringify(patch)], attachment(run.id));
+    const { status } = await send(
+      ...buildPostParts(run),
+      [`patch.${run.id}`, JSON.stringify(patch)],
+      attachment(run.id),
+    );
     expect(status).toBe(202);
     expect(published).toContain(`attachments ${run.id}`);
   });
 
   test('without their run, which may have arrived before or arrive later', async () => {
     const [run, other] = [randomUUID(), refusedRun()];
-    const { status, body } = await send(...postParts(other), attachment(run), feedback({ run_id: run }));
+    const { status, body } = await send(...buildPostParts(other), attachment(run), feedback({ run_id: run }));
     expect([status, body.message]).toEqual([202, expect.stringContaining('2 of 3 items were accepted')]);
     expect(published.filter((each) => each.includes(run)).sort()).toEqual([`attachments ${run}`, `feedback ${run}`]);
   });
@@ -113,11 +127,11 @@ test('a rejected run does not create the project that it names', async () => {
   const name = `of a large run ${randomUUID()}`;
   const run = rootRun({ session_name: name, inputs: { x: 'x'.repeat(600 * 1024) } });
   const outputs: Parts[number] = [`post.${run.id}.outputs`, JSON.stringify({ x: 'x'.repeat(600 * 1024) })];
-  const answer = await send(...postParts(run), outputs);
+  const answer = await send(...buildPostParts(run), outputs);
   expect([answer.status, answer.body.code]).toEqual([413, 'RUN_TOO_LARGE']);
   const projects = await api.database.query('SELECT FROM projects WHERE name = $1', [name]);
   expect(projects).toEqual([]);
-  const small = await send(...postParts(rootRun({ session_name: name })));
+  const small = await send(...buildPostParts(rootRun({ session_name: name })));
   expect(small.status).toBe(202);
   expect(await api.database.query('SELECT FROM projects WHERE name = $1', [name])).toHaveLength(1);
 });

@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
-import { multipart, multipartType, postParts, rootRun, Wire } from './wire.ts';
+import { buildPostParts, multipart, multipartType, rootRun, Wire } from './wire.ts';
 
 let api: ApiUnderTest;
 let wire: Wire;
@@ -13,7 +13,7 @@ beforeAll(async () => {
   await api.server.listen({ port: 0, host: '127.0.0.1' });
   wire = new Wire(api.server, own.adminKey);
   // Creates the project beforehand, so that only parsing takes time between the end of the body and the log.
-  expect((await wire.multipart(multipart(postParts(rootRun())))).status).toBe(202);
+  expect((await wire.multipart(multipart(buildPostParts(rootRun())))).status).toBe(202);
 });
 afterAll(() => api.close());
 
@@ -32,7 +32,13 @@ const json = 'application/json';
 
 test.each<[string, string, string, () => Buffer, number]>([
   ['100 MB of OTLP/JSON', '/otel/v1/traces', json, otlpJson, 97_000_000],
-  ['20,000 runs in parts', '/runs/multipart', multipartType, () => multipart(runs().flatMap(postParts)), 20_000_000],
+  [
+    '20,000 runs in parts',
+    '/runs/multipart',
+    multipartType,
+    () => multipart(runs().flatMap(buildPostParts)),
+    20_000_000,
+  ],
   ['20,000 runs as JSON', '/runs/batch', json, () => Buffer.from(JSON.stringify({ post: runs() })), 15_000_000],
 ])(
   'serves other requests while %s are parsed',

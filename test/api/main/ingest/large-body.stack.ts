@@ -4,7 +4,7 @@ import { askClickhouse } from '../../../infra/embedded/processes.ts';
 import { until } from '../../../infra/until.ts';
 import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
 import { type RunlakeProcess, startRunlake } from '../../../runlake-process.ts';
-import { multipart, multipartType, postParts, rootRun } from './wire.ts';
+import { buildPostParts, multipart, multipartType, rootRun } from './wire.ts';
 
 const spans = 85_000;
 const parts = 20_000;
@@ -26,7 +26,9 @@ function otlpJson(): Buffer {
 }
 
 const ofMultipart = () =>
-  multipart(Array.from({ length: parts }, () => rootRun({ inputs: { text: 'x'.repeat(500) } })).flatMap(postParts));
+  multipart(
+    Array.from({ length: parts }, () => rootRun({ inputs: { text: 'x'.repeat(500) } })).flatMap(buildPostParts),
+  );
 
 test('accepts 100 MB of spans of one trace and 20,000 runs in parts at once, and stores them all', {
   timeout: 300_000,

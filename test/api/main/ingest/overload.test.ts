@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
 import { until } from '../../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
-import { multipart, postParts, rootRun, Wire } from './wire.ts';
+import { buildPostParts, multipart, rootRun, Wire } from './wire.ts';
 
 let api: ApiUnderTest;
 let wire: Wire;
@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const body = (bytes: number) => multipart(postParts(rootRun({ inputs: { text: 'x'.repeat(bytes) } })));
+const body = (bytes: number) => multipart(buildPostParts(rootRun({ inputs: { text: 'x'.repeat(bytes) } })));
 const overloaded = (what: string) => [503, 'OVERLOADED', '1', expect.stringContaining(what)];
 const parts = ({ status, headers, text }: Awaited<ReturnType<Wire['multipart']>>) => [
   status,

@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib';
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
-import { multipart, postParts, rootRun, Wire } from './wire.ts';
+import { buildPostParts, multipart, rootRun, Wire } from './wire.ts';
 
 let api: ApiUnderTest;
 let own: OrganizationUnderTest;
@@ -56,7 +56,7 @@ describe('values are returned byte for byte', () => {
       (field) => [`post.${run.id}.${field}`, text] as const,
     );
     await accepted(
-      wire.multipart(multipart([...postParts(run).slice(0, 1), ...parts.slice(0, text.length > 1e6 ? 1 : 5)])),
+      wire.multipart(multipart([...buildPostParts(run).slice(0, 1), ...parts.slice(0, text.length > 1e6 ? 1 : 5)])),
     );
 
     const answer = await wire.send('GET', `/runs/${run.id}`);
@@ -72,7 +72,7 @@ describe('values are returned byte for byte', () => {
   test('an error keeps its escapes and sets the status of the run to error', async () => {
     const run = rootRun();
     const parts = [
-      ...postParts(run),
+      ...buildPostParts(run),
       [`patch.${run.id}`, JSON.stringify({ dotted_order: run.dotted_order, trace_id: run.id })],
       [`patch.${run.id}.error`, '"no \\ud800\\u0000"'],
     ] as const;
@@ -84,7 +84,7 @@ describe('values are returned byte for byte', () => {
 
   test('accepts a gzip body in chunks without a length', async () => {
     const run = rootRun();
-    const body = gzipSync(multipart(postParts(run)));
+    const body = gzipSync(multipart(buildPostParts(run)));
     const chunks = [body.subarray(0, 10), body.subarray(10, 100), body.subarray(100)];
     const answer = await fetch(`${wire.url}/runs/multipart`, {
       method: 'POST',
@@ -210,7 +210,7 @@ test('extracts tokens, costs and the time of the first token from a model call',
       { name: 'new_token', time: '2026-01-01T00:00:01Z' },
     ],
   });
-  await accepted(wire.multipart(multipart(postParts(run))));
+  await accepted(wire.multipart(multipart(buildPostParts(run))));
   expect(await read(run.id)).toMatchObject({
     prompt_tokens: 20,
     completion_tokens: 5,
@@ -337,7 +337,7 @@ test.each(['1979', '1970'])(
     const id = randomUUID();
     const dotted_order = `${year}0102T030405000000Z${id}`;
     const run = rootRun({ id, dotted_order });
-    await accepted(wire.multipart(multipart(postParts(run))));
+    await accepted(wire.multipart(multipart(buildPostParts(run))));
     const patch = { id, trace_id: id, dotted_order, outputs: { a: 1 }, end_time: new Date().toISOString() };
     await accepted(wire.json('POST', '/runs/batch', { patch: [patch] }));
     expect(await read(id)).toMatchObject({

@@ -35,7 +35,7 @@ export function multipart(
 }
 
 /** The parts of a post: the run, and separately its inputs. */
-export function postParts(run: Record<string, unknown> & { id: string }): [string, string][] {
+export function buildPostParts(run: Record<string, unknown> & { id: string }): [string, string][] {
   const { inputs, ...main } = run;
   return [
     [`post.${run.id}`, JSON.stringify(main)],

@@ -40,14 +40,14 @@ export async function ownBroker(): Promise<OwnBroker> {
     logger: createLogger('silent', 'test'),
   };
   let running: EngineProcess | undefined = await kafka.launch(options);
-  const signal = (name: NodeJS.Signals) => process.kill(pidIn(folder), name);
+  const signal = (name: NodeJS.Signals) => process.kill(readPid(folder), name);
   return {
     brokers: `127.0.0.1:${ports[0]}`,
     async freeze(frozen) {
       signal(frozen ? 'SIGSTOP' : 'SIGCONT');
       // On a busy machine its threads stop with a delay.
       if (frozen && process.platform === 'linux')
-        await until('the broker to be suspended', () => isStopped(pidIn(folder)), 30_000);
+        await until('the broker to be suspended', () => isStopped(readPid(folder)), 30_000);
     },
     async kill() {
       signal('SIGKILL');
@@ -67,7 +67,7 @@ export async function ownBroker(): Promise<OwnBroker> {
   };
 }
 
-function pidIn(folder: string): number {
+function readPid(folder: string): number {
   const [pid] = JSON.parse(readFileSync(join(folder, 'kafka', 'process.json'), 'utf8')) as [number];
   return pid;
 }

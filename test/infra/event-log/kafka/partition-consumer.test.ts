@@ -50,7 +50,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
   }
   const rows = <Row>(sql: string) => stores.clickhouse.query<Row>({ name: 'test', sql });
   const storedRuns = async () => Number((await rows<{ n: number }>('SELECT uniqExact(id) AS n FROM runs'))[0]?.n);
-  const outputsOf = async ({ runId }: RunEvent) =>
+  const readOutputs = async ({ runId }: RunEvent) =>
     (await rows<{ outputs: string }>(`SELECT outputs FROM runs FINAL WHERE id = '${runId}'`))[0]?.outputs;
   async function committed() {
     const found = await kafka.admin.fetchOffsets({
@@ -82,10 +82,10 @@ describe.runIf(servers)('the sink on Kafka', () => {
       child.kill('SIGCONT');
       child.send('go on');
       expect((await once(child, 'message'))[0]).toEqual({ late: true });
-      expect(await outputsOf(run)).toBe(JSON.stringify('newer'));
+      expect(await readOutputs(run)).toBe(JSON.stringify('newer'));
       await publish(patchOf(run, 'newest'));
       await until('the newest patch to be stored', async () => (await committed()) === 4, 60_000);
-      expect(await outputsOf(run)).toBe(JSON.stringify('newest'));
+      expect(await readOutputs(run)).toBe(JSON.stringify('newest'));
       await next.stop();
     } finally {
       child.kill('SIGKILL');
@@ -133,10 +133,10 @@ describe.runIf(servers)('the sink on Kafka', () => {
       const second = await start({ config: { insertBatchRows: 2 } });
       await until('the events to be stored again', async () => (await committed()) === 3, 60_000);
       expect(second.inserts.length).toBeGreaterThan(0);
-      expect(await outputsOf(run)).toBe(JSON.stringify('newer'));
+      expect(await readOutputs(run)).toBe(JSON.stringify('newer'));
       await publish(patchOf(run, 'newest'));
       await until('the next event to be stored', async () => (await committed()) === 4, 30_000);
-      expect(await outputsOf(run)).toBe(JSON.stringify('newest'));
+      expect(await readOutputs(run)).toBe(JSON.stringify('newest'));
     },
     120_000,
   );
@@ -233,6 +233,6 @@ describe.runIf(servers)('the sink on Kafka', () => {
     await publish(patchOf(run, 'two'));
     await until('all events to be stored', async () => (await committed()) === 3, 60_000);
     expect(sink.inserts.length).toBeGreaterThanOrEqual(4);
-    expect(await outputsOf(run)).toBe(JSON.stringify('two'));
+    expect(await readOutputs(run)).toBe(JSON.stringify('two'));
   }, 120_000);
 });

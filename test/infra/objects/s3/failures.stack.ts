@@ -283,7 +283,7 @@ describe.runIf(stack)('a bucket that fails', () => {
   it('completes a large upload whose response was lost, at once or on the next attempt', async () => {
     const proxy = await tcp();
     const store = open({ endpointUrl: proxy.endpoint });
-    proxy.loseAnswerTo('CompleteMultipartUpload');
+    proxy.dropResponseTo('CompleteMultipartUpload');
     const first = await errorOf(store.upload('large', file(large)));
     if (first.code !== 'none') expect(first).toMatchObject({ code: 'DESTINATION_UNAVAILABLE', class: 'transient' });
     expect((await store.upload('large', file(large))).bytes).toBe(large);
@@ -293,7 +293,7 @@ describe.runIf(stack)('a bucket that fails', () => {
   it('restarts an upload whose first response was lost, and leaves one object', async () => {
     const proxy = await tcp();
     const store = open({ endpointUrl: proxy.endpoint });
-    proxy.loseAnswerTo('?uploads');
+    proxy.dropResponseTo('?uploads');
     expect((await store.upload('large', file(large))).bytes).toBe(large);
     expect(await remaining()).toEqual([`${prefix}/large`]);
   });

@@ -34,7 +34,7 @@ async function startRun(threadId: string): Promise<ClaimedRun> {
 }
 
 /** Ends a run with `result` and then a later one of its thread, before the end of the first is published. */
-async function endTwo(result: RunResult) {
+async function endTwoRuns(result: RunResult) {
   const { thread_id: threadId } = await createThread(database, deploymentId, { metadata: {}, ifExists: 'raise' });
   const first = await startRun(threadId);
   const ids = { deploymentId, threadId, runId: first.runId };
@@ -75,12 +75,12 @@ describe('the answer of a run followed by a later run on its thread', () => {
       { a: 1, __interrupt__: [{ id: 'i', value: large }] },
     ],
   ])('contains its own %s', async (_, result, expected) => {
-    const { reader, answer } = await endTwo(result);
+    const { reader, answer } = await endTwoRuns(result);
     expect(await answer(reader)).toEqual(expected);
   });
 
   it('contains its own large values also if the request attaches after the end, until they expire', async () => {
-    const { reader, answer } = await endTwo({ status: 'success', values: JSON.stringify({ large }) });
+    const { reader, answer } = await endTwoRuns({ status: 'success', values: JSON.stringify({ large }) });
     reader.close();
     await deleteExpiredFinalValues(database, deploymentId);
     expect(await answer()).toEqual({ large });

@@ -93,7 +93,9 @@ export function messageOf(event: RunEvent | Buffer): LogMessage {
   return { key: `${event.tenantId}:${event.traceId}`, value: framed(event) };
 }
 
-/** Adds the field `weather` to runs, as the migration of a release that has it: field, stored column, alias and view. */
+/**
+ * Adds the field `weather` to runs, as the migration of a later release would: field, stored column, alias and view.
+ */
 export async function addWeather(clickhouse: ClickHouse): Promise<void> {
   await addColumns(clickhouse, 'run_events', 'ADD COLUMN weather Nullable(String)');
   await addColumns(

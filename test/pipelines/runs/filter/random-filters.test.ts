@@ -75,7 +75,7 @@ it(`${trees} random expressions parse to their trees and find the runs that they
     const text = printTree(random, tree);
     const context = `FILTER_SEED=${seed}, tree ${at}: ${JSON.stringify(text)}`;
     expect(withoutPositions(parseFilter(text)), context).toEqual(JSON.parse(JSON.stringify(tree)));
-    // One in five on the root of the trace, and one in five on any run of it.
+    // One filter in five applies to the root of the trace, and one in five to any run of the trace.
     const place = random.pick(['filter', 'filter', 'filter', 'trace', 'tree'] as const);
     const parameter = { filter: 'filter', trace: 'trace_filter', tree: 'tree_filter' }[place];
     const ids = await select({ [parameter]: text }, random.pick([10_000, 10_000, 700])).catch((error) => {
