@@ -1,6 +1,7 @@
 import { agentErrors } from './agent-errors.ts';
-import { caller, type ErrorEntry, limitErrors, terminal, transient } from './entry.ts';
+import { caller, type ErrorEntry, terminal, transient } from './entry.ts';
 import { exportErrors } from './export-errors.ts';
+import { startErrors } from './start-errors.ts';
 
 export type { ErrorClass, ErrorEntry } from './entry.ts';
 
@@ -109,7 +110,18 @@ export const catalogue = {
     'Only keys of the first organisation, which belongs to the operator, can manage organisations: use one of them.',
   ),
 
-  ...limitErrors,
+  // Limits
+  LIMIT_REACHED: caller(422, 'The organization has reached its limit of {limit} {what}.', '{hint}.'),
+  ORGANIZATION_LIMIT_REACHED: caller(
+    422,
+    'The limit of {limit} organizations is reached.',
+    'Delete organizations that are not needed.',
+  ),
+  USAGE_LIMIT_REACHED: caller(
+    429,
+    'Usage limit exceeded: the workspace has {used} traces in {month} (UTC), and its limit is {limit}.',
+    'Wait for the next month, or raise or delete the limit with PUT or DELETE /usage-limits.',
+  ),
 
   // Projects
   PROJECT_UNKNOWN: caller(
@@ -271,120 +283,7 @@ export const catalogue = {
   INTERNAL: terminal(500, 'Internal error.', 'See the server log for the request id.'),
 
   // Start
-  INVALID_CONFIG: terminal(
-    500,
-    'The configuration has {count} error(s):\n{errors}',
-    'Correct the variables and restart.',
-  ),
-  DATA_FOLDER_IN_USE: terminal(
-    500,
-    'The data folder {folder} is in use by another runlake process ({pid}).',
-    'Stop that process, or set RUNLAKE_DATA_DIR to another folder.',
-  ),
-  LOG_IN_USE: terminal(
-    500,
-    'Another runlake process uses the database {database}; only one process at a time can run the in-process event log.',
-    'Stop that process, or set RUNLAKE_DATABASE_URL to another database.',
-  ),
-  DATA_FOLDER_UNUSABLE: terminal(
-    500,
-    'The data folder {folder} cannot be used: {reason}.',
-    'Make it a folder that this user can write to, or set RUNLAKE_DATA_DIR to another one.',
-  ),
-  ENGINE_START_FAILED: terminal(500, '{engine} did not start: {reason}', 'Run `runlake doctor`.'),
-  ENGINE_PACKAGE_MISSING: terminal(
-    500,
-    '{variable} is not set, and the package {package} is not installed for this platform.',
-    'Install the optional dependencies, or set {variable}.',
-  ),
-  STACK_TOOL_MISSING: terminal(500, '{part} needs {program}, which is not on PATH.', 'Install {install}.'),
-  STACK_DOWNLOAD_FAILED: terminal(
-    500,
-    '{part} cannot be downloaded: {program} failed: {reason}',
-    'Check the network and the configuration of {program}, and retry.',
-  ),
-  STACK_CHECKSUM_MISMATCH: terminal(
-    500,
-    '{path} is not the pinned file of {part}: its SHA-256 is {found}, expected {pinned}.',
-    'Delete its folder so that it is downloaded again. If the error persists, the upstream file has changed: find out why before you change the pin.',
-  ),
-  STACK_PORT_IN_USE: terminal(
-    500,
-    '{part} cannot listen on port {port}: the port is in use.',
-    'Stop the program that uses it, or set {variable} to another port; 0 picks a free port.',
-  ),
-  STACK_START_FAILED: terminal(500, 'The stack did not start:\n{reasons}', 'See {log}.'),
-  STACK_FOLDER_IN_USE: terminal(
-    500,
-    'Another process ({pid}) is starting or stopping the stack in {folder}.',
-    'Wait for it, or stop the stack with `make stack-down`.',
-  ),
-  ADDRESS_REQUIRED: terminal(
-    500,
-    'The role {role} requires {variables}; only `runlake all` works without them.',
-    'Set {variables}, or run `runlake all`.',
-  ),
-  PART_UNUSABLE: terminal(500, '{reason}.', '{remedy}'),
-  TLS_FILE_UNUSABLE: terminal(
-    500,
-    'The TLS file {file} cannot be used: {reason}.',
-    'Set RUNLAKE_TLS_CA_FILE, or sslrootcert, sslcert or sslkey in RUNLAKE_DATABASE_URL, to a PEM file that this user can read.',
-  ),
-  NOT_RUNNING: terminal(
-    500,
-    'No runlake process is running on the data folder {folder}.',
-    'Start it, or set RUNLAKE_DATA_DIR.',
-  ),
-  STORE_NEWER: terminal(
-    500,
-    'The {store} schema is at version {found}; this release of Runlake supports versions up to {known}.',
-    'Run the newer release, or restore a backup that was made before the upgrade.',
-  ),
-  STORE_TOO_OLD: terminal(
-    500,
-    '{store} is version {found}; Runlake requires {needed} or newer.',
-    'Upgrade the server in {variable}, or unset {variable} to use the embedded one.',
-  ),
-  MIGRATION_CHANGED: terminal(
-    500,
-    'The {store} migration {name} is applied, but it is not a migration of this release: the data was made by a development version of Runlake, or a migration file was edited.',
-    'If a development version made the data, no release can upgrade it: export what you need with that version, then delete the data folder or both databases and start again. If a migration file was edited, restore the original file.',
-  ),
-  MIGRATION_FAILED: terminal(
-    500,
-    'The {store} migration {name} failed: {reason}',
-    'Correct the cause and restart; Runlake resumes with this migration.',
-  ),
-  HOST_UNUSABLE: terminal(
-    500,
-    'The server cannot listen on port {port} of {settings}_HOST={host} ({reason}).',
-    'Set {settings}_HOST to an address of this machine, and {settings}_PORT to a port that this user may bind.',
-  ),
-  METRICS_PORT_UNUSABLE: terminal(
-    500,
-    'Metrics and readiness cannot be served on port {port} of {host} ({reason}).',
-    'Set RUNLAKE_METRICS_HOST to an address of this machine, and RUNLAKE_METRICS_PORT to a free port.',
-  ),
-  PORT_IN_USE: terminal(
-    500,
-    'Port {port} on {host} is in use.',
-    'Stop the program that listens there, or set {settings}_PORT.',
-  ),
-  SCHEMA_REFUSED: terminal(
-    500,
-    'The schema registry rejected the schema of {subject}: {reason}.',
-    'Run the newest release in all roles; set the compatibility of the subject to FULL.',
-  ),
-  TOPIC_UNUSABLE: terminal(
-    500,
-    'The Kafka topic {topic} cannot be used: its {property} is {found}; required: {needed}.',
-    'Alter the topic, or change {variable}; Runlake does not alter existing topics.',
-  ),
-  SCHEMA_MISMATCH: terminal(
-    500,
-    'The schemas of topic {topic} and table {table} do not match: {reason}',
-    'Run `runlake migrate`, and the same release in all roles.',
-  ),
+  ...startErrors,
 } as const satisfies Record<string, ErrorEntry>;
 
 export type ErrorCode = keyof typeof catalogue;
