@@ -6,6 +6,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import { fetchRows, statements } from '../../infra/postgres/list-page.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { ModelKey } from '../ingest/accept/price-of-run.ts';
+import { enforceLimit } from '../tenants/enforce-limit.ts';
 import { formatDecimal } from './decimal.ts';
 import { compilePattern } from './price-map.ts';
 import { anthropic, claudeOnBedrock } from './starting-prices/anthropic.ts';
@@ -47,6 +48,21 @@ const maxPrices = 500;
  */
 const maxPatternSize = 1_000;
 const maxPatternSizes = 20_000;
+
+const limits = [
+  {
+    max: maxPrices,
+    countSql: 'SELECT count(*) AS count FROM model_prices WHERE workspace_id = $1',
+    what: 'model prices in a workspace',
+    hint: 'Delete those that are not needed',
+  },
+  {
+    max: maxPatternSizes,
+    countSql: 'SELECT coalesce(sum(pattern_size), 0) AS count FROM model_prices WHERE workspace_id = $1',
+    what: 'instructions of RE2 in the match patterns of a workspace',
+    hint: 'Use smaller patterns',
+  },
+];
 
 type PriceDetails = Readonly<Record<string, string>>;
 
@@ -198,7 +214,7 @@ export async function createPrice(database: Database, workspaceId: string, sent:
       id,
       ...values,
     ]);
-    await enforceLimits(tx, workspaceId);
+    for (const limit of limits) await enforceLimit(tx, { ownWorkspaceId: workspaceId }, limit);
     return readPrice(tx, workspaceId, id);
   });
 }
@@ -218,7 +234,7 @@ export async function updatePrice(
       id,
       ...values,
     ]);
-    await enforceLimits(tx, workspaceId);
+    for (const limit of limits) await enforceLimit(tx, { ownWorkspaceId: workspaceId }, limit);
     return readPrice(tx, workspaceId, id);
   });
 }
@@ -247,21 +263,4 @@ function requireOwn(id: string): void {
   throw runlakeError('BAD_REQUEST', {
     reason: `The price ${price.name} is part of the release and cannot be changed. Create a price whose match_pattern matches the same models: it takes precedence.`,
   });
-}
-
-/** Concurrent transactions of a workspace count one after the other. */
-async function enforceLimits(tx: Sql, workspaceId: string): Promise<void> {
-  await tx.query('SELECT id FROM workspaces WHERE id = $1 FOR NO KEY UPDATE', [workspaceId]);
-  const [found] = await tx.query<{ count: number; size: number }>(
-    'SELECT count(*) AS count, coalesce(sum(pattern_size), 0) AS size FROM model_prices WHERE workspace_id = $1',
-    [workspaceId],
-  );
-  const { count, size } = found!;
-  const hint = 'Delete those that are not needed';
-  if (count > maxPrices)
-    throw runlakeError('LIMIT_REACHED', { limit: maxPrices, what: 'model prices in a workspace', hint });
-  if (size > maxPatternSizes) {
-    const what = 'instructions of RE2 in the match patterns of a workspace';
-    throw runlakeError('LIMIT_REACHED', { limit: maxPatternSizes, what, hint: 'Use smaller patterns' });
-  }
 }

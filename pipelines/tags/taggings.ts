@@ -3,10 +3,15 @@ import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { listTagKeys, listTagValues, requireFewer, type TagKey, type TagValue } from './tags.ts';
+import { enforceLimit } from '../tenants/enforce-limit.ts';
+import { listTagKeys, listTagValues, type TagKey, type TagValue } from './tags.ts';
 
-/** Maximum number of resources that have a value. */
-const maxTaggings = 10_000;
+const taggingLimit = {
+  max: 10_000,
+  countSql: 'SELECT count(*) AS count FROM taggings WHERE tag_value_id = $1',
+  what: 'resources with a tag value',
+  hint: 'Delete those that are not needed',
+};
 
 export const resourceTypes = [
   'project',
@@ -77,8 +82,7 @@ export async function createTagging(
       `INSERT INTO taggings (id, tag_value_id, resource_type, resource_id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
       [randomUUID(), valueId, type, id],
     );
-    const limit = { max: maxTaggings, what: 'resources with a tag value' };
-    await requireFewer(tx, 'taggings WHERE tag_value_id = $1', valueId, limit);
+    await enforceLimit(tx, { tagValueId: valueId }, taggingLimit);
     const [made] = await tx.query<Tagging>(
       `SELECT id, tag_value_id, resource_type, resource_id, created_at FROM taggings
        WHERE tag_value_id = $1 AND resource_type = $2 AND resource_id = $3`,

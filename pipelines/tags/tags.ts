@@ -4,10 +4,21 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { violatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { enforceLimit } from '../tenants/enforce-limit.ts';
 
-const maxKeys = 1_000;
-/** Of a key. */
-const maxValues = 1_000;
+const hint = 'Delete those that are not needed';
+const keyLimit = {
+  max: 1_000,
+  countSql: 'SELECT count(*) AS count FROM tag_keys WHERE workspace_id = $1',
+  what: 'tag keys',
+  hint,
+};
+const valueLimit = {
+  max: 1_000,
+  countSql: 'SELECT count(*) AS count FROM tag_values WHERE tag_key_id = $1',
+  what: 'values of a tag key',
+  hint,
+};
 
 /** Times are ISO 8601 with microseconds. */
 interface Named {
@@ -57,12 +68,11 @@ export async function createTagKey(
 ): Promise<TagKey> {
   return refuseDuplicates(
     database.transaction(async (tx) => {
-      await tx.query('SELECT FROM workspaces WHERE id = $1 FOR NO KEY UPDATE', [workspaceId]);
       const [made] = await tx.query<TagKey>(
         `INSERT INTO tag_keys (id, workspace_id, key, description) VALUES ($1, $2, $3, $4) RETURNING ${keyColumns}`,
         [randomUUID(), workspaceId, key, description ?? null],
       );
-      await requireFewer(tx, 'tag_keys WHERE workspace_id = $1', workspaceId, { max: maxKeys, what: 'tag keys' });
+      await enforceLimit(tx, { ownWorkspaceId: workspaceId }, keyLimit);
       return made!;
     }),
     'A tag key with this name',
@@ -139,10 +149,7 @@ export async function createTagValue(
         `INSERT INTO tag_values (id, tag_key_id, value, description) VALUES ($1, $2, $3, $4) RETURNING ${valueColumns}`,
         [randomUUID(), keyId, value, description ?? null],
       );
-      await requireFewer(tx, 'tag_values WHERE tag_key_id = $1', keyId, {
-        max: maxValues,
-        what: 'values of a tag key',
-      });
+      await enforceLimit(tx, { tagKeyId: keyId }, valueLimit);
       return made!;
     }),
     'This value of the tag key',
@@ -187,17 +194,5 @@ async function refuseDuplicates<T>(work: Promise<T>, what: string): Promise<T> {
   } catch (error) {
     if (violatedConstraint(error) === undefined) throw error;
     throw runlakeError('CONFLICT', { reason: `${what} already exists.` }, { cause: error });
-  }
-}
-
-export async function requireFewer(
-  tx: Sql,
-  rows: string,
-  owner: string,
-  { max, what }: { readonly max: number; readonly what: string },
-): Promise<void> {
-  const [counted] = await tx.query<{ count: number }>(`SELECT count(*) AS count FROM ${rows}`, [owner]);
-  if (counted!.count > max) {
-    throw runlakeError('LIMIT_REACHED', { limit: max, what, hint: 'Delete those that are not needed' });
   }
 }

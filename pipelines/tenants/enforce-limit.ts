@@ -4,7 +4,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 export type Limit = {
   /** Maximum number of objects that an owner may have. */
   readonly max: number;
-  /** SQL that counts the objects of the organisation or deployment `$1`; the column is named `count`. */
+  /** SQL that counts the objects of the owner `$1`, of an organisation for a workspace; the column is named `count`. */
   readonly countSql: string;
 } & (
   | { readonly what: string; readonly hint: string }
@@ -18,13 +18,23 @@ export function countInWorkspaces(table: string, condition = 'true'): string {
     WHERE w.organization_id = $1 AND w.deleted_at IS NULL AND ${condition}`;
 }
 
-type Owner = { readonly organizationId: string } | { readonly workspaceId: string } | { readonly deploymentId: string };
+/** `workspaceId` stands for the organisation of the workspace, `ownWorkspaceId` for the workspace itself. */
+type Owner =
+  | { readonly organizationId: string }
+  | { readonly workspaceId: string }
+  | { readonly ownWorkspaceId: string }
+  | { readonly deploymentId: string }
+  | { readonly tagKeyId: string }
+  | { readonly tagValueId: string };
 
 const lockOwnerSql = {
   organizationId: 'SELECT id FROM organizations WHERE id = $1 FOR NO KEY UPDATE',
   workspaceId:
     'SELECT id FROM organizations WHERE id = (SELECT organization_id FROM workspaces WHERE id = $1) FOR NO KEY UPDATE',
+  ownWorkspaceId: 'SELECT id FROM workspaces WHERE id = $1 FOR NO KEY UPDATE',
   deploymentId: 'SELECT deployment_id AS id FROM agents.deployments WHERE deployment_id = $1 FOR NO KEY UPDATE',
+  tagKeyId: 'SELECT id FROM tag_keys WHERE id = $1 FOR NO KEY UPDATE',
+  tagValueId: 'SELECT id FROM tag_values WHERE id = $1 FOR NO KEY UPDATE',
 } as const;
 
 /**
@@ -34,13 +44,12 @@ const lockOwnerSql = {
  * objects that earlier transactions committed, so that two concurrent transactions cannot exceed a limit together.
  *
  *   1. The caller inserts the object.
- *   2. This function locks the row of the organisation or deployment until the end of the transaction.
+ *   2. This function locks the row of the owner until the end of the transaction.
  *   3. A separate statement counts the objects, so it sees everything that was committed before it started.
  *
  * Call this function last in the transaction, so that the lock is held briefly and the transaction does not wait for
  * other locks meanwhile. Objects created before a limit was lowered stay.
  *
- * @param owner An organisation, a workspace that stands for its organisation, or a deployment.
  * @throws LIMIT_REACHED, or the error of the limit.
  */
 export async function enforceLimit(tx: Sql, owner: Owner, limit: Limit): Promise<void> {

@@ -2,9 +2,14 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Sealer } from '../../infra/sealing/sealer.ts';
+import { enforceLimit } from './enforce-limit.ts';
 
-/** Maximum number of secrets of a workspace. */
-const maxSecrets = 200;
+const secretLimit = {
+  max: 200,
+  countSql: 'SELECT count(*) AS count FROM workspace_secrets WHERE workspace_id = $1',
+  what: 'secrets in a workspace',
+  hint: 'Delete those that are not needed',
+};
 
 export interface SecretChange {
   readonly key: string;
@@ -28,7 +33,7 @@ export async function changeSecrets(
   changes: readonly SecretChange[],
 ): Promise<void> {
   await database.transaction(async (tx) => {
-    // Concurrent changes wait for each other, so that they cannot exceed the limit together.
+    // Concurrent changes wait for each other, because they may change the same keys in another order.
     await tx.query('SELECT FROM workspaces WHERE id = $1 FOR NO KEY UPDATE', [workspaceId]);
     for (const { key, value } of changes) {
       if (value === null) {
@@ -41,17 +46,7 @@ export async function changeSecrets(
         [workspaceId, key, secretSealer.seal(value, `${workspaceId} ${key}`)],
       );
     }
-    const [counted] = await tx.query<{ count: number }>(
-      'SELECT count(*) AS count FROM workspace_secrets WHERE workspace_id = $1',
-      [workspaceId],
-    );
-    if (counted!.count > maxSecrets) {
-      throw runlakeError('LIMIT_REACHED', {
-        limit: maxSecrets,
-        what: 'secrets in a workspace',
-        hint: 'Delete those that are not needed',
-      });
-    }
+    await enforceLimit(tx, { ownWorkspaceId: workspaceId }, secretLimit);
   });
 }
 
