@@ -21,6 +21,7 @@ import type { Services } from '../server/services.ts';
 import { Dataset, DatasetParams } from './datasets.ts';
 import { createExampleLinks, Example, filterParameters, maxExamples, toFilter } from './example-fields.ts';
 import { exampleWriteErrors } from './examples.ts';
+import { publicAccess, publicHeaders } from './run-shares.ts';
 
 /** Datasets that are copied or shared. */
 
@@ -134,7 +135,6 @@ export const unshareDataset = defineOperation({
 });
 
 const ShareParams = Type.Object({ share_token: Uuid() });
-const isPublic = { public: true, tenantScope: 'none' } as const;
 const publicErrors = [
   'INVALID_FILTER',
   'RATE_LIMITED',
@@ -145,18 +145,16 @@ const publicErrors = [
   'DATABASE_UNAVAILABLE',
   'DATABASE_QUERY_FAILED',
 ] as const;
-/** Prevents caching, because the dataset can be unshared at any time. */
-const headers = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
 
 /** Reads a shared dataset. The use of shared resources counts for the organisation that owns the dataset. */
-async function readShared(
+export async function readSharedDataset(
   services: Services,
   token: string,
   read: (shared: SharedDataset) => Promise<NonNullable<RawResponse['body']>>,
 ): Promise<RawResponse> {
   const shared = await openSharedDataset(services.database, token);
   const body = await runForTenant({ organizationId: shared.organizationId }, () => read(shared));
-  return new RawResponse({ body: body as object, headers });
+  return new RawResponse({ body: body as object, headers: publicHeaders });
 }
 
 const publicFields = [
@@ -178,11 +176,11 @@ export const getSharedDataset = defineOperation({
   path: '/public/:share_token/datasets',
   tag: 'sharing',
   summary: 'Get a shared dataset',
-  access: isPublic,
+  access: publicAccess,
   errors: publicErrors,
   schema: { params: ShareParams, response: { 200: Type.Pick(Dataset, publicFields) } },
   handler: ({ params, services }) =>
-    readShared(services, params.share_token, async ({ workspaceId, datasetId }) => {
+    readSharedDataset(services, params.share_token, async ({ workspaceId, datasetId }) => {
       const dataset = { ...(await readDataset(services.database, workspaceId, datasetId)), transformations: null };
       return Object.fromEntries(publicFields.map((name) => [name, dataset[name]]));
     }),
@@ -216,7 +214,7 @@ export const listSharedExamples = defineOperation({
   path: '/public/:share_token/examples',
   tag: 'sharing',
   summary: 'List the examples of a shared dataset',
-  access: isPublic,
+  access: publicAccess,
   errors: publicErrors,
   schema: {
     params: ShareParams,
@@ -229,7 +227,7 @@ export const listSharedExamples = defineOperation({
     produces: jsonMediaType,
   },
   handler: ({ params, query, services, request }) =>
-    readShared(services, params.share_token, async (shared) => {
+    readSharedDataset(services, params.share_token, async (shared) => {
       const { select, limit, offset } = query;
       const filter = await toSharedFilter(services, query, shared);
       const fields = new Set(publicSelectable.filter((name) => select?.includes(name) ?? true));
@@ -244,7 +242,7 @@ export const countSharedExamples = defineOperation({
   path: '/public/:share_token/examples/count',
   tag: 'sharing',
   summary: 'Count the examples of a shared dataset',
-  access: isPublic,
+  access: publicAccess,
   errors: publicErrors,
   schema: {
     params: ShareParams,
@@ -253,7 +251,7 @@ export const countSharedExamples = defineOperation({
     produces: jsonMediaType,
   },
   handler: ({ params, query, services }) =>
-    readShared(services, params.share_token, async (shared) => {
+    readSharedDataset(services, params.share_token, async (shared) => {
       const filter = await toSharedFilter(services, query, shared);
       return Buffer.from(String(await countExamples(services.database, shared.workspaceId, filter)));
     }),
@@ -266,7 +264,7 @@ export const listSharedExperiments = defineOperation({
   tag: 'sharing',
   summary: 'List the experiments on a shared dataset',
   description: 'Empty unless the dataset is shared with `share_projects`.',
-  access: isPublic,
+  access: publicAccess,
   errors: publicErrors,
   schema: {
     params: ShareParams,
@@ -293,7 +291,7 @@ export const listSharedExperiments = defineOperation({
     },
   },
   handler: ({ params, query, services }) =>
-    readShared(services, params.share_token, async ({ workspaceId, datasetId, withExperiments }) => {
+    readSharedDataset(services, params.share_token, async ({ workspaceId, datasetId, withExperiments }) => {
       if (!withExperiments) return [];
       const rows = await listProjects(services.database, workspaceId, {
         ids: query.id,

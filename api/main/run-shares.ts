@@ -212,10 +212,11 @@ export const deleteThreadShare = defineOperation({
 
 const ShareParams = Type.Object({ share_token: Uuid() });
 const SharedRunParams = Type.Object({ share_token: Uuid(), run_id: Uuid() });
-const isPublic = { public: true, tenantScope: 'none' } as const;
+/** Access with a token in place of a key. */
+export const publicAccess = { public: true, tenantScope: 'none' } as const;
 const publicErrors = [...v2Errors, 'DATABASE_UNAVAILABLE', 'DATABASE_QUERY_FAILED', 'BAD_REQUEST'] as const;
-/** Prevents caching, because the trace can be unshared at any time. */
-const headers = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
+/** Prevents caching, because the sharing can end at any time. */
+export const publicHeaders = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
 
 /** Reads shared runs. The use of shared resources counts for the organisation that owns the runs. */
 async function readShared(
@@ -227,7 +228,7 @@ async function readShared(
   const shared = await openShare(services.database, token, parseRunFilters({ filter }));
   const deps = { ...services, extras: createRunExtras(services, request) };
   const body = await runForTenant({ organizationId: shared.organizationId }, () => read(deps, shared));
-  return new RawResponse({ body, headers });
+  return new RawResponse({ body, headers: publicHeaders });
 }
 
 export const getSharedTrace = defineOperation({
@@ -239,7 +240,7 @@ export const getSharedTrace = defineOperation({
   tag: 'sharing',
   summary: 'Get the root run of a shared trace',
   description: 'Of a shared thread: the root run of its newest trace.',
-  access: isPublic,
+  access: publicAccess,
   errors: publicErrors,
   schema: { params: ShareParams, response: { 200: PublicRun }, produces: jsonMediaType },
   handler: ({ params, services, request }) =>
@@ -259,7 +260,7 @@ export const getSharedRun = defineOperation({
   path: '/public/:share_token/run/:run_id',
   tag: 'sharing',
   summary: 'Get a run of a shared trace',
-  access: isPublic,
+  access: publicAccess,
   errors: publicErrors,
   schema: { params: SharedRunParams, response: { 200: PublicRun }, produces: jsonMediaType },
   handler: ({ params, services, request }) =>
@@ -274,7 +275,7 @@ export const querySharedRuns = defineOperation({
   path: '/public/:share_token/runs/query',
   tag: 'sharing',
   summary: 'Query the runs of a shared trace, page by page',
-  access: isPublic,
+  access: publicAccess,
   errors: ['INVALID_FILTER', 'RATE_LIMITED', ...publicErrors],
   schema: {
     params: ShareParams,
@@ -317,7 +318,7 @@ export const getSharedV2Run = defineOperation({
   path: '/v2/public/:share_token/run/:run_id',
   tag: 'sharing',
   summary: 'Get the selected fields of a run of a shared trace',
-  access: isPublic,
+  access: publicAccess,
   errorStyle: 'problem',
   errors: publicErrors,
   schema: {
@@ -342,7 +343,7 @@ export const listSharedV2Runs = defineOperation({
   tag: 'sharing',
   summary: 'List the selected fields of all runs of a shared trace',
   description: 'Oldest first. 400 if the runs are too large for one response; select fewer fields then.',
-  access: isPublic,
+  access: publicAccess,
   errorStyle: 'problem',
   errors: publicErrors,
   schema: {

@@ -2,7 +2,6 @@ import { type Static, type TObject, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import { publicExampleFields, readExamplesWithRuns } from '../../pipelines/datasets/experiment-runs.ts';
-import { openSharedDataset } from '../../pipelines/datasets/shared-datasets.ts';
 import { sourceTypes } from '../../pipelines/feedback/feedback-values.ts';
 import { type FeedbackFilter, listFeedback } from '../../pipelines/feedback/list-feedback.ts';
 import { findProjectIds } from '../../pipelines/projects/project.ts';
@@ -15,9 +14,11 @@ import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
+import { readSharedDataset } from './dataset-shares.ts';
 import { createExampleLinks, exampleShape } from './example-fields.ts';
 import { Feedback } from './feedback.ts';
 import { createRunExtras } from './run-extras.ts';
+import { publicAccess, publicHeaders } from './run-shares.ts';
 import { maxLimitRows, oneOrMore, Run } from './runs.ts';
 
 /** Experiments on shared datasets, and feedback of shared traces: reads with a token in place of a key. */
@@ -25,11 +26,9 @@ import { maxLimitRows, oneOrMore, Run } from './runs.ts';
 const ShareParams = Type.Object({ share_token: Uuid() });
 const shared = {
   tag: 'sharing',
-  access: { public: true, tenantScope: 'none' },
+  access: publicAccess,
   errors: ['NOT_FOUND', 'BAD_REQUEST', ...clickhouseErrors, 'DATABASE_UNAVAILABLE', 'DATABASE_QUERY_FAILED'],
 } as const;
-/** The sharing may end, so nothing stores the response. */
-const headers = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
 const aboutExperiments = 'Nothing unless the dataset is shared with `share_projects`.';
 
 /** Fields of a run of an experiment on a shared dataset. */
@@ -43,23 +42,18 @@ interface SharedExperiments {
   readonly projectIds: readonly string[];
 }
 
-/** Reads experiments on a shared dataset, of `among` if given; the organisation that owns them is charged for it. */
+/** Reads experiments on a shared dataset, only those of `among` if it is given. */
 async function readExperiments(
-  { database }: Services,
+  services: Services,
   token: string,
   among: readonly string[] | undefined,
   read: (experiments: SharedExperiments) => Promise<NonNullable<RawResponse['body']>>,
 ): Promise<RawResponse> {
-  const {
-    organizationId,
-    workspaceId: tenantId,
-    datasetId,
-    withExperiments,
-  } = await openSharedDataset(database, token);
-  const conditions = { ids: among?.map((id) => id.toLowerCase()), referenceDatasetIds: [datasetId] };
-  const projectIds = withExperiments ? await findProjectIds(database, tenantId, conditions) : [];
-  const body = await runForTenant({ organizationId }, () => read({ tenantId, datasetId, projectIds }));
-  return new RawResponse({ body: body as object, headers });
+  return readSharedDataset(services, token, async ({ workspaceId: tenantId, datasetId, withExperiments }) => {
+    const conditions = { ids: among?.map((id) => id.toLowerCase()), referenceDatasetIds: [datasetId] };
+    const projectIds = withExperiments ? await findProjectIds(services.database, tenantId, conditions) : [];
+    return read({ tenantId, datasetId, projectIds });
+  });
 }
 
 const ids = () => Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 }));
@@ -103,7 +97,7 @@ export const sharedExperimentOperations: readonly Operation[] = [
     path: '/public/:share_token/datasets/runs/query',
     summary: 'Query the runs of the experiments on a shared dataset, page by page',
     description: aboutExperiments,
-    errors: ['INVALID_FILTER', ...shared.errors],
+    errors: ['INVALID_FILTER', 'RATE_LIMITED', ...shared.errors],
     schema: {
       params: ShareParams,
       body: Type.Object({
@@ -128,8 +122,10 @@ export const sharedExperimentOperations: readonly Operation[] = [
     handler: ({ params, body, services, request }) => {
       const toIds = (value: string | readonly string[] | null | undefined) =>
         value == null ? undefined : [value].flat().map((id) => id.toLowerCase());
-      return readExperiments(services, params.share_token, toIds(body.session), ({ tenantId, projectIds }) =>
-        queryRuns(
+      return readExperiments(services, params.share_token, toIds(body.session), async (experiments) => {
+        const { tenantId, datasetId, projectIds } = experiments;
+        if (body.filter) await services.rateLimiter.takeSharedSearch({ targetId: datasetId });
+        return queryRuns(
           { ...services, extras: createRunExtras(services, request) },
           {
             tenantId,
@@ -146,8 +142,8 @@ export const sharedExperimentOperations: readonly Operation[] = [
             cursor: body.cursor || undefined,
           },
           v1Envelope,
-        ),
-      );
+        );
+      });
     },
   }),
   defineOperation({
@@ -212,7 +208,7 @@ export const sharedExperimentOperations: readonly Operation[] = [
       const { organizationId, tenantId, traceId } = await openShare(services.database, params.share_token);
       if (traceId === undefined) throw runlakeError('NOT_FOUND', { what: 'Shared trace' });
       const body = await runForTenant({ organizationId }, () => readFeedback(services, tenantId, query, { traceId }));
-      return new RawResponse({ body, headers });
+      return new RawResponse({ body, headers: publicHeaders });
     },
   }),
   defineOperation({

@@ -72,6 +72,15 @@ afterAll(() => api.close());
 const names = ({ body }: { body: Body }) => body.runs.map(({ name }: { name: string }) => name);
 
 describe('runs of experiments', () => {
+  it('are searched with a limit for each dataset', async () => {
+    const statuses = (payload: object, requests: number) =>
+      Promise.all(
+        Array.from({ length: requests }, async () => (await read('datasets/runs/query', payload, closedToken)).status),
+      );
+    expect(await statuses({ filter: 'eq(name, "first 0")' }, 40)).toEqual(expect.arrayContaining([200, 429]));
+    expect(await statuses({}, 12)).not.toContain(429);
+  });
+
   it('are queried with filters, page by page', async () => {
     const all = await read('datasets/runs/query', {});
     expect(names(all)).toEqual(['second 0', 'first 1', 'first 0']);
