@@ -76,7 +76,12 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
     shareSealer: createShareSealer(config, secretKey),
     promptReads,
     usageLimits: new UsageLimits({ database, clickhouse, logger }),
-    secretSealer: createSealer({ secretKey, purpose: 'secrets', what: 'The secret' }),
+    secretSealer: createSealer({
+      secretKey,
+      formerSecretKeys: config.formerSecretKeys,
+      purpose: 'secrets',
+      what: 'The secret',
+    }),
     recentFeedback: new RecentFeedback(),
     accept: { log, projects, prices, runLocations, config, count: countRuns, sentConfigs },
     sentConfigs,

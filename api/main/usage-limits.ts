@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import {
   changeUsageLimit,
   deleteUsageLimit,
+  findExceededLimit,
   limitTypes,
   listUsageLimits,
   readUsageState,
@@ -117,14 +118,15 @@ export const usageLimitOperations: readonly Operation[] = [
       },
     },
     handler: async ({ caller, services }) => {
-      const { hard, soft, used } = await readUsageState(services, caller.workspaceId);
-      const rejects = hard !== undefined && used >= hard;
+      const state = await readUsageState(services, caller.workspaceId);
+      const { hard, soft, used } = state;
+      const rejects = findExceededLimit(state, 'hard') !== undefined;
       return {
         in_reject_set: rejects,
         usage_limit_type: rejects ? ('user_defined_monthly_traces' as const) : null,
         tenant_limit: hard ?? null,
         soft_limit: soft ?? null,
-        soft_limit_exceeded: soft !== undefined && used >= soft,
+        soft_limit_exceeded: findExceededLimit(state, 'soft') !== undefined,
         monthly_traces: hard === undefined && soft === undefined ? null : used,
       };
     },

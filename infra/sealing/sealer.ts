@@ -25,8 +25,8 @@ export interface Opened {
 export interface SealerOptions {
   /** Key that encrypts new texts. */
   readonly secretKey: string;
-  /** Earlier keys, used only to decrypt texts. */
-  readonly formerSecretKeys?: readonly string[] | undefined;
+  /** Earlier keys, separated by commas, used only to decrypt texts. */
+  readonly formerSecretKeys?: string | undefined;
   /** Input of the key derivation, so that each purpose has its own key. */
   readonly purpose: string;
   /** Name of the encrypted data for messages, as the subject of a sentence. */
@@ -49,11 +49,10 @@ const tagBytes = 16;
  * texts: `s1.<key id>.<base64url of nonce, ciphertext and tag>`; format, key id, purpose and row are the associated
  * data. The key id is derived separately and reveals nothing about the key.
  */
-export function createSealer({ secretKey, formerSecretKeys = [], purpose, what }: SealerOptions): Sealer {
+export function createSealer({ secretKey, formerSecretKeys = '', purpose, what }: SealerOptions): Sealer {
   const current = deriveKey(secretKey, purpose);
-  const keys = new Map(
-    [...formerSecretKeys.map((former) => deriveKey(former, purpose)), current].map((key) => [key.id, key]),
-  );
+  const former = formerSecretKeys.split(',').flatMap((key) => key.trim() || []);
+  const keys = new Map([...former.map((key) => deriveKey(key, purpose)), current].map((key) => [key.id, key]));
   const buildAssociatedData = (keyId: string, row: string) =>
     Buffer.from(JSON.stringify([formatVersion, keyId, purpose, row]));
   return {

@@ -12,7 +12,7 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 export function createShareSealer({ formerSecretKeys }: Pick<Config, 'formerSecretKeys'>, secretKey: string): Sealer {
   return createSealer({
     secretKey,
-    formerSecretKeys: formerSecretKeys?.split(',').flatMap((key) => key.trim() || []),
+    formerSecretKeys,
     purpose: 'shares',
     what: 'The token of the share',
   });

@@ -6,8 +6,8 @@
  *
  *   1. Ingest asks {@link UsageLimits.check} before it reads a request. The state of the workspace is cached.
  *   2. The state is its limits, and if it has any, the traces of the month from `usage_daily`.
- *   3. If the state cannot be read, the last one applies, and without one the request is accepted: ingest does not depend on
- *      stores that it does not need otherwise.
+ *   3. If the state cannot be read in time, the last one applies. Without one, the request fails if Postgres does not
+ *      respond, which it needs anyway, and is accepted if only ClickHouse does not.
  */
 import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
@@ -88,6 +88,12 @@ export interface UsageState {
   readonly month: string;
 }
 
+/** Returns the limit if the workspace has as many traces. */
+export function findExceededLimit(state: UsageState, name: 'hard' | 'soft'): number | undefined {
+  const limit = state[name];
+  return limit !== undefined && state.used >= limit ? limit : undefined;
+}
+
 const cacheMs = 5_000;
 const countTimeoutMs = 5_000;
 /** Maximum time that a request waits for the state if an older one is known. */
@@ -121,9 +127,11 @@ export class UsageLimits {
   async check(workspaceId: string): Promise<string | undefined> {
     const state = await this.#findState(workspaceId);
     if (state === undefined) return undefined;
-    const { hard, soft, used, month } = state;
-    if (hard !== undefined && used >= hard) throw runlakeError('USAGE_LIMIT_REACHED', { used, limit: hard, month });
-    return soft !== undefined && used >= soft ? `${used} traces in ${month} (UTC), soft limit ${soft}` : undefined;
+    const { used, month } = state;
+    const limit = findExceededLimit(state, 'hard');
+    if (limit !== undefined) throw runlakeError('USAGE_LIMIT_REACHED', { used, limit, month });
+    const soft = findExceededLimit(state, 'soft');
+    return soft === undefined ? undefined : `${used} traces in ${month} (UTC), soft limit ${soft}`;
   }
 
   /** Applies a change of the limits at once in this process; others notice it within seconds. */
@@ -167,16 +175,12 @@ export class UsageLimits {
   #warn(workspaceId: string, state: UsageState): void {
     const previous = this.#last.get(workspaceId);
     for (const name of ['soft', 'hard'] as const) {
-      const limit = state[name];
-      if (limit === undefined || state.used < limit) continue;
-      const known = previous?.[name];
-      const wasExceeded = known !== undefined && previous !== undefined && previous.used >= known;
-      if (!wasExceeded || previous.month !== state.month) {
-        this.#deps.logger.warn(
-          { workspaceId, limit, used: state.used, month: state.month },
-          `${name} usage limit exceeded`,
-        );
-      }
+      const limit = findExceededLimit(state, name);
+      if (limit === undefined) continue;
+      const wasExceeded = previous !== undefined && findExceededLimit(previous, name) !== undefined;
+      if (wasExceeded && previous.month === state.month) continue;
+      const { used, month } = state;
+      this.#deps.logger.warn({ workspaceId, limit, used, month }, `${name} usage limit exceeded`);
     }
   }
 }

@@ -96,10 +96,9 @@ export interface DestinationDeps {
  * @throws TLS_FILE_UNUSABLE
  */
 export function destinationDeps(config: Config, database: Database, secretKey: string): DestinationDeps {
-  const formerSecretKeys = config.formerSecretKeys?.split(',').flatMap((key) => key.trim() || []);
   const sealer = createSealer({
     secretKey,
-    formerSecretKeys,
+    formerSecretKeys: config.formerSecretKeys,
     purpose: 'destinations',
     what: 'The credentials of the destination',
   });

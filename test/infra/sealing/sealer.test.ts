@@ -69,7 +69,7 @@ describe('a sealed text', () => {
     const old = sealer().seal(secret, 'row 1');
     const rotated = sealer({
       secretKey: 'the key of tomorrow',
-      formerSecretKeys: ['an older one', 'the key of today'],
+      formerSecretKeys: 'an older one, the key of today',
     });
     expect(rotated.open(old, 'row 1')).toEqual({ text: secret, isUnderFormerKey: true });
     const fresh = rotated.seal(secret, 'row 1');
@@ -77,6 +77,6 @@ describe('a sealed text', () => {
     expect(retired.open(fresh, 'row 1')).toEqual({ text: secret, isUnderFormerKey: false });
     expect(codeOf(() => retired.open(old, 'row 1'))).toBe('SEAL_KEY_UNKNOWN');
     // The current key may also be listed as a former one.
-    expect(sealer({ formerSecretKeys: ['the key of today'] }).open(old, 'row 1').isUnderFormerKey).toBe(false);
+    expect(sealer({ formerSecretKeys: 'the key of today' }).open(old, 'row 1').isUnderFormerKey).toBe(false);
   });
 });
