@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { formatTimeWithZone } from '../../pipelines/ingest/run-event/times.ts';
 import { readQueue } from '../../pipelines/queues/queue.ts';
-import { listItems, placeItem, type QueueItem, takePage, writeCursor } from '../../pipelines/queues/queue-items.ts';
+import { listItems, placeItem, takePage, writeCursor } from '../../pipelines/queues/queue-items.ts';
 import {
   deleteQueueRuns,
   readReview,
@@ -11,6 +11,7 @@ import {
   setReview,
   updateQueueRun,
 } from '../../pipelines/queues/queue-runs.ts';
+import type { QueueItem } from '../../pipelines/queues/read-queue-runs.ts';
 import { nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, type Operation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';

@@ -5,8 +5,7 @@ import { readMembers } from '../datasets/files/download-dataset.ts';
 import { listFeedback } from '../feedback/list-feedback.ts';
 import type { ReadDeps } from '../runs/query-runs.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
-import type { QueueItem } from './queue-items.ts';
-import { readQueueRuns } from './read-queue-runs.ts';
+import { type QueueItem, readQueueRuns } from './read-queue-runs.ts';
 
 /** Runs are large; these are in memory together. */
 const runsAtOnce = 20;
@@ -30,10 +29,7 @@ export function exportQueueRuns(
 ): Readable {
   async function* generateRows(): AsyncGenerator<(string | undefined)[]> {
     for (let at = 0; at < items.length; at += runsAtOnce) {
-      const listed = items
-        .slice(at, at + runsAtOnce)
-        .map(({ location: _location, position: _position, ...run }) => run);
-      for (const json of await readQueueRuns(deps, tenantId, listed)) {
+      for (const json of await readQueueRuns(deps, tenantId, items.slice(at, at + runsAtOnce))) {
         const run = JSON.parse(json) as Json;
         // The texts of JSON values, because numbers may be longer than JavaScript can hold.
         const texts = readMembers(json);

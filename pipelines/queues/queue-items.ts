@@ -1,20 +1,12 @@
 /** Runs of a queue as items: where they are, page by page. */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { type LocatedRun, locateRuns } from '../runs/locate-run.ts';
-import { queryRuns, type ReadDeps, v1Envelope } from '../runs/query-runs.ts';
+import { type ReadDeps, readAllRuns } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
-import { addQueueRuns, type QueueRun, readPositions, type Section, sections } from './queue-runs.ts';
-import { listStoredQueueRuns } from './read-queue-runs.ts';
+import { addQueueRuns, type NewQueueRun, type Section, sections } from './queue-runs.ts';
+import { listStoredQueueRuns, type QueueItem } from './read-queue-runs.ts';
 
 type StoreDeps = Pick<ReadDeps, 'clickhouse' | 'database'>;
-
-export interface QueueItem extends QueueRun {
-  /** Project and start time of the run. */
-  readonly location: LocatedRun;
-  /** Orders items with the same `effective_added_at`. */
-  readonly position: number;
-}
 
 /** Times are microseconds since 1970; absent bounds do not restrict. */
 export interface ItemTimes {
@@ -36,22 +28,13 @@ export async function listItems(
   wanted: readonly Section[],
   times: ItemTimes = {},
 ): Promise<QueueItem[]> {
-  const listed = await listStoredQueueRuns(deps, caller, queueId, wanted);
-  const runIds = listed.map((run) => run.run_id);
-  const [found, positions] = await Promise.all([
-    locateRuns(deps.clickhouse, caller.workspaceId, runIds),
-    readPositions(deps.database, caller.workspaceId, queueId),
-  ]);
-  const located = new Map(found.map((run) => [run.runId, run]));
-  return listed.flatMap((run) => {
-    const location = located.get(run.run_id);
-    if (location === undefined) return [];
-    const { startTimeMicros: started } = location;
-    const reviewed = run.last_reviewed_time === null ? undefined : Date.parse(run.last_reviewed_time) * 1_000;
-    const isIn =
-      isBetween(started, times.startedFromMicros, times.startedBeforeMicros) &&
-      isBetween(reviewed, times.reviewedFromMicros, times.reviewedBeforeMicros);
-    return isIn ? [{ ...run, location, position: positions.get(run.queue_run_id) ?? 0 }] : [];
+  const stored = await listStoredQueueRuns(deps, caller, queueId, wanted);
+  return stored.filter(({ location, last_reviewed_time }) => {
+    const reviewed = last_reviewed_time === null ? undefined : Date.parse(last_reviewed_time) * 1_000;
+    return (
+      isBetween(location.startTimeMicros, times.startedFromMicros, times.startedBeforeMicros) &&
+      isBetween(reviewed, times.reviewedFromMicros, times.reviewedBeforeMicros)
+    );
   });
 }
 
@@ -147,30 +130,19 @@ export async function populateQueue(
   queueId: string,
   projectIds: readonly string[],
 ): Promise<number> {
-  const query = {
+  const found = readAllRuns<{ readonly id: string }>(deps, {
     tenantId: workspaceId,
     projectIds,
     filter: { isRoot: true },
     selected: selectFields(['id']),
-    order: 'asc' as const,
+    order: 'asc',
     limitRows: runsAtOnce,
-  };
-  const runIds: string[] = [];
-  for (let cursor: string | undefined; runIds.length < maxPopulated; ) {
-    const page = await queryRuns(deps, { ...query, cursor }, v1Envelope);
-    const { runs, cursors } = JSON.parse(page.toString()) as {
-      runs: { id: string }[];
-      cursors: { next: string | null };
-    };
-    runIds.push(...runs.map(({ id }) => id));
-    if (cursors.next === null) break;
-    cursor = cursors.next;
+  });
+  const runs: NewQueueRun[] = [];
+  for await (const { id } of found) {
+    runs.push({ runId: id });
+    if (runs.length === maxPopulated) break;
   }
-  await addQueueRuns(
-    deps.database,
-    workspaceId,
-    queueId,
-    runIds.map((runId) => ({ runId })),
-  );
-  return runIds.length;
+  await addQueueRuns(deps.database, workspaceId, queueId, runs);
+  return runs.length;
 }

@@ -47,16 +47,21 @@ const viewSql = `SELECT i.id AS queue_run_id, i.run_id, i.added_at, i.last_revie
     FROM annotation_reviews WHERE queue_run_id = i.id) AS r
   WHERE q.id = $1 AND q.workspace_id = $2`;
 
+export interface PlacedQueueRun extends QueueRun {
+  /** Orders runs with the same `effective_added_at`. */
+  readonly position: number;
+}
+
 /** The runs of a queue in the given sections, oldest first. */
 export function listQueueRuns(
   database: Sql,
   caller: WorkspaceCaller,
   queueId: string,
   wanted: readonly Section[],
-): Promise<QueueRun[]> {
-  return database.query<QueueRun>(
+): Promise<PlacedQueueRun[]> {
+  return database.query<PlacedQueueRun>(
     `SELECT queue_run_id, run_id, added_at, effective_added_at, last_reviewed_time, source_proposed_example_id,
-       completed_by, reserved_by
+       completed_by, reserved_by, position
      FROM (${viewSql}) AS view WHERE section = ANY ($4::text[]) ORDER BY effective_added_at, position`,
     [queueId, caller.workspaceId, caller.userId, wanted],
   );
@@ -75,20 +80,6 @@ export interface AddedQueueRun {
   readonly added_at: string;
   readonly last_reviewed_time: string | null;
   readonly source_proposed_example_id: string | null;
-}
-
-/** The order in which runs were added to a queue, by their ids in the queue. */
-export async function readPositions(
-  database: Sql,
-  workspaceId: string,
-  queueId: string,
-): Promise<ReadonlyMap<string, number>> {
-  const rows = await database.query<{ id: string; position: number }>(
-    `SELECT i.id, i.position FROM annotation_queue_runs AS i JOIN annotation_queues AS q ON q.id = i.queue_id
-     WHERE q.id = $1 AND q.workspace_id = $2`,
-    [queueId, workspaceId],
-  );
-  return new Map(rows.map(({ id, position }) => [id, position]));
 }
 
 /** Adds runs to a queue. Runs that are already in the queue do not change. @throws NOT_FOUND; QUEUE_FULL. */

@@ -1,8 +1,14 @@
-import { locateRuns, readLiveProjectIds } from '../runs/locate-run.ts';
+import { type LocatedRun, locateRuns, readLiveProjectIds } from '../runs/locate-run.ts';
 import { type ReadDeps, readEachRun } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
-import { listQueueRuns, type QueueRun, type Section } from './queue-runs.ts';
+import { listQueueRuns, type PlacedQueueRun, type Section } from './queue-runs.ts';
+
+/** A run of a queue that is stored. */
+export interface QueueItem extends PlacedQueueRun {
+  /** Project and start time of the run. */
+  readonly location: LocatedRun;
+}
 
 /**
  * The runs of a queue that are stored. Runs that were deleted or have expired are left out, so that pages are complete
@@ -13,7 +19,7 @@ export async function listStoredQueueRuns(
   caller: WorkspaceCaller,
   queueId: string,
   sections: readonly Section[],
-): Promise<QueueRun[]> {
+): Promise<QueueItem[]> {
   const listed = await listQueueRuns(database, caller, queueId, sections);
   const located = await locateRuns(
     clickhouse,
@@ -22,8 +28,11 @@ export async function listStoredQueueRuns(
   );
   const projectIds = [...new Set(located.map((run) => run.projectId))];
   const live = new Set(await readLiveProjectIds(database, caller.workspaceId, projectIds));
-  const stored = new Set(located.filter(({ projectId }) => live.has(projectId)).map(({ runId }) => runId));
-  return listed.filter((run) => stored.has(run.run_id));
+  const stored = new Map(located.filter(({ projectId }) => live.has(projectId)).map((run) => [run.runId, run]));
+  return listed.flatMap((run) => {
+    const location = stored.get(run.run_id);
+    return location === undefined ? [] : [{ ...run, location }];
+  });
 }
 
 /**
@@ -31,12 +40,12 @@ export async function listStoredQueueRuns(
  *
  * @throws BAD_REQUEST if the runs are too large for one response; errors of the stores.
  */
-export async function readQueueRuns(deps: ReadDeps, tenantId: string, listed: readonly QueueRun[]): Promise<string[]> {
+export async function readQueueRuns(deps: ReadDeps, tenantId: string, listed: readonly QueueItem[]): Promise<string[]> {
   const runIds = listed.map((run) => run.run_id);
   if (runIds.length === 0) return [];
   const query = { tenantId, runIds, filter: {}, selected: selectFields(undefined), order: 'asc' } as const;
   const runs = new Map((await readEachRun(deps, query)).map(({ row, json }) => [row.key.runId, json]));
-  return listed.flatMap(({ run_id, ...queueRun }) => {
+  return listed.flatMap(({ run_id, location: _location, position: _position, ...queueRun }) => {
     const json = runs.get(run_id);
     return json === undefined ? [] : [`${json.slice(0, -1)},${JSON.stringify(queueRun).slice(1)}`];
   });

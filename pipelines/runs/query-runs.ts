@@ -75,6 +75,21 @@ export async function queryRuns(deps: ReadDeps, query: RunQuery, envelope: PageE
 }
 
 /**
+ * Reads all runs that match, page by page, with `limitRows` in each, as parsed JSON.
+ *
+ * @throws errors of the stores.
+ */
+export async function* readAllRuns<Run>(deps: ReadDeps, query: Omit<RunQuery, 'cursor'>): AsyncGenerator<Run> {
+  for (let cursor: string | undefined; ; ) {
+    const page = await queryRuns(deps, { ...query, cursor }, v1Envelope);
+    const { runs, cursors } = JSON.parse(page.toString()) as { runs: Run[]; cursors: { next: string | null } };
+    yield* runs;
+    if (cursors.next === null) return;
+    cursor = cursors.next;
+  }
+}
+
+/**
  * Reads the newest run that matches, as JSON.
  *
  * @throws NOT_FOUND; errors of the stores.

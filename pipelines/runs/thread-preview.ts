@@ -1,6 +1,6 @@
 /** Previews of a thread: its conversation as text, in the forms that clients ask for. */
 import { type OpenAiMessage, toOpenAiMessages, toText } from './openai-messages.ts';
-import { queryRuns, type ReadDeps, v1Envelope } from './query-runs.ts';
+import { type ReadDeps, readAllRuns } from './query-runs.ts';
 import { selectFields } from './run-select.ts';
 import { addThreads } from './threads.ts';
 
@@ -63,27 +63,20 @@ async function readLastAnswer(deps: ReadDeps, thread: ThreadOfProject): Promise<
   return undefined;
 }
 
-async function* readTurns(
+function readTurns(
   deps: ReadDeps,
   { tenantId, projectId, threadId }: ThreadOfProject,
   order: 'asc' | 'desc',
   limitRows = turnsAtOnce,
 ): AsyncGenerator<Turn> {
-  const query = {
+  return readAllRuns(deps, {
     tenantId,
     projectIds: [projectId],
     filter: { isRoot: true, conditions: addThreads([threadId], undefined) },
     selected: selectFields(['inputs', 'outputs']),
     order,
     limitRows,
-  };
-  for (let cursor: string | undefined; ; ) {
-    const page = await queryRuns(deps, { ...query, cursor }, v1Envelope);
-    const { runs, cursors } = JSON.parse(page.toString()) as { runs: Turn[]; cursors: { next: string | null } };
-    yield* runs;
-    if (cursors.next === null) return;
-    cursor = cursors.next;
-  }
+  });
 }
 
 /**
@@ -116,7 +109,7 @@ function withoutRepeated(
   const repeats = transcript.every(
     (message, at) => message.role === messages[at]?.role && readText(message) === readText(messages[at]),
   );
-  // Otherwise, the conversation so far is told differently, or not at all.
+  // Otherwise, the messages do not begin with the conversation so far.
   return messages.slice(repeats ? transcript.length : findStart(messages.findLastIndex(({ role }) => role === 'user')));
 }
 

@@ -16,6 +16,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import { timedOut, withTimeout } from '../../infra/timeouts/with-timeout.ts';
 
 export const limitTypes = ['monthly_traces'] as const;
 
@@ -144,15 +145,8 @@ export class UsageLimits {
     const reading = this.#states.get(workspaceId, () => this.#readState(workspaceId));
     const last = this.#last.get(workspaceId);
     if (last === undefined) return reading;
-    let timer: NodeJS.Timeout | undefined;
-    const waited = new Promise<UsageState>((resolve) => {
-      timer = setTimeout(resolve, maxWaitMs, last);
-    });
-    try {
-      return await Promise.race([reading, waited]);
-    } finally {
-      clearTimeout(timer);
-    }
+    const state = await withTimeout(reading, maxWaitMs);
+    return state === timedOut ? last : state;
   }
 
   async #readState(workspaceId: string): Promise<UsageState> {

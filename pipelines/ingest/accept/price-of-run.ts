@@ -33,7 +33,7 @@ const nameSources: readonly NameSource[] = [
   })),
 ];
 const strongestSource = 100;
-/** The client states costs, so none are computed, whatever other events of the run name. */
+/** The client sent costs, so none are computed, even if other events of the run name a model. */
 const statedCosts = 255;
 
 /** Maximum size of the name of a model or provider in JSON; a longer one is ignored. */
