@@ -2,6 +2,7 @@ import { type Static, Type } from 'typebox';
 import {
   createTagging,
   deleteTagging,
+  groupBy,
   listTaggings,
   listTags,
   listTagsOf,
@@ -30,34 +31,19 @@ const TagOfResource = Type.Object({
 const Resource = Type.Object({ tagging_id: Uuid(), resource_id: Uuid(), resource_name: Type.String() });
 const ResourceRequest = { resource_type: ResourceTypeName(), resource_id: Uuid() };
 
-/** Lists of resources in responses, by type. */
-const listNames = {
-  project: 'projects',
-  experiment: 'experiments',
-  dataset: 'datasets',
-  prompt: 'prompts',
-  queue: 'queues',
-  deployment: 'deployments',
-  evaluator: 'evaluators',
-} as const satisfies Record<ResourceType, string>;
+/** An object with a member for each type, under the name of its list: `projects`. */
+function byListName<Value>(build: () => Value): Record<`${ResourceType}s`, Value> {
+  const members = resourceTypes.map((type) => [`${type}s`, build()] as const);
+  return Object.fromEntries(members) as Record<`${ResourceType}s`, Value>;
+}
 
 const TaggedResources = Type.Object({
   tag_key: Type.String(),
   tag_key_id: Uuid(),
   tag_value: Type.String(),
   tag_value_id: Uuid(),
-  resources: Type.Object({
-    projects: Type.Array(Resource),
-    experiments: Type.Array(Resource),
-    datasets: Type.Array(Resource),
-    prompts: Type.Array(Resource),
-    queues: Type.Array(Resource),
-    deployments: Type.Array(Resource),
-    evaluators: Type.Array(Resource),
-  }),
+  resources: Type.Object(byListName(() => Type.Array(Resource))),
 });
-
-type Resources = Static<typeof TaggedResources>['resources'];
 
 export const taggingOperations: readonly Operation[] = [
   defineOperation({
@@ -76,16 +62,15 @@ export const taggingOperations: readonly Operation[] = [
         listTags(services.database, caller.workspaceId),
         listTaggings(services.database, caller.workspaceId, { valueId }),
       ]);
+      const byValue = groupBy(taggings, ({ tag_value_id }) => tag_value_id);
       return tags.flatMap(({ id, key, values }) =>
         values
           .filter((value) => valueId === undefined || value.id === valueId)
           .map((value) => {
-            const resources = Object.fromEntries(
-              resourceTypes.map((type) => [listNames[type], []]),
-            ) as unknown as Resources;
-            for (const tagging of taggings.filter((each) => each.tag_value_id === value.id)) {
-              const { id: tagging_id, resource_id, resource_name } = tagging;
-              resources[listNames[tagging.resource_type]].push({ tagging_id, resource_id, resource_name });
+            const resources = byListName((): Static<typeof Resource>[] => []);
+            for (const tagging of byValue.get(value.id) ?? []) {
+              const { id: tagging_id, resource_id, resource_name, resource_type } = tagging;
+              resources[`${resource_type}s`].push({ tagging_id, resource_id, resource_name });
             }
             return { tag_key: key, tag_key_id: id, tag_value: value.value, tag_value_id: value.id, resources };
           }),

@@ -130,7 +130,8 @@ export interface TagKeyWithValues<V> extends TagKey {
 /** All keys of a workspace with their values. */
 export async function listTags(database: Sql, workspaceId: string): Promise<TagKeyWithValues<TagValue>[]> {
   const [keys, values] = await Promise.all([listTagKeys(database, workspaceId), listTagValues(database, workspaceId)]);
-  return keys.map((key) => ({ ...key, values: values.filter((value) => value.tag_key_id === key.id) }));
+  const byKey = groupBy(values, ({ tag_key_id }) => tag_key_id);
+  return keys.map((key) => ({ ...key, values: byKey.get(key.id) ?? [] }));
 }
 
 type TaggedValue = TagValue & { readonly taggings: Tagging[] };
@@ -145,19 +146,35 @@ export async function listTagsOf(
     listTags(database, workspaceId),
     listTaggings(database, workspaceId, { resourceIds: resources.map(({ id }) => id) }),
   ]);
+  const usedIds = new Set(taggings.map(({ tag_value_id }) => tag_value_id));
+  const used = tags.map(({ values, ...key }) => ({ ...key, values: values.filter(({ id }) => usedIds.has(id)) }));
+  const byResource = groupBy(taggings, (each) => `${each.resource_type} ${each.resource_id}`);
   return new Map(
     resources.map(({ type, id }) => {
-      const own = taggings.filter((each) => each.resource_id === id && each.resource_type === type);
-      const keys = tags.flatMap(({ values, ...key }) => {
+      const own = byResource.get(`${type} ${id}`) ?? [];
+      if (own.length === 0) return [id, []];
+      const byValue = groupBy(own, ({ tag_value_id }) => tag_value_id);
+      const keys = used.flatMap(({ values, ...key }) => {
         const tagged = values.flatMap((value) => {
-          const ofValue = own
-            .filter((each) => each.tag_value_id === value.id)
-            .map(({ resource_name: _name, ...tagging }) => tagging);
-          return ofValue.length > 0 ? [{ ...value, taggings: ofValue }] : [];
+          const ofValue = byValue.get(value.id) ?? [];
+          const ownTaggings = ofValue.map(({ resource_name: _name, ...tagging }) => tagging);
+          return ownTaggings.length > 0 ? [{ ...value, taggings: ownTaggings }] : [];
         });
         return tagged.length > 0 ? [{ ...key, values: tagged }] : [];
       });
       return [id, keys];
     }),
   );
+}
+
+/** Groups `all` in their order. A workspace may have a million tag values, so that no list is searched for each of them. */
+export function groupBy<Each>(all: readonly Each[], toKey: (each: Each) => string): Map<string, Each[]> {
+  const groups = new Map<string, Each[]>();
+  for (const each of all) {
+    const key = toKey(each);
+    const group = groups.get(key);
+    if (group) group.push(each);
+    else groups.set(key, [each]);
+  }
+  return groups;
 }
