@@ -85,6 +85,35 @@ export const runAttempts: Readonly<Record<string, (victim: RunVictim) => Attempt
   }),
 };
 
+/** Attempts to read and to change the feedback on runs of another workspace, by operation. */
+export const feedbackAttempts: Readonly<
+  Record<string, (victim: RunVictim & { readonly feedbackId: string }) => Attempt>
+> = {
+  // Creates feedback in the stranger's own workspace; the following attempts then refer to that feedback.
+  createFeedback: ({ runId, feedbackId }) => ({
+    url: '/feedback',
+    payload: { id: feedbackId, run_id: runId, key: 'stolen', score: 1 },
+    answers: own,
+  }),
+  listFeedback: ({ runId, projectId }) => ({
+    url: `/feedback?run=${runId}&session=${projectId}&include_user_names=true`,
+    answers: own,
+  }),
+  getFeedback: ({ feedbackId }) => ({ url: `/feedback/${feedbackId}?include_user_names=true`, answers: [200, 404] }),
+  updateFeedback: ({ feedbackId }) => ({
+    url: `/feedback/${feedbackId}`,
+    payload: { comment: 'stolen' },
+    answers: [200, 404],
+  }),
+  deleteFeedback: ({ feedbackId }) => ({ url: `/feedback/${feedbackId}`, answers: [200, 404] }),
+  createFeedbackTokens: ({ runId }) => ({
+    url: '/feedback/tokens',
+    payload: { run_id: runId, feedback_key: 'mine' },
+    answers: own,
+  }),
+  listFeedbackTokens: ({ runId }) => ({ url: `/feedback/tokens?run_id=${runId}`, answers: own }),
+};
+
 /** A span that names the victim's project. */
 export function otlp(projectId: string) {
   const span = {

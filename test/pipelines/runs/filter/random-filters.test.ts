@@ -11,7 +11,7 @@ import { type ModelRun, matches, type Tree } from './expected-runs.ts';
 import { type FilterTenant, storeFilterTenant } from './filter-tenant.ts';
 import { drawTree, printTree } from './random-filter.ts';
 
-const trees = Number(process.env.FILTER_TREES ?? (isFullExtent ? 10_000 : 150));
+const trees = Number(process.env.FILTER_TREES ?? (isFullExtent ? 10_000 : 60));
 const seed = Number(process.env.FILTER_SEED ?? Math.floor(Math.random() * 2 ** 31));
 const tenantId = randomUUID();
 const projectIds = [randomUUID(), randomUUID()];
