@@ -1,12 +1,17 @@
 import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { serverFiles } from '../../infra/embedded/clickhouse/server-files.ts';
 import { withFreePorts } from '../../infra/embedded/free-port.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import type { LaunchOptions } from '../stack/part.ts';
-import { clickhouse } from '../stack/parts/clickhouse.ts';
+import { clickhouse, shardFolder } from '../stack/parts/clickhouse.ts';
 import type { EngineAddresses } from './serve-addresses.ts';
 
 export interface OwnShards {
   readonly addresses: Pick<EngineAddresses, 'clickhouseUrl'> & { readonly clickhouseCluster: string };
+  /** Process id of the server of a shard, counted from 1. A killed server is started again at the same address. */
+  serverPid(shard: number): number;
   stop(): Promise<void>;
 }
 
@@ -23,5 +28,10 @@ export async function startOwnShards(folder: string, shards: number): Promise<Ow
     return clickhouse.launch(used);
   });
   const { url = '', cluster = '' } = clickhouse.values(used!);
-  return { addresses: { clickhouseUrl: url, clickhouseCluster: cluster }, stop: () => running.stop() };
+  const serverPid = (shard: number) => {
+    const { process } = serverFiles(join(shardFolder(folder, shard), 'clickhouse'));
+    const [pid] = JSON.parse(readFileSync(process, 'utf8')) as [pid: number, identity: string];
+    return pid;
+  };
+  return { addresses: { clickhouseUrl: url, clickhouseCluster: cluster }, serverPid, stop: () => running.stop() };
 }

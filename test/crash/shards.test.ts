@@ -1,0 +1,41 @@
+/** Runlake on two ClickHouse shards, one of which is killed under load, while the other keeps working. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test, vi } from 'vitest';
+import { type OwnShards, startOwnShards } from '../engines/own-shards.ts';
+import { checkKillUnderLoad } from './engine-killed-under-load.ts';
+import { type Instance, shareInstance } from './instance.ts';
+
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
+
+const folder = mkdtempSync(join(tmpdir(), 'runlake-shards-'));
+let shards: OwnShards;
+let instance: Instance;
+
+// Runs after the hook of `shareInstance` that stops Runlake: `afterAll` hooks run in reverse order.
+afterAll(async () => {
+  await shards?.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+shareInstance(
+  (opened) => {
+    instance = opened;
+  },
+  async () => {
+    shards = await startOwnShards(folder, 2);
+    const { clickhouseUrl, clickhouseCluster } = shards.addresses;
+    return { RUNLAKE_CLICKHOUSE_URL: clickhouseUrl, RUNLAKE_CLICKHOUSE_CLUSTER: clickhouseCluster };
+  },
+);
+
+test.each([1, 2])('kill -9 of shard %i under load: no run is lost, duplicated or counted twice', async (shard) => {
+  const killed = shards.serverPid(shard);
+  await checkKillUnderLoad(instance, () => process.kill(killed, 'SIGKILL'));
+  expect(shards.serverPid(shard)).not.toBe(killed);
+  const perShard = await instance.clickhouse(
+    `SELECT count() FROM clusterAllReplicas('shards', currentDatabase(), runs_local) GROUP BY _shard_num FORMAT TSV`,
+  );
+  // Both shards store runs; otherwise killing one of them would prove nothing.
+  expect(perShard.split('\n').filter((count) => Number(count) > 0)).toHaveLength(2);
+});
