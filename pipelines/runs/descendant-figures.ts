@@ -225,10 +225,12 @@ function bindRequest({
 
 /**
  * Builds an SQL condition on `runs FINAL`: the figure of a run, as {@link sumDescendants} computes it, satisfies
- * `condition`. A run does not match if no model call in its subtree states the figure. A run that was sent without
- * dotted_order counts for its parent only, and not for the ancestors of its parent. * In each branch of the trace, only
- * the lowest model call that states the figure counts, for itself and for all its ancestors. * @param condition on
- * `total`, a decimal. @param traceRange conditions on the key of all runs of the traces that the query reads.
+ * `condition`. A run does not match if no model call in its subtree states the figure. In each branch of the trace, only
+ * the lowest model call that states the figure counts, for itself and for all its ancestors. A run that was sent without
+ * dotted_order counts for its parent only, and not for the ancestors of its parent.
+ *
+ * @param condition on `total`, a decimal.
+ * @param traceRange conditions on the key of all runs of the traces that the query reads.
  */
 export function buildFigureCondition(
   figure: keyof typeof figureColumns,
