@@ -9,26 +9,26 @@ import type { SharedOrigins } from '../server/cross-origin.ts';
 import type { Services } from '../server/services.ts';
 import { createAppRoutes } from './app-routes.ts';
 
-/** The parts of the agent server that depend on the langgraph.json, and what they need. */
+/** The parts of the agent server that depend on the langgraph.json, and their dependencies. */
 export interface AgentApiParts {
   readonly ownAccess?: OwnAccess;
   readonly http?: HttpSettings;
   readonly app?: HttpApp;
   readonly watch?: Pick<DeploymentWatch, 'isDeleted'>;
-  /** Authenticates API keys if the routes of the app require them. */
+  /** Authenticates API keys if the routes of the custom app require them. */
   readonly authenticator: Authenticator;
   readonly rateLimiter: Services['rateLimiter'];
 }
 
 /**
- * Returns the agent server's API for {@link buildServer}: body limit, workspace of the deployment, and `http` of its
- * langgraph.json.
+ * Returns the API profile of the agent server for {@link buildServer}. The profile depends on the body limit, the
+ * workspace of the deployment, and `http` in the langgraph.json.
  */
 export function agentApi(config: Config, workspaceId: string, parts?: AgentApiParts): ApiProfile {
   const { ownAccess, app, watch, http = {} } = parts ?? {};
   const bodyLimit = { bytes: config.agentsMaxBodyBytes, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' };
   const crossOrigin = buildSharedOrigins(config.agentsCorsOrigins, http.cors);
-  // The app handles the preflights of its own routes, unless the operator or the langgraph.json sets allowed origins.
+  // The app handles preflights for its own routes, unless the operator or the langgraph.json sets allowed origins.
   const appCrossOrigin = setsOrigins(config.agentsCorsOrigins, http.cors) ? crossOrigin : undefined;
   return {
     title: 'Runlake agent server',
@@ -49,18 +49,18 @@ export function agentApi(config: Config, workspaceId: string, parts?: AgentApiPa
 }
 
 const allMethods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
-/** Headers that clients of the agent server read; they are always exposed. */
+/** Response headers that are always exposed, because clients of the agent server read them. */
 const exposedHeaders = [
   ...['content-location', 'location', 'x-pagination-total', 'x-pagination-next', 'x-request-id'],
   'x-ignored-fields',
 ];
 /**
- * Maximum length of an origin. Browsers do not send longer ones, and matching a long text against a pattern of the
+ * Maximum length of an origin. Browsers do not send longer origins, and matching a long text against a pattern of the
  * project may be slow.
  */
 const maxOriginLength = 300;
 
-/** Matches loopback origins. A browser writes the host of an origin in its shortest form. Source: RFC 5735. */
+/** Matches loopback origins. Browsers send the host of an origin in its shortest form. Source: RFC 5735. */
 const loopbackPattern = /^https?:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/;
 const loopbackOrigins = { includes: (origin: string) => loopbackPattern.test(origin) };
 
@@ -70,8 +70,8 @@ function setsOrigins(operatorOrigins: string | undefined, cors: CorsSettings | u
 }
 
 /**
- * Returns the CORS configuration of the agent server. Allowed origins are those of `operatorOrigins`, otherwise those of
- * `http.cors` in the langgraph.json, otherwise loopback origins, such as a development server.
+ * Returns the CORS configuration of the agent server. The allowed origins are `operatorOrigins` if set, otherwise the
+ * origins in `http.cors` of the langgraph.json, otherwise loopback origins, which development servers use.
  */
 function buildSharedOrigins(ofOperator: string | undefined, cors: CorsSettings | undefined | null): SharedOrigins {
   const origins = ofOperator === undefined ? (readOrigins(cors ?? {}) ?? loopbackOrigins) : parseOrigins(ofOperator);
@@ -81,7 +81,7 @@ function buildSharedOrigins(ofOperator: string | undefined, cors: CorsSettings |
     methods: allowed.includes('*') ? allMethods : allowed.map((method) => method.toUpperCase()),
     headers: headers.includes('*') ? '*' : headers,
     exposedHeaders: [...new Set([...exposedHeaders, ...exposed.map((name) => name.toLowerCase())])],
-    // Browsers refuse credentials with a wildcard origin.
+    // Browsers reject credentials in combination with a wildcard origin.
     credentials: (cors?.allow_credentials ?? false) && origins !== '*',
     maxAgeSeconds: cors?.max_age ?? 600,
     settings: 'RUNLAKE_AGENTS_CORS_ORIGINS, or to http.cors.allow_origins of the langgraph.json',

@@ -20,13 +20,13 @@ import type { Rule } from './access/rules.ts';
 import { eventStreamType, requireEventStream } from './streaming/sse.ts';
 
 /**
- * Access of operations that read, and of operations that change or run something. The workspace is always that of the
- * deployment, regardless of the default workspace of a key.
+ * Access requirements of operations that only read, and of operations that change or run something. The workspace is
+ * always the workspace of the deployment, regardless of the default workspace of a key.
  */
 export const reads = { permission: 'agents:read', tenantScope: 'workspace' } as const;
 export const runs = { permission: 'agents:run', tenantScope: 'workspace' } as const;
 
-/** Errors for callers from another workspace, and errors of custom authentication. */
+/** Errors that custom authentication causes or that callers from another workspace receive. */
 const possibleAccessErrors = [
   'DEPLOYMENT_FORBIDDEN',
   'AUTH_REJECTED',
@@ -35,7 +35,7 @@ const possibleAccessErrors = [
   'AUTH_HANDLER_INVALID',
 ] as const;
 
-/** Errors of operations that execute graph code. */
+/** Errors that operations which execute graph code can return. */
 export const graphErrors = [
   'ASSISTANT_NOT_FOUND',
   'GRAPH_NOT_FOUND',
@@ -45,15 +45,17 @@ export const graphErrors = [
 ] as const;
 
 export interface AgentOperation extends Operation {
-  /** Replaces the permission under custom authentication. Unset only for public operations. */
+  /**
+   * Authorises the request under custom authentication, instead of the permission. Unset only for public operations.
+   */
   readonly rule?: Rule;
 }
 
 type RuleOf<A extends Access> = A extends { readonly public: true } ? object : { readonly rule: Rule };
 
 /**
- * Declares an operation of the agent server, like `defineOperation` for the main API. The paths have no prefix, and the
- * caller's workspace is that of the deployment.
+ * Declares an operation of the agent server, as `defineOperation` does for the main API. Paths have no prefix, and the
+ * caller's workspace is the workspace of the deployment.
  */
 export function defineAgentOperation<const A extends Access, const S extends OperationSchema>(
   operation: Omit<OperationOf<A, S, AgentServices>, 'mount'> & RuleOf<A>,
@@ -73,7 +75,11 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
   return { ...operation, handler, mount: 'root', errors };
 }
 
-/** @throws ROUTE_NOT_FOUND if the langgraph.json disables the protocol. */
+/**
+ * Checks that the protocol is enabled.
+ *
+ * @throws ROUTE_NOT_FOUND if the langgraph.json disables it.
+ */
 export function requireProtocol(agents: Agents, protocol: 'mcp' | 'a2a', request: FastifyRequest): void {
   if (agents.protocols?.[protocol] === false) throw routeNotFound(request);
 }
@@ -82,19 +88,19 @@ export function routeNotFound({ method, originalUrl }: FastifyRequest): RunlakeE
   return runlakeError('ROUTE_NOT_FOUND', { method, path: stripQuery(originalUrl) });
 }
 
-/** One graph of the langgraph.json. */
+/** A graph of the langgraph.json. */
 export interface ServedGraph {
   readonly name: string;
   readonly description: string | null;
 }
 
-/** The services that operations of the agent server use, created once by its role. */
+/** The services that operations of the agent server use. The role creates them once. */
 export interface AgentServices {
   readonly authenticator: Authenticator;
   readonly agents: Agents;
 }
 
-/** The part of a handler's input that is the same for all operations. */
+/** The fields of a handler's input that are common to all operations. */
 export interface AgentInput {
   readonly caller: Caller;
   readonly request: FastifyRequest;
@@ -103,44 +109,44 @@ export interface AgentInput {
 
 export interface Agents {
   /**
-   * Id of the deployment that this server serves. Callers without access to its workspace get 403 before any handler
-   * runs.
+   * Id of the deployment that this server serves. Callers without access to the deployment's workspace get 403 before
+   * any handler runs.
    */
   readonly deploymentId: string;
-  /** Organisation of the deployment. */
+  /** Id of the organisation that the deployment belongs to. */
   readonly organizationId: string;
-  /** Workspace of the deployment. */
+  /** Id of the workspace that the deployment belongs to. */
   readonly workspaceId: string;
   readonly config: Config;
   readonly database: Database;
-  /** Executes queries that need graph code. */
+  /** Processes that execute queries which need graph code. */
   readonly pool: WorkerPool;
   /** Derives the schemas of graphs from their TypeScript types. */
   readonly types: GraphTypes;
   /** Delivers the events of runs to readers. */
   readonly hub: StreamHub;
-  /** Publishes state that was written outside a run to the readers of its thread. */
+  /** Publishes a state that was not written by a run to the readers of its thread. */
   readonly publishState: PublishState;
-  /** Graphs by id. */
+  /** Graphs by graph id. */
   readonly graphs: Readonly<Record<string, ServedGraph>>;
-  /** Returns the nodes of a graph if they are known before it runs. Unset: unknown for all graphs. */
+  /** Returns the nodes of a graph if they are known before the graph runs. Unset: unknown for all graphs. */
   readonly getNodes?: (graphId: string) => GraphNodes | undefined;
   /** Version of `@langchain/langgraph` that the graphs load. */
   readonly libraryVersion?: string | undefined;
-  /** The rules in `store` of the langgraph.json. Unset: no index and no TTL. */
+  /** The configuration `store` in the langgraph.json. Unset: no index and no TTL. */
   readonly store?: StoreConfig;
   /** Wakes the executor of this process to claim a run; other processes get a notification from Postgres. */
   readonly wake: () => void;
-  /** Caches assistants, so that a new run does not query its assistant. Unset: no cache. */
+  /** Cache of assistants, so that creating a run does not query its assistant. Unset: no cache. */
   readonly recentAssistants?: RecentAssistants;
-  /** False for protocols that `http` of the langgraph.json disables. */
+  /** Whether each protocol is enabled. False if `http` in the langgraph.json disables it. */
   readonly protocols?: { readonly mcp: boolean; readonly a2a: boolean };
-  /** Validates the webhooks of runs. Unset: webhooks are not sent, so they are refused. */
+  /** Validates the webhooks of runs. Unset: webhooks are not supported and are refused. */
   readonly webhooks?: WebhookRules;
   /** Decides which headers of a request are copied to its run. */
   readonly copiesHeader?: HeaderRule;
-  /** Whether runs may have `feedback_keys`, which requires a public URL for feedback. Unset: no. */
+  /** Whether runs may have `feedback_keys`. They require a public URL for feedback. Unset: no. */
   readonly acceptsFeedbackKeys?: boolean;
-  /** Default TTL of new threads. Unset: they do not expire. */
+  /** Default TTL of new threads. Unset: new threads do not expire. */
   readonly threadTtl?: ThreadTtl | undefined;
 }

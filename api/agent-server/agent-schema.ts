@@ -3,11 +3,12 @@ import type { GraphConfig } from '../../pipelines/agents/runs/run.ts';
 import { JsonObject, jsonMediaType, optional, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 
-// Building blocks of the schemas and responses of the agent server.
+// Building blocks for the schemas and responses of the agent server.
 
 /**
- * Builds the schema of an object with only these fields. The server ignores unknown fields and names them in the
- * response (`ignored-fields.ts`). It refuses fields in `notBuilt`, which clients send but the server does not implement.
+ * Builds the schema of an object with only these fields. The server ignores unknown fields and lists them in the
+ * response (`ignored-fields.ts`). It refuses fields in `notBuilt`: clients send them, but the server does not implement
+ * them.
  */
 export const Closed = <const T extends TProperties>(fields: T, notBuilt: readonly string[] = []) =>
   Type.Object(fields, { additionalProperties: false, ...(notBuilt.length > 0 && { 'x-not-built': notBuilt }) });
@@ -26,7 +27,7 @@ export const stringEnum = <const W extends readonly string[]>(list: W, options: 
 export const Limit = () => optional(Type.Integer({ minimum: 1, maximum: 1_000 }));
 export const Offset = () => optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }));
 
-/** Fields of a search request after its filters. */
+/** Returns the fields that a search request has in addition to its filters. */
 export const searchFields = <const S extends readonly string[], const F extends readonly string[]>(
   sorts: S,
   fields: F,
@@ -38,7 +39,7 @@ export const searchFields = <const S extends readonly string[], const F extends 
   select: optional(Type.Array(stringEnum(fields), { description: 'Fields of the response.' })),
 });
 
-/** Returns the page and the order that a search requests. Default: the 10 newest rows. */
+/** Returns the page and the sort order that a search requests. Default: the 10 newest rows. */
 export function readSearch<S extends string>(body: {
   readonly limit?: number | null;
   readonly offset?: number | null;
@@ -54,8 +55,8 @@ export function readSearch<S extends string>(body: {
 }
 
 /**
- * The id of an assistant, or the id of a graph. The id of a graph refers to the assistant that the server created for
- * it.
+ * The id of an assistant or of a graph. The id of a graph refers to the assistant that the server created for the
+ * graph.
  */
 export const AssistantParams = Type.Object({
   assistant_id: Type.String({ minLength: 1, maxLength: 1_000, description: 'Id of the assistant or of its graph.' }),
@@ -64,8 +65,8 @@ export const AssistantParams = Type.Object({
 export const ThreadParams = Type.Object({ thread_id: Uuid() });
 
 /**
- * The configuration of an assistant or a run: the fields that the SDKs send. The server sets the other options of the
- * library.
+ * The configuration of an assistant or a run. It has the fields that the SDKs send; the server sets the other options
+ * of the library.
  */
 export const GraphConfigBody = Type.Unsafe<GraphConfig>(
   Type.Object(
@@ -79,7 +80,10 @@ export const GraphConfigBody = Type.Unsafe<GraphConfig>(
   ),
 );
 
-/** Identifies a checkpoint. Clients send it back as they received it; other fields, such as `thread_id`, are ignored. */
+/**
+ * Identifies a checkpoint. Clients send back the checkpoint that they received; fields that are not listed, such as
+ * `thread_id`, are ignored.
+ */
 export const Checkpoint = Type.Object(
   {
     checkpoint_id: optional(Type.String({ maxLength: 1_000 })),
@@ -89,7 +93,7 @@ export const Checkpoint = Type.Object(
   { additionalProperties: true },
 );
 
-/** Removes null fields from a checkpoint. */
+/** Removes null fields and unknown fields from a checkpoint. */
 export function removeNullFields({ checkpoint_id, checkpoint_ns, checkpoint_map }: Static<typeof Checkpoint>) {
   return {
     ...(checkpoint_id && { checkpoint_id }),
@@ -105,19 +109,19 @@ export function dropNullish<T extends object>(values: T): { [K in keyof T]?: Non
   ) as ReturnType<typeof dropNullish<T>>;
 }
 
-/** Returns the fields in `select`, or all fields without `select`. */
+/** Returns the fields listed in `select`, or all fields if `select` is missing. */
 export function selectFields<T extends object>(row: T, select: readonly string[] | null | undefined): Partial<T> {
   if (!select) return row;
   return Object.fromEntries(Object.entries(row).filter(([name]) => select.includes(name))) as Partial<T>;
 }
 
-/** Description of operations that respond with {@link buildPage}. */
+/** Response description for operations that respond with {@link buildPage}. */
 export const pageDescription =
   '`X-Pagination-Total` is the total number, `X-Pagination-Next` the next offset (absent on the last page).';
 
 /**
- * Builds the response for a page: `X-Pagination-Total` is the total of all pages, `X-Pagination-Next` the next offset
- * (absent on the last page).
+ * Builds the response for one page. `X-Pagination-Total` is the number of rows on all pages. `X-Pagination-Next` is the
+ * offset of the next page; it is absent on the last page.
  */
 export function buildPage(rows: readonly object[], { total, offset }: { total: number; offset: number }): RawResponse {
   const next = offset + rows.length;
@@ -128,7 +132,7 @@ export function buildPage(rows: readonly object[], { total, offset }: { total: n
   return new RawResponse({ headers, body: rows });
 }
 
-/** The response of a search that cannot find anything. */
+/** Builds the response of a search that cannot match anything. */
 export const buildEmptyPage = () => buildPage([], { total: 0, offset: 0 });
 
 /** Builds a response from JSON text. */

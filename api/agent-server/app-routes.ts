@@ -14,12 +14,13 @@ import type { Services } from '../server/services.ts';
 import { runs } from './agent-operation.ts';
 
 /**
- * Returns the routes of the custom app. Routes that the app declares by method and path take precedence over the
- * server's own routes. The app also gets every request that matches no route of the server.
+ * Returns the routes of the custom app. Routes that the app declares with a method and a path take precedence over the
+ * server's own routes. The app also receives every request that matches no route of the server.
  *
- * The routes of the app need no authentication unless `http.enable_custom_route_auth` is set. If it is set, they
- * require custom authentication (`auth.path`) or, without `auth.path`, an API key with access to the deployment's
- * workspace and the permission to run graphs. Rate limits then apply as to the server's own routes.
+ * The routes of the app need no authentication unless `http.enable_custom_route_auth` is set. If it is set, the routes
+ * require custom authentication (`auth.path`). Without `auth.path`, they require an API key with access to the
+ * deployment's workspace and the permission to run graphs. In both cases, the same rate limits apply as for the
+ * server's own routes.
  */
 export function createAppRoutes(options: {
   readonly app: HttpApp;
@@ -61,13 +62,14 @@ interface ForwardDeps {
   readonly bodyLimit: ApiProfile['bodyLimit'];
   /**
    * Authenticates the caller. Undefined if the routes of the app need no authentication.
-   * @throws if the caller is not authenticated.
+   *
+   * @throws if the caller cannot be authenticated.
    */
   readonly identify: ((request: FastifyRequest, reply: FastifyReply) => Promise<AgentUser>) | undefined;
 }
 
 /**
- * Headers that are not forwarded: hop-by-hop headers (RFC 9110, 7.6.1), and headers that this server handles or sets
+ * Headers that are not forwarded: hop-by-hop headers (RFC 9110, 7.6.1) and headers that this server handles or sets
  * itself.
  */
 const unforwardedHeaders = new Set([
@@ -76,8 +78,8 @@ const unforwardedHeaders = new Set([
 ]);
 
 /**
- * Forwards a request to the custom app unchanged and streams its response back. The app sets its own security headers.
- * If `http.cors` is set, this server sets the CORS headers.
+ * Forwards a request to the custom app unchanged, and streams the response of the app to the client. The app sets its
+ * own security headers. If `http.cors` is set, this server sets the CORS headers.
  *
  * @throws BODY_TOO_LARGE, APP_UNAVAILABLE, APP_FAILED, APP_TIMEOUT, and the errors of `identify`.
  */
@@ -116,7 +118,7 @@ async function sendResponse(
   response: ServerResponse,
 ): Promise<void> {
   const appHeaders = Object.entries(appResponse.headers).filter(([name]) => !unforwardedHeaders.has(name));
-  // The CORS headers of this server take precedence over those of the app.
+  // The server's CORS headers take precedence over those of the app.
   const sentHeaders = appHeaders.filter(([name]) => !(name in shared) || !name.startsWith('access-control-'));
   const vary = [shared.vary, appResponse.headers.vary].flat().filter((one) => one !== undefined);
   response.writeHead(appResponse.status, {
@@ -124,7 +126,7 @@ async function sendResponse(
     ...Object.fromEntries(sentHeaders.filter(([, value]) => value !== undefined)),
     ...(vary.length > 0 && { vary: vary.join(', ') }),
   });
-  // Sends the headers now, because a streaming response may send no data for a while.
+  // Sends the headers immediately, because a streaming response may not send data for a while.
   response.flushHeaders();
   await pipeline(appResponse.body, response);
 }
@@ -138,7 +140,7 @@ function buildForwardedHeaders(request: FastifyRequest, user: AgentUser | undefi
   const add = (name: string, value: string | undefined) => {
     if (value !== undefined && request.headers[name] === undefined) headers.push(name, value);
   };
-  // Each proxy appends the address of its client, so only the last address is trustworthy.
+  // Each proxy appends the address of its client. Therefore only the last address is trustworthy.
   const addresses = [request.headers['x-forwarded-for'], request.socket.remoteAddress].filter(Boolean);
   headers.push('x-forwarded-for', addresses.join(', '));
   add('x-forwarded-proto', request.protocol);
@@ -152,7 +154,11 @@ function splitHeader(header: string | undefined): readonly string[] {
   return (header ?? '').split(',').map((name) => name.trim().toLowerCase());
 }
 
-/** Returns the body, or null if the request has none. @throws BODY_TOO_LARGE, also while the body arrives. */
+/**
+ * Returns the body, or null if the request has none. Limits the size of the body.
+ *
+ * @throws BODY_TOO_LARGE, either immediately or while the body is being received.
+ */
 function limitBody(
   raw: IncomingMessage,
   { bytes: limitBytes, setting: limit }: ApiProfile['bodyLimit'],
@@ -169,7 +175,7 @@ function limitBody(
       else done(null, chunk);
     },
   });
-  // If the client aborts, the request to the app is aborted, too.
+  // If the client aborts its request, the request to the app is also aborted.
   raw.once('aborted', () =>
     counting.destroy(runlakeError('BAD_REQUEST', { reason: 'The client aborted while sending the body.' })),
   );

@@ -42,7 +42,7 @@ function parseDepth(text: string): boolean | number {
   throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
 }
 
-/** Maximum time that a request waits for the schemas of its graph. */
+/** Maximum time that a request waits for the schemas of a graph. */
 const maxSchemasWaitMs = 10_000;
 
 const graphSchemas = {

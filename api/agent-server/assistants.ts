@@ -51,7 +51,7 @@ const versionFields = {
 
 const AssistantVersion = Type.Object(versionFields);
 const Assistant = Type.Object({ ...versionFields, updated_at: Timestamp() });
-/** An assistant in responses. With `select`, it has only the selected fields. */
+/** An assistant in a response. If the request has `select`, the assistant has only the selected fields. */
 const SelectedAssistant = Type.Partial(Assistant);
 
 const changeableFields = {
@@ -75,7 +75,11 @@ export const onAssistant =
     return proceed();
   };
 
-/** @throws ASSISTANT_NOT_FOUND */
+/**
+ * Reads an assistant.
+ *
+ * @throws ASSISTANT_NOT_FOUND
+ */
 export function readAssistant(
   { database, deploymentId }: Agents,
   { assistant_id: id }: { readonly assistant_id: string },
@@ -83,13 +87,17 @@ export function readAssistant(
   return resolveAssistant(database, deploymentId, id);
 }
 
-/** @throws GRAPH_NOT_FOUND, which lists the existing graphs. */
+/**
+ * Checks that a graph exists.
+ *
+ * @throws GRAPH_NOT_FOUND, which lists the existing graphs.
+ */
 function requireGraph({ graphs }: Pick<Agents, 'graphs'>, graphId: string): void {
   if (Object.hasOwn(graphs, graphId)) return;
   throw runlakeError('GRAPH_NOT_FOUND', { graph: graphId, graphs: Object.keys(graphs).sort().join(', ') });
 }
 
-/** Maximum number of assistants of a deployment, including those that the server creates for graphs. */
+/** Maximum number of assistants per deployment, including the assistants that the server creates for graphs. */
 const maxAssistants = 100_000;
 
 export const createAssistant = defineAgentOperation({
@@ -226,7 +234,7 @@ export const deleteAssistant = defineAgentOperation({
   rule: async (input, ask, proceed) => {
     const id = readId(input);
     await ask.authorizeRow('assistants:delete', id, { assistant_id: id }, createNotFoundError(id));
-    // Deleting an assistant deletes its runs on all threads.
+    // Deleting an assistant also deletes its runs on all threads.
     const { required } = await ask.allow('threads:delete', { thread_id: null });
     if (required !== undefined && !(await ask.rows.ownsThreadsOf(id, required))) {
       throw runlakeError('AUTH_FORBIDDEN', { reason: 'The assistant has runs on threads that you must not delete.' });
@@ -242,7 +250,7 @@ export const deleteAssistant = defineAgentOperation({
         description: 'Also delete the threads whose first run was of this assistant.',
       }),
     }),
-    // The JavaScript client expects JSON if the status is 200.
+    // The JavaScript client expects a JSON body if the status is 200.
     response: { 200: Type.Array(Type.String(), { description: 'Id of the deleted assistant.' }) },
   },
   handler: async ({ params, query, services: { agents } }) => {

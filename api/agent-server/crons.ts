@@ -34,7 +34,7 @@ import { RunBody } from './runs/run-schema.ts';
 
 const run = RunBody.properties;
 
-/** Fields that a cron copies to each of its runs. Their schemas are those of a request that creates a run. */
+/** Fields that a cron copies to each of its runs. They have the same schemas as in a request that creates a run. */
 const payloadFields = {
   input: run.input,
   config: run.config,
@@ -69,7 +69,7 @@ const cronOptions = {
   }),
 };
 
-/** Source: LangGraph Platform API, CronCreate and ThreadCronCreate. */
+/** Fields of a request that creates a cron. Source: LangGraph Platform API, CronCreate and ThreadCronCreate. */
 const cronBody = { schedule: Schedule, assistant_id: run.assistant_id, ...cronOptions, ...payloadFields };
 const unsupportedFields = Object.keys(run).filter((name) => !Object.hasOwn(cronBody, name));
 const CronBody = Closed(cronBody, unsupportedFields);
@@ -78,16 +78,20 @@ const CronChangesBody = Closed({ schedule: optional(Schedule), ...cronOptions, .
   'assistant_id',
 ]);
 
-/** Returns the payload of a request body. @throws FIELD_NOT_BUILT */
+/**
+ * Returns the payload in a request body.
+ *
+ * @throws FIELD_NOT_BUILT
+ */
 function readPayload(body: Static<typeof CronChangesBody>, hasThread: boolean): Readonly<Record<string, unknown>> {
-  // A run must not delete the thread, because the caller created it.
+  // The caller created the thread, so a run must not delete it.
   if (hasThread && body.on_run_completed === 'delete')
     throw runlakeError('FIELD_NOT_BUILT', { field: 'on_run_completed' });
   const { input, ...fields } = selectFields(body, Object.keys(payloadFields));
   return { ...dropNullish(fields), ...(input !== undefined && { input }) };
 }
 
-/** Converts a time to ISO 8601 in UTC. A time without a zone is UTC. */
+/** Converts a time to ISO 8601 in UTC. A time without a time zone is interpreted as UTC. */
 function normaliseEndTime(text: string): string {
   return new Date((parseTime(text) as number) / 1_000).toISOString();
 }
@@ -108,7 +112,10 @@ const Cron = Type.Object({
   created_at: Timestamp(),
   updated_at: Timestamp(),
 });
-/** A cron in responses. With `select`, it has only the selected fields. `now` is the time of the server. */
+/**
+ * A cron in a response. If the request has `select`, the cron has only the selected fields. `now` is the current time
+ * of the server.
+ */
 const SelectedCron = Type.Partial(Type.Object({ ...Cron.properties, now: Timestamp() }));
 
 const CronParams = Type.Object({ cron_id: Uuid() });
@@ -163,7 +170,8 @@ const CronFilterBody = Closed(cronFilter);
 
 /**
  * Refuses a payload that would fail each time the cron fires.
- * @throws WEBHOOK_INVALID, FIELD_NOT_BUILT if webhooks are not sent, FEEDBACK_ADDRESS_UNSET.
+ *
+ * @throws WEBHOOK_INVALID; FIELD_NOT_BUILT if webhooks are not supported; FEEDBACK_ADDRESS_UNSET.
  */
 function requireValidPayload(
   { webhooks, acceptsFeedbackKeys }: Pick<Agents, 'webhooks' | 'acceptsFeedbackKeys'>,
@@ -176,7 +184,7 @@ function requireValidPayload(
   webhooks.check(webhook);
 }
 
-/** Maximum number of crons of a deployment. Each cron costs a row, and a check each time it fires. */
+/** Maximum number of crons per deployment. Each cron needs a row, and is checked each time it fires. */
 const maxCrons = 10_000;
 
 const creates = {

@@ -1,10 +1,10 @@
 /**
- * One request of the Model Context Protocol.
+ * Handles one request of the Model Context Protocol.
  *
- * Invariant: nothing outlives its request, and a call whose client disconnects is cancelled.
+ * Invariant: nothing outlives its request, and if the client of a call disconnects, the call is cancelled.
  *
  *   1. The operation creates a server and a transport of the official package for this request only.
- *   2. A response that is ready within one turn of the event loop (errors, notifications) is sent with its status.
+ *   2. A response that is ready within one turn of the event loop (errors, notifications) is sent with its own status.
  *   3. Any other response has status 200: line feeds keep the connection open until the JSON is ready.
  *   4. When the body ends for any reason, the server closes, which aborts its calls.
  */
@@ -56,7 +56,7 @@ export const postMcp = defineAgentOperation({
   description:
     'Streamable HTTP without sessions: initialize, ping, tools/list and tools/call, with JSON responses. Each assistant is a tool. A call is a run without a thread; closing the connection cancels it.',
   access: runs,
-  // Tools are authorised as the operations that they correspond to.
+  // Tools are authorised like the operations that they correspond to.
   rule: open,
   errors: ['ROUTE_NOT_FOUND'],
   schema: {
@@ -127,7 +127,7 @@ function createServer(input: AgentInput): Server {
   return server;
 }
 
-/** Converts errors to protocol errors, and logs errors that the client did not cause. */
+/** Converts errors to protocol errors. Logs errors that the client did not cause. */
 async function withMcpErrors<T>({ request }: AgentInput, result: Promise<T>): Promise<T> {
   try {
     return await result;
@@ -139,7 +139,10 @@ async function withMcpErrors<T>({ request }: AgentInput, result: Promise<T>): Pr
   }
 }
 
-/** The transport validates only headers; the body is already parsed. */
+/**
+ * Builds the request for the transport. It has no body, because the body is already parsed and the transport validates
+ * only the headers.
+ */
 function toWebRequest({ request }: AgentInput): Request {
   const headers = new Headers();
   for (const name of ['accept', 'content-type', 'mcp-protocol-version']) {
@@ -172,8 +175,8 @@ function toClientMessage(error: unknown): string {
 }
 
 /**
- * Converts the input schema of a graph to that of a tool. The result always describes an object, because the arguments
- * of a tool are an object. A graph without a schema accepts any object.
+ * Converts the input schema of a graph to the input schema of a tool. The result always describes an object, because
+ * the arguments of a tool are an object. If the graph has no schema, the tool accepts any object.
  */
 function toToolInputSchema(schema: unknown): Tool['inputSchema'] {
   if (!isObject(schema)) return { type: 'object', additionalProperties: true };
@@ -190,7 +193,7 @@ function toToolInputSchema(schema: unknown): Tool['inputSchema'] {
   };
 }
 
-/** Resolves a schema that consists only of a reference to one of its definitions. */
+/** Resolves a schema that consists only of a reference to one of its own definitions. */
 function resolveReference(root: Values): Values {
   if (typeof root.$ref !== 'string' || !root.$ref.startsWith('#/')) return {};
   const target = root.$ref
@@ -205,8 +208,9 @@ type NamedAssistant = Pick<Assistant, 'assistant_id' | 'name'>;
 const maxNameLength = 64;
 
 /**
- * Returns the assistants by tool name. A name has at most 64 characters: letters, digits, `_` and `-`. If several
- * assistants have the same name, the first one keeps it, and the name of each other one ends with a part of its id.
+ * Returns the assistants by tool name. A tool name has at most 64 characters: letters, digits, `_` and `-`. If several
+ * assistants have the same name, the first assistant keeps it, and part of the assistant's id is appended to each of
+ * the other names.
  */
 function nameTools<Named extends NamedAssistant>(assistants: readonly Named[]): ReadonlyMap<string, Named> {
   const byName = new Map<string, Named>();
@@ -221,14 +225,15 @@ function nameTools<Named extends NamedAssistant>(assistants: readonly Named[]): 
 }
 
 /**
- * Maximum number of tools. The oldest assistants come first, so that tool names stay stable when assistants are added.
+ * Maximum number of tools. The oldest assistants come first, so that tool names stay the same when assistants are
+ * added.
  */
 const maxTools = 1_000;
 const toolsPerPage = 100;
 
 /**
- * Returns the tools that the caller can use, by name: the assistants that the server creates for graphs, which every
- * caller can use, and the assistants that a search finds.
+ * Returns the tools that the caller can use, by name. These are the assistants that the server creates for graphs,
+ * which every caller can use, and the assistants that a search finds.
  *
  * @param fields further fields of the assistants
  * @throws ANSWER_TOO_LARGE; AUTH_FORBIDDEN and other access errors if the caller must not search
@@ -250,7 +255,8 @@ async function findTools<Field extends keyof Assistant>(
 }
 
 /**
- * Returns a page of tools; omits tools with an unusable graph.
+ * Returns a page of tools. Omits tools whose graph is unusable.
+ *
  * @param cursor index of the first tool, from the previous response.
  */
 async function listTools(input: AgentInput, cursor: string | undefined): Promise<ListToolsResult> {
@@ -276,7 +282,11 @@ async function listTools(input: AgentInput, cursor: string | undefined): Promise
   return { tools, ...(next < all.length && { nextCursor: String(next) }) };
 }
 
-/** Returns undefined if the graph is unusable. @throws GRAPH_WORKER_BUSY */
+/**
+ * Reads the input schema of a graph. Returns undefined if the graph is unusable.
+ *
+ * @throws GRAPH_WORKER_BUSY
+ */
 async function readInputSchema(
   agents: Agents,
   graphId: string,
@@ -291,8 +301,8 @@ async function readInputSchema(
 }
 
 /**
- * Runs the assistant of a tool without a thread and returns its output. If `signal` is aborted before the end, the run
- * is cancelled.
+ * Runs the assistant of a tool without a thread and returns the output. If `signal` is aborted before the run ends, the
+ * run is cancelled.
  */
 async function callTool(
   input: AgentInput,

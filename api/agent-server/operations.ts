@@ -56,7 +56,7 @@ import {
 } from './threads.ts';
 
 /**
- * All operations of the agent server. Add a new operation here and to the table of
+ * All operations of the agent server. To add an operation, add it here and to the table in
  * `test/api/agent-server/tenancy.test.ts`.
  */
 export const agentOperations: readonly AgentOperation[] = [
@@ -138,8 +138,8 @@ export const agentOperations: readonly AgentOperation[] = [
 ];
 
 /**
- * Tags of the operations that each setting of `http` disables. `disable_webhooks`, `disable_mcp` and `disable_a2a` are
- * checked where they apply.
+ * The tags of the operations that each setting in `http` disables. `disable_webhooks`, `disable_mcp` and `disable_a2a`
+ * are not listed; the code that they apply to checks them.
  */
 const disabledTags = {
   disable_assistants: ['assistants'],
@@ -150,8 +150,8 @@ const disabledTags = {
 } as const;
 
 /**
- * Returns the operations that `http` of a langgraph.json does not disable; disabled operations respond with 404. `/ok`
- * is always enabled, for liveness probes.
+ * Returns the operations that `http` of a langgraph.json does not disable. Disabled operations respond with 404. `/ok`
+ * cannot be disabled, because liveness probes use it.
  */
 export function servedOperations(http: GraphsFile['http']): readonly AgentOperation[] {
   const off = new Set<string>(

@@ -34,13 +34,13 @@ const RefreshTtl = () =>
     description: 'Whether reading resets the TTL of items. Default: the setting in the langgraph.json, otherwise true.',
   });
 
-/** Returns the store configuration of the langgraph.json. Without its `store` there is no index and no TTL. */
+/** Returns the store configuration of the langgraph.json. If the file has no `store`, there is no index and no TTL. */
 const getStoreConfig = ({ store }: Agents): StoreConfig => store ?? { refreshOnRead: true };
 
 /*
- * Access rules. A handler can change the namespace and the key, and can return a filter. The server compares the filter
- * with the fields of the value, with `namespace` (a list) and with `key`. Status codes are those of the reference
- * server (`api/store.mts`): 404 for an inaccessible item, 403 for a new item that would be inaccessible.
+ * Access rules. A handler can change the namespace and the key, and can return a filter. The server applies the filter
+ * to the fields of the value, to `namespace` (a list) and to `key`. The status codes are those of the reference server
+ * (`api/store.mts`): 404 for an inaccessible item, 403 for a new item that would be inaccessible.
  */
 
 interface ItemKey {
@@ -54,7 +54,11 @@ const toItemFields = ({ namespace, key }: ItemKey, value?: unknown): Values => (
   key,
 });
 
-/** Returns true if the item exists. @throws STORE_ITEM_NOT_FOUND if it exists but does not contain `required`. */
+/**
+ * Returns true if the item exists.
+ *
+ * @throws STORE_ITEM_NOT_FOUND if the item exists but does not contain `required`.
+ */
 async function requireItemAccess(
   { deps }: Authorizer,
   itemKey: ItemKey,
@@ -74,8 +78,7 @@ function requireWithin(metadata: Values, required: RequiredMetadata | undefined)
 }
 
 /**
- * Restricts the operation to items with the required metadata. Returns the input after the changes of the project's
- * handler.
+ * Restricts the operation to items with the required metadata. Returns the input as changed by the project's handler.
  */
 function restrictItems({ deps }: Authorizer, { required, value }: Allowed): Values {
   deps.access.items = required;
@@ -141,7 +144,7 @@ export const getStoreItem = defineAgentOperation({
     const refresh = query.refresh_ttl ?? getStoreConfig(agents).refreshOnRead;
     const keys = [{ namespace, key: query.key }];
     const [item] = await getItems(agents.database, agents.deploymentId, keys, refresh);
-    // Sends the text `null`, because clients cannot parse an empty body.
+    // Sends the JSON text `null` instead of an empty body, because clients cannot parse an empty body.
     return item ?? jsonText('null');
   },
 });
@@ -274,7 +277,7 @@ export const searchStoreItems = defineAgentOperation({
       filter: optional(
         JsonObject({
           description: 'Fields of the value, compared for equality or with $eq, $ne, $gt, $gte, $lt, $lte.',
-          // Each field is a condition of the statement; thousands of them keep Postgres busy for a minute.
+          // Each field adds a condition to the statement. Thousands of conditions keep Postgres busy for a minute.
           maxProperties: 100,
         }),
       ),

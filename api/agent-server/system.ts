@@ -9,7 +9,7 @@ import { open } from './access/rules.ts';
 import { defineAgentOperation, runs } from './agent-operation.ts';
 import { Closed, stringEnum } from './agent-schema.ts';
 
-/** Release of the original server whose API this server implements. Clients and tests are written for that release. */
+/** Release of the original server that this API is compatible with. Clients and tests are written for this release. */
 const COMPATIBLE_VERSION = '1.5.1';
 
 /** Feature flags that clients read. */
@@ -117,7 +117,7 @@ export const truncate = defineAgentOperation({
   summary: 'Delete the data of the agent server, for tests',
   description: 'Only available in tests of Runlake. Deleting threads also deletes their runs and state.',
   access: runs,
-  // This operation exists only if the operator enabled it for tests.
+  // This operation exists only if the operator has enabled it for tests.
   rule: open,
   errors: ['ROUTE_NOT_FOUND'],
   schema: {

@@ -28,11 +28,11 @@ const ThreadState = Type.Object({
   created_at: nullable(Timestamp()),
   interrupts: Type.Array(JsonObject()),
 });
-/** A state in responses. With `select`, it has only the selected fields. */
+/** A state in a response. If the request has `select`, the state has only the selected fields. */
 const SelectedThreadState = Type.Partial(ThreadState);
 
 const stateFields = Object.keys(ThreadState.properties);
-/** Fields of states to return. Source: the Python `langgraph-sdk` 0.4.14, ThreadStateSelectField. */
+/** Fields of a state that the response contains. Source: the Python `langgraph-sdk` 0.4.14, ThreadStateSelectField. */
 const StateSelect = Type.Array(Type.String({ pattern: `^(?:${stateFields.join('|')}|values\\..{1,1000})$` }), {
   description: `Fields of the response: ${stateFields.join(', ')}, or \`values.\` and one of its keys.`,
   maxItems: 1_000,
@@ -136,7 +136,10 @@ const readsHistory = {
   errors: ['THREAD_NOT_FOUND', 'ANSWER_TOO_LARGE', ...graphErrors],
 } as const;
 
-/** Clients send an id, a checkpoint, or a configuration that contains a checkpoint, depending on their version. */
+/**
+ * Start of a page. Depending on their version, clients send an id, a checkpoint, or a configuration that contains a
+ * checkpoint.
+ */
 const Before = Type.Union([
   Type.String({ maxLength: 1_000 }),
   Type.Object({ configurable: Checkpoint }, { description: 'A configuration.' }),

@@ -57,7 +57,7 @@ const SelectedThread = Type.Partial(
   Type.Object({ ...fields, extracted: JsonObject({ description: 'Values of the paths in `extract`.' }) }),
 );
 
-/** Removes `ttl`, which is returned only on request. */
+/** Removes `ttl`, because it is returned only on request. */
 function formatThread({ ttl: _onRequest, ...thread }: ThreadRecord): Omit<ThreadRecord, 'ttl'> {
   return thread;
 }
@@ -74,7 +74,7 @@ const Ttl = optional(
   },
 );
 
-/** Converts a TTL; the default strategy deletes the thread. */
+/** Converts a TTL. The default strategy is to delete the thread. */
 function normaliseTtl(ttl: Static<typeof Ttl> | undefined): { strategy: TtlStrategy; minutes: number } | undefined {
   if (typeof ttl === 'number') return { strategy: 'delete', minutes: ttl };
   return ttl === undefined || ttl === null ? undefined : { strategy: ttl.strategy ?? 'delete', minutes: ttl.ttl };

@@ -32,13 +32,13 @@ import type { AgentsPart } from './role.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 
 /**
- * Maximum number of characters in the inputs and outputs of all child runs of one graph run. Beyond this limit, the
- * trace omits them. A character takes one byte or more.
+ * Maximum number of characters in the inputs and outputs of all child runs of one graph run. The trace omits inputs and
+ * outputs beyond this limit. A character takes one or more bytes.
  */
 const maxChildRunCharacters = 64 * 1024 ** 2;
-/** Lifetime of feedback links from the end of the run. */
+/** Lifetime of feedback links, counted from the end of the run. */
 export const feedbackLinkHours = 24;
-/** How long clients can rejoin the stream of a stateless run after its end: long enough to reconnect. */
+/** Time after the end of a stateless run during which clients can rejoin its stream. It is long enough to reconnect. */
 const statelessResumeMs = 120_000;
 
 export interface AgentParts {
@@ -47,12 +47,12 @@ export interface AgentParts {
   readonly databaseUrl: string;
   readonly stores: Pick<Stores, 'database' | 'clickhouse'>;
   readonly log: EventLog;
-  /** Signs webhooks; must be equal on all processes. */
+  /** Key that signs webhooks. Must be the same on all processes. */
   readonly secretKey: string;
   readonly accept: Services['accept'];
 }
 
-/** Parameters for processes that run graph code. */
+/** Parameters of the processes that run graph code. */
 export interface IsolatedGraphs extends Pick<GraphIsolation, 'accounts' | 'words'> {
   readonly file: GraphsFile;
   /** Postgres URL with the account that graph code uses. */
@@ -60,8 +60,9 @@ export interface IsolatedGraphs extends Pick<GraphIsolation, 'accounts' | 'words
 }
 
 /**
- * Opens the user ids and the Postgres account that graph code uses. At shutdown they close after all parts that use
- * them.
+ * Opens the user ids and the Postgres account that graph code uses. At shutdown they are closed after all parts that
+ * use them.
+ *
  * @throws GRAPH_CODE_NOT_ISOLATED
  */
 export async function isolateGraphs(
@@ -93,8 +94,8 @@ export async function isolateGraphs(
 }
 
 /**
- * Opens the pool of processes that run graph code. A front process opens only the query worker. A process that only
- * executes runs opens no query worker.
+ * Opens the pool of processes that run graph code. In a front process, the pool has only the query worker. In a process
+ * that only executes runs, it has no query worker.
  */
 export async function openGraphPool(
   { config, logger }: AgentParts,
@@ -123,8 +124,8 @@ export async function openGraphPool(
 }
 
 /**
- * Claims runs and executes them in the processes of `pool`. Without `pool`, it only requeues and publishes runs that
- * dead processes left.
+ * Claims runs and executes them in the processes of `pool`. Without `pool`, only requeues and publishes the runs of
+ * dead processes.
  */
 export function startWork(
   { config, logger, databaseUrl, stores, log: wholeLog, secretKey, accept }: AgentParts,

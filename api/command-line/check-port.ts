@@ -10,7 +10,7 @@ const reasons: ReadonlyMap<string, string> = new Map([
   ['EACCES', 'this user has no permission to bind the port'],
 ]);
 
-/** Address of a server and the common prefix of the settings that configure it. */
+/** Address of a server, and the common prefix of the settings that configure the address. */
 export interface ListenAddress {
   readonly host: string;
   readonly port: number;
@@ -39,8 +39,8 @@ export function listenError(cause: unknown, address: ListenAddress): RunlakeErro
 }
 
 /**
- * Returns the URL under which graph code reaches the agent server of its own process. Undefined if the port is 0 and no
- * public URL is configured, because the port is unknown until the server listens.
+ * Returns the URL at which graph code reaches the agent server of its own process. Returns undefined if the port is 0
+ * and no public URL is configured, because the port is unknown until the server listens.
  */
 export function agentServerUrl({ agentsHost, agentsPort, agentsPublicUrl }: Config): string | undefined {
   if (agentsPort === 0) return agentsPublicUrl;
@@ -49,8 +49,9 @@ export function agentServerUrl({ agentsHost, agentsPort, agentsPublicUrl }: Conf
 }
 
 /**
- * Checks that a port is free before engines are started. Another process can still take the port afterwards, so callers
- * of `listen` must handle that error.
+ * Checks that a port is free. Called before engines are started. Another process can still take the port after the
+ * check, so callers of `listen` must handle that error.
+ *
  * @throws PORT_IN_USE, HOST_UNUSABLE
  */
 export async function checkPort(address: ListenAddress): Promise<void> {

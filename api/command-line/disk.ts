@@ -4,7 +4,7 @@ import { printTable } from './print-table.ts';
 
 const bytesPerMebibyte = 1024 * 1024;
 
-/** `runlake disk` */
+/** Runs `runlake disk`. */
 export async function printDiskUse(): Promise<void> {
   await withStores('disk', async ({ stores }) => {
     const rows = (await readDiskUse(stores)).map(({ workspaceId, workspace, organization, tier, runRows, bytes }) => [

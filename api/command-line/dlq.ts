@@ -24,7 +24,7 @@ export interface DeadLetterOptions {
 
 const maxDeadLetters = 1_000;
 
-/** `runlake dlq list` */
+/** Runs `runlake dlq list`. */
 export async function listDeadLetters(options: DeadLetterOptions & { readonly json?: boolean }): Promise<void> {
   const filter = parseFilter(options);
   const limit = parseLimit(options);
@@ -54,7 +54,7 @@ export async function listDeadLetters(options: DeadLetterOptions & { readonly js
   });
 }
 
-/** `runlake dlq show <id>` */
+/** Runs `runlake dlq show <id>`. */
 export async function showDeadLetter(id: string, { json = false }: { readonly json?: boolean }): Promise<void> {
   await withDeadLetters(async ({ deadLetters, stores, getSchema }) => {
     const deadLetter = await deadLetters.find(id);
@@ -67,7 +67,7 @@ export async function showDeadLetter(id: string, { json = false }: { readonly js
   });
 }
 
-/** `runlake dlq replay [ids...]`. The exit code is 1 if any record was not replayed. */
+/** Runs `runlake dlq replay [ids...]`. The exit code is 1 if any record could not be replayed. */
 export async function replayDeadLetters(
   ids: readonly string[],
   choice: DeadLetterOptions & { readonly all?: boolean; readonly force?: boolean },
@@ -149,7 +149,7 @@ function formatSize(bytes: number): string {
       : `${Math.round(bytes / 1e6)} MB`;
 }
 
-/** Access to the dead-letter queue of this installation, for reading and replaying. */
+/** Access to the dead-letter queue of this installation for reading and replaying records. */
 interface DeadLetterAccess {
   readonly deadLetters: DeadLetterQueue;
   readonly stores: Stores;
@@ -158,7 +158,8 @@ interface DeadLetterAccess {
 }
 
 /**
- * Opens the dependencies of a dead-letter command and closes them when `work` has finished.
+ * Opens the dependencies of a dead-letter command, and closes them when `work` has finished.
+ *
  * @throws NOT_RUNNING and the errors of the dependencies.
  */
 async function withDeadLetters(work: (access: DeadLetterAccess) => Promise<void>): Promise<void> {
@@ -197,8 +198,8 @@ type RecordContent = Pick<DeadLetterRecord, 'value' | 'headers'> & {
 };
 
 /**
- * Formats a dead-letter record as JSON. With `content`, includes its headers and the decoded record, or its bytes
- * in base64 if they cannot be decoded.
+ * Formats a dead-letter record as JSON. With `content`, also includes the headers and the decoded record. If the record
+ * cannot be decoded, its bytes are included in base64.
  */
 function toDeadLetterJson(head: DeadLetterHead, replayedAt: string | undefined, content?: RecordContent): object {
   const { id, topic, partition, offset, key, sizeBytes, reason, step, deadAtMs } = head;
@@ -222,8 +223,8 @@ function toDeadLetterJson(head: DeadLetterHead, replayedAt: string | undefined, 
 }
 
 /**
- * Formats a dead-letter record as text: metadata, headers, then the decoded record as JSON, or a hex dump if it cannot
- * be decoded.
+ * Formats a dead-letter record as text: first the metadata, then the headers, then the decoded record as JSON. If the
+ * record cannot be decoded, a hex dump is shown instead.
  */
 function formatDeadLetter(
   deadLetter: DeadLetterRecord,

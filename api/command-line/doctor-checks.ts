@@ -16,17 +16,20 @@ import { requireVersion } from './migrate.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
 
 /**
- * Checks one server. `check` resolves with a description if the server is usable, and otherwise throws the first
- * problem.
+ * A check of one server. `check` resolves with a description if the server is usable; otherwise it throws an error for
+ * the first problem.
  */
 export interface ServerCheck extends CheckedServer {
   readonly check: () => Promise<string>;
 }
 
-/** Maximum clock difference between this host and a server whose times order events. */
+/**
+ * Maximum difference between the clock of this host and the clock of a server whose times determine the order of
+ * events.
+ */
 const maxClockDifferenceMs = 5_000;
 
-/** Returns a check for every server with a known address, in the order in which startup needs them. */
+/** Returns a check for every server with a known address, in the order in which startup connects to the servers. */
 export function serverChecks(config: Config, addresses: Partial<StoreAddresses>, stores: Stores): ServerCheck[] {
   const { clickhouse, database } = stores;
   const logger = createLogger('silent', 'doctor');
@@ -99,11 +102,15 @@ function describeLayout(layout: Layout): string {
   }
 }
 
-/** @throws PART_UNUSABLE */
+/**
+ * Checks that the clock of a server agrees with the clock of this host.
+ *
+ * @throws PART_UNUSABLE
+ */
 async function compareClock(name: ServerName, ask: () => Promise<number>): Promise<void> {
   const requestedAtMs = Date.now();
   const serverMs = await ask();
-  // The server read its clock at some time between request and response.
+  // The server read its clock at some point between the request and the response.
   const aheadMs = Math.max(requestedAtMs - serverMs, serverMs - Date.now());
   if (aheadMs <= maxClockDifferenceMs) return;
   throw runlakeError('PART_UNUSABLE', {
@@ -117,8 +124,8 @@ const maxShownLines = 3;
 const maxLineCharacters = 300;
 
 /**
- * Checks one part of an installation that does not run. `check` resolves with a description if there is no problem, and
- * throws otherwise.
+ * A check of one part of an installation that is not running. `check` resolves with a description if there is no
+ * problem; otherwise it throws.
  */
 export interface Inspection {
   readonly part: string;
@@ -126,7 +133,8 @@ export interface Inspection {
 }
 
 /**
- * Returns the checks of everything that startup needs: the packages of embedded engines, and a writable data folder.
+ * Returns the checks of everything that startup needs: the packages of the embedded engines, and a writable data
+ * folder.
  */
 export function inspections(config: Config): Inspection[] {
   const all: (Inspection | false)[] = [
@@ -143,7 +151,7 @@ export function inspections(config: Config): Inspection[] {
   return all.filter((inspection) => inspection !== false);
 }
 
-/** Returns the last lines of each log of the embedded engines; skips missing and empty files. */
+/** Returns the last lines of each log file of the embedded engines. Skips missing and empty files. */
 export function readLastEngineLines(config: Config): { readonly path: string; readonly lines: readonly string[] }[] {
   return Object.values(listEngineLogs(config)).flatMap((path) => {
     const lines = readTail(path);

@@ -13,15 +13,15 @@ import { embedsEngines } from './role.ts';
 
 const timeoutMs = 5_000;
 
-/** Placeholder for an unknown address. */
+/** Placeholders for unknown addresses. */
 const placeholderAddresses: StoreAddresses = {
   clickhouseUrl: 'http://none.invalid',
   databaseUrl: 'postgres://none.invalid',
 };
 
 /**
- * `runlake doctor`: prints one line per part: up, or the problem and its remedy. The exit code is 1 if there is any
- * problem.
+ * Runs `runlake doctor`. Prints one line per part: either that the part is up, or the problem and its remedy. The exit
+ * code is 1 if there is any problem.
  */
 export async function diagnose(): Promise<void> {
   const { config } = loadConfig();
@@ -36,7 +36,7 @@ export async function diagnose(): Promise<void> {
     await inspectStoppedInstallation(config, running);
   }
 
-  // Embedded engines that do not run have no address. Servers with a configured address are checked in any case.
+  // Embedded engines that are not running have no address. Servers with a configured address are always checked.
   const addresses: Partial<StoreAddresses> = await findStores(config).catch(() => listConfiguredStores(config));
   const withTimeout = { ...config, queryTimeoutMs: timeoutMs };
   const stores = openStores({ ...placeholderAddresses, ...addresses }, withTimeout, createLogger('silent', 'doctor'));
@@ -59,8 +59,8 @@ export async function diagnose(): Promise<void> {
 }
 
 /**
- * Checks what listens on the configured addresses. Roles without embedded engines write no run file and may run on
- * other hosts.
+ * Checks which processes listen on the configured addresses. Roles without embedded engines write no run file and may
+ * run on other hosts.
  */
 async function checkLocalRoles(config: Config): Promise<void> {
   const { host, port, metricsHost, metricsPort } = config;
@@ -80,7 +80,7 @@ async function checkLocalRoles(config: Config): Promise<void> {
 }
 
 /**
- * Reports on an installation that does not run: whether it could start, the last log lines of its engines, and how to
+ * Reports on an installation that is not running: whether it could start, the last log lines of its engines, and how to
  * start it.
  */
 async function inspectStoppedInstallation(config: Config, reason: unknown): Promise<void> {
@@ -117,7 +117,11 @@ function listConfiguredStores({ clickhouseUrl, databaseUrl }: Config): Partial<S
   return { ...(clickhouseUrl !== undefined && { clickhouseUrl }), ...(databaseUrl !== undefined && { databaseUrl }) };
 }
 
-/** @returns true if both stores are up and have the schema of this release. */
+/**
+ * Checks the servers.
+ *
+ * @returns true if both stores are up and have the schema of this release.
+ */
 async function checkServers(stores: Stores, config: Config, addresses: Partial<StoreAddresses>): Promise<boolean> {
   let areStoresUp = true;
   for (const server of serverChecks(config, addresses, stores)) {
@@ -138,8 +142,8 @@ async function checkServers(stores: Stores, config: Config, addresses: Partial<S
 }
 
 /**
- * Prints the result of a check and returns whether it succeeded. A check that resolves with undefined has printed its
- * result itself.
+ * Prints the result of a check, and returns true if the check succeeded. A check that resolves with undefined has
+ * already printed its result.
  */
 async function report(
   part: string,
@@ -163,7 +167,10 @@ async function report(
   }
 }
 
-/** Embedded engines have no configurable address that the operator could correct. */
+/**
+ * Returns true if a part is an embedded engine. Embedded engines have no configurable address that the operator could
+ * correct.
+ */
 function isEmbedded(part: string, config: Config | undefined): boolean {
   return (
     (part === 'ClickHouse' && config?.clickhouseUrl === undefined) ||

@@ -2,8 +2,8 @@ import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Services } from '../server/services.ts';
 
 /**
- * Returns functions that enqueue a job, which deletes the data of a deleted project or workspace. The queue has at most
- * one such job for each project and workspace.
+ * Returns functions that enqueue a job. The job deletes the data of a deleted project or workspace. The queue contains
+ * at most one such job for each project and workspace.
  */
 export function enqueueDeletions(
   jobs: Pick<Jobs, 'enqueue'>,

@@ -13,7 +13,7 @@ export type ServerName = 'ClickHouse' | 'Postgres' | 'Redis' | 'Kafka' | 'Schema
 
 export interface CheckedServer {
   readonly name: ServerName;
-  /** The configured URL; for Kafka the list of brokers. Its password is never printed. */
+  /** The configured URL or, for Kafka, the list of brokers. The password is never printed. */
   readonly address: string;
 }
 
@@ -36,8 +36,8 @@ const tlsHints: Readonly<Record<ServerName, Omit<ServerAddress, 'location'>>> = 
 };
 
 /**
- * Explanations and remedies for servers that are reachable but refuse access. Each pattern is matched against error
- * codes and texts.
+ * Explanations and remedies for servers that are reachable but refuse access. The patterns are matched against error
+ * codes and error texts.
  */
 const rejections: readonly (readonly [server: ServerName, pattern: RegExp, words: string, remedy: string])[] = [
   [
@@ -126,9 +126,12 @@ const rejections: readonly (readonly [server: ServerName, pattern: RegExp, words
   ],
 ];
 
-/** Explains why a server is not usable, with a remedy. Undefined if the message of the error already explains it. */
+/**
+ * Explains why a server is not usable, and includes a remedy. Returns undefined if the error message already contains
+ * the explanation.
+ */
 export function explainPart(error: unknown, { name, address }: CheckedServer): Explanation | undefined {
-  // Errors of an inspection already contain the explanation.
+  // Errors of an inspection already contain an explanation.
   const found = ['PART_UNUSABLE', 'STORE_TOO_OLD', 'TOPIC_UNUSABLE', 'SCHEMA_REFUSED', 'TLS_FILE_UNUSABLE'];
   if (isRunlakeError(error) && found.includes(error.code)) return undefined;
   const location = getHostOrAddress(address);
@@ -142,7 +145,7 @@ function getHostOrAddress(address: string): string {
   return URL.canParse(address) && address.includes('://') ? new URL(address).host : address;
 }
 
-/** Returns the paths of the embedded engines' logs in the data folder. */
+/** Returns the paths of the embedded engines' log files in the data folder. */
 export function listEngineLogs(config: Pick<Config, 'dataDir'>): {
   readonly ClickHouse: string;
   readonly Postgres: string;
@@ -152,8 +155,8 @@ export function listEngineLogs(config: Pick<Config, 'dataDir'>): {
 }
 
 /**
- * Returns the remedy for a part that is down while Runlake runs, by its name in `/ready`. Contains host names, never
- * whole URLs.
+ * Returns the remedy for a part that is down while Runlake is running. `part` is the name of the part in `/ready`. The
+ * remedy contains host names but never complete URLs.
  */
 export function findPartRemedy(part: string, config: Config, pid: number | undefined): string {
   switch (part) {

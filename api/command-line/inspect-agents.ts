@@ -15,15 +15,15 @@ import { loadOperator } from '../../pipelines/tenants/operator.ts';
 import { serverName } from '../agent-server/system.ts';
 import { agentServerAddress, checkPort } from './check-port.ts';
 
-/** Reports the state of a part: whether it is usable, a description, and a remedy if it is not. */
+/** Reports the state of a part: whether it is usable, a description, and a remedy if it is unusable. */
 export type Finding = (up: boolean, part: string, words: string, remedy?: string) => void;
 
 const timeoutMs = 5_000;
 const importTimeoutMs = 60_000;
 
 /**
- * Reads the agents file, imports each graph in a separate process as startup does, and sends a text to the embedder of
- * the store. Persists nothing. Executes graph code.
+ * Reads the agents file, imports each graph in a separate process (like startup), and sends a text to the embedder of
+ * the store. Persists nothing, but executes graph code.
  */
 export async function inspectGraphs(
   agentsFile: string,
@@ -114,7 +114,7 @@ async function inspectProject(
       await pool.close(0);
     }
   } catch (error) {
-    // Without its embedder no graph process becomes ready.
+    // A graph process does not become ready without its embedder.
     const part = file.store.index === undefined ? 'Graphs' : 'Store index';
     printFinding(
       false,
@@ -144,7 +144,7 @@ async function inspectEmbedder(
 export async function inspectAgentPort(config: Config, printFinding: Finding): Promise<void> {
   const { agentsHost: host, agentsPort: port } = config;
   const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
-  // `/ok` needs no authentication, and the `http` settings of a langgraph.json cannot disable it.
+  // `/ok` needs no authentication and cannot be disabled by the `http` settings of a langgraph.json.
   const isResponding = () =>
     fetch(`${url}/ok`, { signal: AbortSignal.timeout(timeoutMs) })
       .then(({ headers }) => headers.get('server') === serverName)
@@ -154,7 +154,7 @@ export async function inspectAgentPort(config: Config, printFinding: Finding): P
     await checkPort(agentServerAddress(config));
     printFinding(true, 'Agent port', `${host}:${port} is free`);
   } catch (error) {
-    // An agent server that was starting may have taken the port since the first check.
+    // Since the first check, an agent server that was starting may have taken the port.
     if (await isResponding()) return printFinding(true, 'Agent server', `answers at ${url}`);
     printFinding(
       false,
@@ -166,8 +166,8 @@ export async function inspectAgentPort(config: Config, printFinding: Finding): P
 }
 
 /**
- * Checks what the agent server needs from Postgres beyond its schema: notifications, and stored vectors with the
- * configured dimensions.
+ * Checks what the agent server needs from Postgres in addition to its schema: notifications, and stored vectors that
+ * have the configured dimensions.
  */
 export async function inspectAgentDatabase(
   {

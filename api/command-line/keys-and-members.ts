@@ -18,7 +18,7 @@ import { pickNamed } from './pick-named.ts';
 import { printTable } from './print-table.ts';
 
 export interface InOrganization {
-  /** Name or id of the organisation. Default: the first one. */
+  /** Name or id of the organisation. Default: the first organisation. */
   readonly in?: string;
 }
 
@@ -30,7 +30,7 @@ export interface CreateKeyOptions extends InOrganization {
   readonly readOnly?: boolean;
 }
 
-/** `runlake keys list` */
+/** Runs `runlake keys list`. */
 export async function listKeys(options: InOrganization): Promise<void> {
   await asOperator('keys', options, async ({ database, operator }) => {
     const rows = (await readKeys(database, operator, null)).map((key) => [
@@ -45,10 +45,10 @@ export async function listKeys(options: InOrganization): Promise<void> {
   });
 }
 
-/** The command line ignores limits, so that an operator can always create a key. */
+/** Limits do not apply to the command line, so that an operator can always create a key. */
 const unlimited = { maxApiKeys: Number.POSITIVE_INFINITY, maxMembers: Number.POSITIVE_INFINITY };
 
-/** `runlake keys create` prints only the key to standard output. */
+/** Runs `runlake keys create`. Prints only the key to standard output. */
 export async function createKey(options: CreateKeyOptions): Promise<void> {
   if (options.email !== undefined && !Format.Test('email', options.email)) {
     throw runlakeError('BAD_REQUEST', { reason: `--email must be an email address, not '${options.email}'.` });
@@ -72,7 +72,7 @@ export async function createKey(options: CreateKeyOptions): Promise<void> {
   });
 }
 
-/** `runlake keys revoke <id>` */
+/** Runs `runlake keys revoke <id>`. */
 export async function revokeKey(id: string, options: InOrganization): Promise<void> {
   if (!/^[0-9a-f-]{36}$/i.test(id))
     throw runlakeError('BAD_REQUEST', { reason: `'${id}' is not a key id. See \`runlake keys list\`.` });
@@ -82,7 +82,7 @@ export async function revokeKey(id: string, options: InOrganization): Promise<vo
   });
 }
 
-/** `runlake members list` */
+/** Runs `runlake members list`. */
 export async function listMembers(options: InOrganization): Promise<void> {
   await asOperator('members', options, async ({ database, operator }) => {
     const rows = (await readMembers(database, operator)).map((member) => [
@@ -92,7 +92,7 @@ export async function listMembers(options: InOrganization): Promise<void> {
   });
 }
 
-/** `runlake members remove <email>` */
+/** Runs `runlake members remove <email>`. */
 export async function removeMember(email: string, options: InOrganization): Promise<void> {
   await asOperator('members', options, async (access) => {
     const members = await readMembers(access.database, access.operator);
@@ -128,7 +128,12 @@ async function asOperator(
   });
 }
 
-/** @throws BAD_REQUEST if there is no such organisation, or several have the name; with their ids. */
+/**
+ * Loads the caller for the organisation with the given name or id.
+ *
+ * @throws BAD_REQUEST if there is no such organisation. If several organisations have the name, the error lists their
+ *   ids.
+ */
 async function loadOrganizationOperator(database: Database, nameOrId: string | undefined): Promise<Caller> {
   const operator = await loadOperator(database);
   if (nameOrId === undefined) return operator;

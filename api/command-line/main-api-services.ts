@@ -32,7 +32,7 @@ export interface MainApiParts {
   readonly logger: Logger;
   readonly stores: Stores;
   readonly log: EventLog;
-  /** Signs links; must be equal on all processes that serve the API. */
+  /** Key that signs links. Must be the same on all processes that serve the API. */
   readonly secretKey: string;
   readonly healthChecks: readonly HealthCheck[];
   readonly jobs: Pick<Jobs, 'enqueue'>;
@@ -40,8 +40,8 @@ export interface MainApiParts {
 }
 
 /**
- * Creates the services of the main API from the given parts, and adds the authenticator and the ingest dependencies of
- * this process.
+ * Creates the services of the main API from `parts`. Adds the authenticator and the ingest dependencies of this
+ * process.
  */
 export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSteps): Services {
   const { config, logger, log, secretKey, healthChecks, jobs, countRuns } = parts;

@@ -3,7 +3,7 @@ import { migrate } from '../../infra/migrations/migrate.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { type Stores, withStores } from './open-stores.ts';
 
-/** `runlake migrate`: migrates the stores to the schema of this release and prints the applied migrations. */
+/** Runs `runlake migrate`: migrates the stores to the schema of this release and prints the applied migrations. */
 export async function migrateStores(): Promise<void> {
   await withStores('migrate', async ({ stores, logger }) => {
     const { applied } = await migrate({ ...stores, logger });
@@ -12,9 +12,10 @@ export async function migrateStores(): Promise<void> {
 }
 
 /**
- * Migrates the stores to the schema of this release. Any role may start first: one process migrates, and the other
+ * Migrates the stores to the schema of this release. Any role may start first: one process migrates, and other
  * processes wait for it.
- * @throws STORE_TOO_OLD, the errors of `migrate`, and the errors of the stores if they are unreachable.
+ *
+ * @throws STORE_TOO_OLD, the errors of `migrate`, and the errors of unreachable stores.
  */
 export async function prepareStores({ clickhouse, database }: Stores, logger: Logger): Promise<void> {
   requireVersion('ClickHouse', await clickhouse.version());
@@ -27,7 +28,11 @@ const needed = {
   Postgres: { release: '15', variable: 'RUNLAKE_DATABASE_URL' },
 } as const;
 
-/** Compares a release such as `25.8.3.1` or `15.4 (Debian)` with the minimum release. @throws STORE_TOO_OLD */
+/**
+ * Checks that a release such as `25.8.3.1` or `15.4 (Debian)` is not older than the minimum release.
+ *
+ * @throws STORE_TOO_OLD
+ */
 export function requireVersion(store: keyof typeof needed, found: string): void {
   const { release, variable } = needed[store];
   const [minimum, present] = [release, found].map(

@@ -12,8 +12,8 @@ import type { Stores } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 
 /**
- * Number of partitions of each topic of the in-process log. More would not help, because one process reads the whole
- * log.
+ * Number of partitions of each topic of the in-process log. More partitions would not help, because one process reads
+ * the whole log.
  */
 const partitionCount = 1;
 
@@ -29,8 +29,9 @@ interface LogParts {
 }
 
 /**
- * Opens the event log: Kafka if brokers are configured, otherwise the in-process log. Loads the code for Kafka only if
- * it is used.
+ * Opens the event log: Kafka if brokers are configured, otherwise the in-process log. Loads the Kafka code only if
+ * Kafka is used.
+ *
  * @throws the errors of the opened log.
  */
 export async function openEventLog({ config, logger, stores }: LogParts, shutdown: ShutdownSteps): Promise<OpenedLog> {
@@ -59,12 +60,15 @@ export async function openDeadLetters(
   return deadLetters;
 }
 
-/** Key of the advisory lock that lets only one process with an in-process log use the database. */
+/** Key of the advisory lock on a database. Only one process with an in-process log may use the database at a time. */
 const logLockKey = 7_215_508_432;
 
 /**
- * Prevents a second process with an in-process log from using the database. The two sinks would assign trace locations
- * independently, and each would treat the other's insert batches as those of a dead process. @throws LOG_IN_USE
+ * Prevents a second process with an in-process log from using the database. Otherwise the sinks of both processes would
+ * assign trace locations independently, and each sink would treat the insert batches of the other sink as left over
+ * from a dead process.
+ *
+ * @throws LOG_IN_USE
  */
 export async function lockDatabase(url: string, config: Config, logger: Logger): Promise<SessionLock> {
   const lock = await acquireSessionLock({ url, authorities: trustedAuthorities(config), key: logLockKey, logger });

@@ -23,7 +23,11 @@ export interface StoreAddresses {
   readonly databaseUrl: string;
 }
 
-/** @throws TLS_FILE_UNUSABLE */
+/**
+ * Opens both stores.
+ *
+ * @throws TLS_FILE_UNUSABLE
+ */
 export function openStores(addresses: StoreAddresses, config: Config, logger: Logger): Stores {
   const shared = { authorities: trustedAuthorities(config), logger, timeoutMs: config.queryTimeoutMs };
   const clickhouse = openClickHouse({
@@ -34,17 +38,17 @@ export function openStores(addresses: StoreAddresses, config: Config, logger: Lo
     clickhouse,
     database,
     close: async () => {
-      // At this point nothing uses the stores, so only connections to an unresponsive server can remain open.
+      // At this point nothing uses the stores, so the only open connections can be those to an unresponsive server.
       await settlesBeforeTimeout(Promise.all([clickhouse.close(), database.close()]), closeTimeoutMs);
     },
   };
 }
 
 /**
- * Finds the stores for a command that runs next to an instance: the configured addresses, or those in the run file of
- * the instance that uses the data folder.
+ * Finds the stores for a command that runs alongside an instance. Returns the configured addresses, or the addresses in
+ * the run file of the instance that uses the data folder.
  *
- * @throws NOT_RUNNING if there is neither.
+ * @throws NOT_RUNNING if there is neither a configured address nor a run file.
  */
 export async function findStores(config: Config): Promise<StoreAddresses> {
   if (config.clickhouseUrl !== undefined && config.databaseUrl !== undefined) {
@@ -57,20 +61,21 @@ export async function findStores(config: Config): Promise<StoreAddresses> {
   };
 }
 
-/** Dependencies of a command that runs next to an instance. */
+/** Dependencies of a command that runs alongside an instance. */
 export interface StoreAccess {
   readonly config: Config;
   readonly logger: Logger;
   readonly stores: Stores;
-  /** Opens the job queue at the first call. */
+  /** Opens the job queue when it is first called. */
   readonly openJobs: () => Promise<Jobs>;
   /** Shutdown steps of everything that the command opens in addition to the stores. */
   readonly shutdown: ShutdownSteps;
 }
 
 /**
- * Opens the stores for a command and closes them when `work` has finished. @throws NOT_RUNNING and the errors of
- * `work`.
+ * Opens the stores for a command, and closes them when `work` has finished.
+ *
+ * @throws NOT_RUNNING and the errors of `work`.
  */
 export async function withStores<Result>(
   command: string,

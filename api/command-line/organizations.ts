@@ -26,7 +26,7 @@ interface Access {
   readonly enqueueWorkspaceDeletion: (workspaceId: string) => Promise<void>;
 }
 
-/** `runlake organizations list` */
+/** Runs `runlake organizations list`. */
 export async function listOrganizations(): Promise<void> {
   await asOperator(async ({ database, operator }) => {
     const rows = (await list(database, operator, { includeDeleted: true })).map((each) => [
@@ -36,7 +36,7 @@ export async function listOrganizations(): Promise<void> {
   });
 }
 
-/** `runlake organizations create <name>` prints only the admin key to standard output. */
+/** Runs `runlake organizations create <name>`. Prints only the admin key to standard output. */
 export async function createOrganization(name: string, options: CreateOrganizationOptions): Promise<void> {
   const { workspace: workspaceName, handle, email: adminEmail } = options;
   for (const [what, text] of Object.entries({ name, ...options })) requireName(what, text);
@@ -49,7 +49,7 @@ export async function createOrganization(name: string, options: CreateOrganizati
     throw runlakeError('BAD_REQUEST', { reason: `--email must be an email address, not '${adminEmail}'.` });
   }
   await asOperator(async ({ database, operator }) => {
-    // The limit applies only to callers of the API.
+    // The limit on organisations applies only to callers of the API.
     const deps = { database, config: { maxOrganizations: Number.POSITIVE_INFINITY } };
     const created = await create(deps, operator, { displayName: name, workspaceName, handle, adminEmail });
     console.error(`Organisation ${created.organizationId} (${name})`);
@@ -59,7 +59,10 @@ export async function createOrganization(name: string, options: CreateOrganizati
   });
 }
 
-/** `runlake organizations delete <id>` prompts for the name of the organisation unless `--confirm` contains it. */
+/**
+ * Runs `runlake organizations delete <id>`. Prompts for the name of the organisation unless `--confirm` contains the
+ * name.
+ */
 export async function deleteOrganization(id: string, { confirm }: { readonly confirm?: string }): Promise<void> {
   const unknown = () =>
     runlakeError('BAD_REQUEST', { reason: `No organisation '${id}'. See \`runlake organizations list\`.` });

@@ -2,21 +2,22 @@ import Format from 'typebox/format';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { printable } from './print-table.ts';
 
-/** Organisations, workspaces, projects and destinations as arguments of commands. */
+/** Names and ids of organisations, workspaces, projects and destinations in command arguments. */
 
 export interface Named {
   readonly id: string;
   readonly name: string;
 }
 
-/** Maximum number of names in a message. */
+/** Maximum number of names that a message lists. */
 const maxListedNames = 10;
 
 /**
- * Finds what a name or id means.
+ * Finds the object with a name or id.
  *
- * @param what names the kind of object in messages.
- * @throws BAD_REQUEST with the names if there is none; with the ids if several have the name.
+ * @param what the kind of object, for messages.
+ * @throws BAD_REQUEST, which lists the existing names if there is no such object, or the ids if several objects have
+ *   the name.
  */
 export function pickNamed(what: string, nameOrId: string, all: readonly Named[]): Named {
   const found = all.filter(({ id, name }) => name === nameOrId || id === nameOrId.toLowerCase());

@@ -1,4 +1,4 @@
-/** Prints rows as a table; the first row is the header. Cells are truncated to `maxCellLength`. */
+/** Prints rows as a table. The first row is the header. Cells are truncated to `maxCellLength`. */
 export function printTable(rows: readonly (readonly (string | undefined)[])[], maxCellLength = 60): void {
   const cells = rows.map((row) => row.map((cell) => shorten(printable(cell ?? ''), maxCellLength)));
   const widths = cells[0]?.map((_, column) => Math.max(...cells.map((row) => row[column]?.length ?? 0))) ?? [];
@@ -12,7 +12,7 @@ export function printTable(rows: readonly (readonly (string | undefined)[])[], m
   }
 }
 
-/** Replaces control characters: text of other users must not control the terminal. */
+/** Replaces control characters, so that text from other users cannot control the terminal. */
 export function printable(text: string): string {
   return text.replace(/\p{C}/gu, '\u{FFFD}');
 }

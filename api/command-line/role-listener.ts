@@ -7,25 +7,31 @@ import { apiAddress } from './check-port.ts';
 import type { LoadedParts } from './role.ts';
 
 /**
- * The HTTP listener of a role, which listens before the other parts of the role start. It serves the main API or, for a
- * role without the main API, metrics and readiness. Until {@link RoleListener.open}, `/ready` responds with 503 and the
- * state of the servers, and the main API refuses every other request.
+ * The HTTP listener of a role. It listens before the other parts of the role start. It serves the main API or, for a
+ * role without the main API, metrics and readiness. Until {@link RoleListener.open} is called, `/ready` responds with
+ * 503 and the state of the servers, and the main API refuses all other requests.
  */
 export interface RoleListener {
   readonly url: string;
-  /** Sets the dependency that startup waits for. `/ready` and the error STARTING report it. */
+  /** Sets the dependency that startup is waiting for. `/ready` and the error STARTING report it. */
   waitFor(what: string): void;
-  /** Accepts requests. From now on `/ready` runs `healthChecks`. `services` are those of the main API. */
+  /**
+   * Starts to accept requests. From then on, `/ready` runs `healthChecks`. `services` are the services of the main API.
+   */
   open(healthChecks: readonly HealthCheck[], services?: Services): void;
   /**
-   * Makes `/ready` report `draining`; the main API finishes its requests and closes. Call before the parts of the role
-   * end.
+   * Makes `/ready` report `draining`. The main API finishes its in-flight requests and closes. Call this method before
+   * the parts of the role are shut down.
    */
   drain(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** @throws PORT_IN_USE, HOST_UNUSABLE, METRICS_PORT_UNUSABLE */
+/**
+ * Opens the listener of a role.
+ *
+ * @throws PORT_IN_USE, HOST_UNUSABLE, METRICS_PORT_UNUSABLE
+ */
 export async function listenForRole(
   { config, logger, mainApi }: { config: Config; logger: Logger; mainApi: LoadedParts['mainApi'] },
   servers: readonly HealthCheck[],
@@ -60,7 +66,7 @@ export async function listenForRole(
     };
   }
 
-  // Operations read the services at each request, and only health operations run before the services are complete.
+  // Operations read the services at each request. Until the services are complete, only health operations run.
   const services = { config, healthChecks } as Services;
   const api = await mainApi.listenHttp({
     server: { config, services, logger, operations: mainApi.operations, waitsFor: () => what },

@@ -4,17 +4,17 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 export type Role = 'all' | 'api' | 'ingest' | 'exports' | 'agents';
 
 /**
- * The part of the agent server that a process runs: `front` serves HTTP and claims no runs, `work` executes runs and
+ * The part of the agent server that a process runs. `front` serves HTTP and claims no runs; `work` executes runs and
  * serves no HTTP.
  */
 export type AgentsPart = 'both' | 'front' | 'work';
 
 /**
- * Checks the settings that a role requires, beyond the validation of each setting.
+ * Checks that the settings which the role requires are set. Each setting is already validated on its own.
  *
  * @throws ADDRESS_REQUIRED if a role other than `all` lacks the address of a server; INVALID_CONFIG if no engine is
- *   embedded and no secret key is set, because the data folder may then not outlive the process, and a key in it could
- *   be lost.
+ *   embedded and no secret key is set. In that case the data folder may not outlive the process, and a key in the
+ *   folder could be lost.
  */
 export function checkRole(role: Role, config: Config): void {
   const needed = {
@@ -36,7 +36,7 @@ export function checkRole(role: Role, config: Config): void {
   }
 }
 
-/** Returns true if this process embeds an engine and so needs the data folder. */
+/** Returns true if this process embeds an engine and therefore needs the data folder. */
 export function embedsEngines({ clickhouseUrl, databaseUrl }: Config): boolean {
   return clickhouseUrl === undefined || databaseUrl === undefined;
 }
@@ -48,7 +48,7 @@ export function servesAgents(role: Role, { agentsFile }: Config): boolean {
 
 export type LoadedParts = Awaited<ReturnType<typeof loadParts>>;
 
-/** Loads only the code of the role's parts, because loading all code adds a second to each startup. */
+/** Loads only the code that the role needs, because loading all code adds a second to each startup. */
 export async function loadParts(role: Role, config: Config) {
   const isAll = role === 'all';
   const servesMainApi = isAll || role === 'api';

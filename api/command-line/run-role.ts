@@ -1,15 +1,16 @@
 /**
  * Runs one role until a signal stops it.
  *
- * Start order, reversed at shutdown: data folder and engines, if any is embedded → stores → listener, wait for servers,
- * parts of the role (`start-role.ts`). On SIGTERM or SIGINT:
+ * Start order, reversed at shutdown: data folder and engines (if any engine is embedded) → stores → listener, wait for
+ * servers, parts of the role (`start-role.ts`). On SIGTERM or SIGINT:
  *   1. new requests get 503; in-flight requests finish;
- *   2. the log and the sink finish what was accepted;
+ *   2. the log and the sink finish the events that were accepted;
  *   3. the roll-up finishes its run, and jobs finish;
- *   4. connections close, engines stop, the lock of the data folder is released. After a signal during startup, the
- *      parts that are already up end in the same order, and the process exits with 128 + the signal's number. The
- *      process waits for engines that are still starting, so that no child process is left behind. A second signal ends
- *      the process at once.
+ *   4. connections close, engines stop, and the lock of the data folder is released.
+ *
+ * After a signal during startup, the parts that are already up end in the same order, and the process exits with 128 +
+ * the signal's number. The process waits for engines that are still starting, so that no child process is left behind.
+ * A second signal ends the process immediately.
  */
 import { constants } from 'node:os';
 import { loadConfig } from '../../infra/config/load.ts';
@@ -25,8 +26,9 @@ import { type AgentsPart, checkRole, embedsEngines, loadParts, type Role, serves
 import { ShutdownSteps } from './shutdown-steps.ts';
 
 /**
- * `runlake all|api|ingest|exports|agents`. Resolves when the role has stopped. @throws the error that prevents the
- * start.
+ * Runs `runlake all|api|ingest|exports|agents`. Resolves when the role has stopped.
+ *
+ * @throws the error that prevents the start.
  */
 export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<void> {
   const { config } = loadConfig();
@@ -41,7 +43,7 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
     shutdown.add('traces', () => tracing.stop());
     if (role === 'all' || role === 'api') await checkPort(apiAddress(config));
     if (servesAgents(role, config) && part !== 'work') await checkPort(agentServerAddress(config));
-    // These modules are most of the program. They load while the engines start, and only after all earlier checks.
+    // These modules are most of the code. They load while the engines start, and only after all earlier checks.
     const [{ addresses, engineExited }, { startRole }, loaded] = await Promise.all([
       startEngines(folder, config, logger, shutdown),
       import('./start-role.ts'),
@@ -54,7 +56,7 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
     if (typeof served === 'string') {
       interruptedBy = served;
       logger.info({ signal: served }, 'stopping during start');
-      // Startup then fails at the next part that it adds, or because the stores are closed.
+      // In this case, startup fails at the next part that it adds, or because the stores are closed.
       started.catch(() => undefined);
       return;
     }
@@ -78,7 +80,7 @@ async function openFolder({ dataDir }: Config, shutdown: ShutdownSteps): Promise
   return folder;
 }
 
-/** Returns the addresses of both stores; starts stores without a configured address in `folder`. */
+/** Returns the addresses of both stores. A store without a configured address is started in `folder`. */
 async function startEngines(folder: DataFolder | undefined, config: Config, logger: Logger, shutdown: ShutdownSteps) {
   const needs = { clickhouse: config.clickhouseUrl === undefined, database: config.databaseUrl === undefined };
   const engines = folder && (await startEmbedded({ folder, needs, logger }));

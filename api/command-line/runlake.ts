@@ -10,8 +10,8 @@ import type { CreateOrganizationOptions } from './organizations.ts';
 import type { Role } from './role.ts';
 
 /**
- * Errors whose remedy is about a request or an API key, which a command does not have. The message of such an error also
- * says what to do.
+ * Errors whose remedy concerns a request or an API key. A command has neither. The messages of these errors already say
+ * what to do.
  */
 const withoutRemedy: ReadonlySet<ErrorCode> = new Set([
   'BAD_REQUEST',
@@ -20,7 +20,7 @@ const withoutRemedy: ReadonlySet<ErrorCode> = new Set([
   'PARAMETER_NOT_SUPPORTED',
 ]);
 
-// A command loads its code when it runs, because loading all code takes a second or two.
+// The code of a command is loaded when the command runs, because loading all code takes a second or two.
 
 const program = new Command('runlake')
   .description('Self-hosted backend for LLM agents: traces in, exact usage out.')

@@ -4,11 +4,15 @@ import { type ListenAddress, listenError } from './check-port.ts';
 
 interface HttpListener {
   readonly url: string;
-  /** Refuses new requests, finishes in-flight requests and closes. */
+  /** Refuses new requests, finishes in-flight requests, and then closes. */
   drain(): Promise<void>;
 }
 
-/** Starts the server of an API. @throws PORT_IN_USE, HOST_UNUSABLE */
+/**
+ * Starts the HTTP server of an API.
+ *
+ * @throws PORT_IN_USE, HOST_UNUSABLE
+ */
 export async function listenHttp({
   server: options,
   at,

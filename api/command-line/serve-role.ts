@@ -2,9 +2,9 @@
  * Composes the parts of a role in one process.
  *
  * Start order (each part adds its shutdown step to `ends`): lock of the in-process log → schema → event log → roll-up
- * and sink → jobs and their workers → bulk exports → HTTP → agents. `api` runs no sink, roll-up or workers; `ingest`
- * runs no exports and no API; `exports` and `agents` run only those. HTTP listens from the beginning and accepts
- * requests when all parts are up.
+ * and sink → jobs and their workers → bulk exports → HTTP → agents. `api` runs no sink, no roll-up and no workers.
+ * `ingest` runs no exports and no API. `exports` and `agents` run only exports and only agents. HTTP listens from the
+ * beginning, but accepts requests only when all parts are up.
  */
 import type { Config } from '../../infra/config/settings.ts';
 import { type DataFolder, keepSecretKey } from '../../infra/embedded/data-folder.ts';
@@ -50,7 +50,7 @@ export interface RoleParts {
   readonly part: AgentsPart;
   readonly config: Config;
   readonly logger: Logger;
-  /** Set if an engine is embedded. */
+  /** The data folder. Set if an engine is embedded. */
   readonly folder: DataFolder | undefined;
   readonly addresses: StoreAddresses;
   readonly stores: Stores;
@@ -61,7 +61,8 @@ export interface RoleParts {
 
 export interface ServedRole {
   /**
-   * Resolves when this process must stop because another process has locked the database. Never resolves with Kafka.
+   * Resolves when this process must stop because another process has locked the database. Never resolves if Kafka is
+   * used.
    */
   readonly replaced: Promise<void>;
   /** Accepts requests and prints the URLs. */
@@ -121,7 +122,7 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
     }
     firstKey = await parts.bootstrap();
   }
-  // Added before the agents, so that the main API ends after them.
+  // This step is added before the agents, so that the main API ends after them.
   if (mainApi) shutdown.add('HTTP', () => listener.drain());
   const { agentsFile } = config;
   if (services && agents && agentsFile !== undefined) {
@@ -151,7 +152,10 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
   };
 }
 
-/** Prints the URL of Runlake to standard output and, at the first start, the admin key, which is shown only once. */
+/**
+ * Prints the URL of Runlake to standard output. At the first start, also prints the admin key, which is shown only
+ * once.
+ */
 function printFirstKey(outcome: BootstrapOutcome, url: string): void {
   console.log(`Runlake answers at ${url}  (API description: ${url}/docs)`);
   switch (outcome.kind) {

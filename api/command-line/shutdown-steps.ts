@@ -2,18 +2,22 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 
 /**
- * Shutdown steps of started parts. They run in reverse order of {@link ShutdownSteps.add}, each even if an earlier one
- * fails. A part that is added after {@link ShutdownSteps.run} was called, because its startup was still in progress, is
- * shut down at once.
+ * Shutdown steps of started parts. The steps run in the reverse order of {@link ShutdownSteps.add}. A step runs even if
+ * an earlier step fails. A part can be added after {@link ShutdownSteps.run} was called, because its startup was still
+ * in progress; it is then shut down immediately.
  */
 export class ShutdownSteps {
   readonly #steps: [name: string, end: () => unknown][] = [];
   #running = false;
 
-  /** @throws DRAINING if {@link ShutdownSteps.run} was called; startup must stop then. */
+  /**
+   * Adds a shutdown step.
+   *
+   * @throws DRAINING if {@link ShutdownSteps.run} was called. Startup must then stop.
+   */
   add(name: string, end: () => unknown): void {
     if (this.#running) {
-      // Its dependencies may have ended already, so errors of its shutdown are ignored.
+      // The dependencies of the part may have ended already, so errors of its shutdown are ignored.
       void Promise.resolve()
         .then(end)
         .catch(() => undefined);

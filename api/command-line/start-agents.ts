@@ -1,9 +1,10 @@
 /**
- * The agent server in one process, or a part of it: a front process claims no runs, a worker process serves no HTTP.
+ * The agent server of one process, or a part of it: a front process claims no runs, and a worker process serves no
+ * HTTP.
  *
- * Start order (each part adds its shutdown step to `ends`): user ids of graph code → its Postgres account → graph
- * workers → stream hub → executor → HTTP → crons, webhooks, notifications of Postgres. At shutdown crons and webhooks
- * stop first, then HTTP refuses new requests. Runs that do not finish within the drain timeout are requeued.
+ * Start order (each part adds its shutdown step to `ends`): user ids of graph code → Postgres account of graph code →
+ * graph workers → stream hub → executor → HTTP → crons, webhooks, notifications of Postgres. At shutdown, crons and
+ * webhooks stop first; then HTTP refuses new requests. Runs that do not finish within the drain timeout are requeued.
  */
 import { join } from 'node:path';
 import { graphEnvironment } from '../../infra/config/graph-environment.ts';
@@ -44,12 +45,12 @@ import { listenHttp } from './serve-http.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 
 /**
- * Heap of the process that derives schemas from types. The TypeScript compiler needs this much for projects with many
- * packages.
+ * Heap size of the process that derives schemas from types. The TypeScript compiler needs this much memory for projects
+ * with many packages.
  */
 const typesHeapMegabytes = 1_024;
 
-/** Values that startup prints for the operator. */
+/** Values that are printed for the operator at startup. */
 export interface StartedAgents {
   readonly url: string;
   /** Description of the isolation of graph code. */
@@ -79,7 +80,11 @@ export async function startAgents(
   return { url, graphCode: opened.graphCode };
 }
 
-/** Claims and executes runs; serves no HTTP. @throws GRAPHS_FILE_INVALID and the errors of the parts. */
+/**
+ * Starts claiming and executing runs, without HTTP.
+ *
+ * @throws GRAPHS_FILE_INVALID and the errors of the parts.
+ */
 export async function startAgentWork(
   parts: AgentParts,
   shutdown: ShutdownSteps,
@@ -99,10 +104,10 @@ export async function startAgentWork(
 export interface OpenedAgents {
   readonly agents: Agents & { readonly webhooks: WebhookRules };
   readonly executor: Executor;
-  /** Set if langgraph.json has `auth`; otherwise API keys authenticate and authorise. */
+  /** Set if the langgraph.json has `auth`. Unset: requests are authenticated and authorised with API keys. */
   readonly ownAccess?: OwnAccess;
   readonly http: GraphsFile['http'];
-  /** Set if langgraph.json has `http.app`. */
+  /** Set if the langgraph.json has `http.app`. */
   readonly app?: HttpApp;
   readonly operations: readonly Operation[];
   /** Description of the isolation of graph code. */
@@ -110,7 +115,7 @@ export interface OpenedAgents {
   readonly watch: DeploymentWatch;
 }
 
-/** Opens everything that the operations of the agent server use. */
+/** Opens all dependencies of the agent server's operations. */
 export async function openAgents(
   parts: AgentParts,
   shutdown: ShutdownSteps,
@@ -224,7 +229,10 @@ export async function openAgents(
   };
 }
 
-/** Starts the work that no request triggers: crons, webhooks, and reactions to notifications from other processes. */
+/**
+ * Starts all work that is not triggered by requests: crons, webhooks, and reactions to notifications from other
+ * processes.
+ */
 export async function followAgents(
   parts: AgentParts,
   { agents, executor, watch }: OpenedAgents,
@@ -272,7 +280,7 @@ function wakeHandlers(executor: Executor): Readonly<Record<string, () => void>> 
 }
 
 /**
- * Listens to notifications of Postgres. The payload is the deployment id; it is empty if notifications may have been
+ * Listens for Postgres notifications. The payload is the deployment id. It is empty if notifications may have been
  * lost.
  */
 async function listenForNotifications(

@@ -16,8 +16,9 @@ import type { Stores } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 
 /**
- * Starts the workers of bulk exports, for `all` and `exports`. At shutdown the workers stop before the job queue;
- * otherwise the queue would wait for an export run that takes hours.
+ * Starts the workers of bulk exports, for the roles `all` and `exports`. At shutdown, the workers stop before the job
+ * queue; otherwise the queue would wait for an export run, which can take hours.
+ *
  * @throws the errors of the work folder and of the job queue.
  */
 export async function startExports(
@@ -28,7 +29,7 @@ export async function startExports(
     readonly stores: Stores;
     readonly log: EventLog;
     readonly jobs: Jobs;
-    /** Decrypts the credentials of destinations; must be equal on all processes. */
+    /** Key that decrypts the credentials of destinations. Must be the same on all processes. */
     readonly secretKey: string;
   },
   shutdown: ShutdownSteps,

@@ -1,14 +1,15 @@
 /**
- * Starts a role. During startup it waits for servers that are unavailable.
+ * Starts a role. During startup, waits for servers that are unavailable.
  *
- *   1. The role listens: `/ok` responds with 200, `/ready` with 503 and the state of each server, any other request
- *      with 503 STARTING.
- *   2. The role checks all servers with a configured address until all respond.
- *   3. The parts start (`serve-role.ts`). If a server becomes unavailable, the started parts end, and step 2 follows.
+ *   1. The role listens: `/ok` responds with 200, `/ready` with 503 and the state of each server, and any other
+ *      request with 503 STARTING.
+ *   2. The role checks all servers with a configured address until all of them respond.
+ *   3. The parts start (`serve-role.ts`). If a server becomes unavailable, the started parts end, and startup returns
+ *      to step 2.
  *   4. The listener opens: requests are served, and `/ready` checks the parts.
  *
- * The role waits only for unavailable servers (`isUnavailable`). A wrong password or a refused schema ends startup with
- * its error.
+ * The role waits only for unavailable servers (`isUnavailable`). Other errors, such as a wrong password or a refused
+ * schema, end startup.
  */
 import type { Config } from '../../infra/config/settings.ts';
 import type { ErrorCode } from '../../infra/errors/catalogue.ts';
@@ -24,7 +25,11 @@ import { listenForRole } from './role-listener.ts';
 import { type RoleParts, type ServedRole, serveRole } from './serve-role.ts';
 import { ShutdownSteps } from './shutdown-steps.ts';
 
-/** @throws the errors of the parts, except those of unavailable servers. */
+/**
+ * Starts a role.
+ *
+ * @throws the errors of the parts, except the errors of unavailable servers.
+ */
 export async function startRole(
   parts: Omit<RoleParts, 'listener' | 'bootstrap'>,
 ): Promise<Pick<ServedRole, 'replaced'>> {
@@ -32,14 +37,14 @@ export async function startRole(
   const probes = await openServerProbes(config, stores, logger);
   shutdown.add('server probes', () => probes.close());
   const listener = await listenForRole({ config, logger, mainApi: loaded.mainApi }, probes.healthChecks);
-  // `/ready` responds until everything else has ended.
+  // `/ready` responds until all other parts have ended.
   shutdown.add('listener', () => listener.close());
   const stopping = new AbortController();
   let partEnds = new ShutdownSteps();
   shutdown.add('parts of the role', () => partEnds.run(logger));
   shutdown.add('start', () => stopping.abort());
 
-  // The first attempt that gets this far creates the admin key. A later attempt must still print that key.
+  // The first attempt that reaches this point creates the admin key. A later attempt must still print it.
   let outcome: BootstrapOutcome | undefined;
   const bootstrapOnce = async () => (outcome ??= await bootstrap(stores.database, config));
 
@@ -65,8 +70,8 @@ export async function startRole(
 }
 
 /**
- * Errors of an unavailable server. Any other error at startup ends the process, because only the operator can correct
- * it.
+ * Error codes of an unavailable server. Any other error during startup ends the process, because only the operator can
+ * correct its cause.
  */
 const unavailableCodes: ReadonlySet<ErrorCode> = new Set([
   'CLICKHOUSE_UNAVAILABLE',
@@ -81,7 +86,7 @@ const unavailableCodes: ReadonlySet<ErrorCode> = new Set([
 const probeTimeoutMs = 10_000;
 const firstPauseMs = 100;
 const maxPauseMs = 2_000;
-/** Interval of repeated log lines for a server that stays unavailable. */
+/** Interval at which log lines are repeated while a server stays unavailable. */
 const logIntervalMs = 30_000;
 
 export function isUnavailable(error: unknown): error is RunlakeError {
@@ -89,8 +94,8 @@ export function isUnavailable(error: unknown): error is RunlakeError {
 }
 
 /**
- * Returns a health check for each server of the role. A check connects to its server at its first call; embedded
- * engines are already up.
+ * Returns a health check for each server that the role uses. A check connects to its server when it is first called.
+ * Embedded engines are already up at that point.
  */
 async function openServerProbes(
   config: Config,
@@ -115,9 +120,10 @@ async function openServerProbes(
 }
 
 /**
- * Resolves when all servers respond in the same round, or when `signal` is aborted.
+ * Waits for servers. Resolves when all servers have responded in the same round, or when `signal` is aborted.
+ *
  * @param onWaiting receives the names of the unavailable servers after each round.
- * @throws the first error that does not mean an unavailable server.
+ * @throws the first error that does not mean that a server is unavailable.
  */
 async function waitForServers(
   checks: readonly HealthCheck[],
@@ -148,7 +154,11 @@ async function waitForServers(
   }
 }
 
-/** @returns undefined if the server responds. */
+/**
+ * Checks one server.
+ *
+ * @returns undefined if the server responds.
+ */
 async function probeServer({ name, check }: HealthCheck): Promise<{ name: string; err: RunlakeError } | undefined> {
   const checking = check();
   try {

@@ -19,8 +19,8 @@ export interface StoringParts {
 }
 
 /**
- * Starts the sink and the usage roll-up, for `all` and `ingest`. At shutdown the sink stops first, so that the hours of
- * its last insert batches are marked dirty while the roll-up still runs.
+ * Starts the sink and the usage roll-up, for the roles `all` and `ingest`. At shutdown, the sink stops first, so that
+ * the hours of its last insert batches are marked dirty while the roll-up is still running.
  */
 export async function startStoring(parts: StoringParts, shutdown: ShutdownSteps): Promise<HealthCheck[]> {
   const { config, logger } = parts;
@@ -35,8 +35,9 @@ export async function startStoring(parts: StoringParts, shutdown: ShutdownSteps)
 }
 
 /**
- * Starts the sink for every topic of the log, and the metric of waiting dead-letter records. At shutdown the log first
- * finishes the batches that it delivered, then the sink stops.
+ * Starts the sink for every topic of the log, and the metric for pending dead-letter records. At shutdown, the log
+ * first finishes the batches that it has delivered; then the sink stops.
+ *
  * @throws the errors of the log and the stores.
  */
 export async function startSink(
@@ -51,8 +52,8 @@ export async function startSink(
   const sink = new Sink({ log, clickhouse, database, config, logger, onHoursMarked });
   shutdown.add('sink', () => sink.stop());
   await sink.start(topics);
-  // In-flight batches need both the log and the sink, so this step closes the log before the sink stops. The log's own
-  // shutdown step runs later, because the log was opened first.
+  // In-flight batches need both the log and the sink, so this step closes the log before the sink stops. The shutdown
+  // step of the log itself runs later, because the log was opened first.
   shutdown.add('in-flight batches', () => log.close());
   return sink;
 }

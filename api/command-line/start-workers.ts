@@ -10,8 +10,8 @@ import type { StoringParts } from './start-storing.ts';
 const cleanupIntervalMs = 10 * 60_000;
 const changeTracesIntervalMs = 30_000;
 /**
- * How long an event waits for its trace before it goes to the dead-letter queue. It is longer than a usual outage of
- * the sender.
+ * Maximum time that an event waits for its trace before the event is moved to the dead-letter queue. It is longer than
+ * a typical outage of a sender.
  */
 const deferredEventHours = 24;
 
@@ -43,6 +43,6 @@ export async function startWorkers({
   });
   await jobs.every('expire-deferred-events', cleanupIntervalMs, {});
   await jobs.every('change-traces', changeTracesIntervalMs, {});
-  // A schedule runs its first job immediately.
+  // `every` runs the first job immediately.
   await jobs.every('requeue-deletions', cleanupIntervalMs, {});
 }

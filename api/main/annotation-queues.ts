@@ -48,7 +48,8 @@ const fields = {
 const Fields = Type.Object(fields);
 
 /**
- * An absent field is undefined and stays unchanged. Null clears a text, and resets a number or a flag to its default.
+ * Converts a request body to queue fields. A field that is absent becomes undefined and stays unchanged. Null clears a
+ * text field and resets a number or a flag to its default.
  */
 function toQueueFields(body: Static<typeof Fields>): Partial<QueueFields> {
   const orDefault = <T>(value: T | null | undefined, fallback: T) => (value === null ? fallback : value);

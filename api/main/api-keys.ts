@@ -6,7 +6,7 @@ import { defineOperation } from '../server/operation.ts';
 
 const KeyParams = Type.Object({ api_key_id: Uuid() });
 
-/** Body of the operations that create API keys. `permissions` and `user_email` are not part of the original API. */
+/** Body of the operations that create API keys. The original API does not have `permissions` and `user_email`. */
 const NewKeyBody = Type.Object({
   description: Type.Optional(Text({ maxLength: 1_000 })),
   read_only: Type.Optional(Type.Boolean()),

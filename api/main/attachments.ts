@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { getAttachment as readAttachment } from '../../pipelines/attachments/read-attachment.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 
-/** `GET /public/attachments/{token}`: the target of the links in `s3_urls`. */
+/** Serves `GET /public/attachments/{token}`, the target of the links in `s3_urls`. */
 export const getAttachment = defineOperation({
   operationId: 'getAttachment',
   method: 'GET',
@@ -29,7 +29,7 @@ export const getAttachment = defineOperation({
       body: content,
       headers: {
         'content-type': mimeType,
-        // The sender chooses type and content, so browsers must download it and never execute it on this origin.
+        // The sender chooses type and content, so browsers must download the file and never execute it on this origin.
         'content-disposition': `attachment; filename*=UTF-8''${encodeExtended(name)}`,
         'content-security-policy': "default-src 'none'; sandbox",
         'x-content-type-options': 'nosniff',
@@ -40,7 +40,7 @@ export const getAttachment = defineOperation({
   },
 });
 
-/** Encodes a file name for RFC 8187, which allows fewer characters than URLs. */
+/** Encodes a file name as required by RFC 8187, which allows fewer unescaped characters than URLs. */
 function encodeExtended(text: string): string {
   return encodeURIComponent(text).replace(/['()*]/g, (character) => `%${character.charCodeAt(0).toString(16)}`);
 }

@@ -17,14 +17,15 @@ import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 
 /**
- * Matches ISO 8601: a date, optionally with a time of any precision. The zone is `Z` or an offset; a time without a
- * zone is UTC. A space is read as the `+` of an offset, because an unescaped `+` in a query decodes to a space.
+ * Matches an ISO 8601 date, optionally with a time of any precision. The time zone is `Z` or an offset; a time without
+ * a time zone is UTC. A space before an offset is read as `+`, because an unescaped `+` in a query decodes to a space.
  */
 const usageTimePattern =
   /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(\.\d{1,9})?)?(?:(Z)|([+ -])(\d\d):?(\d\d))?)?$/i;
 
 /**
- * Returns milliseconds since 1970, with a fraction if the text is more precise; undefined if the text is not a valid time.
+ * Returns milliseconds since 1970, with a fraction if the text is more precise than that. Returns undefined if the text
+ * is not a valid time.
  */
 function parseUsageTime(text: string): number | undefined {
   const match = usageTimePattern.exec(text);
@@ -32,7 +33,7 @@ function parseUsageTime(text: string): number | undefined {
   const [year, month, day, hour, minute, second] = match.slice(1, 7).map((digits) => Number(digits ?? 0)) as DateParts;
   const [fraction = '', , sign = '+', offsetHours = 0, offsetMinutes = 0] = match.slice(7);
   const wholeMs = Date.UTC(year, month - 1, day, hour, minute, second);
-  // `Date.UTC` converts a day that does not exist (30 February) to another day.
+  // `Date.UTC` converts a nonexistent day (such as 30 February) to another day.
   if (new Date(wholeMs).toISOString().slice(0, 10) !== text.slice(0, 10)) return undefined;
   if (hour > 23 || minute > 59 || second > 59 || Number(offsetHours) > 15 || Number(offsetMinutes) > 59)
     return undefined;
@@ -55,7 +56,8 @@ const earliestMs = Date.UTC(1970, 0, 1);
 const latestMs = Date.UTC(2200, 0, 1);
 
 /**
- * Returns the range between the validated times in the parameters `startName` and `endName`.
+ * Returns the range between the times in the parameters `startName` and `endName`, after validating them.
+ *
  * @throws INVALID_REQUEST with the invalid parameters.
  */
 function readUsageRange(query: Readonly<Record<string, unknown>>, startName: string, endName: string): UsageRange {
@@ -76,14 +78,14 @@ function readUsageRange(query: Readonly<Record<string, unknown>>, startName: str
   return { startMs, endMs };
 }
 
-/** Formats a whole second as in responses: `2026-01-05T00:00:00Z`. */
+/** Formats a time in whole seconds as it appears in responses: `2026-01-05T00:00:00Z`. */
 export function formatUsageTime(seconds: number): string {
   return `${new Date(seconds * 1_000).toISOString().slice(0, 19)}Z`;
 }
 
 /**
- * Maximum number of workspace ids in one usage request. All ids go into one query, and a URL has space for only a few
- * more.
+ * Maximum number of workspace ids in one usage request. All ids are part of one query, and the maximum length of a URL
+ * allows only a few more.
  */
 const maxWorkspaceIds = 200;
 
@@ -104,11 +106,12 @@ const GranularUsageQuery = Type.Object({
   kind: Type.Optional(Type.String({ description: 'Only `traces` is supported.', default: 'traces' })),
 });
 
-/** Parameters that newer clients send. */
+/** Parameters that newer clients send and that are not supported. */
 const unsupportedUsageParameters = ['trace_tier'] as const;
 
 /**
- * Converts the parameters to a usage request, restricted to workspaces that the caller can read.
+ * Converts query parameters to a usage request. Restricts the request to workspaces that the caller can read.
+ *
  * @throws INVALID_REQUEST, PARAMETER_NOT_SUPPORTED
  */
 function toGranularUsageRequest(query: Static<typeof GranularUsageQuery>, caller: Caller): GranularUsageRequest {
@@ -141,7 +144,7 @@ function parseWorkspaceIds(values: readonly string[]): string[] {
   return givenIds;
 }
 
-/** The columns in their fixed order: the header text, and a function that returns the cell of a row. */
+/** The columns in their fixed order. Each entry has the header text and a function that returns the cell of a row. */
 const columns: ReadonlyArray<readonly [header: string, cell: (row: UsageRow) => string | number]> = [
   ['Time Bucket Start', ({ startSeconds }) => formatUsageTime(startSeconds)],
   ['Time Bucket End', ({ endSeconds }) => formatUsageTime(endSeconds)],
@@ -160,12 +163,12 @@ function* generateCells(rows: Iterable<UsageRow>) {
 }
 
 /**
- * Matches text that a spreadsheet evaluates as a formula. Some spreadsheets skip white space and quotes at the start,
- * and some convert full-width characters. Source: OWASP, "CSV Injection".
+ * Matches text that a spreadsheet would evaluate as a formula. Some spreadsheets skip white space and quotes at the
+ * start, and some convert full-width characters. Source: OWASP, "CSV Injection".
  */
 const formulaPattern = /^(?:[\s"'\p{Cc}\p{Cf}]*[=+\-@＝＋－＠]|[\t\r\n])/u;
 
-/** Returns the text of a cell, preceded by an apostrophe if a spreadsheet would evaluate it as a formula. */
+/** Returns the text of a cell. Adds a leading apostrophe if a spreadsheet would evaluate the text as a formula. */
 function escapeFormula(value: string | null | undefined): string {
   if (value === null || value === undefined) return '';
   return formulaPattern.test(value) ? `'${value}` : value;
@@ -210,9 +213,9 @@ export const exportGranularUsage = defineOperation({
 });
 
 /**
- * Serialises the body of GET /orgs/current/billing/granular-usage according to its schema. The usage of a month,
- * grouped by API key, has tens of thousands of rows that share a few hundred dimensions, so each dimension is
- * serialised only once.
+ * Serialises the body of GET /orgs/current/billing/granular-usage according to its schema. Each dimension is serialised
+ * only once, because the usage of one month, grouped by API key, has tens of thousands of rows that share a few hundred
+ * dimensions.
  */
 export function formatUsageJson({ stride, dimensions, buckets }: GranularUsage): Buffer {
   const dimensionTexts = dimensions.map((dimension) => `,"dimensions":${JSON.stringify(dimension)},"traces":`);
@@ -282,7 +285,7 @@ export const getGranularUsage = defineOperation({
 
 const metric = { id: 'traces', name: 'Traces' } as const;
 
-/** GET /orgs/current/billing/usage: the older report without time buckets, which tool servers read. */
+/** GET /orgs/current/billing/usage: the older usage report without time buckets, which tool servers read. */
 export const getOrganizationUsage = defineOperation({
   operationId: 'getOrganizationUsage',
   method: 'GET',

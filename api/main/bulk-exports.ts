@@ -109,7 +109,7 @@ const BulkExport = Type.Object({
   progress: Progress,
 });
 
-/** Formats a time with `+00:00` in place of `Z`, as in other responses of this API. */
+/** Formats a time with `+00:00` instead of `Z`, as in other responses of this API. */
 export function formatWithOffset(time: string): string {
   return time.replace(/Z$/, '+00:00');
 }
@@ -202,7 +202,7 @@ const Query = Type.Object({
   bulk_export_destination_id: Type.Optional(Uuid()),
   source_bulk_export_id: Type.Optional(Uuid({ description: 'Only exports that this schedule created.' })),
   scheduled: Type.Optional(Type.Boolean({ description: 'true: schedules only; false: everything else.' })),
-  // Clients without pagination expect all exports.
+  // Clients that do not support pagination expect all exports.
   limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 1_000 }),
   offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
 });

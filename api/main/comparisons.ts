@@ -13,7 +13,7 @@ import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { DatasetParams } from './datasets.ts';
 
-/** Comparative experiments: what pairwise evaluation creates. */
+/** Comparative experiments, which pairwise evaluation creates. */
 
 const comparison = {
   id: Uuid(),

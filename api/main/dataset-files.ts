@@ -12,7 +12,7 @@ import { Dataset, DatasetParams, formatDataset, NewDataset } from './datasets.ts
 import { AsOf } from './example-fields.ts';
 import { withBody } from './ingest.ts';
 
-/** Datasets as files: upload and download. */
+/** Operations that upload and download datasets as files. */
 
 export const uploadDataset = defineOperation({
   operationId: 'uploadDataset',
@@ -63,7 +63,11 @@ export const uploadDataset = defineOperation({
   },
 });
 
-/** @throws INVALID_REQUEST if the field does not match the schema of the same field in JSON. */
+/**
+ * Validates a form field.
+ *
+ * @throws INVALID_REQUEST if the field does not match the schema that the same field has in JSON.
+ */
 function readField<T extends string | undefined>(field: string, value: T, schema: TSchema): T {
   if (value === undefined || Value.Check(schema, value)) return value;
   throw createFormError(field, 'is invalid');

@@ -23,7 +23,7 @@ import { createExampleLinks, Example, filterParameters, maxExamples, toFilter } 
 import { exampleWriteErrors } from './examples.ts';
 import { publicAccess, publicHeaders } from './run-shares.ts';
 
-/** Datasets that are copied or shared. */
+/** Copies of datasets and shared datasets. */
 
 export const cloneDataset = defineOperation({
   operationId: 'cloneDataset',
@@ -94,7 +94,7 @@ export const shareDataset = defineOperation({
     'ends. A shared dataset keeps its token.',
   access: { permission: 'datasets:share', tenantScope: 'workspace' },
   errors: shareErrors,
-  // The SDKs send it without a content type.
+  // The SDKs send the body without a content type.
   rawBody: {
     contentTypes: ['application/json'],
     description: 'Ignored: the server creates the token, because a token of the client may be easy to guess.',
@@ -146,7 +146,10 @@ const publicErrors = [
   'DATABASE_QUERY_FAILED',
 ] as const;
 
-/** Reads a shared dataset. The use of shared resources counts for the organisation that owns the dataset. */
+/**
+ * Reads a shared dataset. Requests for shared resources count towards the usage of the organisation that owns the
+ * dataset.
+ */
 export async function readSharedDataset(
   services: Services,
   token: string,
@@ -200,7 +203,11 @@ const publicExampleFields = [
 
 type PublicFilter = Parameters<typeof toFilter>[0];
 
-/** Limits a filter to the shared dataset and to fields that the response may have. @throws RATE_LIMITED */
+/**
+ * Restricts a filter to the shared dataset and to the fields that the response may contain.
+ *
+ * @throws RATE_LIMITED
+ */
 async function toSharedFilter({ rateLimiter }: Services, query: PublicFilter, { datasetId }: SharedDataset) {
   const { filter, full_text_contains: texts, metadata, splits } = query;
   const isSearch = [filter, texts, metadata, splits].some((condition) => condition !== undefined);

@@ -13,7 +13,7 @@ import { ParentCommit } from './commits.ts';
 import { defineLargeJson, largeJsonErrors } from './ingest.ts';
 import { RepoParams, toRepoName } from './repos.ts';
 
-/** Directories of agents and skills, which clients push and pull as a whole. */
+/** Directories of agents and skills. Clients push and pull a directory as a whole. */
 
 const path = '/v1/platform/hub/repos/:owner/:repo/directories';
 
@@ -33,7 +33,7 @@ const body = defineLargeJson(
     files: Type.Record(Type.String(), Type.Union([Entry, Type.Null()])),
     parent_commit: ParentCommit,
   }),
-  // Escapes make the JSON of a request longer than the stored JSON.
+  // The JSON of a request can be longer than the stored JSON, because it may contain escapes.
   2 * maxDirectoryBytes,
 );
 

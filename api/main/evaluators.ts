@@ -15,7 +15,7 @@ import { JsonObject, OneOf, optional, Text, Timestamp, Uuid } from '../server/fo
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 
-/** Records of evaluators. Runlake stores them for clients, and does not execute them. */
+/** Evaluators. Runlake stores their definitions for clients but does not execute them. */
 
 const Params = Type.Object({ evaluator_id: Uuid() });
 const Name = Text({ minLength: 1, maxLength: 256 });
@@ -53,7 +53,11 @@ function formatEvaluator({ definition, ...evaluator }: EvaluatorRecord) {
   return { ...evaluator, ...described, feedback_keys: [], run_rules: [] };
 }
 
-/** Returns the definition for the type. @throws BAD_REQUEST if there is one for the other type. */
+/**
+ * Returns the definition for the given type.
+ *
+ * @throws BAD_REQUEST if the body has a definition for another type.
+ */
 function pickDefinition(body: Static<typeof Definitions>, type: EvaluatorType) {
   const other = evaluatorTypes.find((each) => each !== type && body[member[each]] != null);
   if (other) throw runlakeError('BAD_REQUEST', { reason: `An evaluator of type ${type} has no ${member[other]}.` });

@@ -26,7 +26,7 @@ export const allFields = new Set(selectableFields);
 export const AsOf = Type.Optional(
   Type.String({ maxLength: 512, description: 'A time, a tag of the dataset, or `latest`.' }),
 );
-/** An example in responses. */
+/** An example in a response. */
 export const exampleShape = {
   id: Uuid(),
   name: Type.String(),
@@ -80,6 +80,6 @@ export const selectParameter = Type.Optional(
   }),
 );
 
-/** The fields of a response for {@link selectParameter}. */
+/** Returns the fields that a response contains according to {@link selectParameter}. */
 export const toFields = (select: readonly string[] | undefined): ReadonlySet<SelectableField> =>
   select ? new Set(selectableFields.filter((field) => select.includes(field))) : defaultFields;

@@ -12,7 +12,7 @@ import { maxExamples } from './example-fields.ts';
 import { exampleWriteErrors, requireRunAccess } from './examples.ts';
 import { withBody } from './ingest.ts';
 
-/** Examples as multipart/form-data: the routes that stock SDKs use. */
+/** Examples as multipart/form-data. The official SDKs use these routes. */
 
 const Written = Type.Object({
   count: Type.Integer(),

@@ -31,7 +31,7 @@ import {
   toFilter,
 } from './example-fields.ts';
 
-/** Requires `runs:read` of callers that create examples with data copied from runs. */
+/** Requires the permission `runs:read` if any of the new examples contains data copied from runs. */
 export function requireRunAccess(caller: WorkspaceCaller, examples: readonly NewExample[]): void {
   const usesRun = examples.some(
     ({ useSourceRunIo, useSourceRunAttachments }) => useSourceRunIo || (useSourceRunAttachments ?? []).length > 0,
@@ -173,7 +173,11 @@ function toNewExample(body: Static<typeof NewExampleBody>): NewExample {
   };
 }
 
-/** Returns the only dataset of the items. @throws BAD_REQUEST if there are several. */
+/**
+ * Returns the dataset of the items.
+ *
+ * @throws BAD_REQUEST if the items belong to several datasets.
+ */
 function findDataset(items: readonly { readonly dataset_id?: string | null | undefined }[]): string | undefined {
   const ids = new Set(items.flatMap(({ dataset_id }) => (dataset_id == null ? [] : [dataset_id.toLowerCase()])));
   if (ids.size > 1) throw runlakeError('BAD_REQUEST', { reason: 'All examples must belong to the same dataset.' });

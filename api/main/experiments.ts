@@ -63,7 +63,11 @@ interface Requested {
   readonly caller: WorkspaceCaller;
 }
 
-/** @throws NOT_FOUND if the dataset has no such comparative experiment. */
+/**
+ * Creates the dependencies for reading experiments.
+ *
+ * @throws NOT_FOUND if the dataset has no such comparative experiment.
+ */
 async function createReadDeps(
   { services, request, caller }: Requested,
   datasetId: string,

@@ -17,7 +17,8 @@ const DestinationParams = Type.Object({ destination_id: Uuid() });
 const DisplayName = Type.String({ minLength: 1, maxLength: 255, pattern: "^[A-Za-z0-9\\-_ ']+$" });
 
 /**
- * Schema of a credential. Credentials are sent in HTTP headers, so they contain no spaces and no control characters.
+ * Returns the schema of a credential. Credentials are sent in HTTP headers and must therefore not contain spaces or
+ * control characters.
  */
 const SecretText = (maxLength: number) => Type.String({ minLength: 1, maxLength, pattern: '^[\\x21-\\x7e]+$' });
 
@@ -71,7 +72,7 @@ const DestinationChange = Type.Object({
   credentials: optional(Credentials, { description: 'Tested before they replace the current credentials.' }),
 });
 
-/** A destination in responses, without its credentials. */
+/** A destination in a response, without its credentials. */
 const Destination = Type.Object({
   id: Uuid(),
   tenant_id: Uuid({ description: 'Id of the workspace.' }),
@@ -102,7 +103,7 @@ export function formatDestination({ config, credentials_keys, ...record }: Desti
   };
 }
 
-/** Errors of the checks that a new destination or new credentials must pass. */
+/** Errors of the checks that are applied to a new destination and to new credentials. */
 const checkErrors = [
   'BAD_REQUEST',
   'PARAMETER_NOT_SUPPORTED',

@@ -24,7 +24,7 @@ export const NewConfig = Type.Object({
   ),
 });
 
-/** Returns the config with all fields, so that equal configs are equal. */
+/** Returns the config with all fields set, so that equivalent configs are equal. */
 export const toConfig = ({ type, min, max, categories }: Static<typeof NewConfig>) => ({
   type,
   min: min ?? null,

@@ -22,7 +22,7 @@ import { requireJson, toSender, withBody } from './ingest.ts';
 /** Returns the dependencies of the feedback operations. */
 function toFeedbackDeps(services: Services): FeedbackDeps {
   const { accept, clickhouse, database, config, recentFeedback: recent, sentConfigs } = services;
-  // The in-process log acknowledges an event after ClickHouse has stored it, so there is nothing to wait for.
+  // The in-process log acknowledges an event only after ClickHouse has stored it, so there is nothing to wait for.
   const waitMs = config.kafkaBrokers === undefined ? 0 : config.patchWaitMs;
   return { log: accept.log, clickhouse, database, config, recent, sentConfigs, waitMs };
 }
@@ -51,7 +51,7 @@ const includeUserNames = Type.Boolean({
   description: 'Adds the name of the sender as `feedback_source.user_name`.',
 });
 
-/** Feedback in responses. */
+/** Feedback in a response. */
 export const Feedback = Type.Object({
   id: Uuid(),
   key: Type.String(),
@@ -179,7 +179,7 @@ export const leaveFeedback = defineOperation({
   handler: async ({ params: { token }, body, services }) => submitFeedback(services, token, body),
 });
 
-/** Like {@link leaveFeedback}, for a link that a user opens. The query contains the feedback. */
+/** Like {@link leaveFeedback}, but for a link that a user opens. The feedback is in the query. */
 export const leaveFeedbackByLink = defineOperation({
   ...shared,
   operationId: 'leaveFeedbackByLink',
@@ -211,7 +211,7 @@ async function submitFeedback(services: Services, token: string, content: Submit
   return { run_id: runId, key };
 }
 
-/** Converts a query text to a number or boolean if it is one. */
+/** Converts a query text to a number or a boolean if it represents one. */
 function parseValue(text: string | undefined): string | number | boolean | undefined {
   if (text === 'true' || text === 'false') return text === 'true';
   return text !== undefined && numberPattern.test(text) ? Number(text) : text;

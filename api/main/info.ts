@@ -35,19 +35,19 @@ const Info = Type.Object({
 });
 
 /**
- * Version that clients read. Clients warn if it is below 0.16.14, and send feedback in multipart bodies if it is at
- * least 0.8.10.
+ * Server version that clients read. They warn if it is below 0.16.14. They send feedback in multipart bodies if it is
+ * at least 0.8.10.
  */
 const COMPATIBLE_VERSION = '0.16.20';
 
 const flags = {
-  // The multipart route accepts both compressions.
+  // The multipart route accepts both gzip and zstd.
   gzip_body_enabled: true,
   zstd_compression_enabled: true,
   dataset_examples_multipart_enabled: true,
-  // The older route `/v1/platform/examples/multipart` does not exist.
+  // False, because the older route `/v1/platform/examples/multipart` does not exist.
   examples_multipart_enabled: false,
-  // Runs can be read through both versions of the API.
+  // Runs can be read with both versions of the API.
   ch_query_enabled: true,
   sdb_query_enabled: true,
 };
@@ -69,7 +69,7 @@ export const getInfo = defineOperation({
       scale_up_qsize_trigger: 1000,
       scale_up_nthreads_limit: 16,
       scale_down_nempty_trigger: 4,
-      // Clients send a run as up to nine parts: the run itself and its large fields.
+      // Clients send a run in up to nine parts: one for the run itself, and one for each of its large fields.
       size_limit: Math.max(1, Math.min(100, Math.floor(config.maxParts / 9))),
       size_limit_bytes: Math.min(20 * 1024 * 1024, config.maxBodyBytes),
     },

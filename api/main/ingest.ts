@@ -16,7 +16,7 @@ import { clickhouseErrors } from '../server/operation-errors.ts';
 import { compileCheck } from '../server/schema-check.ts';
 import type { Services } from '../server/services.ts';
 
-/** Response of the ingest operations; empty if all items were accepted. */
+/** Response of the ingest operations. It is empty if all items were accepted. */
 const acceptanceSchema = Type.Object(
   {
     message: Type.Optional(
@@ -37,8 +37,8 @@ const acceptanceSchema = Type.Object(
 );
 
 /**
- * Passes the body to `accept` unless a hard usage limit of the workspace is reached, and builds the 202 response, which
- * lists rejected items.
+ * Checks that the workspace has not reached a hard usage limit, and passes the body to `accept`. Builds the 202
+ * response, which lists the rejected items.
  */
 async function acceptWithinLimits(
   { caller, request, services }: IngestRequest,
@@ -54,7 +54,11 @@ interface IngestRequest {
   readonly services: Services;
 }
 
-/** Returns the headers of the response. @throws USAGE_LIMIT_REACHED */
+/**
+ * Checks the usage limits. Returns headers for the response.
+ *
+ * @throws USAGE_LIMIT_REACHED
+ */
 async function checkUsage(services: Services, { workspaceId }: WorkspaceCaller): Promise<Record<string, string>> {
   const warning = await services.usageLimits.check(workspaceId);
   return warning === undefined ? {} : { 'x-usage-warning': warning };
@@ -75,7 +79,7 @@ function buildAcceptedResponse({ accepted, rejected }: Acceptance, headers: Reco
   });
 }
 
-/** Errors of the operations that accept runs, in any format. */
+/** Errors of operations that accept runs in any format. */
 const runErrors = [
   'INVALID_RUN',
   'INVALID_JSON',
@@ -92,23 +96,23 @@ const runErrors = [
 /** Errors of the operations that accept batches. */
 const batchErrors = [...runErrors, 'ALL_RUNS_INVALID', 'TOO_MANY_PARTS'] as const;
 
-/** Errors of the operation that patches a run, which must find that run. */
+/** Errors of the operation that patches a run. It must find the run. */
 const patchErrors = [...runErrors, ...clickhouseErrors, 'RUN_UNKNOWN'] as const;
 
-/** Returns the sender that is stored with each run. */
+/** Returns the sender, which is stored with each run. */
 export function toSender({ workspaceId, userId, keyId }: WorkspaceCaller): Sender {
   return { workspaceId, userId, keyId };
 }
 
-/** Body budgets by configuration. A process has one configuration, so it has one budget. */
+/** Body budgets by configuration. A process has only one configuration and therefore only one budget. */
 const budgets = new WeakMap<Config, BodyBudget>();
 
 /**
- * Reads and decompresses the complete body of an ingest request within the limits and passes it to `work`. The bytes
- * count against the process budget of the caller's organisation from their arrival until `work` settles, because the
- * body stays in memory until then.
+ * Reads and decompresses the complete body of an ingest request within the limits, and passes it to `work`. The bytes
+ * count against the process budget of the caller's organisation from the time they arrive until `work` settles, because
+ * the body stays in memory until then.
  *
- * @throws OVERLOADED if the budget is exhausted for the organisation, the errors of `collectBody`, and those of `work`.
+ * @throws OVERLOADED if the organisation has exhausted the budget; the errors of `collectBody` and of `work`.
  */
 export async function withBody<Result>(
   { request, caller }: { readonly request: FastifyRequest; readonly caller: WorkspaceCaller },
@@ -134,7 +138,11 @@ export async function withBody<Result>(
   }
 }
 
-/** @throws UNSUPPORTED_MEDIA_TYPE if the content type is not JSON. A missing Content-Type is accepted. */
+/**
+ * Checks that the content type is JSON. A missing Content-Type is accepted.
+ *
+ * @throws UNSUPPORTED_MEDIA_TYPE if the content type is not JSON.
+ */
 export function requireJson(request: FastifyRequest): void {
   const type = request.headers['content-type'];
   if (type === undefined || /^application\/(?:[\w.-]+\+)?json\b/i.test(type)) return;
@@ -163,7 +171,7 @@ export const createBatch = defineOperation({
   },
 });
 
-/** `POST /runs/multipart`: the route that stock SDKs use. */
+/** `POST /runs/multipart`: the route that the official SDKs use. */
 export const createMultipart = defineOperation({
   operationId: 'createRunMultipart',
   method: 'POST',
@@ -229,8 +237,8 @@ function readProjectName(request: FastifyRequest): string | undefined {
 }
 
 /**
- * `POST /runs`: accepts one run. The run needs no dotted_order: a root run starts a trace, and a child run is part of
- * its parent's trace.
+ * `POST /runs`: accepts one run. The run need not have a dotted_order: a root run starts a trace, and a child run
+ * belongs to the trace of its parent.
  */
 export const createRun = defineOperation({
   operationId: 'createRun',
@@ -253,7 +261,8 @@ export const createRun = defineOperation({
 });
 
 /**
- * `PATCH /runs/{run_id}`: updates a run. A patch without trace_id and dotted_order waits briefly for the run to appear.
+ * `PATCH /runs/{run_id}`: updates a run. If the patch has no trace_id and dotted_order, the operation waits briefly
+ * until the run exists.
  */
 export const updateRun = defineOperation({
   operationId: 'updateRun',
@@ -282,8 +291,8 @@ export const largeJsonErrors = ['INVALID_REQUEST', 'INVALID_JSON', 'INVALID_UTF8
 
 interface LargeJson<S extends TSchema> {
   /**
-   * Reads and validates the body, and passes the parsed value and the original bytes to `work`. Members can be stored
-   * unchanged from the bytes.
+   * Reads and validates the body. Passes the parsed value and the original bytes to `work`. `work` can store members
+   * unchanged by copying them from the bytes.
    */
   read<Result>(
     sent: { readonly request: FastifyRequest; readonly caller: WorkspaceCaller },
@@ -292,7 +301,11 @@ interface LargeJson<S extends TSchema> {
   ): Promise<Result>;
 }
 
-/** A JSON body that may be larger than the limit of other operations. @throws {@link largeJsonErrors} */
+/**
+ * Defines a JSON body that may be larger than the limit of other operations.
+ *
+ * @throws {@link largeJsonErrors}
+ */
 export function defineLargeJson<S extends TSchema>(schema: S, maxBytes: number): LargeJson<S> {
   const check = compileCheck({ schema, method: 'POST', url: '', httpPart: 'body' });
   return {

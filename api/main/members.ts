@@ -22,7 +22,8 @@ const Member = Type.Object({
 });
 
 /**
- * A user belongs to one organisation, so member id and user id are equal. The permissions are those of the user's keys.
+ * Formats a member. A user belongs to exactly one organisation, so the member id is the user id. The permissions are
+ * the permissions of the user's keys.
  */
 function formatMember(member: MemberRecord) {
   return {

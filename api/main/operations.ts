@@ -161,7 +161,7 @@ import {
   updateWorkspace,
 } from './workspaces.ts';
 
-/** All operations of the main API. Add a new operation here and to the table of `test/api/tenancy.test.ts`. */
+/** All operations of the main API. To add an operation, add it here and to the table in `test/api/tenancy.test.ts`. */
 export const operations: readonly Operation[] = [
   // health and info
   getOk,

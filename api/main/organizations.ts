@@ -36,7 +36,9 @@ const shared = {
   permissions: Type.Array(Type.String(), { description: 'Permissions of the key of the request.' }),
 };
 
-/** The fields that clients read. The fields about payment and login, which come from the original API, are constant. */
+/**
+ * The fields that clients read. The original API has fields about payment and login; their values are constant here.
+ */
 const OrganizationInfo = Type.Object({ ...shared, disabled: Type.Boolean() });
 
 const Organization = Type.Object({
@@ -50,7 +52,7 @@ const Organization = Type.Object({
   upcoming_plan: Type.Null(),
 });
 
-/** An organisation in a list. */
+/** An organisation as an element of a list. */
 const OrganizationItem = Type.Object({
   id: Uuid(),
   display_name: Type.String(),
@@ -75,7 +77,7 @@ function formatItem({ id, display_name, created_at, deleted_at, workspaces, purg
   };
 }
 
-/** Formats an organisation for the caller, with the fields that both schemas share. */
+/** Formats an organisation for the caller. The result has the fields that both schemas share. */
 function formatOrganization({ id, display_name }: OrganizationRecord, caller: Caller) {
   return {
     id,

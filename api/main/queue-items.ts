@@ -19,13 +19,13 @@ import { QueueParams } from './annotation-queues.ts';
 import { addRuns } from './queue-runs.ts';
 import { PageOf } from './v2-runs.ts';
 
-/** Runs of annotation queues as items, the form that clients use from 0.12 on. */
+/** Runs of annotation queues in the form of items. Clients use this form from version 0.12 on. */
 
 const maxItems = 1_000;
 const path = '/v1/platform/annotation-queues';
 const ItemParams = Type.Object({ ...QueueParams.properties, item_id: Uuid() });
 
-/** Names of sections in requests and responses. */
+/** Names of the sections of a queue in requests and responses. */
 const statuses = ['needs_my_review', 'needs_others_review', 'archived'] as const;
 const toSection = (status: string): Section => (status === 'archived' ? 'completed' : (status as Section));
 const toStatus = (section: Section): (typeof statuses)[number] => (section === 'completed' ? 'archived' : section);

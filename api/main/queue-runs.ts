@@ -22,7 +22,7 @@ import type { Services } from '../server/services.ts';
 import { QueueParams } from './annotation-queues.ts';
 import { createRunExtras } from './run-extras.ts';
 
-/** Runs of annotation queues. */
+/** Operations on the runs of annotation queues. */
 
 const maxRunsOfRequest = 1_000;
 
@@ -51,7 +51,7 @@ const QueueRun = Type.Object(
   { additionalProperties: true, description: 'The run, as `POST /runs/query` returns it, with these fields.' },
 );
 
-/** When runs were last reviewed. */
+/** Time range in which runs were last reviewed. */
 export const ReviewTimes = Type.Object({
   start_time: optional(Timestamp({ description: 'Last review, inclusive.' })),
   end_time: optional(Timestamp({ description: 'Last review, exclusive.' })),
@@ -69,7 +69,11 @@ const SectionParameter = Type.Optional(
 );
 const notCompleted = ['needs_my_review', 'needs_others_review'] as const;
 
-/** Adds runs that are stored in the workspace. @throws NOT_FOUND if one is not. */
+/**
+ * Adds runs to an annotation queue. The runs must be stored in the workspace.
+ *
+ * @throws NOT_FOUND if a run is not.
+ */
 export async function addRuns(
   services: Services,
   caller: WorkspaceCaller,
@@ -78,7 +82,7 @@ export async function addRuns(
 ) {
   const { accept, config, database } = services;
   await readQueue(database, caller.workspaceId, queueId);
-  // Runs may have been sent just before.
+  // The runs may have been sent just before this request.
   const found = await Promise.all(
     runs.map(({ runId }) => accept.runLocations.find(caller.workspaceId, runId, config.patchWaitMs)),
   );

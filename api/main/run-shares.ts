@@ -64,7 +64,7 @@ export const shareRun = defineOperation({
   description: `${about} A shared trace keeps its token.`,
   access: { permission: 'runs:share', tenantScope: 'workspace' },
   errors: shareErrors,
-  // The SDKs send it without a content type.
+  // The SDKs send the body without a content type.
   rawBody: {
     contentTypes: ['application/json'],
     description: 'Ignored: the server creates the token, because a token of the client may be easy to guess.',
@@ -212,13 +212,13 @@ export const deleteThreadShare = defineOperation({
 
 const ShareParams = Type.Object({ share_token: Uuid() });
 const SharedRunParams = Type.Object({ share_token: Uuid(), run_id: Uuid() });
-/** Access with a token in place of a key. */
+/** Access with a share token instead of an API key. */
 export const publicAccess = { public: true, tenantScope: 'none' } as const;
 const publicErrors = [...v2Errors, 'DATABASE_UNAVAILABLE', 'DATABASE_QUERY_FAILED', 'BAD_REQUEST'] as const;
-/** Prevents caching, because the sharing can end at any time. */
+/** Prevents caching, because a resource can stop being shared at any time. */
 export const publicHeaders = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
 
-/** Reads shared runs. The use of shared resources counts for the organisation that owns the runs. */
+/** Reads shared runs. Requests for shared resources count towards the usage of the organisation that owns the runs. */
 async function readShared(
   services: Services,
   request: FastifyRequest,
@@ -235,7 +235,7 @@ export const getSharedTrace = defineOperation({
   operationId: 'getSharedTrace',
   method: 'GET',
   path: '/public/:share_token/run',
-  // The page that the SDKs link to.
+  // The page that links from the SDKs point to.
   aliases: ['/public/:share_token/r'],
   tag: 'sharing',
   summary: 'Get the root run of a shared trace',

@@ -14,7 +14,7 @@ const Count = () => nullable(Type.Integer());
 const Cost = () => nullable(Type.Number());
 const Sums = () => nullable(Type.Record(Type.String(), Type.Number()));
 
-/** Statistics of a set of runs; only the selected ones are in a response. */
+/** Statistics of a set of runs. A response contains only the selected statistics. */
 export const RunStats = Type.Partial(
   Type.Object({
     run_count: Count(),
@@ -64,13 +64,13 @@ export const RunStats = Type.Partial(
   }),
 );
 
-/** Names that select several statistics, or statistics that are always null. */
+/** Names that select several statistics at once, or statistics that are always null. */
 const otherSelects = ['all_run_stats', 'all_token_stats', 'thread_feedback_stats', 'session_feedback_stats'] as const;
 export const statSelects = [...statNames, ...otherSelects];
 
 const tokenStats = statNames.filter((name) => /token|cost/.test(name) && !name.startsWith('first_token'));
 
-/** The statistics that `select` names; all if it is absent. */
+/** Returns the statistics listed in `select`, or all statistics if `select` is absent. */
 export function selectStats(select: readonly string[] | null | undefined): ReadonlySet<StatName> {
   if (select == null || select.length === 0) return new Set(statNames);
   const names = new Set<string>(select);
@@ -111,8 +111,7 @@ export const getRunStats = defineOperation({
       select: optional(Type.Array(Type.Union(statSelects.map((name) => Type.Literal(name))), { maxItems: 200 })),
     }),
     response: { 200: Type.Union([RunStats, Type.Record(Type.String(), RunStats)]) },
-    // The handler serialises the response: a schema cannot distinguish statistics from a map of groups, because a group
-    // may have any name.
+    // The handler serialises the response, because a group may have any name: a schema therefore cannot distinguish
     produces: jsonMediaType,
   },
   handler: async ({ caller, body, services }) => {

@@ -22,7 +22,7 @@ import { createRunExtras } from './run-extras.ts';
 
 const RunType = Type.Union(runTypes.map((type) => Type.Literal(type)));
 
-/** A time in responses. It has no `format: 'date-time'`, because that format requires a zone. */
+/** A time in a response. It has no `format: 'date-time'`, because that format requires a time zone. */
 export const Time = () =>
   Type.String({ description: 'UTC with microseconds and without zone, such as `2026-01-02T03:04:05.123456`.' });
 const Counts = () => Type.Record(Type.String(), Type.Integer());
@@ -30,7 +30,7 @@ const Costs = () => Type.Record(Type.String(), Type.String());
 const Cost = () => Type.String({ description: 'Decimal as text, with the precision that was sent.' });
 const Ids = () => Type.Array(Uuid());
 
-/** A run in responses. With `select` it has only the required fields and the selected ones. */
+/** A run in a response. If the request has `select`, the run has only the required and the selected fields. */
 export const Run = Type.Object({
   id: Uuid(),
   name: Type.String({ description: 'Empty until the post of the run arrives.' }),
@@ -116,7 +116,7 @@ export const getRun = defineOperation({
       exclude_serialized: Type.Boolean({ default: false, description: 'Omit `serialized`.' }),
     }),
     response: { 200: Run },
-    // The response contains stored JSON, which must not be re-serialised.
+    // The response contains stored JSON, which must not be serialised again.
     produces: jsonMediaType,
   },
   handler: async ({ caller, params, query, services, request }) => {
@@ -132,13 +132,13 @@ export const getRun = defineOperation({
 });
 
 /**
- * Maximum number of rows in a page. A larger limit is reduced to it, and clients continue with the cursor. Other
- * servers respond with an error.
+ * Maximum number of rows in a page. A larger limit in a request is reduced to this value, and clients continue with the
+ * cursor. Other servers respond to a larger limit with an error.
  */
 export const maxLimitRows = 100;
 const maxIds = 10_000;
 
-/** Accepts a list or a single value, because clients send a single id without a list. An empty list matches no run. */
+/** Accepts a list or a single value, because clients send a single id without a list. An empty list matches no runs. */
 export const oneOrMore = <T extends TSchema>(schema: T, maxItems: number, description: string) =>
   Type.Optional(Type.Union([Type.Array(schema, { maxItems }), schema, Type.Null()], { description }));
 const describeAccepted = (description: string) => ({ description: `Accepted; ${description}` });
@@ -146,7 +146,7 @@ const describeAccepted = (description: string) => ({ description: `Accepted; ${d
 const maxQueryCharacters = 1_000;
 const expression = (description: string) => optional(Type.String({ description }));
 
-/** Fields that select runs, in run queries and in statistics requests. */
+/** Fields that select runs. Run queries and statistics requests have these fields. */
 export const runSetFields = {
   id: oneOrMore(Uuid(), maxIds, 'Return these runs and ignore all other conditions.'),
   trace: optional(Uuid()),
@@ -210,7 +210,7 @@ export const queryRuns = defineOperation({
         parsed_query: Type.Null(),
       }),
     },
-    // The response contains stored JSON, which must not be re-serialised.
+    // The response contains stored JSON, which must not be serialised again.
     produces: jsonMediaType,
   },
   handler: async ({ caller, body, services, request }) => {
@@ -252,12 +252,18 @@ export const validateRunsQuery = defineOperation({
   },
 });
 
-/** Returns the ids in lower case. An empty list stays empty and matches no run: a client that found no ids sends one. */
+/**
+ * Returns the ids in lower case. An empty list stays empty and matches no runs, because clients that found no ids send
+ * an empty list.
+ */
 function normaliseIds(value: string | readonly string[] | null | undefined): string[] | undefined {
   return value == null ? undefined : [value].flat().map((id) => id.toLowerCase());
 }
 
-/** The runs that a request asks for. Runs requested by id match without further conditions. */
+/**
+ * Returns the conditions for the runs that a request selects. If the request selects runs by id, no other conditions
+ * apply.
+ */
 export function readRunSet(body: Static<typeof RunSet>): Pick<RunQuery, 'runIds' | 'projectIds' | 'filter'> {
   const runIds = normaliseIds(body.id);
   return runIds === undefined

@@ -4,7 +4,7 @@ import type { RunStats, StatName } from '../../pipelines/runs/stats/stat-names.t
 import { nullable } from '../server/formats.ts';
 import { RunStats as RunStatsShape, selectStats } from './run-stats.ts';
 
-/** Run statistics that responses contain for a project. Costs are decimals as text. */
+/** Run statistics of a project in a response. Costs are decimal numbers as text. */
 const sessionStats = [
   'run_count',
   'latency_p50',
@@ -29,7 +29,7 @@ const Cost = () => nullable(Type.String({ description: 'Decimal as text.' }));
 
 const { total_cost: _total, prompt_cost: _prompt, completion_cost: _completion, ...others } = RunStatsShape.properties;
 
-/** Statistics of a project; null unless they are requested. */
+/** Statistics of a project. Statistics that are not requested are null. */
 export const sessionStatsFields = {
   ...Type.Required(
     Type.Pick(
@@ -57,15 +57,15 @@ export function formatSessionStats(stats: RunStats | undefined) {
   return { ...noStats, session_feedback_stats: null, test_run_number: null, ...shown };
 }
 
-/** A number without exponent; costs are often less than a millionth. */
+/** Formats a number without an exponent, because costs are often less than a millionth. */
 function formatDecimal(value: number): string {
   const text = String(value);
   return text.includes('e') ? value.toFixed(20).replace(/\.?0+$/, '') : text;
 }
 
 /**
- * Returns the project statistics that `select` names, or all of them if it is absent; facets are then included only if
- * `withFacets` is true.
+ * Returns the project statistics listed in `select`. If `select` is absent, returns all of them; in that case facets
+ * are included only if `withFacets` is true.
  */
 export function selectSessionStats(select: readonly string[] | undefined, withFacets: boolean): ReadonlySet<StatName> {
   const selected = selectStats(select);
@@ -74,7 +74,11 @@ export function selectSessionStats(select: readonly string[] | undefined, withFa
   );
 }
 
-/** Conditions on root runs from one parameter. @throws INVALID_FILTER */
+/**
+ * Parses the conditions on root runs in one parameter.
+ *
+ * @throws INVALID_FILTER
+ */
 export function parseSessionFilter(parameter: string, text: string | undefined): RunFilterConditions | undefined {
   return text ? { run: [parseRunFilter(parameter, text)], trace: [], tree: [] } : undefined;
 }

@@ -24,7 +24,7 @@ const Count = (description: string) => Type.Integer({ minimum: 0, maximum: 2 ** 
 
 const SessionParams = Type.Object({ session_id: Uuid() });
 
-/** Fields that a client can set when it creates a project, and change later. */
+/** Fields that a client can set when it creates a project and can change later. */
 const changeableFields = {
   description: optional(Description),
   extra: optional(JsonObject({ description: 'Any JSON object; `metadata` in it is searchable.' })),
@@ -63,10 +63,10 @@ const fields = {
   last_run_start_time_live: Type.Null(),
 };
 
-/** A project in responses to changes. */
+/** A project in the response to a change. */
 const Session = Type.Object(fields);
 
-/** A project in responses to reads. */
+/** A project in the response to a read. */
 const SessionWithStats = Type.Object({ ...fields, ...sessionStatsFields });
 
 function formatSession(project: ProjectRecord) {

@@ -21,7 +21,10 @@ import { createRunExtras } from './run-extras.ts';
 import { publicAccess, publicHeaders } from './run-shares.ts';
 import { maxLimitRows, oneOrMore, Run } from './runs.ts';
 
-/** Experiments on shared datasets, and feedback of shared traces: reads with a token in place of a key. */
+/**
+ * Experiments on shared datasets, and feedback on shared traces. They are read with a share token instead of an API
+ * key.
+ */
 
 const ShareParams = Type.Object({ share_token: Uuid() });
 const shared = {
@@ -31,18 +34,18 @@ const shared = {
 } as const;
 const aboutExperiments = 'Nothing unless the dataset is shared with `share_projects`.';
 
-/** Fields of a run of an experiment on a shared dataset. */
+/** Fields of a run in an experiment on a shared dataset. */
 const experimentRunFields = [...publicFields, 'session_id'] as const;
 const SharedRun: TObject = Type.Pick(Run as TObject, [...experimentRunFields]);
 
 interface SharedExperiments {
   readonly tenantId: string;
   readonly datasetId: string;
-  /** The experiments that the token gives access to. */
+  /** Ids of the experiments that the token gives access to. */
   readonly projectIds: readonly string[];
 }
 
-/** Reads experiments on a shared dataset, only those of `among` if it is given. */
+/** Reads experiments on a shared dataset. With `among`, reads only the experiments listed there. */
 async function readExperiments(
   services: Services,
   token: string,

@@ -13,7 +13,7 @@ import { OneOf, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, type Operation } from '../server/operation.ts';
 import { changing, reading, TagKeyFields, TagValueFields } from './tags.ts';
 
-/** Resources that have tags. */
+/** Resources that can have tags. */
 
 const ResourceTypeName = () => OneOf(resourceTypes);
 const Tagging = Type.Object({
@@ -31,7 +31,10 @@ const TagOfResource = Type.Object({
 const Resource = Type.Object({ tagging_id: Uuid(), resource_id: Uuid(), resource_name: Type.String() });
 const ResourceRequest = { resource_type: ResourceTypeName(), resource_id: Uuid() };
 
-/** An object with a member for each type, under the name of its list: `projects`. */
+/**
+ * Returns an object with one member for each resource type. The name of a member is the name of the list, such as
+ * `projects`.
+ */
 function byListName<Value>(build: () => Value): Record<`${ResourceType}s`, Value> {
   const members = resourceTypes.map((type) => [`${type}s`, build()] as const);
   return Object.fromEntries(members) as Record<`${ResourceType}s`, Value>;

@@ -14,7 +14,7 @@ import {
 import { nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, type Operation } from '../server/operation.ts';
 
-/** Keys and values of tags. */
+/** Tag keys and tag values. */
 
 const Name = () => Text({ minLength: 1, maxLength: 255 });
 const Description = () => optional(Text({ maxLength: 10_000 }));

@@ -140,8 +140,8 @@ export const getThreadPreview = defineOperation({
 type ReadStat = (stats: RunStats) => unknown;
 
 /**
- * Thread statistics by their name in `select`: the field of the response, and the run statistic that provides its
- * value.
+ * Thread statistics by their name in `select`. Each entry has the field of the response and the run statistic from
+ * which its value is read.
  */
 const aggregates = {
   TRACE_COUNT: { trace_count: ({ run_count }) => run_count },

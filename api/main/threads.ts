@@ -25,7 +25,7 @@ import { dayMicros, PageOf, paging, Selects, toUpperCase, V2Run, v2Errors } from
 const maxPageSize = 100;
 const defaultPageSize = 20;
 
-/** Project, time range and filters of a request for threads. */
+/** Project, time range and filters of a request that reads threads. */
 export const ThreadScopeFields = Type.Object({
   project_id: Uuid(),
   min_start_time: optional(Timestamp({ description: 'Inclusive. Default: a day ago.' })),
@@ -207,7 +207,10 @@ const rawOrNull = (sums: Record<string, number> | undefined) => {
 
 type ReadStat = (stats: RunStats, edges: Edges) => unknown;
 
-/** Thread statistics by their name in `selects`: the field of the response, and a function that returns its value. */
+/**
+ * Thread statistics by their name in `selects`. Each entry has the field of the response and a function that returns
+ * the value.
+ */
 const threadStats = {
   TURNS: { turns: ({ run_count }: RunStats) => run_count },
   FIRST_START_TIME: { first_start_time: (_: RunStats, edges: Edges) => zonedOrNull(edges?.first_start) },
@@ -232,7 +235,7 @@ const threadStats = {
 
 const threadStatNames = Object.keys(threadStats) as (keyof typeof threadStats)[];
 
-/** The statistics of runs that `selects` needs. */
+/** Returns the run statistics that are required for `selects`. */
 function selectThreadStats(selects: readonly string[]): ReadonlySet<StatName> {
   const names = selects.map((name) => (name === 'TURNS' ? 'run_count' : name.toLowerCase()));
   return new Set(names as StatName[]);

@@ -29,7 +29,7 @@ const RunType = Type.Unsafe<Uppercase<(typeof runTypes)[number]>>(
 );
 const selectNames = toUpperCase(Object.keys(v2Fields) as V2FieldName[]);
 
-/** Names of fields that a response has; `null` and an empty list mean only the id. */
+/** Names of the fields that a response contains. With `null` or an empty list, the response contains only the id. */
 export const Selects = (names: readonly string[] = selectNames) =>
   Type.Array(Type.Union(names.map((name) => Type.Literal(name))), {
     maxItems: 200,
@@ -41,7 +41,7 @@ const Costs = () => nullable(Type.Object({ raw: Type.Record(Type.String(), Type.
 const Count = () => Type.Integer();
 const Text = () => nullable(Type.String());
 
-/** A run in responses of version 2. It has only the fields that the request selects. */
+/** A run in a response of API version 2. It has only the fields that the request selects. */
 export const V2Run = Type.Partial(
   Type.Object({
     id: Uuid(),
@@ -165,7 +165,7 @@ export const dayMicros = 86_400_000_000;
 
 const Ids = (description: string) => optional(Type.Array(Uuid(), { maxItems: maxIds, description }));
 
-/** Paging of lists of version 2. */
+/** Returns the paging parameters of list requests in API version 2. */
 export const paging = (maxSize: number, defaultSize: number) => ({
   page_size: optional(Type.Integer({ minimum: 1, maximum: maxSize, default: defaultSize })),
   cursor: optional(Type.String({ description: '`next_cursor` of the previous page.' })),

@@ -71,7 +71,10 @@ export const queryTraces = defineOperation({
   },
 });
 
-/** The runs of the query are the roots, so conditions on the root need no subquery. */
+/**
+ * Converts conditions on the root to conditions on the run itself: the query reads only root runs, so no subquery is
+ * needed.
+ */
 function applyToRoot(conditions: RunFilterConditions | undefined): RunFilterConditions | undefined {
   return conditions && { run: [...conditions.run, ...conditions.trace], trace: [], tree: conditions.tree };
 }

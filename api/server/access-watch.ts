@@ -5,42 +5,45 @@ import type { Caller } from '../../pipelines/tenants/caller.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Access of an open connection after its first authentication. Undefined on public operations. */
+    /** Access of an open connection after its first authentication. Undefined for public operations. */
     access: OpenAccess | undefined;
   }
 }
 
 const checkIntervalMs = 2_000;
 
-/** Access of one request until its response is finished. */
+/** Access of one request, from its authentication until its response is finished. */
 export interface OpenAccess {
   /**
    * Authenticates the caller again and counts one request. Called for each further command on the same connection.
    *
-   * @throws the same errors as the first authentication, if the caller no longer has access; RATE_LIMITED.
+   * @throws RATE_LIMITED. If the caller no longer has access, throws the same errors as the first authentication.
    */
   renew(): Promise<Caller>;
   /**
-   * Aborted within seconds after the caller loses access, with the error as its reason: the key was revoked or expired,
-   * the member was removed, or the workspace was deleted. Streaming responses then end. With custom authentication,
-   * only the deletion of the workspace aborts this signal.
+   * Aborted within seconds after the caller loses access, with the error as the reason. The caller loses access if the
+   * key was revoked or has expired, the member was removed, or the workspace was deleted. Streaming responses end when
+   * this signal is aborted. With custom authentication, only the deletion of the workspace aborts it.
    */
   readonly ended: AbortSignal;
 }
 
 /**
- * Re-authenticates the callers of long responses every two seconds.
+ * Authenticates the callers of long responses again every two seconds.
  *
- * Invariant: a request whose `ended` was read is checked until its response is finished. Requests with the same key
- * share one look-up, because the authenticator caches keys. A check that fails for a reason other than access (Postgres
- * unavailable, for example) changes nothing; the next check decides.
+ * Invariant: if `ended` of a request was read, the request is checked until its response is finished. Requests with the
+ * same key share one look-up, because the authenticator caches keys. If a check fails for a reason other than lost
+ * access (for example, because Postgres is unavailable), nothing changes; the next check decides.
  */
 export class AccessWatch {
   readonly #watched = new Map<WatchedAccess, AbortController>();
   #timer: NodeJS.Timeout | undefined;
   #checking = false;
 
-  /** `recheck` runs periodically while the response is sent; `renew` runs for each further command. */
+  /**
+   * Returns the access of a request. `recheck` is called periodically while the response is sent; `renew` is called for
+   * each further command.
+   */
   open(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -118,7 +121,7 @@ class WatchedAccess implements OpenAccess {
   }
 }
 
-/** Returns true if the error means that the caller has no access, and false if the access could not be checked. */
+/** Returns true if the error means that the caller has no access. Returns false if the access could not be checked. */
 export function isAccessError(error: unknown): error is RunlakeError {
   return isRunlakeError(error) && (error.status === 401 || error.status === 403);
 }

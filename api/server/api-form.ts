@@ -7,58 +7,64 @@ import type { ApiTitle } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import { originalRoutes, type Route } from './unserved-routes.ts';
 
-/** The options in which the APIs of `buildServer` differ. */
+/** The options that differ between the APIs that `buildServer` creates. */
 export interface ApiProfile extends ApiTitle {
-  /** Maximum body size and the setting that configures it. */
+  /** Maximum size of a body, and the name of the setting that configures it. */
   readonly bodyLimit: { readonly bytes: number; readonly setting: string };
-  /** Accept JSON bodies with any content type, unless a browser sends an `Origin`. Default: only JSON content types. */
+  /**
+   * Whether JSON bodies are accepted with any content type, except in requests with an `Origin` header, which browsers
+   * send. Default: only JSON content types.
+   */
   readonly acceptsAnyContentType?: true;
   /**
-   * The only workspace whose keys are accepted; it is the default for requests without `X-Tenant-Id`. Unset: all
-   * workspaces.
+   * The only workspace whose keys are accepted. It is the default for requests without `X-Tenant-Id`. Unset: keys of
+   * all workspaces are accepted.
    */
   readonly workspaceId?: string;
-  /** Whether the server has `/docs` and `/openapi.json`. Default: true. */
+  /** Whether the server serves `/docs` and `/openapi.json`. Default: true. */
   readonly isDescribed?: boolean;
-  /** Routes of the original API. Those that no operation serves get an error that says so. */
+  /**
+   * Routes of the original API. If no operation serves a route, requests to it get an error that says that it is not
+   * supported.
+   */
   readonly originalRoutes?: readonly Route[];
   /** CORS configuration of the operations. Unset: no cross-origin access. */
   readonly crossOrigin?: SharedOrigins;
-  /** Authentication and authorisation in place of API keys. */
+  /** Authentication and authorisation that replace API keys. */
   readonly customAccess?: OwnAccess;
   readonly extraRoutes?: OwnRoutes;
   /**
-   * Returns the error with which the server refuses every operation except health operations, also on open connections.
-   * Undefined or unset: it refuses none.
+   * Returns the error with which the server refuses all operations except health operations, even on open connections.
+   * If the function is unset or returns undefined, no operation is refused.
    */
   readonly unavailableError?: () => RunlakeError | undefined;
 }
 
 /** Routes that are not declared as operations. */
 export interface OwnRoutes {
-  /** CORS configuration of these routes. Unset: `handle` receives the preflights of these routes. */
+  /** CORS configuration of these routes. Unset: `handle` receives the preflight requests for these routes. */
   readonly crossOrigin?: SharedOrigins | undefined;
   /**
-   * Returns true if these routes take precedence over an operation with the same method and path. These routes also get
-   * all requests that match no operation.
+   * Returns true if these routes take precedence over an operation with the same method and path. Requests that match
+   * no operation are always handled by these routes.
    */
   names(method: string, path: string): boolean;
-  /** Handles the request. At the time of the call, nothing has read the body. */
+  /** Handles the request. The body has not been read when this method is called. */
   handle(request: FastifyRequest, reply: FastifyReply): Promise<void>;
 }
 
-/** Replaces API keys for the non-public operations of an API. */
+/** Replaces API keys for all operations of an API that are not public. */
 export interface OwnAccess {
-  /** Authenticates the request; replaces the look-up of the API key. */
+  /** Authenticates the request, instead of looking up an API key. */
   identify(request: FastifyRequest): Promise<Caller>;
   /**
-   * Authorises the call, may change `input`, and runs `handler` with it. The schema of the operation has already
-   * validated `input`.
+   * Authorises the call and runs `handler` with `input`, which it may change. `input` has already been validated
+   * against the schema of the operation.
    */
   handle(operation: Operation, input: HandledInput, handler: (input: object) => Promise<unknown>): Promise<unknown>;
 }
 
-/** The part of a handler's input that authorisation rules read. */
+/** The fields of a handler's input that authorisation rules read. */
 export interface HandledInput {
   readonly request: FastifyRequest;
   readonly params: unknown;

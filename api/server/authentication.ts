@@ -7,15 +7,15 @@ import type { Access } from './operation.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The authenticated caller; undefined on public operations. */
+    /** The authenticated caller. Undefined for public operations. */
     caller: Caller | undefined;
   }
 }
 
 /**
- * Authenticates the sender of `request` and authorises it for an operation with `access`.
+ * Authenticates the sender of `request` and authorises the sender for an operation with `access`.
  *
- * @param onlyWorkspace The only workspace that the API serves, if it serves one.
+ * @param onlyWorkspace The workspace that the API serves, if it serves only one.
  * @throws API_KEY_MISSING, API_KEY_INVALID, WORKSPACE_REQUIRED, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN, FORBIDDEN;
  *   DEPLOYMENT_FORBIDDEN if the key has no access to `onlyWorkspace` or X-Tenant-Id names another workspace.
  */
@@ -47,7 +47,10 @@ function readApiKey(headers: IncomingHttpHeaders): string | undefined {
   return readHeader(headers['x-api-key']) ?? /^Bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1];
 }
 
-/** Treats an empty header as absent, because clients send empty headers when nothing is configured. */
+/**
+ * Reads a header. Treats an empty header as absent, because clients send empty headers for values that are not
+ * configured.
+ */
 function readHeader(header: string | string[] | undefined): string | undefined {
   const text = (Array.isArray(header) ? header.join(',') : header)?.trim();
   return text === '' ? undefined : text;

@@ -36,12 +36,12 @@ declare module 'fastify' {
   interface FastifyInstance {
     /**
      * Refuses new requests with 503, waits at most `drainTimeoutMs` for in-flight requests, and closes the server.
-     * Resolves with the number of requests that did not finish in time.
+     * Resolves with the number of requests that did not finish within this time.
      */
     drain(): Promise<number>;
     /** Whether {@link FastifyInstance.drain} was called. */
     readonly draining: boolean;
-    /** Aborted by {@link FastifyInstance.drain}. Streams without an end of their own must end then. */
+    /** Aborted by {@link FastifyInstance.drain}. Streams that do not end by themselves must end at this point. */
     readonly drainStarted: AbortSignal;
     readonly accessWatch: AccessWatch;
   }
@@ -54,19 +54,19 @@ declare module 'fastify' {
 
 export interface ServerOptions {
   readonly config: Config;
-  /** The services that the server passes to the operations. */
+  /** The services that operations receive. */
   readonly services: {
     readonly authenticator: Authenticator;
-    /** Unset: no rate limit. */
+    /** Limits the rate of requests. Unset: no rate limit. */
     readonly rateLimiter?: Pick<RateLimiter, 'take'> | undefined;
   };
   readonly logger: Logger;
   readonly operations: readonly Operation[];
-  /** Default: the main API. */
+  /** Options of the API. Default: those of the main API. */
   readonly form?: ApiProfile;
   /**
-   * Returns the dependencies that startup waits for; undefined once the server accepts requests. Health operations
-   * respond meanwhile.
+   * Returns the dependencies that startup is waiting for, or undefined when the server accepts requests. Health
+   * operations respond during startup.
    */
   readonly waitsFor?: () => string | undefined;
 }
@@ -84,27 +84,30 @@ const errorResponses = counter(
   ['operation', 'code'],
 );
 
-/** Browsers must not sniff the content type of a response or embed it in a page of another origin. */
+/**
+ * Headers that forbid browsers to sniff the content type of a response or to embed the response in a page of another
+ * origin.
+ */
 const securityHeaders = { 'x-content-type-options': 'nosniff', 'x-frame-options': 'DENY' };
 
-/** `Retry-After` of STARTING. */
+/** Value of `Retry-After` for the error STARTING. */
 const startupRetryAfterSeconds = 2;
 
-/** Internal path for requests to `extraRoutes`; no operation uses it. */
+/** Internal path to which requests for `extraRoutes` are rewritten. No operation uses it. */
 const ownRoutePath = '/own-route';
 const ownRouteUrls: ReadonlySet<string> = new Set([ownRoutePath, '/*']);
 
-/** Maximum size of the request line. It is longer than any filter needs, and short enough to log. */
+/** Maximum size of the request URL. It is larger than any filter needs, and small enough to be logged. */
 const maxUrlBytes = 64 * 1024;
 /**
- * Maximum bytes of the headers, in addition to the longest accepted URL. Because of this addition, Node does not reject
- * a URL that is too long before our own check does.
+ * Maximum number of bytes for headers, in addition to the longest accepted URL. Because of this addition, Node does not
+ * reject an overlong URL before the server's own check rejects it.
  */
 const extraHeaderBytes = 1024 * 1024;
 
 /**
- * Builds the HTTP server of one API. `listen` starts it, `drain` ends it.
- * Every response carries `x-request-id`; every error response is an entry of the error catalogue.
+ * Builds the HTTP server of one API. Call `listen` to start the server and `drain` to end it. Every response has the
+ * header `x-request-id`. Every error response is an entry of the error catalogue.
  */
 export async function buildServer({
   config,
@@ -144,9 +147,9 @@ export async function buildServer({
     routerOptions: {
       ignoreTrailingSlash: true,
       ignoreDuplicateSlashes: true,
-      // This limit is longer than any URL that Node accepts, so that only our own check of the whole URL rejects a URL.
+      // This limit exceeds any URL that Node accepts, so that only the server's own check of the whole URL rejects it.
       maxParamLength: limits.maxHeaderBytes,
-      // Operations parse the query themselves, so that its errors do not surface inside the router.
+      // The operations parse the query themselves, so that parse errors do not occur inside the router.
       querystringParser: () => ({}),
     },
     rewriteUrl: ({ method = 'GET', url = '/' }) =>
@@ -215,7 +218,7 @@ export async function buildServer({
     if (operation && isCounted && !operation.untraced) request.span = startSpan(request, operation);
     finished(reply.raw, (error) => {
       if (isCounted) drain.leave();
-      // The client disconnected before the response was complete.
+      // If there is an error, the client disconnected before the response was complete.
       const status = error ? 'aborted' : reply.statusCode;
       request.span?.end(status, request.caller?.workspaceId);
       requestDurations.observe(
@@ -227,11 +230,11 @@ export async function buildServer({
       throw runlakeError('URL_TOO_LONG', { limitBytes: maxUrlBytes });
     }
     if (isPreflight) return reply.code(204).send();
-    // This check runs before the body is read, so the type and size of the body do not matter.
+    // This check runs before the body is read, so that it does not depend on the type and size of the body.
     if (request.is404) throw createNotFoundError(request);
     if (operation === undefined || 'public' in operation.access) return;
     const authenticate = () => identify(request, operation.access);
-    // A command on an open connection counts as a request.
+    // Each command on an open connection counts as a request.
     const renew = async () => {
       const caller = await authenticate();
       request.caller = caller;
@@ -278,14 +281,17 @@ function createNotFoundError({ method, originalUrl }: FastifyRequest): Error {
   return runlakeError('ROUTE_NOT_FOUND', { method, path: stripQuery(originalUrl) });
 }
 
-/** Registers the catch-all route, for requests that match no operation and for requests rewritten to `ownRoutePath`. */
+/**
+ * Registers the catch-all route. It handles requests that match no operation, and requests that were rewritten to
+ * `ownRoutePath`.
+ */
 function registerCatchAllRoute(scope: FastifyInstance, { handle }: OwnRoutes): void {
   scope.route({
     method: scope.supportedMethods,
     exposeHeadRoute: false,
     url: '/*',
     schema: { hide: true },
-    // Without this check, the WebSocket plugin would handle the request, and the handler would not be called.
+    // Without this check, the WebSocket plugin would handle the request instead of the handler.
     preHandler: async ({ headers }) => {
       if (/^websocket$/i.test(headers.upgrade ?? '')) throw runlakeError('WEBSOCKET_NOT_ACCEPTED');
     },
@@ -300,7 +306,7 @@ function startSpan(request: FastifyRequest, { operationId }: Operation): Request
   return startRequestSpan({ method, route: routeOptions.url ?? '', operation: operationId, headers });
 }
 
-/** Replaces Fastify's body parsers: bodies are uncompressed JSON. */
+/** Replaces Fastify's body parsers. Accepts only uncompressed JSON. */
 function registerJsonParser(server: FastifyInstance, config: Config, { acceptsAnyContentType }: ApiProfile): void {
   const readJson = async ({ headers }: FastifyRequest, body: Buffer) => {
     const encoding = headers['content-encoding'] ?? 'identity';
@@ -320,7 +326,7 @@ function registerJsonParser(server: FastifyInstance, config: Config, { acceptsAn
   }
   server.addContentTypeParser('*', { parseAs: 'buffer' }, async (request: FastifyRequest, body: Buffer) => {
     // A page of another origin can send such a content type with cookies and without a preflight. Browsers add `Origin`
-    // to such a request.
+    // to the requests of such a page.
     if (request.headers.origin !== undefined) throw createMediaTypeError(request);
     return readJson(request, body).catch((error: unknown) => {
       throw isRunlakeError(error) && error.code === 'INVALID_JSON' ? createMediaTypeError(request) : error;

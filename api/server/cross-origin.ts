@@ -4,17 +4,17 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 export interface SharedOrigins {
   readonly origins: '*' | { includes(origin: string): boolean };
   readonly methods: readonly string[];
-  /** Allowed request headers beyond the CORS-safelisted ones. `*`: any. */
+  /** Request headers that are allowed in addition to the CORS-safelisted headers. `*` allows any header. */
   readonly headers: '*' | readonly string[];
   /** Response headers that pages may read. */
   readonly exposedHeaders: readonly string[];
-  /** Whether requests may carry cookies. Must not be combined with `*` as `origins`. */
+  /** Whether requests may carry cookies. Must not be true if `origins` is `*`. */
   readonly credentials: boolean;
   /** How long a browser may cache a preflight response. */
   readonly maxAgeSeconds: number;
   /**
-   * The settings that ORIGIN_NOT_ALLOWED names. Unset: the server treats a preflight from another origin like any other
-   * OPTIONS request.
+   * The settings that the error ORIGIN_NOT_ALLOWED mentions. Unset: the server handles a preflight from an origin that
+   * is not allowed like any other OPTIONS request.
    */
   readonly settings?: string;
 }
@@ -32,11 +32,12 @@ export const everyOrigin: SharedOrigins = {
 const headerListPattern = /^[\w-]+(?: *, *[\w-]+)*$/;
 
 /**
- * Sets the CORS headers of the response, also of error responses, if `origins` includes the origin of `request`.
+ * Sets the CORS headers of the response if `origins` includes the origin of `request`. Error responses get the headers,
+ * too.
  *
- * @returns true if the request is a preflight; the caller responds with 204 and no body. Source: Fetch standard, "CORS
- *   protocol".
- * @throws ORIGIN_NOT_ALLOWED for a preflight from another origin.
+ * @returns true if the request is a preflight. The caller then responds with 204 and no body. Source: Fetch standard,
+ *   "CORS protocol".
+ * @throws ORIGIN_NOT_ALLOWED for a preflight from an origin that is not allowed.
  */
 export function shareAcrossOrigins(request: FastifyRequest, reply: FastifyReply, shared: SharedOrigins): boolean {
   const { origin } = request.headers;

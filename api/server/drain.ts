@@ -3,12 +3,12 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { withTimeout } from '../../infra/timeouts/with-timeout.ts';
 
 /**
- * Counts in-flight requests and refuses new requests at shutdown.
+ * Counts in-flight requests, and refuses new requests at shutdown.
  *
- * Invariant: {@link Drain.start} resolves when every request that {@link Drain.enter} admitted is finished, or when its
+ * Invariant: {@link Drain.start} resolves when all requests that {@link Drain.enter} admitted are finished, or when the
  * timeout expires.
  *
- *   1. From the call of {@link Drain.start} on, new requests are refused.
+ *   1. When {@link Drain.start} is called, new requests are refused.
  *   2. {@link Drain.start} waits for the in-flight requests.
  *   3. {@link Drain.start} resolves.
  */
@@ -23,7 +23,7 @@ export class Drain {
     setMaxListeners(0, this.#started.signal);
   }
 
-  /** Aborted when {@link Drain.start} is called. Streams without an end of their own must end then. */
+  /** Aborted when {@link Drain.start} is called. Streams that do not end by themselves must end at this point. */
   get started(): AbortSignal {
     return this.#started.signal;
   }
@@ -32,7 +32,11 @@ export class Drain {
     return this.#draining;
   }
 
-  /** @throws DRAINING after {@link Drain.start} was called. */
+  /**
+   * Counts a new request.
+   *
+   * @throws DRAINING after {@link Drain.start} was called.
+   */
   enter(): void {
     if (this.#draining) throw runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
     this.#inFlight++;
@@ -43,7 +47,10 @@ export class Drain {
     if (this.#inFlight === 0) this.#idle?.();
   }
 
-  /** Resolves with the number of requests that are still in flight when the timeout expires. */
+  /**
+   * Refuses new requests and waits for in-flight requests. Resolves with the number of requests that are still in
+   * flight when the timeout expires.
+   */
   async start(timeoutMs: number): Promise<number> {
     this.#draining = true;
     this.#started.abort();

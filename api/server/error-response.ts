@@ -5,7 +5,7 @@ import { otlpFailure } from '../../pipelines/ingest/otlp/read-otlp.ts';
 import { jsonMediaType } from './formats.ts';
 import type { ErrorStyle } from './operation.ts';
 
-/** Limits that error messages name. */
+/** Limits that error messages mention. */
 export interface RequestLimits {
   readonly bodyLimit: { readonly bytes: number; readonly setting: string };
 }
@@ -14,7 +14,9 @@ const createBadRequest = (reason: string) => () => runlakeError('BAD_REQUEST', {
 const createCutOffError = (cause: unknown) =>
   runlakeError('BAD_REQUEST', { reason: 'The connection closed before the whole request arrived.' }, { cause });
 
-/** Errors of Fastify and Node that a request can cause. */
+/**
+ * Errors of Fastify and Node that a request can cause, by code. Each function converts such an error to a RunlakeError.
+ */
 const causedByRequests: Readonly<Record<string, (raw: unknown, limits: RequestLimits) => RunlakeError>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: (_raw, { bodyLimit }) =>
     runlakeError('BODY_TOO_LARGE', { limitBytes: bodyLimit.bytes, limit: bodyLimit.setting }),
@@ -38,8 +40,8 @@ const causedByRequests: Readonly<Record<string, (raw: unknown, limits: RequestLi
 };
 
 /**
- * Converts anything thrown while handling a request to a RunlakeError. Responses do not contain the text of other
- * errors; only the cause of the new error has it.
+ * Converts any value that was thrown while handling a request to a RunlakeError. Responses never contain the text of an
+ * error that is not a RunlakeError; the text is available only in `cause` of the new error.
  */
 export function toRunlakeError(raw: unknown, limits: RequestLimits): RunlakeError {
   if (isRunlakeError(raw)) return raw;
@@ -47,7 +49,7 @@ export function toRunlakeError(raw: unknown, limits: RequestLimits): RunlakeErro
   if (code !== undefined && Object.hasOwn(causedByRequests, code)) {
     return (causedByRequests[code] as (typeof causedByRequests)[string])(raw, limits);
   }
-  // A newer Fastify may have errors that the table does not contain.
+  // A newer release of Fastify may have errors that the table does not contain.
   if (code?.startsWith('FST_ERR_') && isClientStatus(raw)) {
     return runlakeError('BAD_REQUEST', { reason: 'The server cannot process this request.' }, { cause: raw });
   }
@@ -64,7 +66,7 @@ function readErrorCode(raw: unknown): string | undefined {
   return typeof code === 'string' ? code : undefined;
 }
 
-/** Seconds after which a client should retry; undefined if a retry cannot succeed. */
+/** Returns the number of seconds after which a client should retry. Returns undefined if a retry cannot succeed. */
 export function retryAfterSeconds(error: RunlakeError): number | undefined {
   return error.retryAfterSeconds ?? (error.class === 'transient' ? 1 : undefined);
 }
@@ -92,12 +94,12 @@ export function renderError(
   return { status, contentType, body: JSON.stringify(buildErrorBody(error, style, request.id)) };
 }
 
-/** Source: JSON-RPC 2.0, 5.1, "Parse error". */
+/** Codes of errors that result in a JSON-RPC parse error. Source: JSON-RPC 2.0, 5.1, "Parse error". */
 const parseErrorCodes: ReadonlySet<string> = new Set(['INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP']);
 
 /**
- * Builds the body of an error response. Both JSON styles contain `code` and `remedy`, which clients ignore.
- * A 422 response lists the fields.
+ * Builds the body of an error response. Both JSON styles contain `code` and `remedy`, which clients ignore. The body of
+ * a 422 response lists the invalid fields.
  */
 export function buildErrorBody(
   error: RunlakeError,
@@ -105,7 +107,7 @@ export function buildErrorBody(
   requestId: string,
 ): object {
   const more = buildCommonFields(error, requestId);
-  // SDKs search `error` for this text, on every route.
+  // SDKs search for this text in the field `error`, on every route.
   if (error.code === 'WORKSPACE_REQUIRED') return { error: error.message, detail: error.message, ...more };
   if (style === 'error') {
     return { error: error.message, ...(error.fields ? { details: error.fields } : {}), ...more };
@@ -115,7 +117,7 @@ export function buildErrorBody(
   return { detail: error.fields ?? [whole], message: joinFieldErrors(error), ...more };
 }
 
-/** Source: RFC 9457. `type` stays `about:blank`, because `code` identifies the error. */
+/** Builds problem details. Source: RFC 9457. `type` is always `about:blank`, because `code` identifies the error. */
 function buildProblem(error: RunlakeError, { id, path }: { readonly id: string; readonly path: string }): object {
   return {
     type: 'about:blank',
@@ -123,7 +125,7 @@ function buildProblem(error: RunlakeError, { id, path }: { readonly id: string; 
     status: error.status,
     detail: joinFieldErrors(error),
     instance: path,
-    // As in the other styles.
+    // The other styles also contain `error`.
     ...(error.code === 'WORKSPACE_REQUIRED' ? { error: error.message } : {}),
     ...(error.fields ? { errors: error.fields } : {}),
     ...buildCommonFields(error, id),
@@ -138,7 +140,9 @@ function buildCommonFields(error: RunlakeError, requestId: string): object {
   };
 }
 
-/** Joins the field errors to one text, for clients that display only a text, such as the Python SDK of `langgraph`. */
+/**
+ * Joins the field errors into one text. Some clients, such as the Python SDK of `langgraph`, can display only a text.
+ */
 function joinFieldErrors({ fields, message }: RunlakeError): string {
   if (fields === undefined) return message;
   return fields.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
@@ -149,7 +153,7 @@ export interface ConnectionLimits {
   readonly requestTimeoutMs: number;
 }
 
-/** Responds to a request that Node cannot parse as HTTP, directly on the socket, and closes it. */
+/** Responds directly on the socket to a request that Node cannot parse as HTTP, and closes the socket. */
 export function rejectMalformedRequest(raw: NodeJS.ErrnoException, socket: Socket, limits: ConnectionLimits): void {
   if (raw.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();

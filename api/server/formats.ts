@@ -3,14 +3,15 @@ import Format from 'typebox/format';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 
 /**
- * Media type of responses in JSON. An operation that names it under `produces` writes the body itself, because it contains
- * stored JSON that must not be serialised again.
+ * Media type of JSON responses. An operation with this media type in `produces` serialises the body itself, because the
+ * body contains stored JSON that must not be serialised again.
  */
 export const jsonMediaType = 'application/json; charset=utf-8';
 
 /**
- * Timestamps in the forms that clients send: ISO 8601 with up to nine fraction digits, `T` or a space, and `Z`, an
- * offset, or no zone, which means UTC. The time must exist in the calendar and be in the years 1 to 9999, UTC.
+ * Matches timestamps in the forms that clients send: ISO 8601 with up to nine fraction digits, with `T` or a space, and
+ * with `Z`, an offset, or no time zone (which means UTC). The time must exist in the calendar and be in the years 1 to
+ * 9999 in UTC.
  */
 const timestampPattern = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(Z|[+-](?:0\d|1[0-5]):?[0-5]\d)?$/i;
 
@@ -19,26 +20,26 @@ function isTimestamp(text: string): boolean {
 }
 
 /**
- * Makes `format: 'date-time'` accept every timestamp form that clients send. Call once per process, before the first
- * validation.
+ * Makes `format: 'date-time'` accept every timestamp form that clients send. Must be called once per process, before
+ * the first validation.
  */
 export function registerTimestampFormat(): void {
   Format.Set('date-time', isTimestamp);
 }
 
-/** Microseconds since 1970 of an optional field with the schema {@link Timestamp}. */
+/** Converts an optional field with the schema {@link Timestamp} to microseconds since 1970. */
 export function parseOptionalTime(text: string | null | undefined): number | undefined {
   return text == null ? undefined : parseTime(text);
 }
 
-// Building blocks of schemas. The building blocks are functions because options differ and schema objects must not be
+// Building blocks of schemas. They are functions, because their options differ and because schema objects must not be
 // shared.
 
 export const Uuid = (options: { description?: string } = {}) => Type.String({ format: 'uuid', ...options });
 
 export const Timestamp = (options: { description?: string } = {}) => Type.String({ format: 'date-time', ...options });
 
-/** Text that Postgres and ClickHouse can store: no NUL character, no lone surrogate. */
+/** Text that Postgres and ClickHouse can store: it has no NUL characters and no lone surrogates. */
 export const Text = (options: { minLength?: number; maxLength?: number; description?: string } = {}) =>
   Type.Refine(
     Type.String(options),
@@ -49,11 +50,11 @@ export const Text = (options: { minLength?: number; maxLength?: number; descript
 export const nullable = <T extends TSchema>(schema: T, options: TSchemaOptions = {}) =>
   Type.Union([schema, Type.Null()], options);
 
-/** A field that clients may omit or send as null, with the same meaning. */
+/** A field that clients may omit or send as null. Both have the same meaning. */
 export const optional = <T extends TSchema>(schema: T, options: TSchemaOptions = {}) =>
   Type.Optional(nullable(schema, options));
 
-/** One of the given texts. */
+/** A text that is equal to one of `values`. */
 export const OneOf = <const T extends string>(values: readonly T[], options: TSchemaOptions = {}) =>
   Type.Unsafe<T>(
     Type.Union(
@@ -66,6 +67,6 @@ export const OneOf = <const T extends string>(values: readonly T[], options: TSc
 export const JsonObject = (options: { description?: string; maxProperties?: number } = {}) =>
   Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: true, ...options });
 
-/** A JSON value of a run, as its client sent it: an object in stock clients, but ingest accepts any JSON. */
+/** A JSON value of a run, as the client sent it. Stock clients send an object, but ingest accepts any JSON. */
 export const SentJson = (description = 'The JSON that was sent, byte for byte; usually an object.') =>
   Type.Unknown({ description });

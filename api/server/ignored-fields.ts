@@ -3,13 +3,14 @@ import type { Operation } from './operation.ts';
 import { namesInQuery } from './query-string.ts';
 
 /**
- * Handles query parameters and body fields that the schema of an operation does not name. A newer client may send names
- * that this server does not know, and must still work. The server therefore removes such a field from the body, and
- * lists all such names in `X-Ignored-Fields` and in the log. Names that exist in the API but are not implemented here
- * are refused: those in `unsupported` of the operation, and those in `x-not-built` of a schema.
+ * Handles query parameters and body fields that are not in the schema of an operation. A newer client may send names
+ * that this server does not know, and must still work. The server therefore removes unknown fields from the body, and
+ * lists the names of unknown fields and parameters in `X-Ignored-Fields` and in the log. Names that exist in the API
+ * but are not implemented here are refused; they are listed in `unsupported` of the operation and in `x-not-built` of a
+ * schema.
  */
 
-/** The part of a JSON schema that is evaluated here. */
+/** The keywords of a JSON schema that this file evaluates. */
 interface Shape {
   readonly type?: string;
   readonly properties?: Readonly<Record<string, Shape>>;
@@ -23,15 +24,18 @@ const headerName = 'x-ignored-fields';
 const maxNames = 20;
 const maxNameLength = 64;
 /**
- * Maximum number of fields logged at `info`. Each field of an operation is logged once at `info`, and at `debug` after
- * that.
+ * Maximum number of fields that are logged at `info`. Each field of an operation is logged once at `info`; later
+ * occurrences are logged at `debug`.
  */
 const maxLogged = 1_000;
 const loggedNames = new Set<string>();
-/** Schema of the body of an operation without a body. */
+/** Body schema of an operation that has no body. */
 const noFields: Shape = { type: 'object', properties: {} };
 
-/** `ignoresQuery` is false if other code may read the parameters that the schema does not name. */
+/**
+ * Removes unknown names from a request and lists them in the response. `ignoresQuery` is false if other code may read
+ * query parameters that are not in the schema.
+ */
 export function ignoreUnknownNames(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -64,9 +68,9 @@ function reportNames(
 }
 
 /**
- * The ignored names, each once; at most {@link maxNames}, then `...`. They come from the client, so each is truncated
- * and every character except letters, digits, `.`, `_` and `-` is percent-encoded; the result is safe in a header and
- * in a log line.
+ * The ignored names. Each name is listed once; after {@link maxNames} names, the list ends with `...`. Because the
+ * names come from the client, each name is truncated, and all characters except letters, digits, `.`, `_` and `-` are
+ * percent-encoded. The result is safe in a header and in a log line.
  */
 class IgnoredNames {
   readonly #found = new Set<string>();
@@ -82,8 +86,8 @@ class IgnoredNames {
 }
 
 /**
- * Removes the fields from `value` that `shape` does not name, and adds their paths, without array indices, to `names`.
- * An object schema with `properties` allows other fields only if it has `additionalProperties`.
+ * Removes fields from `value` that are not in `shape`, and adds their paths, without array indices, to `names`. An
+ * object schema with `properties` allows other fields only if it has `additionalProperties`.
  */
 function removeUnknownFields(value: unknown, shape: Shape, path: string, names: IgnoredNames): void {
   const fitting = findAlternative(value, shape);
@@ -111,7 +115,7 @@ function removeField(body: unknown, name: string): void {
 
 /**
  * Returns the only alternative of `shape` that an array or an object can match. Returns undefined if no alternative or
- * several alternatives match; validation then decides.
+ * several alternatives can match; validation then decides.
  */
 function findAlternative(value: unknown, shape: Shape): Shape | undefined {
   const type = Array.isArray(value) ? 'array' : 'object';

@@ -1,14 +1,14 @@
 import { scanJson } from '../../pipelines/ingest/json/scan.ts';
 
 /**
- * Maximum nesting of bodies that are parsed to objects: recursive code such as `JSON.stringify` overflows the stack at
- * about 4,000 levels.
+ * Maximum nesting depth of bodies that are parsed to objects. Recursive code such as `JSON.stringify` overflows the
+ * stack at a depth of about 4,000.
  */
 export const maxParsedDepth = 1_000;
 
 /**
- * Parses a JSON body. Keys named `__proto__` become ordinary own properties, as with `JSON.parse`. An empty body is
- * undefined.
+ * Parses a JSON body. Keys named `__proto__` become ordinary own properties, as with `JSON.parse`. An empty body
+ * results in undefined.
  *
  * @throws INVALID_UTF8 or INVALID_JSON with the byte offset; TOO_DEEP.
  */

@@ -3,7 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Page } from '../../infra/postgres/list-page.ts';
 import { RawResponse } from './operation.ts';
 
-/** Parameters of lists in pages by offset. */
+/** Parameters of lists that are paged by offset. */
 export const pageParameters = {
   limit: Type.Integer({ minimum: 1, maximum: 100, default: 100 }),
   offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
@@ -26,7 +26,7 @@ export function parseMetadata(text: string | undefined): Record<string, unknown>
   throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
 }
 
-/** Response of a list: the rows of the page, and the number of all rows in `X-Pagination-Total`. */
+/** Builds the response of a list: the rows of the page, and the total number of rows in `X-Pagination-Total`. */
 export function buildPageResponse<Row extends object>({ rows, total }: Page<Row>): RawResponse {
   return new RawResponse({ headers: { 'x-pagination-total': String(total) }, body: [...rows] });
 }

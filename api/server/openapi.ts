@@ -13,8 +13,8 @@ import { stripQuery } from './register-operation.ts';
 export const descriptionSegments = ['docs', 'openapi.json'] as const;
 
 /**
- * Policy for the documentation pages: they load no resources from other origins. It allows inline styles, which Swagger
- * UI uses, and does not upgrade plain HTTP.
+ * Content security policy of the documentation pages. The pages load no resources from other origins. The policy allows
+ * inline styles, which Swagger UI uses, and does not upgrade plain HTTP.
  */
 const contentSecurityPolicy = {
   'default-src': ["'self'"],
@@ -26,13 +26,16 @@ const contentSecurityPolicy = {
   'frame-ancestors': ["'none'"],
 };
 
-/** Title and description of an API on its documentation pages. */
+/** Title and description of an API for its documentation pages. */
 export interface ApiTitle {
   readonly title: string;
   readonly description: string;
 }
 
-/** Serves the API description at `/openapi.json` and documentation pages at `/docs`. Call before registering operations. */
+/**
+ * Serves the API description at `/openapi.json` and documentation pages at `/docs`. Must be called before operations
+ * are registered.
+ */
 export async function describeApi(server: FastifyInstance, about: ApiTitle): Promise<void> {
   await server.register(swagger, {
     openapi: {
@@ -71,7 +74,7 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
       routePrefix: '/docs',
       logLevel: 'silent',
       staticCSP: contentSecurityPolicy,
-      // No badge of the public validator: it would send the URL of this server to the validator.
+      // Disables the badge of the public validator, because it would send the URL of this server to the validator.
       uiConfig: { validatorUrl: null },
     });
   });
@@ -82,7 +85,7 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
   });
 }
 
-/** Adds security, raw body, errors and notes of an operation to its Fastify schema. */
+/** Adds the security, the raw body, the errors and the notes of an operation to its Fastify schema. */
 function describeOperation(schema: FastifySchema | undefined, operation: Operation | undefined): FastifySchema {
   if (operation === undefined) return { ...schema, hide: true };
   const { access, rawBody, unsupported, description } = operation;
@@ -107,15 +110,17 @@ function describeOperation(schema: FastifySchema | undefined, operation: Operati
 }
 
 /**
- * Removes parameters with a default from the required ones: clients may omit them, because the server fills them in
- * before validation.
+ * Removes parameters with a default from the required parameters. Clients may omit these parameters, because the server
+ * sets the defaults before validation.
  */
 function removeDefaultsFromRequired(query: TObject): object {
   const required = (query.required ?? []).filter((name) => !('default' in (query.properties[name] ?? {})));
   return { ...query, required };
 }
 
-/** Error responses by status, each with its codes. `docs/reference/errors.md` explains the codes. */
+/**
+ * Builds the error responses by status. Each response lists the error codes, which `docs/reference/errors.md` explains.
+ */
 function buildErrorResponses(operation: Operation): object {
   const errors = listErrors(operation);
   const schema = operation.errorStyle === 'problem' ? 'Problem' : 'Error';

@@ -1,7 +1,7 @@
 import type { ErrorCode } from '../../infra/errors/catalogue.ts';
 import type { Operation } from './operation.ts';
 
-/** Errors that can occur before the operation is known or while the request is still arriving. */
+/** Errors that can occur before the operation is known or while the request is still being received. */
 export const errorsOfAnyRequest: readonly ErrorCode[] = [
   'BAD_REQUEST',
   'ROUTE_NOT_FOUND',
@@ -13,7 +13,7 @@ export const errorsOfAnyRequest: readonly ErrorCode[] = [
   'INTERNAL',
 ];
 
-/** The errors of any operation that queries ClickHouse, for its `errors`. */
+/** Errors of all operations that query ClickHouse, for the property `errors` of an operation. */
 export const clickhouseErrors = [
   'CLICKHOUSE_UNAVAILABLE',
   'CLICKHOUSE_QUERY_FAILED',
@@ -31,13 +31,13 @@ const jsonErrors = ['INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP'] as const;
 const bodyErrors = ['BAD_REQUEST', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', 'UNSUPPORTED_ENCODING'] as const;
 
 /**
- * Returns all errors that a request to `operation` can result in: the errors of the steps that the request passes, and
- * the errors of the operation itself. The API tests fail on a response whose code is not in this list.
+ * Returns all errors that a request to `operation` can result in: the errors of all steps that the request passes, and
+ * the errors of the operation itself. The API tests fail if a response has a code that is not in this list.
  */
 export function listErrors(operation: Operation): readonly ErrorCode[] {
   const { method, access, schema, unsupported, rawBody, whileDraining, errors = [] } = operation;
   const isPublic = 'public' in access;
-  // Fastify parses a body even if the operation has none.
+  // Fastify parses a body even if the operation has no body.
   const parsesBody = method !== 'GET' && rawBody === undefined;
   const steps: readonly (readonly [passes: boolean, codes: readonly ErrorCode[]])[] = [
     [true, ['INTERNAL', 'URL_TOO_LONG', 'REQUEST_TIMEOUT']],

@@ -7,26 +7,27 @@ import type { Permission } from '../../pipelines/tenants/permissions.ts';
 import type { Services } from './services.ts';
 
 /**
- * Describes an operation of an HTTP API. The file of a resource declares its operations with {@link defineOperation};
- * the list of the area contains them (`api/main/operations.ts`, `api/agent-server/operations.ts`); `registerOperation`
- * turns each into a route.
+ * Describes an operation of an HTTP API. The file of each resource declares operations with {@link defineOperation}.
+ * The operations of an API are listed in `api/main/operations.ts` or `api/agent-server/operations.ts`.
+ * `registerOperation` registers a route for each operation.
  *
  * A request passes these steps, each of which can fail with a RunlakeError: draining → API key → workspace → permission
  * → body → schema → handler → response schema.
  */
 export interface Operation {
   /**
-   * Unique, camelCase; identifies the operation in the API description, in metrics and in the table of the tenancy
-   * test.
+   * Unique name in camelCase. It identifies the operation in the API description, in metrics and in the table of the
+   * tenancy test.
    */
   readonly operationId: string;
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /**
-   * The canonical path without its prefix, such as `/sessions/:session_id`. The server accepts it under `/api/v1`,
-   * `/api` and `/`, with or without a trailing slash; a path that starts with `/v2/` is canonical under `/api`. With `mount: 'root'` it accepts only the path itself.
+   * The canonical path without its prefix, such as `/sessions/:session_id`. The server accepts the path under
+   * `/api/v1`, `/api` and `/`, with or without a trailing slash. The canonical form of a path that starts with `/v2/`
+   * is under `/api`. With `mount: 'root'`, the server accepts only the path itself.
    */
   readonly path: string;
-  /** Other paths of the same operation; the API description omits them. */
+  /** Other paths of the same operation. The API description omits them. */
   readonly aliases?: readonly string[];
   readonly mount?: 'root';
   readonly summary: string;
@@ -35,42 +36,47 @@ export interface Operation {
   readonly access: Access;
   /**
    * Format of error responses. `detail` (default): `{"detail": …}`. `error`: `{"error": …}`, for ingest operations.
-   * `problem`: problem details (RFC 9457), for operations of version 2. `otlp`: google.rpc.Status, encoded like the
-   * request. `json-rpc`: like `detail`, but invalid JSON results in JSON-RPC error -32700 with status 200.
+   * `problem`: problem details (RFC 9457), for operations of version 2. `otlp`: google.rpc.Status in the encoding of
+   * the request. `json-rpc`: like `detail`, except that invalid JSON results in JSON-RPC error -32700 with status 200.
    */
   readonly errorStyle?: ErrorStyle;
   readonly schema: OperationSchema;
   /**
-   * Parameters that clients of this API send and this server does not implement. A request that uses one gets 400
-   * PARAMETER_NOT_SUPPORTED. `null`, empty text and empty lists are treated as unused; for a parameter that is also in
-   * `flags`, so are `false` and the texts `false`, `0`, `no` and `off`.
+   * Parameters that clients of this API send but this server does not implement. A request that uses such a parameter
+   * gets 400 PARAMETER_NOT_SUPPORTED. A parameter with the value `null`, an empty text or an empty list counts as
+   * unused. If the parameter is also listed in `flags`, `false` and the texts `false`, `0`, `no` and `off` also count
+   * as unused.
    */
   readonly unsupported?: {
     readonly query?: readonly string[];
     readonly body?: readonly string[];
     readonly flags?: readonly string[];
   };
-  /** The handler reads `request.raw` itself; no parser, size limit or schema applies to the body. */
+  /** Set if the handler reads `request.raw` itself. No parser, size limit or schema applies to the body. */
   readonly rawBody?: RawBody;
-  /** Errors that the handler throws, for the API description. The errors of the earlier steps are added to them. */
+  /** Errors that the handler throws, for the API description, which also contains the errors of the earlier steps. */
   readonly errors?: readonly ErrorCode[];
-  /** Create no span. With a span, Runlake's export of its own traces to itself would create further traces. */
+  /**
+   * Set if no span is created. With a span, Runlake's export of its own traces to itself would create further traces.
+   */
   readonly untraced?: true;
-  /** The operation stays available while the server drains, and the drain does not wait for it. */
+  /** Set if the operation stays available while the server drains. Draining does not wait for such an operation. */
   readonly whileDraining?: true;
-  /** Allow requests from pages of any origin. Only for operations that need no key. */
+  /** Set if requests from pages of any origin are allowed. Only for operations that need no key. */
   readonly openToPages?: true;
   /**
    * Handles WebSocket upgrades on the path, which must be the path of a GET operation. Params and access are checked
-   * before the call. If the API has `customAccess`, this function must authorise each message on the socket itself.
+   * before this function is called. If the API has `customAccess`, this function must itself authorise each message on
+   * the socket.
    */
   socket?(socket: never, input: never): void;
   handler(input: never): Promise<unknown>;
 }
 
 /**
- * Either a permission with its tenant scope, or explicitly public. With the scope `workspace`, the operation applies to
- * the workspace in `X-Tenant-Id` or else to the workspace of the key.
+ * Access requirements of an operation: either a permission with its tenant scope, or explicitly public. With the scope
+ * `workspace`, the operation applies to the workspace in `X-Tenant-Id` or, if the header is missing, to the workspace
+ * of the key.
  */
 export type Access =
   | { readonly permission: Permission; readonly tenantScope: 'workspace' | 'organization' }
@@ -87,13 +93,13 @@ export interface RawBody {
 export interface OperationSchema {
   readonly params?: TObject;
   /**
-   * Schema of the query. Values are converted to the types of the schema; empty values are treated as absent; repeated
-   * keys become a list. Names that no schema has are ignored, see `ignored-fields.ts`.
+   * Schema of the query. Values are converted to the types of the schema, empty values are treated as absent, and the
+   * values of a repeated key become a list. Names that are not in the schema are ignored; see `ignored-fields.ts`.
    */
   readonly query?: TObject;
   /** Schema of the parsed JSON body. Values are not converted. */
   readonly body?: TSchema;
-  /** Responses by status. The lowest status below 300 is sent unless the handler returns an {@link RawResponse}. */
+  /** Responses by status. The lowest status below 300 is sent unless the handler returns a {@link RawResponse}. */
   readonly response: Readonly<Record<number, TSchema>>;
   /** Media type of the response if it is not JSON. */
   readonly produces?: string;
@@ -101,7 +107,7 @@ export interface OperationSchema {
   readonly alsoProduces?: Readonly<Record<string, TSchema>>;
 }
 
-/** A response whose status, headers or raw body the handler sets. Buffers and streams are sent unchanged. */
+/** A response whose status, headers or raw body are set by the handler. Buffers and streams are sent unchanged. */
 export class RawResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -130,7 +136,7 @@ type ResponseOf<S extends OperationSchema> = {
   [K in keyof S['response']]: S['response'][K] extends TSchema ? Static<S['response'][K]> : never;
 }[keyof S['response']];
 
-/** Input of a handler, validated and typed by the operation's schema. `V` is the type of the API's services. */
+/** Input of a handler, validated and typed by the schema of the operation. `V` is the type of the API's services. */
 export interface HandlerInput<A extends Access, S extends OperationSchema, V = Services> {
   readonly caller: CallerOf<A>;
   readonly params: StaticOf<S, 'params'>;
@@ -138,8 +144,8 @@ export interface HandlerInput<A extends Access, S extends OperationSchema, V = S
   readonly body: StaticOf<S, 'body'>;
   readonly services: V;
   /**
-   * Gives access to headers, the raw stream (`request.raw`), `request.signal`, the log (`request.log`) and the request
-   * id.
+   * The request: gives access to headers, the raw stream (`request.raw`), `request.signal`, the log (`request.log`) and
+   * the request id.
    */
   readonly request: FastifyRequest;
 }
@@ -156,8 +162,8 @@ export type OperationOf<A extends Access, S extends OperationSchema, V> = Omit<
 };
 
 /**
- * Declares an operation of the main API. The types of the handler's input and result are derived from `access` and
- * `schema`.
+ * Declares an operation of the main API. The types of the handler's input and of its result are derived from `access`
+ * and `schema`.
  */
 export function defineOperation<const A extends Access, const S extends OperationSchema>(
   operation: OperationOf<A, S, Services>,

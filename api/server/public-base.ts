@@ -17,17 +17,21 @@ export function buildPublicUrl(
   return publicUrl === undefined ? getRequestOrigin(request) + canonicalPath(path) : urlUnder(publicUrl, path);
 }
 
-/** Returns the absolute URL of `path` under `publicUrl`, for callers without a request. */
+/**
+ * Returns the absolute URL of `path` (which has no prefix). The URL is under `RUNLAKE_PUBLIC_URL` if it is set,
+ * otherwise under the `Host` of the request, otherwise under the local address of the connection. Without
+ * `RUNLAKE_PUBLIC_URL`, the URL must be returned only to the sender of `request`.
+ */
 export function urlUnder(publicUrl: string, path: string): string {
   return stripPrefix(publicUrl) + canonicalPath(path);
 }
 
-/** Returns the absolute URL of a page, which has no prefix. Otherwise as {@link buildPublicUrl}. */
+/** Returns the absolute URL of a page, like {@link buildPublicUrl} but without a prefix. */
 export function buildPageUrl(path: string, request: FastifyRequest, { publicUrl }: Pick<Config, 'publicUrl'>): string {
   return (publicUrl === undefined ? getRequestOrigin(request) : stripPrefix(publicUrl)) + path;
 }
 
-/** The public URL may already end in the prefix. */
+/** Removes the prefix from the public URL, which may already end with it. */
 function stripPrefix(publicUrl: string): string {
   return publicUrl.replace(/\/+$/, '').replace(/\/api(?:\/v1)?$/, '');
 }

@@ -4,8 +4,8 @@ import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.t
 export type QueryValues = Record<string, string | string[]>;
 
 /**
- * Parses the query of `url` to texts, or to a list if a key is repeated. Empty values are treated as absent. The result
- * has no prototype, so that keys such as `__proto__` are ordinary.
+ * Parses the query of `url` to texts. The values of a repeated key become a list. Empty values are treated as absent.
+ * The result has no prototype, so that keys such as `__proto__` are ordinary keys.
  *
  * @throws BAD_REQUEST for invalid percent-encoding or a NUL character.
  */
@@ -26,7 +26,7 @@ export function parseQuery(url: string): QueryValues {
   return values;
 }
 
-/** Returns all distinct names in the query of `url`, including those without a value. */
+/** Returns all distinct names in the query of `url`, including names without a value. */
 export function namesInQuery(url: string): string[] {
   const start = url.indexOf('?');
   return start < 0 ? [] : [...new Set(new URLSearchParams(url.slice(start)).keys())];
@@ -35,7 +35,7 @@ export function namesInQuery(url: string): string[] {
 function decode(text: string): string {
   try {
     const decoded = decodeURIComponent(text.replaceAll('+', ' '));
-    // Postgres rejects NUL characters, so no stored text contains one.
+    // Postgres rejects NUL characters, so no stored text can contain one.
     if (decoded.includes('\0'))
       throw runlakeError('BAD_REQUEST', { reason: 'The URL has a NUL character in a parameter.' });
     return decoded;
@@ -46,8 +46,8 @@ function decode(text: string): string {
 }
 
 /**
- * Converts the text of each parameter to the type in its schema and fills in defaults. Values that do not convert stay
- * text, so that validation reports them. Booleans can be written as in Python or as in JavaScript.
+ * Converts the text of each parameter to the type in its schema, and fills in defaults. Values that cannot be converted
+ * stay text, so that validation reports them. Booleans can be written as in Python or as in JavaScript.
  */
 export function convertQuery(schema: TObject, values: QueryValues): Record<string, unknown> {
   const converted: Record<string, unknown> = Object.assign(Object.create(null), values);
@@ -77,7 +77,7 @@ function convert(schema: TSchema, value: string | string[]): unknown {
   return value;
 }
 
-/** The JavaScript client of the agent server sends a list as JSON: `["values","debug"]`. */
+/** Parses a list in JSON, such as `["values","debug"]`, which the JavaScript client of the agent server sends. */
 function parseJsonList(value: string | string[]): unknown[] | undefined {
   if (Array.isArray(value) || !value.startsWith('[')) return undefined;
   try {

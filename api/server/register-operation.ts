@@ -14,8 +14,8 @@ declare module 'fastify' {
 }
 
 /**
- * Registers the routes of `operation`: its canonical path and its aliases. `canonical-url.ts` handles the other
- * prefixes and the trailing slash before routing.
+ * Registers the routes of `operation`: its canonical path and its aliases. Before routing, `canonical-url.ts` handles
+ * all other prefixes and the trailing slash.
  */
 export function registerOperation(
   server: FastifyInstance,
@@ -42,7 +42,7 @@ export function registerOperation(
           request.query = schema.query ? convertQuery(schema.query, values) : values;
         }
         rejectUnsupported(request.body, operation.unsupported?.body, operation.unsupported?.flags);
-        // The code of custom authentication may read the whole URL.
+        // Custom authentication code may read the whole URL.
         ignoreUnknownNames(request, reply, operation, ruled === undefined);
       },
       handler: async (request, reply) => {
@@ -58,7 +58,7 @@ export function registerOperation(
 }
 
 /**
- * Runs `work` for the caller's organisation. The queries of a read-only request are cancelled when its client
+ * Runs `work` for the caller's organisation. If the request is read-only, its queries are cancelled when the client
  * disconnects.
  */
 function runForCaller<Result>(
@@ -81,14 +81,14 @@ function runForCaller<Result>(
 }
 
 /**
- * Returns true if a disconnect cancels the queries of the request. False on the agent server: its requests start runs
- * and streams that several clients share.
+ * Returns true if the queries of a request are cancelled when its client disconnects. Returns false on the agent
+ * server, because its requests start runs and streams that several clients share.
  */
 function cancelsQueriesOnDisconnect(access: Access): boolean {
   return !('public' in access) && access.permission.endsWith(':read') && access.permission !== 'agents:read';
 }
 
-/** Route options for a WebSocket. They only take effect after `acceptWebSockets`. */
+/** Returns the route options for a WebSocket. They have an effect only after `acceptWebSockets`. */
 function buildSocketOptions(operation: Operation, services: object): object {
   if (operation.socket === undefined) return {};
   const serve = operation.socket as (socket: object, input: object) => void;
@@ -105,7 +105,7 @@ export function stripQuery(url: string): string {
   return url.split('?', 1)[0] ?? url;
 }
 
-/** Replaces parameter names, because routes that differ only in parameter names are the same route. */
+/** Masks parameter names, because routes that differ only in the names of parameters are the same route. */
 export function maskParameters(routed: string): string {
   return routed.replace(/:[^/]+/g, ':id');
 }
@@ -119,8 +119,8 @@ function findSuccessStatus({ schema }: Operation): number {
 }
 
 /**
- * Returns the schema that Fastify validates and serialises with, and that the API description shows. A raw body is
- * described but not validated.
+ * Returns the schema with which Fastify validates and serialises. The API description shows the same schema. A raw body
+ * is described but not validated.
  */
 function buildRouteSchema(operation: Operation, hide: boolean): FastifySchema {
   const { schema, summary, description, tag, operationId } = operation;

@@ -5,8 +5,8 @@ import { Compile } from 'typebox/compile';
 import { type FieldError, runlakeError } from '../../infra/errors/runlake-error.ts';
 
 /**
- * An error of a compiled TypeBox schema. `Errors` yields at most eight per value, so that a hostile body cannot produce
- * millions.
+ * An error of a compiled TypeBox schema. `Errors` returns at most eight errors per value, so that a hostile body cannot
+ * produce millions of errors.
  */
 interface SchemaError {
   readonly keyword: string;
@@ -17,8 +17,8 @@ interface SchemaError {
 }
 
 /**
- * Maximum number of elements of a value whose errors are collected. TypeBox visits the whole value, although at most
- * eight errors are reported; with millions of elements this blocks the event loop for seconds.
+ * Maximum number of elements in a value. No errors are collected for larger values: although at most eight errors are
+ * reported, TypeBox visits the whole value, which blocks the event loop for seconds if there are millions of elements.
  */
 const maxElements = 100_000;
 
@@ -26,8 +26,8 @@ const locationNames: Readonly<Record<string, string>> = { querystring: 'query', 
 
 /**
  * Compiles the schema of one part of a request to a validator that does not change the value. The validator fails with
- * INVALID_REQUEST, which lists the errors as items with `loc`, `msg` and `type`. A schema is compiled at its first
- * request, because there are hundreds of schemas and a process uses few of them.
+ * INVALID_REQUEST, which lists the errors as items with `loc`, `msg` and `type`. A schema is compiled when it is first
+ * used, because there are hundreds of schemas and a process uses only few of them.
  */
 export const compileCheck: FastifySchemaCompiler<TSchema> = ({ schema, httpPart = 'body' }) => {
   let check: ReturnType<typeof Compile> | undefined;
@@ -42,7 +42,7 @@ export const compileCheck: FastifySchemaCompiler<TSchema> = ({ schema, httpPart 
   };
 };
 
-/** Returns true if `value` has too many elements to collect its errors. */
+/** Returns true if `value` has too many elements for its errors to be collected. */
 export function exceedsMaxElements(value: unknown): boolean {
   const waiting: unknown[] = typeof value === 'object' && value !== null ? [value] : [];
   let parts = 0;
@@ -59,8 +59,8 @@ function toFieldErrors(errors: readonly SchemaError[], schema: TSchema, location
   const listed = new Set<string>();
   return removeUnionErrors(errors).flatMap(({ keyword, schemaPath, instancePath, message, params }) => {
     const path = [location, ...splitPointer(instancePath)];
-    // Each allowed value of an enum yields its own error, and only the first few are reported. One message lists all
-    // values.
+    // Each allowed value of an enum produces an error of its own, and only the first few errors are reported. Therefore
+    // one message lists all allowed values.
     if (listed.has(instancePath)) return [];
     const words = listWordsAt(schema, schemaPath);
     if (words !== undefined) {
@@ -68,7 +68,7 @@ function toFieldErrors(errors: readonly SchemaError[], schema: TSchema, location
       const msg = words.length === 1 ? `must be ${words[0]}` : `must be one of ${words.join(', ')}`;
       return [{ loc: path, msg, type: 'enum' }];
     }
-    // A closed object yields one error per unknown field, so the error of the object itself adds nothing.
+    // A closed object produces one error for each unknown field, so the error for the object itself is redundant.
     if (keyword === 'boolean') return [{ loc: path, msg: 'Field not known', type: 'extra_forbidden' }];
     if (keyword === 'additionalProperties') return [];
     if (keyword === 'required') {
@@ -80,8 +80,8 @@ function toFieldErrors(errors: readonly SchemaError[], schema: TSchema, location
 }
 
 /**
- * Removes errors without information. A nullable value is a union, which yields two of them: the value is not null, and
- * no alternative matches.
+ * Removes redundant errors. A nullable value is a union, which adds two redundant errors: that the value is not null,
+ * and that no alternative matches.
  */
 function removeUnionErrors(errors: readonly SchemaError[]): readonly SchemaError[] {
   const isUnionError = ({ keyword, params }: SchemaError) =>
@@ -91,7 +91,7 @@ function removeUnionErrors(errors: readonly SchemaError[]): readonly SchemaError
 }
 
 /**
- * Returns the allowed values at `schemaPath` if the schema there is an enum or a list of enum values, optionally
+ * Returns the allowed values at `schemaPath` if the schema at that path is an enum or a list of enum values, optionally
  * nullable. Otherwise returns undefined.
  */
 function listWordsAt(schema: TSchema, schemaPath: string): string[] | undefined {
@@ -119,7 +119,7 @@ function collectLeaves(schema: Leaf): Leaf[] {
   return schema.anyOf?.flatMap(collectLeaves) ?? [schema];
 }
 
-/** Splits a JSON pointer into segments; numbers are array indices. */
+/** Splits a JSON pointer into segments. Numeric segments are array indices. */
 function splitPointer(pointer: string): Array<string | number> {
   return pointer
     .split('/')
@@ -136,8 +136,8 @@ function formatErrorType(keyword: string, params: Readonly<Record<string, unknow
 }
 
 /**
- * Compiles the schema of a response to a JSON serialiser, like Fastify's own compiler, but only at the first response,
- * because compiling all schemas at startup takes 200 ms.
+ * Compiles the schema of a response to a JSON serialiser, like Fastify's own compiler. Compiles it only for the first
+ * response, because compiling all schemas at startup takes 200 ms.
  */
 export const compileWriter: FastifySerializerCompiler<AnySchema> = ({ schema }) => {
   let write: ((response: unknown) => string) | undefined;

@@ -17,8 +17,8 @@ import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { UsageLimits } from '../../pipelines/usage/usage-limits.ts';
 
 /**
- * The services that operations call, created once by the role (`api/command-line`). An area that needs a new service
- * adds a field here.
+ * The services that operations call. The role (`api/command-line`) creates them once. If an area needs a new service,
+ * add a field here.
  */
 export interface Services {
   readonly config: Config;
@@ -27,13 +27,13 @@ export interface Services {
   readonly authenticator: Authenticator;
   readonly rateLimiter: Pick<RateLimiter, 'take' | 'takeSharedSearch'>;
   readonly projects: ProjectResolver;
-  /** Prices of models, as ingest uses them. */
+  /** Model prices that ingest uses. */
   readonly prices: PriceMaps;
   /** Feedback that this process sent recently. */
   readonly recentFeedback: RecentFeedback;
-  /** Keeps configs that clients send with feedback. */
+  /** Stores configs that clients send with feedback. */
   readonly sentConfigs: SentConfigs;
-  /** Connects to and checks the destinations of bulk exports. */
+  /** Connects to the destinations of bulk exports and checks them. */
   readonly destinations: DestinationDeps;
   /** Appends runs to the event log. */
   readonly accept: AcceptDeps;
@@ -45,16 +45,16 @@ export interface Services {
   readonly shareSealer: Sealer;
   /** Counts reads of prompts in the background. */
   readonly promptReads: ReadCounts;
-  /** Usage limits of workspaces, with a cache. */
+  /** Cached usage limits of workspaces. */
   readonly usageLimits: UsageLimits;
   /** Encrypts the secrets of workspaces. */
   readonly secretSealer: Sealer;
   /** Creates, reads and cancels bulk exports. Only processes with export workers execute them. */
   readonly exports: ExportDeps;
-  /** Checks of the dependencies that must be up for this process to serve requests. `/ready` lists them. */
+  /** Health checks of the dependencies that this process needs to serve requests. `/ready` lists them. */
   readonly healthChecks: readonly HealthCheck[];
-  /** Queues the deletion of a deleted project's runs. */
+  /** Enqueues the deletion of the runs of a deleted project. */
   readonly enqueueProjectDeletion: (project: { workspaceId: string; projectId: string }) => Promise<void>;
-  /** Queues the deletion of a deleted workspace's data. */
+  /** Enqueues the deletion of the data of a deleted workspace. */
   readonly enqueueWorkspaceDeletion: (workspaceId: string) => Promise<void>;
 }

@@ -1,4 +1,7 @@
-/** Requests that no operation serves: routes of the original API that are not built, and unknown methods. */
+/**
+ * Responses to requests that no operation serves: requests for routes of the original API that are not implemented, and
+ * requests with unknown methods.
+ */
 import { readFileSync } from 'node:fs';
 import type { FastifyInstance } from 'fastify';
 import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -8,11 +11,14 @@ import { maskParameters, routedPath, stripQuery } from './register-operation.ts'
 
 export interface Route {
   readonly method: string;
-  /** As the original API describes it, such as `/runs/{run_id}`. */
+  /** Path as the original API describes it, such as `/runs/{run_id}`. */
   readonly path: string;
 }
 
-/** The routes of the API whose clients Runlake supports, in order of path. Those under `/api/v1` are listed without it. */
+/**
+ * The routes of the API whose clients Runlake supports, ordered by path. Routes under `/api/v1` are listed without this
+ * prefix.
+ */
 export const originalRoutes: readonly Route[] = readFileSync(
   new URL('../../schemas/main-api/routes.txt', import.meta.url),
   'utf8',
@@ -31,8 +37,8 @@ export function listUnbuiltRoutes(routes: readonly Route[], operations: readonly
 }
 
 /**
- * Responds with 404 (`ROUTE_NOT_BUILT`) to the routes that are not built, and with 405 to the other methods of the paths
- * of operations, with the methods that are allowed.
+ * Responds with 404 (`ROUTE_NOT_BUILT`) to routes that are not implemented. Responds with 405 if an operation has the
+ * path but not the method; the response lists the allowed methods.
  */
 export function rejectUnservedRoutes(
   server: FastifyInstance,
@@ -71,7 +77,7 @@ function reject(
     url,
     exposeHeadRoute: false,
     schema: { hide: true },
-    // Runs before the body is read, so the type and size of the body do not matter.
+    // This check runs before the body is read, so that it does not depend on the type and size of the body.
     onRequest: async (request, reply) => {
       if (allow !== undefined) reply.header('allow', allow);
       throw createError({ method: request.method, path: stripQuery(request.originalUrl) });
@@ -80,7 +86,7 @@ function reject(
   });
 }
 
-/** The methods of the operations by path, with masked parameters. */
+/** Groups the methods of the operations by path. Parameters in the paths are masked. */
 function groupMethods(operations: readonly Operation[]): Map<string, Set<string>> {
   const methodsByPath = new Map<string, Set<string>>();
   for (const operation of operations) {

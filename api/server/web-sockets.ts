@@ -5,12 +5,12 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 
 /**
- * Makes Node ignore every `Upgrade` except WebSocket. The HTTP client of Java sends `Upgrade: h2c` by default and
- * expects an ordinary response (RFC 9110, 7.8). With an `upgrade` listener, Node hands over every such request without
- * its body. Node reads `upgrade` after the headers; the getter returns true only for WebSockets and CONNECT.
+ * Makes Node ignore `Upgrade` headers other than WebSocket. The HTTP client of Java sends `Upgrade: h2c` by default and
+ * expects an ordinary response (RFC 9110, 7.8). If there is an `upgrade` listener, Node passes every upgrade request to
+ * it without the body. Node reads `upgrade` after the headers; the getter returns true only for WebSockets and CONNECT.
  */
 export class WebSocketOrPlain extends IncomingMessage {
-  // Declared without an initial value: Node sets `upgrade` before class fields are initialised.
+  // Declared without an initial value, because Node sets `upgrade` before class fields are initialised.
   declare private requested: boolean | null;
 
   set upgrade(requested: boolean | null) {
@@ -24,16 +24,16 @@ export class WebSocketOrPlain extends IncomingMessage {
   }
 }
 
-/** Maximum size of a message; a longer one closes its socket with code 1009. */
+/** Maximum size of a message. If a client sends a longer message, the socket is closed with code 1009. */
 const maxMessageBytes = 1024 * 1024;
 
 /**
- * Enables WebSockets on routes that declare a socket, after the steps that every request passes; other routes refuse
- * them.
+ * Enables WebSockets on routes that declare a socket. Upgrade requests pass the same steps as every other request.
+ * Routes without a socket refuse them.
  *
  * Node no longer tracks a connection that requested an upgrade, but `server.close` still waits for it. This function
- * therefore closes a refused connection right after its response, and every other upgraded connection when the server
- * closes.
+ * therefore closes a refused connection immediately after the response, and closes all other upgraded connections when
+ * the server closes.
  */
 export async function acceptWebSockets(server: FastifyInstance): Promise<void> {
   const upgrading = new Set<Duplex>();
@@ -54,17 +54,17 @@ export async function acceptWebSockets(server: FastifyInstance): Promise<void> {
   });
   await server.register(websocket, {
     options: { maxPayload: maxMessageBytes },
-    // The peer sent an invalid frame. The library has already closed the socket with the matching code.
+    // The peer sent an invalid frame. The library has already closed the socket with the appropriate code.
     errorHandler: (err, _socket, request) => request.log.debug({ err }, 'WebSocket protocol error'),
-    // The operation that serves a socket closes it when the server drains.
+    // The operation that serves a socket closes the socket when the server drains.
     preClose: (done) => done(),
   });
 }
 
 /**
- * Returns true if the request comes from a page of another origin and the browser added credentials by itself (a cookie
- * or Basic). CORS does not protect WebSockets: without this check, such a page could read the socket. Origins that CORS
- * allows are named in the response headers. Source: RFC 6455, 10.2.
+ * Returns true if the request comes from a page of another origin and the browser added credentials (a cookie or Basic)
+ * by itself. CORS does not protect WebSockets; without this check, such a page could read the socket. If CORS allows
+ * the origin, the response headers contain it. Source: RFC 6455, 10.2.
  */
 function isForeignPage({ headers, host }: FastifyRequest, reply: FastifyReply): boolean {
   const { origin, cookie, authorization = '' } = headers;

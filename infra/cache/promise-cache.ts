@@ -4,9 +4,9 @@ import { runDetached } from '../fairness/tenant-context.ts';
 /**
  * Caches the results of a slow function for a limited time, and coalesces concurrent calls.
  *
- * Invariant: after {@link PromiseCache.forget} or {@link PromiseCache.clear} no caller gets a result that was requested
- * before. It holds because the cache stores promises, so a pending result is removed with its entry. The age of a
- * result is measured from its request. Errors and `undefined` are not cached.
+ * Invariant: after {@link PromiseCache.forget} or {@link PromiseCache.clear}, no caller gets a result that was
+ * requested before the call. This holds because the cache stores promises, so that a pending result is removed together
+ * with its entry. The age of a result is measured from the time of the request. Errors and `undefined` are not cached.
  */
 export class PromiseCache<Value> {
   readonly #kept: LRUCache<string, Promise<Value | undefined>>;
@@ -18,7 +18,7 @@ export class PromiseCache<Value> {
   get(key: string, load: () => Promise<Value | undefined>): Promise<Value | undefined> {
     const kept = this.#kept.get(key);
     if (kept !== undefined) return kept;
-    // Other callers may wait for the same result, so a client that disconnects must not abort it.
+    // Other callers may be waiting for the same result, so a client that disconnects must not abort the load.
     const loading = runDetached(load);
     this.#kept.set(key, loading);
     const drop = () => {

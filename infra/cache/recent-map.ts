@@ -1,20 +1,20 @@
 import { randomInt } from 'node:crypto';
 
 interface RecentMapShape {
-  /** The map holds at least this number of entries, and at most twice as many. */
+  /** Minimum capacity. The map holds at least this number of the newest entries, and at most twice as many. */
   readonly minEntries: number;
-  /** Size of a key, in words of 32 bits. */
+  /** Size of a key in 32-bit words. */
   readonly keyWords: number;
-  /** Numbers in a value. */
+  /** Number of numbers in a value. */
   readonly valueNumbers: number;
 }
 
 /**
- * A map of the newest entries. Two generations bound the count without a linked list: when the current one is full, it
- * replaces the old one.
+ * A map of the newest entries. It has two generations, which limit the number of entries without a linked list: when
+ * the current generation is full, it replaces the old generation.
  *
- * Keys are compared in full. Keys and values are in typed arrays, because as strings and objects, hundreds of thousands
- * of entries that each live for seconds would take most of their cost in garbage collection.
+ * Keys are compared in full. Keys and values are stored in typed arrays. Otherwise most of the cost would be garbage
+ * collection of the strings and objects of hundreds of thousands of entries that each live for seconds.
  */
 export class RecentMap {
   #current: Generation;
@@ -25,7 +25,10 @@ export class RecentMap {
     this.#old = new Generation(shape);
   }
 
-  /** Returns element `number` of the value for the key at `keys[at]`; undefined if the key is unknown. */
+  /**
+   * Returns element `number` of the value for the key at `keys[at]`. Returns undefined if the map does not contain the
+   * key.
+   */
   get(keys: Uint32Array, at: number, number = 0): number | undefined {
     return this.#current.get(keys, at, number) ?? this.#old.get(keys, at, number);
   }
@@ -40,10 +43,13 @@ export class RecentMap {
   }
 }
 
-/** Keys that clients choose must not be able to share slots on purpose. */
+/** Random seed of the hash, so that clients, which choose the keys, cannot cause collisions on purpose. */
 const seed = randomInt(2 ** 32);
 
-/** A hash table with open addressing. Entries are appended; slots refer to them by their number plus one. */
+/**
+ * A hash table with open addressing. Entries are appended to the arrays; a slot contains the number of its entry plus
+ * one.
+ */
 class Generation {
   readonly #shape: RecentMapShape;
   readonly #keys: Uint32Array;
@@ -54,7 +60,7 @@ class Generation {
   constructor(shape: RecentMapShape) {
     const { minEntries, keyWords, valueNumbers } = shape;
     this.#shape = shape;
-    // The system provides the memory of these arrays as entries are written.
+    // The operating system allocates the memory of these arrays only as entries are written.
     this.#keys = new Uint32Array(minEntries * keyWords);
     this.#values = new Float64Array(minEntries * valueNumbers);
     this.#slots = new Uint32Array(2 ** Math.ceil(Math.log2(minEntries * 2)));
@@ -84,7 +90,7 @@ class Generation {
     this.#values.set(value, ((this.#slots[slot] as number) - 1) * valueNumbers);
   }
 
-  /** Returns the slot of the key, or the free slot where it belongs. */
+  /** Returns the slot of the key or, if the key is missing, the free slot for it. */
   #findSlot(keys: Uint32Array, at: number): number {
     const { keyWords } = this.#shape;
     const mask = this.#slots.length - 1;

@@ -3,20 +3,21 @@ import type { ErrorCode } from '../errors/catalogue.ts';
 import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 
 /**
- * The statement that failed: the same error number means different things for a query and for an insert of Runlake's rows.
+ * The statement that failed. The same error number has different meanings for a query and for an insert of Runlake's
+ * rows.
  */
 export interface Statement {
   readonly kind: 'query' | 'insert';
   readonly name: string;
-  /** `query_id` in ClickHouse's log. */
+  /** Query id in ClickHouse's log (`query_id`). */
   readonly queryId: string;
-  /** Set for inserts. */
+  /** Table that the rows are inserted into. Set for inserts. */
   readonly table?: string;
 }
 
 /**
- * ClickHouse's error numbers of temporary conditions, after which a retry may succeed.
- * Source: src/Common/ErrorCodes.cpp of ClickHouse; a number never changes its meaning.
+ * ClickHouse error numbers of temporary conditions: a retry may succeed. Source: src/Common/ErrorCodes.cpp of
+ * ClickHouse. The meaning of a number never changes.
  */
 const transientCodes = new Set([
   159, // TIMEOUT_EXCEEDED
@@ -47,10 +48,13 @@ const transientCodes = new Set([
   999, // KEEPER_EXCEPTION
 ]);
 
-/** Authentication, permissions and unknown database: neither a retry nor other data helps. */
+/**
+ * Error numbers for failed authentication, missing permissions and an unknown database. Neither a retry nor other data
+ * helps.
+ */
 const accessCodes = new Set([81, 192, 193, 194, 195, 497, 516]);
 
-/** The statement and the table do not match (columns or their types), so every record would fail. */
+/** Error numbers for a statement that does not match the table (columns or their types). Every record would fail. */
 const schemaCodes = new Set([
   8, // THERE_IS_NO_COLUMN
   10, // NOT_FOUND_COLUMN_IN_BLOCK
@@ -60,7 +64,7 @@ const schemaCodes = new Set([
   60, // UNKNOWN_TABLE
 ]);
 
-/** An invalid value, or an invalid encoding of a record. */
+/** Error numbers for an invalid value or an invalid encoding of a record. */
 const dataCodes = new Set([
   6, // CANNOT_PARSE_TEXT
   23, // CANNOT_READ_FROM_ISTREAM
@@ -87,9 +91,9 @@ const dataCodes = new Set([
 ]);
 
 /**
- * Converts the error of a statement to an error of the catalogue. The server's text goes only into the cause, together
- * with the name and id of the query, by which operators can search the server's log. Errors without a ClickHouse number
- * are network errors, except programming errors, which are returned unchanged.
+ * Converts the error of a statement to an error of the catalogue. The text of the server is available only in the
+ * cause, together with the name and the id of the query, which operators can search for in the server's log. Errors
+ * without a ClickHouse number are treated as network errors, except programming errors, which are returned unchanged.
  */
 export function clickhouseError(
   raw: unknown,
@@ -113,7 +117,7 @@ export function clickhouseError(
   );
 }
 
-/** Returns ClickHouse's error number from the cause of an error; undefined if it has none. */
+/** Returns the ClickHouse error number in the cause of an error. Returns undefined if there is none. */
 export function getClickHouseCode(error: unknown): number | undefined {
   const cause = error instanceof Error ? error.cause : undefined;
   return cause instanceof ClickHouseError ? Number(cause.code) : undefined;
@@ -130,7 +134,10 @@ function toErrorCode(given: string, kind: Statement['kind']): ErrorCode {
   return 'CLICKHOUSE_QUERY_FAILED';
 }
 
-/** A response without a ClickHouse number comes from a proxy, or from ClickHouse before it parsed the statement. */
+/**
+ * Returns the error code for a response without a ClickHouse number. Such a response comes from a proxy, or from
+ * ClickHouse before it parsed the statement.
+ */
 function toErrorCodeOfStatus(status: number): ErrorCode {
   if (status === 401 || status === 403) return 'ACCESS_DENIED_BY_STORE';
   return status >= 500 || status === 408 || status === 429 ? 'CLICKHOUSE_UNAVAILABLE' : 'CLICKHOUSE_QUERY_FAILED';

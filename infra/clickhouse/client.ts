@@ -23,18 +23,21 @@ export type { ClickHouse } from './clickhouse.ts';
 
 export interface ClickHouseOptions {
   /**
-   * `http(s)://user:password@host:port/database`; without a path the database `default`. Several addresses, separated by
-   * commas, are those of all servers of a cluster.
+   * Address as `http(s)://user:password@host:port/database`. Without a path, the database is `default`. Several
+   * addresses, separated by commas, are the addresses of all servers of a cluster.
    */
   readonly url: string;
-  /** Name of the cluster in `system.clusters`, if the tables are in one. */
+  /** Name of the cluster in `system.clusters`, if the tables are in a cluster. */
   readonly cluster?: string | undefined;
-  /** Trusted CA certificates, in PEM. */
+  /** Trusted CA certificates in PEM format. */
   readonly authorities?: readonly string[] | undefined;
   readonly logger: Logger;
-  /** Timeout of statements that do not set their own. */
+  /** Timeout of statements without a timeout of their own. */
   readonly timeoutMs: number;
-  /** Maximum number of concurrent statements of Runlake's own work on each server; further ones wait. Default 16. */
+  /**
+   * Maximum number of concurrent statements on each server for Runlake's internal work. Further statements wait.
+   * Default: 16.
+   */
   readonly maxConnections?: number;
   /**
    * Maximum number of concurrent queries of organisations (`query-slots.ts`). Default: derived from ClickHouse's
@@ -44,35 +47,42 @@ export interface ClickHouseOptions {
 }
 
 const rowsFormatClause = '\nFORMAT JSONEachRow';
-/** After this time the layout is read again, because the number of replicas may change. */
+/** Maximum age of the cached layout. The layout is then read again, because the number of replicas may have changed. */
 const layoutAgeMs = 60_000;
 
-/** ClickHouse stops a query at its timeout; the client waits this much longer for the error of the server. */
+/**
+ * Time that the client waits in addition to the timeout of a query. ClickHouse stops the query at the timeout, and the
+ * client waits for the server's error.
+ */
 const serverErrorGraceMs = 2_000;
 
 /**
- * Running queries share the CPU with a new one, and even paused queries use some of it. Under a flood of other queries,
- * a query took seven times as long with eight slots per thread, and twice as long with two (docs/decisions/0103).
+ * Number of query slots per thread. Running queries share the CPU with a new query, and even paused queries use some
+ * CPU. Under a flood of other queries, a query took seven times as long with eight slots per thread, and twice as long
+ * with two (docs/decisions/0103).
  */
 const slotsPerThread = 2;
 const minSlots = 4;
 
-/** One HTTP request to ClickHouse, of any kind. */
+/** An HTTP request to ClickHouse for a statement of any kind. */
 interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs'> {
   readonly signal?: AbortSignal | undefined;
   readonly profile: Profile;
   readonly statement: Pick<Statement, 'kind' | 'table'>;
   readonly settings?: ClickHouseSettings | undefined;
   readonly body?: RequestBody | undefined;
-  /** True for the query that reads the layout. It is sent without the settings that depend on the layout. */
+  /** True for the query that reads the layout. This query is sent without the settings that depend on the layout. */
   readonly readsLayout?: boolean;
-  /** Must be unique among the queries of the server. Default: random. */
+  /** Id of the query. Must be unique among the queries of the server. Default: random. */
   readonly queryId?: string;
 }
 
 type ResponseConsumer<T> = (answer: HttpResponse, signal: AbortSignal) => Promise<T>;
 
-/** Opens a ClickHouse client. It connects at the first statement, and keeps connections alive and reuses them. */
+/**
+ * Opens a ClickHouse client. The client connects when the first statement is sent. It keeps connections alive and
+ * reuses them.
+ */
 export function openClickHouse(options: ClickHouseOptions): ClickHouse {
   const { url, cluster, authorities, logger, timeoutMs, maxConnections = 16, querySlots } = options;
   const urls = url.split(',').map((each) => each.trim());
@@ -95,15 +105,18 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
     const allowedMs = request.timeoutMs ?? timeoutMs;
     const beganAtMs = performance.now();
     return (await slots()).run(context, { maxWaitMs: allowedMs, signal }, (priority) => {
-      // The timeout includes the wait for a slot, because callers rely on it. After a long wait a query still gets a
-      // quarter of its timeout.
+      // The timeout includes the wait for a slot, because callers rely on the timeout. After a long wait, a query still
+      // gets a quarter of its timeout.
       const leftMs = Math.ceil(Math.max(allowedMs - (performance.now() - beganAtMs), allowedMs / 4));
       const settings = { priority, ...request.settings };
       return send('shared', { ...request, signal, timeoutMs: leftMs, settings }, take);
     });
   }
 
-  /** If a server does not respond, a query goes to the next one; the callers retry other statements. */
+  /**
+   * Sends a request. If a server does not respond, a query is sent to the next server; other statements are retried by
+   * their callers.
+   */
   async function send(pool: 'own' | 'shared', request: Exchange, take: ResponseConsumer<unknown>): Promise<unknown> {
     const forLayout = request.readsLayout ? {} : layoutSettings(await layout(), request.profile);
     const settings = { ...forLayout, ...request.settings };
@@ -142,14 +155,14 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
       };
       const sendWithId = (id: string) => connection.send({ sql, queryId: id, settings, params, body, signal });
       const answer = await sendWithId(queryId).catch((error: unknown) => {
-        // Servers and proxies close idle connections, possibly when a query is sent on one.
+        // Servers and proxies close idle connections. This can happen just as a query is sent on such a connection.
         if ('readonly' in profiles[request.profile] && isClosedConnection(error)) return sendWithId(randomUUID());
         throw error;
       });
       return await take(answer, signal);
     } catch (raw) {
       if (request.signal?.aborted) throw request.signal.reason;
-      // An error of the catalogue does not come from the server, so it needs no conversion.
+      // An error of the catalogue does not come from the server and needs no conversion.
       if (isRunlakeError(raw)) throw raw;
       logger.debug({ query: request.name, queryId }, 'a statement to ClickHouse failed');
       throw clickhouseError(timeout.aborted ? timeout.reason : raw, {
@@ -177,7 +190,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
 
   let knownLayout: { readonly value: Promise<Layout>; readonly readAtMs: number } | undefined;
 
-  /** Without a cluster, the migrations check the layout, and statements do not read it. */
+  /** Returns the layout. Without a cluster, the migrations check the layout, and it is not read here. */
   function layout(): Promise<Layout> {
     if (cluster === undefined) return Promise.resolve({ kind: 'single' });
     if (knownLayout === undefined || performance.now() - knownLayout.readAtMs > layoutAgeMs) {
@@ -204,7 +217,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
   async function openSlots(): Promise<QuerySlots> {
     if (querySlots !== undefined) return new QuerySlots(querySlots);
     const sql = `SELECT toUInt32(getSetting('max_threads')) AS threads`;
-    // This query serves all organisations and takes no slot.
+    // This query is executed on behalf of all organisations and takes no slot.
     const [row] = await runWithoutTenant(() => query<{ threads: number }>({ name: 'threads', sql }));
     return new QuerySlots(Math.max(minSlots, slotsPerThread * row!.threads));
   }
@@ -259,7 +272,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
   return clickhouse;
 }
 
-/** Network errors and timeouts; an error of the server has a number. */
+/** Returns true for network errors and timeouts. Errors of the server have a number. */
 function isNoResponse(error: unknown): boolean {
   return isRunlakeError(error) && error.code === 'CLICKHOUSE_UNAVAILABLE' && getClickHouseCode(error) === undefined;
 }
@@ -268,10 +281,10 @@ function isClosedConnection(error: unknown): boolean {
   return error instanceof Error && 'code' in error && (error.code === 'ECONNRESET' || error.code === 'EPIPE');
 }
 
-/** After a server did not respond, other servers are used for this time. */
+/** Time during which a server that did not respond is avoided in favour of other servers. */
 const avoidMs = 5_000;
 
-/** Chooses servers in turn, except those that did not respond in the last seconds. */
+/** Chooses servers in round-robin order. Avoids servers that did not respond in the last seconds. */
 class ServerChoice<Server> {
   readonly #servers: readonly Server[];
   readonly #failedAtMs = new Map<Server, number>();
@@ -284,7 +297,7 @@ class ServerChoice<Server> {
     this.#nowMs = nowMs;
   }
 
-  /** Returns all servers in the order in which to try them. */
+  /** Returns all servers in the order in which they should be tried. */
   order(): readonly Server[] {
     if (this.#servers.length === 1) return this.#servers;
     const turn = this.#turn++ % this.#servers.length;

@@ -16,20 +16,20 @@ import { workFileError } from '../errors/work-file-error.ts';
 import type { ExternalTable, QueryParameter } from './clickhouse.ts';
 
 export interface ConnectionOptions {
-  /** `http(s)://user:password@host:port/database`; without a path the database `default`. */
+  /** Address as `http(s)://user:password@host:port/database`. Without a path, the database is `default`. */
   readonly address: URL;
-  /** Trusted CA certificates, in PEM. */
+  /** Trusted CA certificates in PEM format. */
   readonly authorities?: readonly string[] | undefined;
-  /** Maximum number of concurrent requests; further ones wait. Default: no limit. */
+  /** Maximum number of concurrent requests. Further requests wait. Default: no limit. */
   readonly maxConnections?: number;
 }
 
 export interface Connection {
   /**
-   * Sends one statement and resolves when the response headers have arrived. The connection is in use until the response
-   * stream is read or destroyed. Aborting the signal also destroys the stream.
+   * Sends one statement. Resolves when the response headers have been received. The connection is in use until the
+   * response stream has been read or destroyed. If the signal is aborted, the stream is also destroyed.
    *
-   * @throws the network error, or an error because of `signal`.
+   * @throws the network error, or an error caused by `signal`.
    */
   send(request: ConnectionRequest): Promise<HttpResponse>;
   /** Closes all connections, including those in use. */
@@ -41,7 +41,7 @@ export interface ConnectionRequest {
   readonly queryId: string;
   readonly settings: ClickHouseSettings;
   readonly params?: Readonly<Record<string, QueryParameter>> | undefined;
-  /** Sent with Content-Length; the statement is then sent in the URL. */
+  /** Body of the request, sent with Content-Length. If it is set, the statement is sent in the URL. */
   readonly body?: RequestBody | undefined;
   readonly signal: AbortSignal;
 }
@@ -51,14 +51,18 @@ export interface RequestBody {
   readonly contentType: string;
 }
 
-/** Connections are closed earlier if the server announces a shorter time in its header `Keep-Alive`. */
+/**
+ * Maximum time that a connection stays idle. Connections are closed earlier if the server announces a shorter time in
+ * the header `Keep-Alive`.
+ */
 const maxConnectionIdleMs = 20_000;
 
 /**
- * Keep-alive connections to ClickHouse's HTTP interface, over the official client. Requests are never retried here.
+ * Opens keep-alive connections to ClickHouse's HTTP interface through the official client. This function never retries
+ * requests.
  *
- * Every statement goes through `exec`, the method that leaves the response undecoded: Runlake reads raw formats, needs
- * the status of error responses, and streams results into files.
+ * Every statement is sent with `exec`, the method that does not decode the response, because Runlake reads raw formats,
+ * needs the status of error responses, and streams results to files.
  */
 export function openConnection({ address, authorities, maxConnections = Infinity }: ConnectionOptions): Connection {
   const client = createClient({
@@ -67,12 +71,12 @@ export function openConnection({ address, authorities, maxConnections = Infinity
     password: decodeURIComponent(address.password),
     database: decodeURIComponent(address.pathname.slice(1)) || 'default',
     application: 'runlake',
-    // Off: each request has its own timeout, which its signal enforces.
+    // Disabled, because each request has its own timeout, which its signal enforces.
     request_timeout: 0,
-    // The agent closes idle connections. The client would do it with a timer that keeps running if a waiting request is
-    // aborted, and that then closes the connection under another request.
+    // The agent closes idle connections. The client would use a timer for this. If a waiting request is aborted, that
+    // timer keeps running and later closes the connection while another request uses it.
     keep_alive: { enabled: true, idle_socket_ttl: 0 },
-    // The `tls` option of the client sends the password in a header that cannot hold all characters.
+    // The client's own `tls` option sends the password in a header that cannot contain all characters.
     http_agent: new (address.protocol === 'https:' ? HttpsAgent : HttpAgent)({
       keepAlive: true,
       timeout: maxConnectionIdleMs,
@@ -96,10 +100,10 @@ export function openConnection({ address, authorities, maxConnections = Infinity
         abort_signal: signal,
         ignore_error_response: true,
       });
-      // The reader gets errors from the stream. This listener covers streams that are abandoned early, when no reader
-      // listens any more.
+      // The reader receives errors from the stream. This listener is for streams that are abandoned early, because
+      // nothing reads their errors any more.
       stream.on('error', () => {});
-      // The client observes the signal only until the headers arrive.
+      // The client observes the signal only until the headers have been received.
       addAbortSignal(signal, stream);
       return { status: http_status_code ?? 0, headers: response_headers, stream };
     },
@@ -108,8 +112,8 @@ export function openConnection({ address, authorities, maxConnections = Infinity
 }
 
 /**
- * Encodes a table that is sent with a query, as a file of a multipart form.
- * Source: ClickHouse documentation, "External data for query processing".
+ * Encodes a table that is sent with a query as a file in a multipart form. Source: ClickHouse documentation, "External
+ * data for query processing".
  */
 export function encodeExternalTable({ name, structure, rows }: ExternalTable): {
   readonly body: RequestBody;
@@ -123,15 +127,16 @@ export function encodeExternalTable({ name, structure, rows }: ExternalTable): {
       bytes: Buffer.from(`${head}${values}\r\n--${boundary}--\r\n`),
       contentType: `multipart/form-data; boundary=${boundary}`,
     },
-    // These are not settings, but ClickHouse reads them from the URL parameters, like settings.
+    // These parameters are not settings, but ClickHouse reads them from the URL parameters in the same way as settings.
     settings: { [`${name}_structure`]: structure, [`${name}_format`]: 'TabSeparated' } as ClickHouseSettings,
   };
 }
 
 /**
- * A response of ClickHouse. Three things mark it as an error: the status, the header with ClickHouse's error number, or
- * an exception at the end of the body. ClickHouse 25.11 and later write that exception if a query fails after the
- * status was sent. (Earlier releases write none; only `wait_end_of_query` keeps errors out of their bodies.)
+ * A response of ClickHouse. It is an error if the status is an error status, if there is a header with ClickHouse's
+ * error number, or if the body ends with an exception. ClickHouse 25.11 and later write such an exception if a query
+ * fails after the status was sent. (Earlier releases do not; only `wait_end_of_query` keeps errors out of their
+ * bodies.)
  */
 export interface HttpResponse {
   readonly status: number;
@@ -140,16 +145,16 @@ export interface HttpResponse {
 }
 
 /**
- * Reads a response to its end.
+ * Reads a response completely.
  *
- * @throws ClickHouseError, with ClickHouse's number as its code, or `HTTP <status>` if a proxy sent the response.
+ * @throws ClickHouseError, whose code is ClickHouse's number, or `HTTP <status>` if a proxy sent the response.
  */
 export async function readResponse(answer: HttpResponse): Promise<Buffer> {
   const chunks: Buffer[] = [];
   try {
     for await (const chunk of readChunks(answer.stream)) chunks.push(chunk);
   } catch (error) {
-    // ClickHouse also closes the connection after such an exception, which is the more specific error.
+    // ClickHouse also closes the connection after such an exception. The exception is the more specific error.
     throwExceptionIn(Buffer.concat(chunks.slice(-2)), answer);
     throw error;
   } finally {
@@ -161,13 +166,13 @@ export async function readResponse(answer: HttpResponse): Promise<Buffer> {
   return body;
 }
 
-/** Last bytes of a complete Parquet file. Source: the Parquet format. */
+/** Last bytes of a complete Parquet file. Source: Parquet format specification. */
 const parquetMagic = Buffer.from('PAR1');
 
 /**
- * Writes the body of a response to a file while it arrives; it reads more from the connection only after the previous
- * bytes are written. A body without a Parquet footer is also an error: servers before 25.11 end a body like that if the
- * query fails midway. After an error the caller must remove the file.
+ * Writes the body of a response to a file while it is being received. Reads more from the connection only after the
+ * previous bytes have been written. A body without a Parquet footer is also an error, because servers before 25.11 send
+ * such a body if the query fails midway. After an error, the caller must remove the file.
  *
  * @throws ClickHouseError, WORK_FILE_UNUSABLE, the reason of `signal`, or the network error.
  */
@@ -190,7 +195,7 @@ export async function saveResponse(
         tail = chunk.length >= maxExceptionBytes ? chunk : appendToTail(tail, chunk);
       }
     } finally {
-      // As in `readResponse`.
+      // Checks for an exception, as `readResponse` does.
       throwExceptionIn(tail, answer);
     }
     signal.throwIfAborted();
@@ -199,24 +204,24 @@ export async function saveResponse(
     return { bytes };
   } finally {
     answer.stream.destroy();
-    // No effect if the file is already closed.
+    // Has no effect if the file is already closed.
     await file?.close().catch(() => {});
   }
 }
 
-/** Bytes that are buffered for a slow reader before the stream is paused. */
+/** Number of bytes that are buffered for a slow reader before the stream is paused. */
 const maxBufferedBytes = 1024 * 1024;
 
 /**
- * Yields all received chunks of a body. If the body failed, then throws its error. Iterating the stream directly would
- * drop unread chunks when the connection breaks, and with them the exception that ClickHouse writes at the end.
+ * Yields all received chunks of a body. If the body failed, then throws the error. Direct iteration of the stream would
+ * drop unread chunks when the connection breaks; these chunks contain the exception that ClickHouse writes at the end.
  *
- * @throws the error of the stream, including one from before the iteration, or an error if the stream closed prematurely.
+ * @throws the error of the stream, even if it occurred before the iteration; an error if the stream closed prematurely.
  */
 export async function* readChunks(stream: Readable): AsyncGenerator<Buffer> {
   const received = new PassThrough({ highWaterMark: maxBufferedBytes });
   let failure: unknown;
-  // Also called for a stream that has already ended.
+  // The callback is also called for a stream that has already ended.
   finished(stream, (error) => {
     failure = error ?? undefined;
     received.end();
@@ -230,10 +235,15 @@ function isFailed({ status, headers }: HttpResponse): boolean {
   return headers['x-clickhouse-exception-code'] !== undefined || status < 200 || status > 299;
 }
 
-/** ClickHouse truncates the text well below this size. */
+/** Maximum size of an exception. ClickHouse truncates the text well below this size. */
 const maxExceptionBytes = 32 * 1024;
 
-/** @param body at least its last {@link maxExceptionBytes}. @throws ClickHouseError if the body ends with an exception. */
+/**
+ * Checks whether a body ends with an exception.
+ *
+ * @param body at least the last {@link maxExceptionBytes} of the body.
+ * @throws ClickHouseError if the body ends with an exception.
+ */
 function throwExceptionIn(body: Buffer, { headers }: HttpResponse): void {
   const tag = headers['x-clickhouse-exception-tag'];
   if (typeof tag !== 'string') return;

@@ -5,15 +5,16 @@ import { commandOnEachShard } from './layout.ts';
 interface Deletion extends Pick<Command, 'name' | 'params' | 'timeoutMs' | 'signal'> {
   readonly table: string;
   /**
-   * A condition on the rows. It may use the result of {@link storeDeletionKeys}, but read no other table: ClickHouse
-   * evaluates it in the background, once for each part, and a mutation that reads other servers waits for them.
+   * Condition that selects rows. It may use the result of {@link storeDeletionKeys} but must not read any other table:
+   * ClickHouse evaluates the condition in the background, once for each part, and a mutation that reads other servers
+   * waits for them.
    */
   readonly condition: string;
 }
 
 /**
- * Stores the ids that a query returns on every server, for the conditions of {@link deleteRows}. ClickHouse deletes
- * them after two days.
+ * Stores the ids that a query returns on every server, so that conditions of {@link deleteRows} can use them.
+ * ClickHouse deletes the stored ids after two days.
  *
  * @param query returns UUIDs in a column `id`.
  * @returns SQL for the right side of `IN`.
@@ -37,9 +38,9 @@ export async function storeDeletionKeys(
 }
 
 /**
- * Deletes the rows of a table that meet a condition, on all shards and replicas. Resolves when they are deleted.
+ * Deletes the rows of a table that meet a condition, on all shards and replicas. Resolves when the rows are deleted.
  *
- * @throws errors of ClickHouse; some shards may then have deleted their rows.
+ * @throws errors of ClickHouse. In that case, some shards may already have deleted their rows.
  */
 export async function deleteRows(clickhouse: ClickHouse, { table, condition, ...rest }: Deletion): Promise<void> {
   await commandOnEachShard(clickhouse, (stored) => ({

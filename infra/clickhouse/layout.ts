@@ -2,13 +2,13 @@ import { isRunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import type { ClickHouse, Command } from './clickhouse.ts';
 
 /**
- * How the tables are stored, which depends on RUNLAKE_CLICKHOUSE_CLUSTER and on the server:
- *
- * - `single`: no cluster is configured. Plain tables on one server.
- * - `cluster`: every server has local tables (`runs_local`) with its part of the rows, and Distributed tables (`runs`)
- *   over those of all shards. The local tables are replicated if the servers have a Keeper.
- * - `replicated`: the database itself is replicated, as in ClickHouse Cloud, so a table that one server creates exists
- *   on all. Replicated tables without Distributed ones, because such a database has one shard.
+ * How the tables are stored. This depends on RUNLAKE_CLICKHOUSE_CLUSTER and on the server:
+ *   - `single`: no cluster is configured. There are plain tables on one server.
+ *   - `cluster`: every server has local tables (`runs_local`) with a part of the rows, and Distributed tables (`runs`)
+ *     over the local tables of all shards. The local tables are replicated if the servers have a Keeper.
+ *   - `replicated`: the database itself is replicated, as in ClickHouse Cloud, so that a table which one server
+ *     creates exists on all servers. There are replicated tables but no Distributed tables, because such a database
+ *     has one shard.
  */
 export type Layout =
   | { readonly kind: 'single' }
@@ -22,18 +22,18 @@ export type Layout =
     }
   | { readonly kind: 'replicated'; readonly replicas: number; readonly isShared: boolean };
 
-/** A server of the cluster, as `system.clusters` names it. */
+/** A server of the cluster as described in `system.clusters`. */
 interface ClusterNode {
   readonly shard: number;
   readonly replica: number;
   readonly address: string;
   readonly weight: number;
   readonly isInternal: boolean;
-  /** Whether this is the server that returned the row. */
+  /** Whether this server returned the row. */
   readonly isLocal: boolean;
 }
 
-/** Returns the name of the local table in which each server of a cluster stores its part of the rows. */
+/** Returns the name of the local table in which a server of a cluster stores its part of the rows. */
 export function localTable(table: string): string {
   return `${table}_local`;
 }
@@ -106,10 +106,10 @@ export async function readLayout(clickhouse: LayoutSource): Promise<Layout> {
 }
 
 /**
- * Groups the configured servers by shard; a shard may have several replicas.
+ * Groups the configured servers by shard. A shard may have several replicas.
  *
- * @throws PART_UNUSABLE if RUNLAKE_CLICKHOUSE_URL lacks a server of the cluster or names one twice; errors of the first
- *   server that does not respond.
+ * @throws PART_UNUSABLE if a server of the cluster is missing in RUNLAKE_CLICKHOUSE_URL or occurs twice; errors of the
+ *   first server that does not respond.
  */
 export async function groupByShard(servers: readonly ClickHouse[], cluster: string): Promise<ClickHouse[][]> {
   const shards: ClickHouse[][] = [];
@@ -143,12 +143,11 @@ export async function groupByShard(servers: readonly ClickHouse[], cluster: stri
 }
 
 /**
- * Runs a command on one server of each shard, on all shards at the same time. Replication passes its changes to the
+ * Runs a command on one server of each shard, on all shards at the same time. Replication transfers the changes to the
  * other replicas.
  *
- * @param buildCommand gets a function that returns the name of a table in which a shard stores its part of the rows, and
- *   the index of the shard.
- * @throws errors of ClickHouse; some shards may then have run their command.
+ * @param buildCommand receives a function that returns the name of a shard's local table, and the index of the shard.
+ * @throws errors of ClickHouse. In that case, some shards may already have run their command.
  */
 export async function commandOnEachShard(
   clickhouse: ClickHouse,

@@ -1,9 +1,9 @@
 /**
- * Parses ClickHouse RowBinary rows whose columns are all `Nullable(String)`, without copying or decoding values, so
- * that the stored bytes are returned unchanged. Source: ClickHouse documentation, "RowBinary": a null flag, then the
- * length as LEB128 and the bytes.
+ * Parses ClickHouse RowBinary rows whose columns are all `Nullable(String)`. Does not copy or decode values, so that
+ * the stored bytes are returned unchanged. A value is encoded as a null flag, the length as LEB128, and the bytes.
+ * Source: ClickHouse documentation, "RowBinary".
  *
- * @returns the rows with their values in column order; each value is a view into `answer`.
+ * @returns the rows with their values in column order. Each value is a view into `answer`.
  */
 export function readNullableTextRows(answer: Buffer, columns: number): (Buffer | undefined)[][] {
   const rows: (Buffer | undefined)[][] = [];

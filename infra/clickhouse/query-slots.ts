@@ -2,19 +2,21 @@ import { FairSlots } from '../fairness/fair-slots.ts';
 import type { TenantContext } from '../fairness/tenant-context.ts';
 
 /**
- * Shares ClickHouse between organisations.
+ * Shares ClickHouse fairly between organisations.
  *
- * Slots alone are not enough: running queries of one organisation would still compete for the CPU with a new query of
- * another. So a query of an organisation that runs fewer queries than another organisation gets a higher priority.
- * While it runs, ClickHouse pauses queries of lower priority, for at most one second per block, so they still make
- * progress. If only one organisation sends queries, none gets the higher priority.
+ * Slots alone are not enough, because running queries of one organisation would still compete for the CPU with a new
+ * query of another organisation. Therefore, a query gets a higher priority if its organisation runs fewer queries than
+ * another organisation. While this query runs, ClickHouse pauses queries with a lower priority. It pauses them for at
+ * most one second per block, so that they still make progress. If only one organisation sends queries, none of them
+ * gets the higher priority.
  *
- * An organisation that sends one query after another would pause the others all the time. So its prioritised time is
- * limited to its share of the last seconds; beyond that its queries run with the same priority as the others.
+ * An organisation that continuously sends one query after another would pause the queries of the other organisations
+ * all the time. Therefore, the prioritised time of an organisation is limited to its share of the last seconds. Beyond
+ * this limit, its queries run with the same priority as those of the other organisations.
  */
 export class QuerySlots {
   readonly #slots: FairSlots;
-  /** Prioritised query time by organisation, in milliseconds; decays exponentially. */
+  /** Prioritised query time by organisation, in milliseconds. Decays exponentially. */
   readonly #prioritised = new Map<string, { ms: number; atMs: number }>();
   readonly #nowMs: () => number;
 
@@ -26,10 +28,10 @@ export class QuerySlots {
   }
 
   /**
-   * Waits for a slot of the organisation, then runs its query.
+   * Waits for a slot for the organisation, and then runs its query.
    *
-   * @param maxWaitMs maximum wait for the slot.
-   * @param work runs the query, with the given value of ClickHouse's setting `priority`.
+   * @param maxWaitMs maximum time to wait for the slot.
+   * @param work runs the query with the given value of ClickHouse's setting `priority`.
    * @throws OVERLOADED; the reason of `signal`; the errors of `work`.
    */
   async run<Result>(
@@ -65,5 +67,5 @@ export class QuerySlots {
   }
 }
 
-/** Time constant of the decay of prioritised time. */
+/** Time constant of the exponential decay of prioritised time. */
 const decayMs = 10_000;

@@ -3,7 +3,8 @@ import type { ClickHouse } from './clickhouse.ts';
 import { localTable } from './layout.ts';
 
 /**
- * Checks that the user has the permissions that Runlake needs, by using them on a temporary table.
+ * Checks that the user has the permissions that Runlake needs. Uses each permission on a temporary table.
+ *
  * @throws ACCESS_DENIED_BY_STORE, and the other errors of {@link ClickHouse}.
  */
 export async function inspectClickHouseRights(clickhouse: ClickHouse): Promise<void> {
@@ -19,7 +20,7 @@ export async function inspectClickHouseRights(clickhouse: ClickHouse): Promise<v
   }
 }
 
-/** Returns ClickHouse's current time, in milliseconds since 1970. */
+/** Returns the current time of ClickHouse's clock in milliseconds since 1970. */
 export async function clickhouseClockMs(clickhouse: ClickHouse): Promise<number> {
   const [row] = await clickhouse.query<{ ms: number }>({
     name: 'inspect-clock',
@@ -29,8 +30,8 @@ export async function clickhouseClockMs(clickhouse: ClickHouse): Promise<number>
 }
 
 /**
- * Returns the free space of ClickHouse's fullest disk, in percent, over all servers that respond. Disks of unknown
- * size, such as object stores, do not count.
+ * Returns the free space, in percent, of the fullest disk of all servers that respond. Disks of unknown size, such as
+ * object stores, are ignored.
  */
 export async function diskFreePercent({ servers }: ClickHouse): Promise<number> {
   const answers = await Promise.allSettled(
@@ -47,12 +48,12 @@ export async function diskFreePercent({ servers }: ClickHouse): Promise<number> 
 }
 
 /**
- * Returns the size on disk of each table, in bytes, over all servers.
+ * Returns the size of each table on disk, in bytes, as the sum over all servers.
  *
  * @throws the errors of {@link ClickHouse} if a server does not respond.
  */
 export async function readDiskBytes(clickhouse: ClickHouse): Promise<ReadonlyMap<string, number>> {
-  // Replicas of a database with shared storage list the same parts.
+  // The replicas of a database with shared storage all list the same parts.
   const layout = await clickhouse.layout();
   const servers = layout.kind === 'replicated' && layout.isShared ? [clickhouse] : clickhouse.servers;
   const answers = await Promise.all(
@@ -73,11 +74,11 @@ export async function readDiskBytes(clickhouse: ClickHouse): Promise<ReadonlyMap
 }
 
 /**
- * Kills inserts with this id ({@link InsertBody.id}) that still run on a server, for example those of a process that
- * died, so that they cannot write rows later. Resolves when they have ended.
+ * Kills the inserts with this id ({@link InsertBody.id}) that are still running on a server, such as those of a dead
+ * process, so that they cannot write rows later. Resolves when they have ended.
  *
- * In a cluster a part of the insert runs on other shards as a query with its own id and the default database. It
- * continues even if the server that distributed it has died.
+ * In a cluster, a part of the insert runs on other shards as a query with an id of its own and with the default
+ * database. This query continues even if the server that distributed it has died.
  *
  * @throws the errors of {@link ClickHouse}.
  */

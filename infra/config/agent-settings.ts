@@ -3,7 +3,7 @@ import { bytes, count, MIB, optional, required, type Setting, text, url } from '
 
 const hourMs = 3_600_000;
 
-/** Settings of the agent server, which runs graphs. */
+/** Settings of the agent server, which executes graphs. */
 export const agentSettings = {
   agentsFile: optional(
     'RUNLAKE_AGENTS_FILE',

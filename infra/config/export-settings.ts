@@ -4,8 +4,8 @@ const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
 
 /**
- * Settings of bulk exports. If the service that existing clients are written for has the same limit, its value is the
- * default.
+ * Settings of bulk exports. If the service for which existing clients are written has the same limit, the default is
+ * the value of that service.
  */
 export const exportSettings = {
   exportRunsAtOnce: required(

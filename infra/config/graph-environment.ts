@@ -1,4 +1,7 @@
-/** Variables that describe the machine. The list must not contain variables that may hold secrets of Runlake. */
+/**
+ * Environment variables that describe the machine. The list must not contain variables that may hold secrets of
+ * Runlake.
+ */
 const allowedVariables = [
   'PATH',
   'HOME',
@@ -15,7 +18,7 @@ const allowedVariables = [
   'no_proxy',
 ];
 
-/** Returns the environment for processes that run user code: the allowed variables of this process. */
+/** Returns the environment for processes that run user code. It contains only the allowed variables of this process. */
 export function graphEnvironment(environment: NodeJS.ProcessEnv = process.env): Record<string, string> {
   return Object.fromEntries(
     allowedVariables.flatMap((name) => {

@@ -1,8 +1,11 @@
-/** A project's own tracing configuration, from `LANGSMITH_*` or `LANGCHAIN_*` variables as stock clients read them. */
+/**
+ * The tracing configuration that a project sets with `LANGSMITH_*` or `LANGCHAIN_*` variables. The variables are
+ * interpreted as in stock clients.
+ */
 export interface GraphTracing {
   /**
-   * `own`: the project sends its runs itself, to its own endpoint. `off`: the project disables tracing. `unspecified`:
-   * the project sets neither.
+   * `own`: the project sends its runs to its own endpoint. `off`: the project disables tracing. `unspecified`: the
+   * project does neither.
    */
   readonly state: 'own' | 'off' | 'unspecified';
   readonly hidesInputs: boolean;
@@ -10,8 +13,8 @@ export interface GraphTracing {
 }
 
 /**
- * Reads the variables of the calling process at the time of the call, because a project may set them when it is
- * imported.
+ * Reads the tracing variables of the calling process. They are read at the time of the call, because a project may set
+ * them when it is imported.
  */
 export function graphTracing(environment: Readonly<Record<string, string | undefined>> = process.env): GraphTracing {
   const says = (name: string, value: string) =>

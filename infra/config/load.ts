@@ -7,8 +7,8 @@ import { internals, memoryShares } from './internals.ts';
 import { type Config, type Setting, type SettingName, settings } from './settings.ts';
 
 /**
- * Matches variables that are not settings: those of the tests, and those that Kubernetes adds for a service named
- * `runlake`.
+ * Matches variables that are not settings: variables of the tests, and variables that Kubernetes adds for a service
+ * named `runlake`.
  */
 const foreignVariablePattern =
   /^RUNLAKE_(STACK|TEST)_|_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$/;
@@ -17,18 +17,18 @@ export type SettingSource = 'environment' | 'default' | 'not set';
 
 export interface LoadedConfig {
   readonly config: Config;
-  /** Where each value comes from, for `runlake config`. */
+  /** Source of each value, for `runlake config`. */
   readonly sources: Readonly<Record<SettingName, SettingSource>>;
 }
 
 /**
- * Reads all settings from `environment` and freezes the result. An empty variable is treated as absent. A variable that
- * starts with `RUNLAKE_` and is not a setting is an error, because it is most likely misspelt.
+ * Reads all settings from `environment`, and freezes the result. An empty variable is treated as absent. A variable
+ * that starts with `RUNLAKE_` but is not a setting is an error, because it is most likely misspelt.
  *
- * Tests that start processes set RUNLAKE_TEST_SETTINGS: a JSON object of values that replace constants of
- * `internals.ts`, by their keys. The variable is refused unless NODE_ENV is `test`.
+ * Tests that start processes set RUNLAKE_TEST_SETTINGS. It is a JSON object whose keys are constants of `internals.ts`
+ * and whose values replace the values of these constants. The variable is refused unless NODE_ENV is `test`.
  *
- * @throws INVALID_CONFIG with all errors at once.
+ * @throws INVALID_CONFIG, which lists all errors.
  */
 export function loadConfig(environment: Readonly<Record<string, string | undefined>> = process.env): LoadedConfig {
   const errors: string[] = [];
@@ -68,7 +68,10 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
   });
 }
 
-/** Hides user and password, because the operator may have put them into a setting that is not secret. */
+/**
+ * Removes the user and the password from a URL, because the operator may have put them into a setting that is not
+ * secret.
+ */
 function removeCredentials(raw: string): string {
   return raw.replace(/[^\s,/]+@/g, '***@');
 }
@@ -96,10 +99,10 @@ function findFirstError(setting: Setting, value: unknown): string | undefined {
   return check.Errors(value)[0]?.message ?? 'is not valid';
 }
 
-/** The `TTL` of the ClickHouse tables deletes rows this long after they expire. */
+/** Time after their expiry at which rows are deleted by the `TTL` of the ClickHouse tables. */
 const maxExportMsWithRetention = 7 * 86_400_000;
 
-/** Returns the errors that involve more than one setting, or that a schema cannot express. */
+/** Returns errors that involve several settings, and errors that a schema cannot detect. */
 function findContradictions(values: Readonly<Record<string, unknown>>): string[] {
   const found: string[] = [];
   if (values.kafkaBrokers !== undefined && values.schemaRegistryUrl === undefined) {
@@ -136,8 +139,9 @@ function findContradictions(values: Readonly<Record<string, unknown>>): string[]
 }
 
 /**
- * Returns the errors of the ClickHouse addresses. Distributed tables name one database, so it must be the same on all
- * servers. Without a cluster, several servers would each store a part of the rows.
+ * Returns the errors in the ClickHouse addresses. The database must be the same on all servers, because a Distributed
+ * table refers to one database. Without a cluster, there must be only one server, because several servers would each
+ * store a part of the rows.
  */
 function findClusterErrors({ clickhouseUrl, clickhouseCluster }: Readonly<Record<string, unknown>>): string[] {
   if (typeof clickhouseUrl !== 'string') {
@@ -158,7 +162,7 @@ function computeMemoryShares(memoryBytes: number): Record<string, number> {
   );
 }
 
-/** Replaces values of constants by those of RUNLAKE_TEST_SETTINGS. Returns the errors in that variable. */
+/** Replaces the values of constants with the values in RUNLAKE_TEST_SETTINGS. Returns the errors in this variable. */
 function overrideForTests(
   values: Record<string, unknown>,
   environment: Readonly<Record<string, string | undefined>>,

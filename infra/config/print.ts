@@ -1,7 +1,10 @@
 import type { LoadedConfig } from './load.ts';
 import { type Setting, settings } from './settings.ts';
 
-/** Output of `runlake config`: one line `VARIABLE=value  (source)` for each setting, secrets as `***`. */
+/**
+ * Prints the output of `runlake config`: one line `VARIABLE=value (source)` for each setting. Secrets are printed as
+ * `***`.
+ */
 export function printConfig({ config, sources }: LoadedConfig): string {
   return Object.entries<Setting>(settings)
     .map(([name, setting]) => {
@@ -11,10 +14,10 @@ export function printConfig({ config, sources }: LoadedConfig): string {
     .join('\n');
 }
 
-/** Hides secrets. The scheme, host and path of a secret URL stay visible, so that operators can identify it. */
+/** Hides secrets. If the secret is a URL, the scheme, host and path stay visible, so that operators can identify it. */
 function redact(setting: Setting, value: unknown): string {
   if (!setting.secret) return String(value);
-  // A setting may list several URLs.
+  // The value of a setting may contain several URLs.
   return String(value)
     .split(/,\s*(?=\w+:\/\/)/)
     .map(redactUrl)

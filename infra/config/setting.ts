@@ -1,13 +1,16 @@
 import { type Static, type TSchema, Type } from 'typebox';
 
-/** One setting: its environment variable, type and bounds, default and description. */
+/** A setting: its environment variable, type and bounds, default and description. */
 export interface Setting<S extends TSchema = TSchema> {
   readonly variable: string;
   readonly schema: S;
-  /** Value if the variable is absent or empty; `undefined` leaves the setting unset. */
+  /** Value if the variable is absent or empty. If it is `undefined`, the setting is then unset. */
   readonly fallback: Static<S> | undefined;
   readonly description: string;
-  /** `runlake config` prints secrets as `***`; of a URL it hides the user and password. */
+  /**
+   * Whether the value is secret. `runlake config` prints secrets as `***`. In a URL, it hides only the user and the
+   * password.
+   */
   readonly secret: boolean;
 }
 
@@ -20,10 +23,10 @@ export function optional<S extends TSchema>(variable: string, schema: S, descrip
 }
 
 export const text = Type.String({ minLength: 1 });
-/** A URL with one of `schemes`. */
+/** Returns the schema of a URL with one of `schemes`. */
 export const url = (...schemes: string[]) =>
   Type.String({ minLength: 1, format: 'uri', pattern: `^(?:${schemes.join('|')})://`, schemes });
-/** URLs with one of `schemes`, separated by commas. */
+/** Returns the schema of a list of URLs with one of `schemes`, separated by commas. */
 export const urls = (...schemes: string[]) => {
   const one = `(?:${schemes.join('|')})://[^\\s,]+`;
   return Type.String({ minLength: 1, pattern: `^${one}(?:\\s*,\\s*${one})*$`, schemes });

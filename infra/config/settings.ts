@@ -8,7 +8,7 @@ export type { Setting } from './setting.ts';
 
 const web = url('http', 'https');
 
-/** Every setting of Runlake, at most 60. Only `infra/config` reads the environment. */
+/** All settings of Runlake; there must be at most 60. Only `infra/config` reads the environment. */
 export const settings = {
   // Addresses and folders
   dataDir: required('RUNLAKE_DATA_DIR', text, '.runlake', 'Folder for the embedded engines and for work files.'),
@@ -118,7 +118,7 @@ export const settings = {
   ),
   secretKey: optional(
     'RUNLAKE_SECRET_KEY',
-    // No commas, because the key may later be listed in RUNLAKE_FORMER_SECRET_KEYS, which separates keys by commas.
+    // No commas: the key may later be listed in RUNLAKE_FORMER_SECRET_KEYS, where commas separate keys.
     Type.String({ minLength: 16, maxLength: 1024, pattern: '^[^\\s,][^,]*[^\\s,]$' }),
     'Key that encrypts stored credentials and the tokens of shared traces; at least 16 characters, no commas. Unset: with embedded engines, a key is generated and kept in the data folder; otherwise required.',
     true,
@@ -210,7 +210,7 @@ export const settings = {
   // Agent server
   ...agentSettings,
 
-  // Traces of Runlake itself. The SDK reads all other standard variables of OpenTelemetry by itself.
+  // Traces of Runlake itself. The SDK reads the other standard variables of OpenTelemetry itself.
   otlpTracesEndpoint: optional(
     'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
     web,
@@ -231,5 +231,5 @@ type ValueOf<N extends SettingName> = (typeof settings)[N]['fallback'] extends u
   ? Static<(typeof settings)[N]['schema']> | undefined
   : Static<(typeof settings)[N]['schema']>;
 
-/** The whole configuration, frozen: the settings, and the constants that tests vary. */
+/** The complete, frozen configuration: the settings, and the constants that tests change. */
 export type Config = { readonly [N in SettingName]: ValueOf<N> } & InternalConfig;

@@ -2,8 +2,8 @@ import { pipeline, Readable } from 'node:stream';
 import { stringify } from 'csv-stringify';
 
 /**
- * Formats rows as CSV in UTF-8: CRLF line ends, quotes as RFC 4180 requires. Returns a stream, so that a large file does
- * not block other requests and is not in memory. An error of `rows` destroys the stream.
+ * Formats rows as CSV in UTF-8, with CRLF line endings and with quotes as required by RFC 4180. Returns a stream, so
+ * that a large file does not block other requests and is not held in memory. An error of `rows` destroys the stream.
  */
 export function formatCsv(
   header: readonly string[],
@@ -13,7 +13,7 @@ export function formatCsv(
     header: true,
     columns: [...header],
     record_delimiter: 'windows',
-    // By default the library quotes a cell that contains CRLF, but not one that contains only CR or only LF.
+    // By default, the library quotes a cell that contains CRLF, but not a cell that contains only CR or only LF.
     quoted_match: /[\r\n]/,
   });
   pipeline(Readable.from(rows), lines, () => undefined);

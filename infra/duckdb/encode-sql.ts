@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import type { DuckDBConnection } from '@duckdb/node-api';
 
-/** Conversion of the values of a source column. */
+/** How the values of a source column are converted. */
 export type ColumnConversion =
-  /** Unchanged, as VARCHAR. */
+  /** The value is unchanged, as VARCHAR. */
   | 'text'
   | 'integer'
   | 'boolean'
@@ -19,29 +19,31 @@ export type ColumnConversion =
 export interface EncodedColumn {
   readonly name: string;
   readonly form: ColumnConversion;
-  /** Column of the source file. Without it and without `derived`, all values are null. */
+  /** Column of the source file. If neither this property nor `derived` is set, all values are null. */
   readonly from?: string | undefined;
-  /** Column of the side file; its non-null values override those of the source. */
+  /** Column of the side file. Its non-null values override the values of the source. */
   readonly derived?: string | undefined;
 }
 
 export type ParquetCompression = 'none' | 'gzip' | 'snappy' | 'zstandard';
 
 export interface EncodeRequest {
-  /** Folder of all files, including temporary ones. The encoder cannot access anything outside it. */
+  /**
+   * Folder that contains all files, including temporary files. The encoder cannot access anything outside this folder.
+   */
   readonly folder: string;
-  /** Names of files in `folder`. The source is Parquet; its row order is preserved. */
+  /** Names of files in `folder`. The source is a Parquet file; the order of its rows is preserved. */
   readonly source: string;
   readonly target: string;
-  /** Additional file with one line for each row of the source. */
+  /** Side file with one line for each row of the source. */
   readonly derived?: DerivedFile | undefined;
   readonly columns: readonly EncodedColumn[];
   readonly compression: ParquetCompression;
-  /** At least 1. A row group may be larger by up to 2,047 rows. */
+  /** Number of rows in a row group, at least 1. A row group may have up to 2,047 additional rows. */
   readonly rowGroupRows: number;
 }
 
-/** CSV as in RFC 4180, with `\n` line endings; an empty field is null. Lines must not be empty. */
+/** A CSV file as in RFC 4180, but with `\n` line endings. An empty field is null. Lines must not be empty. */
 export interface DerivedFile {
   readonly file: string;
   readonly columns: readonly string[];
@@ -51,30 +53,30 @@ export interface DerivedFile {
 /** Contents of the footer of a Parquet file. */
 export interface ParquetFooter {
   readonly rows: number;
-  /** Types are DuckDB type names. */
+  /** Names and types of the columns. The types are DuckDB type names. */
   readonly columns: readonly { readonly name: string; readonly type: string }[];
   readonly groups: readonly {
     readonly rows: number;
-    /** Size of all columns, before and after compression. */
+    /** Size of all columns before and after compression. */
     readonly plainBytes: number;
     readonly bytes: number;
   }[];
-  /** Parquet names: `ZSTD`, `UNCOMPRESSED`, … */
+  /** Compressions by their Parquet names: `ZSTD`, `UNCOMPRESSED`, … */
   readonly compressions: readonly string[];
-  /** Number of nulls by column, if the footer contains it. */
+  /** Number of nulls in each column, if the footer contains it. */
   readonly nulls: Readonly<Record<string, number>>;
 }
 
-/** Writes some columns of a Parquet file as CSV, in row order, for lookups of related data. */
+/** A request to write some columns of a Parquet file as CSV, in row order. The CSV is used to look up related data. */
 export interface ListRequest {
   readonly folder: string;
   readonly source: string;
   readonly target: string;
-  /** Written as text; null is an empty field. */
+  /** Columns to write. Values are written as text; null is written as an empty field. */
   readonly columns: readonly string[];
 }
 
-/** Message of the parent to the encoder process. */
+/** Message from the parent to the encoder process. */
 export type ChildRequest = { readonly number: number } & Work;
 
 export type Work =
@@ -82,7 +84,7 @@ export type Work =
   | { readonly kind: 'list'; readonly request: ListRequest }
   | { readonly kind: 'inspect'; readonly request: { readonly folder: string; readonly source: string } };
 
-/** Response of the encoder process. Number 0, without other fields, means that the child has started. */
+/** Response of the encoder process. Number 0 without any other field means that the child has started. */
 export interface ChildResponse {
   readonly number: number;
   readonly footer?: ParquetFooter | undefined;
@@ -90,14 +92,14 @@ export interface ChildResponse {
   readonly reason?: string;
 }
 
-/** An SQL string literal. */
+/** Returns an SQL string literal. */
 export const quoteText = (value: string) => `'${value.replaceAll("'", "''")}'`;
 const quoteName = (value: string) => `"${value.replaceAll('"', '""')}"`;
 
 /**
- * Replaces escapes of lone surrogates in JSON text by U+FFFD, because parsers reject them. First, double backslashes
- * are rewritten, so that each remaining backslash starts an escape. Then pairs are masked with a character that cannot
- * occur in JSON text. The remaining surrogate escapes are lone.
+ * Returns SQL that replaces escapes of lone surrogates in JSON text with U+FFFD, because parsers reject them. First,
+ * double backslashes are rewritten, so that every remaining backslash starts an escape. Then surrogate pairs are masked
+ * with a character that cannot occur in JSON text. The remaining surrogate escapes are lone surrogates.
  */
 const replaceLoneSurrogates = (json: string) => {
   const single = `replace(${json}, '\\\\', '\\u005c')`;
@@ -106,7 +108,10 @@ const replaceLoneSurrogates = (json: string) => {
   return `CASE WHEN regexp_matches(${json}, '\\\\u[dD][89a-fA-F]') THEN replace(${replaced}, chr(1), '\\u') ELSE ${json} END`;
 };
 
-/** SQL of each conversion. A value that is not valid JSON is kept unchanged: it neither fails the file nor is lost. */
+/**
+ * SQL of each conversion. A value that is not valid JSON is kept unchanged, so that it neither causes the whole file to
+ * fail nor is lost.
+ */
 const conversionSql: Readonly<Record<ColumnConversion, (value: string) => string>> = {
   text: (value) => `CAST(${value} AS VARCHAR)`,
   integer: (value) => `CAST(${value} AS BIGINT)`,
@@ -119,8 +124,8 @@ const conversionSql: Readonly<Record<ColumnConversion, (value: string) => string
 };
 
 /**
- * The option of COPY for each compression. ZSTD level 1 takes three quarters of the time of the default level, for a
- * few percent more bytes.
+ * The COPY option for each compression. ZSTD level 1 takes three quarters of the time of the default level, and its
+ * output is only a few percent larger.
  */
 const compressionSql: Readonly<Record<ParquetCompression, string>> = {
   none: 'uncompressed',
@@ -129,7 +134,7 @@ const compressionSql: Readonly<Record<ParquetCompression, string>> = {
   zstandard: 'zstd, COMPRESSION_LEVEL 1',
 };
 
-/** The value of {@link ParquetFooter.compressions} for each compression. */
+/** The compression name in {@link ParquetFooter.compressions} for each compression. */
 export const compressionInFooter: Readonly<Record<ParquetCompression, string>> = {
   none: 'UNCOMPRESSED',
   gzip: 'GZIP',
@@ -137,7 +142,7 @@ export const compressionInFooter: Readonly<Record<ParquetCompression, string>> =
   zstandard: 'ZSTD',
 };
 
-/** Returns the SQL of an {@link EncodeRequest}. The SQL reads only the requested columns. */
+/** Returns the SQL that executes an {@link EncodeRequest}. The SQL reads only the requested columns. */
 export function encodeSql(request: EncodeRequest): string {
   const { folder, source, target, derived, columns, compression, rowGroupRows } = request;
   const values = columns.map(
@@ -154,7 +159,7 @@ function buildSourceSql({ form, from, derived }: EncodedColumn, file: DerivedFil
   ];
   if (values.length === 0) return 'NULL';
   if (values.length === 1) return values.join();
-  // The side file has only text columns.
+  // All columns of the side file are text.
   return `coalesce(${form === 'integer' ? values.map(conversionSql.integer).join(', ') : values.join(', ')})`;
 }
 
@@ -164,8 +169,8 @@ export function listSql({ folder, source, target, columns }: ListRequest): strin
 }
 
 /**
- * Returns the SQL that joins the side file by row position. DuckDB streams both files, without sorting, hashing or
- * buffering.
+ * Returns the SQL that joins the side file with the source by row position. DuckDB streams both files without sorting,
+ * hashing or buffering.
  */
 function buildDerivedSql(folder: string, derived: DerivedFile | undefined): string {
   if (derived === undefined) return '';
@@ -178,7 +183,11 @@ function buildDerivedSql(folder: string, derived: DerivedFile | undefined): stri
 
 const readParquetSql = (path: string) => `read_parquet(${quoteText(path)})`;
 
-/** Reads the footer of the Parquet file at `path`. @throws DuckDB's error if it is not a Parquet file. */
+/**
+ * Reads the footer of the Parquet file at `path`.
+ *
+ * @throws DuckDB's error if the file is not a Parquet file.
+ */
 export async function readFooter(connection: DuckDBConnection, path: string): Promise<ParquetFooter> {
   const metadata = `parquet_metadata(${quoteText(path)})`;
   const readRows = async (statement: string) => (await connection.runAndReadAll(statement)).getRowObjectsJson();

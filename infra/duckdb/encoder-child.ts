@@ -1,9 +1,9 @@
 /**
- * The encoder child process. It runs the requests of its parent one by one, each in a new in-memory database. Argument:
- * DuckDB's memory limit in bytes.
+ * The encoder child process. It executes the requests of its parent one at a time, each in a new in-memory database.
+ * Argument: DuckDB's memory limit in bytes.
  *
  * The child never outlives its parent. When the parent ends for any reason, the IPC channel closes and the child kills
- * itself, because a normal exit would wait for the running statement.
+ * itself. It does not exit normally, because a normal exit would wait for the running statement.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -59,8 +59,8 @@ async function handle(message: ChildRequest): Promise<ChildResponse['footer']> {
 }
 
 /**
- * Restricts DuckDB to `folder`. The order matters: the folders must be set before external access is disabled, and the
- * configuration is locked last.
+ * Restricts DuckDB to `folder`. The order of the statements matters: the folders must be set before external access is
+ * disabled, and the configuration must be locked last.
  */
 async function confine(connection: DuckDBConnection, folder: string, spill: string): Promise<void> {
   for (const setting of [

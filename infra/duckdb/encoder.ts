@@ -1,13 +1,15 @@
 /**
- * Runs DuckDB in a child process, which isolates the worker from DuckDB's memory use and crashes.
+ * Runs DuckDB in a child process, so that DuckDB's memory use and crashes do not affect the worker.
  *
- * Invariant: the child has at most one request, and after a call has failed, no process writes its files any more.
+ * Invariant: the child has at most one request at a time. After a call has failed, no process writes to the files of
+ * that call any more.
  *
- *   1. A call waits for earlier calls; aborting its signal ends the wait immediately.
- *   2. The first call starts the child. The first call after a child has ended starts a new one.
- *   3. The request is sent to the child. Its response, its exit or the signal settles the call, whichever comes first.
- *   4. An aborted signal kills the child, because DuckDB may take long to interrupt a statement.
- *   5. A failed call waits until a killed child has exited; then it deletes the files that the request created.
+ *   1. A call waits for earlier calls. If its signal is aborted, the wait ends immediately.
+ *   2. The first call starts the child. If the child has ended, the next call starts a new child.
+ *   3. The request is sent to the child. The response, the exit of the child or the signal settles the call, whichever
+ *      comes first.
+ *   4. If the signal is aborted, the child is killed, because DuckDB may take a long time to interrupt a statement.
+ *   5. A failed call waits until a killed child has exited, and then deletes the files that the request created.
  */
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -17,22 +19,26 @@ import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import type { ChildRequest, ChildResponse, EncodeRequest, ListRequest, ParquetFooter, Work } from './encode-sql.ts';
 
 /**
- * Runs requests one by one, each in an empty database that can access only the request's folder.
+ * Executes requests one at a time, each in an empty database that can access only the folder of the request.
  *
  * Every call throws PARQUET_ENCODER_FAILED if DuckDB fails or its process exits, WORK_FILE_UNUSABLE if the disk is
- * full, or the reason of the caller's signal; an abort kills the process. A failed request has deleted its files when
- * it throws.
+ * full, or the reason of the caller's signal if the signal is aborted. An abort kills the process. When a failed call
+ * throws, the files that it created have been deleted.
  */
 export interface Encoder {
-  /** Rewrites a Parquet file with other types, compression and row groups. @returns the footer of the new file. */
+  /**
+   * Rewrites a Parquet file with different types, compression and row groups.
+   *
+   * @returns the footer of the new file.
+   */
   encode(request: EncodeRequest, signal?: AbortSignal): Promise<ParquetFooter>;
   /** Writes some columns of a Parquet file as CSV. */
   list(request: ListRequest, signal?: AbortSignal): Promise<void>;
   /** Reads the footer of a Parquet file. */
   inspect(file: ParquetFile, signal?: AbortSignal): Promise<ParquetFooter>;
-  /** Process id, while the process runs. */
+  /** Process id. Undefined while no process is running. */
   readonly pid: number | undefined;
-  /** Kills the process; running requests fail. Idempotent. */
+  /** Kills the process. Running requests fail. Idempotent. */
   close(): Promise<void>;
 }
 
@@ -42,14 +48,14 @@ export interface ParquetFile {
 }
 
 export interface EncoderOptions {
-  /** Limit of DuckDB's buffers. The process needs about 200 MB in addition. */
+  /** Memory limit of DuckDB's buffers. The process needs about 200 MB in addition. */
   readonly memoryLimitBytes: number;
 }
 
-/** Opens an encoder. Its process starts at the first request. */
+/** Opens an encoder. Its process starts when the first request is sent. */
 export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
   let process: EncoderProcess | undefined;
-  /** Settles when the last request has ended; never rejects. */
+  /** Resolves when the last request has ended; never rejects. */
   let last: Promise<unknown> = Promise.resolve();
   let isClosed = false;
 
@@ -72,12 +78,12 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
     }
   }
 
-  /** Runs the request after all earlier ones. */
+  /** Executes the request after all earlier requests have ended. */
   async function enqueue(work: Work, signal: AbortSignal | undefined): Promise<ParquetFooter | undefined> {
     const earlier = last;
     const result = earlier.then(() => run(work, signal));
     last = result.catch(() => {});
-    // An aborted call rejects immediately. When the earlier requests end, `run` sees the aborted signal and does
+    // An aborted call rejects immediately. When the earlier requests end, `run` sees the aborted signal and executes
     // nothing.
     return signal === undefined ? result : Promise.race([result, rejectIfAbortedBefore(earlier, signal)]);
   }
@@ -114,7 +120,7 @@ async function removeCreatedFiles({ kind, request }: Work): Promise<void> {
   if (kind !== 'inspect') await rm(join(request.folder, request.target), { force: true });
 }
 
-/** One encoder process, from startup to exit. */
+/** An encoder process, from startup to exit. */
 interface EncoderProcess {
   readonly pid: number | undefined;
   readonly hasEnded: boolean;
@@ -122,16 +128,17 @@ interface EncoderProcess {
   /** Resolves when the process has exited. */
   readonly gone: Promise<void>;
   /**
-   * Runs one request. Call it again only after the request has settled. @throws PARQUET_ENCODER_FAILED if DuckDB fails
-   * or the process exits.
+   * Executes one request. The caller must wait until the request has settled before it calls this method again.
+   *
+   * @throws PARQUET_ENCODER_FAILED if DuckDB fails or the process exits.
    */
   send(work: Work): Promise<ParquetFooter | undefined>;
   kill(): void;
 }
 
 /**
- * Converts DuckDB's message to an error. The message quotes paths and values, so the error contains only its kind, and
- * its first line if memory ran out.
+ * Converts DuckDB's message to an error. The message quotes paths and values. Therefore the error contains only the
+ * kind of the message and, if memory was exhausted, its first line.
  */
 function toEncoderError(text: string): RunlakeError {
   const [, whole = '', kind = 'an error without a name'] =
@@ -147,8 +154,8 @@ function toEncoderError(text: string): RunlakeError {
 }
 
 /**
- * Starts a process. Callers can send requests immediately; the requests wait in the IPC channel until the process is
- * up.
+ * Starts an encoder process. Callers can send requests immediately; the requests wait in the IPC channel until the
+ * process is ready.
  */
 function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
   const child = forkProgram({
@@ -172,7 +179,7 @@ function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
   };
   const gone = new Promise<void>((resolve) => {
     child.once('error', (error) => {
-      // The process did not start or cannot be reached, so it is unusable.
+      // The process did not start or cannot receive messages, so it is unusable.
       child.kill('SIGKILL');
       end(error.message);
       if (child.pid === undefined) resolve();
@@ -220,7 +227,8 @@ function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
 }
 
 /**
- * Pool of encoders, each used by one caller at a time. Returned encoders are reused, and close after 30 s of idle time.
+ * A pool of encoders. Each encoder is used by one caller at a time. Returned encoders are reused; they are closed after
+ * they have been idle for 30 s.
  */
 export interface EncoderPool {
   borrow(): Encoder;

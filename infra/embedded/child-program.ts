@@ -1,4 +1,4 @@
-/** Child processes that run a program of Runlake or of an engine, and their output. */
+/** Starts child processes that run a program of Runlake or of an engine, and handles their output. */
 import { type ChildProcess, fork } from 'node:child_process';
 import { appendFileSync, renameSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -6,18 +6,20 @@ import type { Readable } from 'node:stream';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
 export interface ChildProgram {
-  /** Path of the program relative to `base`, without extension, for example `./server-child`. */
+  /** Path of the program relative to `base`, without a file extension, for example `./server-child`. */
   readonly program: string;
-  /** `import.meta.url` of the caller; its extension decides whether TypeScript or built JavaScript runs. */
+  /**
+   * `import.meta.url` of the caller. The file extension determines whether TypeScript or built JavaScript is executed.
+   */
   readonly base: string;
   readonly args: readonly string[];
   readonly cwd: string;
 }
 
 /**
- * Starts a Node program as a child process with an IPC channel; its stderr is a pipe to the parent. The child leads its
- * own process group, so that Ctrl+C in a terminal reaches only the parent, which drains first. The child does not
- * inherit the environment, because settings may be secrets.
+ * Starts a Node program as a child process with an IPC channel. The stderr of the child is a pipe to the parent. The
+ * child has its own process group, so that Ctrl+C in a terminal reaches only the parent, which drains first. The child
+ * does not inherit the environment, because settings may be secrets.
  */
 export function forkProgram({ program, base, args, cwd }: ChildProgram): ChildProcess {
   const typescript = base.endsWith('.ts');
@@ -35,7 +37,7 @@ export function forkProgram({ program, base, args, cwd }: ChildProgram): ChildPr
 const maxLines = 20;
 const maxLineLength = 500;
 
-/** Keeps the last lines of a child's stderr, within limits, to explain why the child exited. */
+/** Keeps the last lines of a child's stderr, within limits. They explain why the child exited. */
 export class LastLines {
   #lines: string[] = [];
   #open = '';
@@ -57,7 +59,7 @@ export class LastLines {
     source?.on('error', () => {});
   }
 
-  /** Returns the last line that matches. */
+  /** Returns the last line that matches the pattern. */
   last(matches: RegExp): string | undefined {
     const lines = this.#open.trim() === '' ? this.#lines : [...this.#lines, this.#open.trim()];
     return lines.findLast((line) => matches.test(line));
@@ -65,8 +67,8 @@ export class LastLines {
 }
 
 /**
- * Appends lines to a private file (mode 0600). At `limitBytes` the file is renamed to `<path>.1`, which replaces an
- * older file of that name.
+ * Appends lines to a private file (mode 0600). When the file reaches `limitBytes`, it is renamed to `<path>.1`, which
+ * replaces any older file of that name.
  */
 export class BoundedLog {
   readonly #path: string;
@@ -79,7 +81,10 @@ export class BoundedLog {
     this.#sizeBytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   }
 
-  /** Never throws: an engine continues even if its log cannot be written, for example on a full disk. */
+  /**
+   * Appends a line. Never throws, because the engine must continue even if its log cannot be written, for example on a
+   * full disk.
+   */
   write(line: string): void {
     try {
       if (this.#sizeBytes >= this.#limitBytes) {

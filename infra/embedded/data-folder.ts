@@ -1,20 +1,20 @@
 /**
- * An exclusive lock on a folder, made of plain files, that is released when its process dies.
+ * An exclusive lock on a folder. It consists of plain files and is released when its process dies.
  *
- * Invariant: of the files `lock.<n>`, the one with the highest n names the holder, or is empty after a release. That
- * file is never deleted, and only a process that has verified that the holder is dead creates n + 1.
+ * Invariant: of the files `lock.<n>`, the file with the highest n contains the holder, or is empty after a release.
+ * This file is never deleted. Only a process that has verified that the holder is dead creates n + 1.
  *
- * 1. Read the highest file. If its holder is alive, refuse.
- * 2. Write this process to a draft and `link` it as the next number. The link is atomic and succeeds for one process
- *    only; all other processes start again at step 1.
- * 3. List the files again. If there is a higher one, this process was late, and another process has had the lock
- *    meanwhile. Delete the file of this process and restart at step 1.
- * 4. The lock is held. Delete the lower files.
- * 5. To release the lock, replace the content of the file by `{}` with a rename.
+ *   1. Read the highest file. If its holder is alive, refuse the lock.
+ *   2. Write the identity of this process to a draft, and `link` the draft as the next number. The link is atomic and
+ *      succeeds for only one process; all other processes start again at step 1.
+ *   3. List the files again. If there is a higher file, this process was late, and another process has held the lock
+ *      in the meantime. Delete the file of this process and start again at step 1.
+ *   4. This process holds the lock. Delete the lower files.
+ *   5. To release the lock, replace the content of the file with `{}` by a rename.
  *
  * A process that is killed may leave drafts and lower files. They have no effect, and the next holder deletes them in
- * step 4. It may also leave a file that names the dead process. Step 1 detects this by the start time, because process
- * ids are reused.
+ * step 4. It may also leave a file that contains the dead process. Step 1 detects this by comparing the start time,
+ * because process ids are reused.
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -36,7 +36,11 @@ import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runla
 import { isSystemError, loadOrCreateSecret, readFileIfThere, writePrivateFile } from './private-file.ts';
 import { describeProcess, isSameProcess, parseProcess, processIdentity } from './process-identity.ts';
 
-/** Takes the lock. @returns a function that releases it, or the process id of the current holder. */
+/**
+ * Takes the lock.
+ *
+ * @returns a function that releases the lock, or the process id of the current holder.
+ */
 export function lockFolder(folder: string): (() => void) | number {
   const draft = join(folder, `lock-draft.${process.pid}.${randomBytes(6).toString('hex')}`);
   writePrivateFile(draft, describeProcess(process.pid));
@@ -83,26 +87,28 @@ function removeLower(folder: string, number: number): void {
   }
 }
 
-/** The folder of embedded engines and work files, locked by this process. */
+/** The folder for embedded engines and work files, locked by this process. */
 export interface DataFolder {
   /** Absolute path with symbolic links resolved. */
   readonly path: string;
-  /** Writes the addresses of this process for other `runlake` commands; `close` removes the file. */
+  /** Writes the addresses of this process for other `runlake` commands. `close` removes the file. */
   writeRunFile(addresses: RunAddresses): void;
   /** Releases the lock. Idempotent. */
   close(): Promise<void>;
 }
 
 /**
- * Creates the folder if it is missing (mode 0700) and locks it for this process. The lock of a killed process is ignored.
+ * Creates the folder if it is missing (mode 0700), and locks it for this process. The lock of a killed process is
+ * ignored.
  *
- * @throws DATA_FOLDER_IN_USE with the holder's process id; DATA_FOLDER_UNUSABLE if it cannot be created or written.
+ * @throws DATA_FOLDER_IN_USE with the process id of the holder; DATA_FOLDER_UNUSABLE if the folder cannot be created or
+ *   written to.
  */
 export async function openDataFolder(path: string): Promise<DataFolder> {
   const folder = createFolder(resolve(path));
   const lock = acquireLock(folder);
   if (typeof lock === 'number') throw runlakeError('DATA_FOLDER_IN_USE', { folder, pid: lock });
-  // A killed process leaves its run file.
+  // A killed process leaves its run file behind.
   removeRunFile(folder);
   let isOpen = true;
   return {
@@ -131,7 +137,7 @@ function createFolder(path: string): string {
   }
 }
 
-/** Takes the lock. This is the first write to the folder, so an error such as a full disk is detected here. */
+/** Takes the lock. This is the first write to the folder, so errors such as a full disk are detected here. */
 function acquireLock(folder: string): ReturnType<typeof lockFolder> {
   try {
     return lockFolder(folder);
@@ -145,7 +151,7 @@ function createUnusableError(folder: string, cause: unknown): RunlakeError {
 }
 
 /**
- * Creates a folder and its missing parents. Does not use Node's `recursive`, because that retries forever on file
+ * Creates a folder and its missing parents. Does not use Node's option `recursive`, because it retries forever on file
  * systems without mkdir, such as /proc.
  */
 function createMissing(path: string): void {
@@ -154,7 +160,7 @@ function createMissing(path: string): void {
   try {
     mkdirSync(path, { mode: 0o700 });
   } catch (error) {
-    // Another process has created it meanwhile. If it is a file, the caller reports that.
+    // Another process has created the path in the meantime. If it is a file, the caller reports an error.
     if (!isSystemError(error, 'EEXIST')) throw error;
   }
 }
@@ -177,8 +183,8 @@ function toReason(error: unknown): string {
 }
 
 /**
- * Returns the key that encrypts stored credentials if engines are embedded: 32 random bytes as base64url. The first
- * call creates it in `secret.key` (mode 0600). The caller must hold the folder's lock.
+ * Returns the key that encrypts stored credentials if engines are embedded. The key consists of 32 random bytes in
+ * base64url. The first call creates it in `secret.key` (mode 0600). The caller must hold the folder's lock.
  */
 export function keepSecretKey(folder: string): string {
   return loadOrCreateSecret(join(folder, 'secret.key'), 32);
@@ -196,12 +202,15 @@ const RunFile = Type.Object({
   allow_default_credentials: Type.Boolean(),
 });
 
-/** Which destinations of bulk exports an instance writes to. */
+/** Settings that determine which destinations an instance can use for bulk exports. */
 export type DestinationSettings = Pick<Config, 'localExportRoot' | 'allowPrivateEndpoints' | 'allowDefaultCredentials'>;
 
-/** Addresses of a running instance and its engines, which contain passwords, and settings that commands must share. */
+/**
+ * Addresses of a running instance and its engines, and settings that commands must share with it. The addresses contain
+ * passwords.
+ */
 export interface RunAddresses {
-  /** Main API. */
+  /** Address of the main API. */
   readonly url: string;
   readonly clickhouseUrl: string;
   readonly databaseUrl: string;
@@ -210,7 +219,7 @@ export interface RunAddresses {
 
 export interface RunningInstance extends RunAddresses {
   readonly pid: number;
-  /** ISO 8601, UTC. */
+  /** Start time in ISO 8601, UTC. */
   readonly startedAt: string;
 }
 
@@ -238,9 +247,9 @@ function removeRunFile(folder: string): void {
 }
 
 /**
- * Reads the run file of the instance that runs on the data folder; the file of a killed instance is ignored.
+ * Reads the run file of the instance that uses the data folder. Ignores the file of a killed instance.
  *
- * @throws NOT_RUNNING; DATA_FOLDER_UNUSABLE if this user has no permission to read the file.
+ * @throws NOT_RUNNING; DATA_FOLDER_UNUSABLE if this user is not permitted to read the file.
  */
 export async function readRunFile(path: string): Promise<RunningInstance> {
   const folder = resolve(path);

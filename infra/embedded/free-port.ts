@@ -5,9 +5,10 @@ const loopback = '127.0.0.1';
 const maxAttempts = 5;
 
 /**
- * Runs `start` with a free loopback port, and retries with another one if a different program has taken the port meanwhile.
+ * Runs `start` with a free loopback port. Retries with another port if a different program has taken the port in the
+ * meantime.
  *
- * @throws the error of `start`, if the port is not the cause.
+ * @throws the error of `start` if the port is not the cause.
  */
 export function withFreePort<T>(start: (port: number) => Promise<T>): Promise<T> {
   return withFreePorts(1, ([port = 0]) => start(port));
@@ -27,7 +28,7 @@ export async function withFreePorts<T>(count: number, start: (ports: readonly nu
 }
 
 /**
- * Returns a function that starts a server, each time on the same port: `given`, or the free port of the first
+ * Returns a function that starts a server and always uses the same port: `given`, or the free port of the first
  * successful start.
  */
 export function onOnePort<T>(given: number | undefined, start: (port: number) => Promise<T>) {
@@ -47,7 +48,7 @@ export function onOnePort<T>(given: number | undefined, start: (port: number) =>
   };
 }
 
-/** Returns free ports. Keeps each port open until the last one is found, so that all are different. */
+/** Returns free ports. Keeps each port open until the last port is found, so that all ports are different. */
 export async function freePorts(count: number): Promise<number[]> {
   const servers: Server[] = [];
   const ports: number[] = [];
@@ -62,7 +63,7 @@ export async function freePorts(count: number): Promise<number[]> {
   return ports;
 }
 
-/** Returns true if the port is taken. Used after a failed start, instead of parsing error messages. */
+/** Returns true if the port is taken. Called after a failed start, instead of parsing error messages. */
 export async function isPortInUse(port: number): Promise<boolean> {
   const server = createServer().listen(port, loopback);
   try {

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
 
-/** Atomically writes a file that only its owner can read (0600): readers never see a partial file. */
+/** Atomically writes a file that only its owner can read (0600). Readers never see a partially written file. */
 export function writePrivateFile(path: string, text: string): void {
   const draft = `${path}.${randomBytes(6).toString('hex')}`;
   try {
@@ -19,7 +19,7 @@ export function writePrivateFile(path: string, text: string): void {
   }
 }
 
-/** Returns the text of a file, or `undefined` if it does not exist. */
+/** Returns the text of a file, or `undefined` if the file does not exist. */
 export function readFileIfThere(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
@@ -34,7 +34,10 @@ export function isSystemError(error: unknown, code: string): boolean {
   return error instanceof Error && 'code' in error && error.code === code;
 }
 
-/** Returns the secret in a private file; the first call creates it from `bytes` random bytes, as base64url. */
+/**
+ * Returns the secret in a private file. The first call creates the secret from `bytes` random bytes, encoded as
+ * base64url.
+ */
 export function loadOrCreateSecret(path: string, bytes: number): string {
   const kept = readFileIfThere(path)?.trim();
   if (kept) return kept;

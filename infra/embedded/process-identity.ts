@@ -1,6 +1,6 @@
 /**
- * Identifies processes by id and start time, because process ids are reused. Records processes in files, so that a
- * later process detects what a dead process has left.
+ * Identifies processes by process id and start time, because process ids are reused. Records processes in files, so
+ * that a later process can detect what a dead process has left behind.
  */
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -11,8 +11,8 @@ import { poll } from '../timeouts/poll.ts';
 import { isSystemError, readFileIfThere, writePrivateFile } from './private-file.ts';
 
 /**
- * Returns the boot and start time of process `pid`, which distinguish it from all other processes that reuse its
- * process id.
+ * Returns the boot and the start time of process `pid`. They distinguish the process from all other processes that use
+ * the same process id.
  *
  * @returns `undefined` if the process does not exist or is a zombie.
  */
@@ -21,7 +21,7 @@ export function processIdentity(pid: number): string | undefined {
   return process.platform === 'linux' ? readLinuxIdentity(pid) : readPsIdentity(pid);
 }
 
-/** Returns true if the process with this identity still runs. */
+/** Returns true if the process with this identity is still running. */
 export function isSameProcess(pid: number, identity: string): boolean {
   return processIdentity(pid) === identity;
 }
@@ -40,8 +40,8 @@ function isRunning(pid: number): boolean {
 function readLinuxIdentity(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The second field is the program name in parentheses and may contain anything, so parsing starts after the last
-    // parenthesis.
+    // The second field is the program name in parentheses. It may contain any character, so parsing starts after the
+    // last parenthesis.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     if (fields[0] === 'Z' || fields[0] === 'X') return undefined;
     const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
@@ -79,13 +79,17 @@ interface ProcessRecord {
   readonly identity: string;
 }
 
-/** Formats a process as text for a file. {@link parseProcess} parses it. */
+/** Formats the identity of a process as text for a file. {@link parseProcess} parses the text. */
 export function describeProcess(pid: number): string {
   const record: ProcessRecord = { pid, identity: processIdentity(pid) ?? '' };
   return JSON.stringify(record);
 }
 
-/** @returns `undefined` if the text describes no process. */
+/**
+ * Parses the text that {@link describeProcess} returns.
+ *
+ * @returns `undefined` if the text does not describe a process.
+ */
 export function parseProcess(text: string): ProcessRecord | undefined {
   try {
     const value: unknown = JSON.parse(text);
@@ -96,14 +100,14 @@ export function parseProcess(text: string): ProcessRecord | undefined {
   }
 }
 
-/** Records the server process, so that the next start can identify it. */
+/** Records the server process in a file, so that the next start can identify it. */
 export function recordProcess(path: string, pid: number): void {
   writePrivateFile(path, JSON.stringify([pid, processIdentity(pid) ?? '']));
 }
 
 /**
- * Kills the recorded server process if it still runs, because it is suspended or has not yet reacted to the death of
- * its parent. Another process that reuses its process id is not touched. The caller holds the data folder's lock.
+ * Kills the recorded server process if it is still running, because it is suspended or has not yet reacted to the death
+ * of its parent. A different process with the same process id is not killed. The caller holds the data folder's lock.
  */
 export async function endLeftover(path: string): Promise<void> {
   const [pid, identity] = parseRecorded(readFileIfThere(path));
@@ -126,19 +130,19 @@ function parseRecorded(text: string | undefined): [pid: number, identity: string
   return [0, ''];
 }
 
-/** Name of the file that records the owner process of a folder. */
+/** Name of the file that records which process owns a folder. */
 const ownerFile = 'owner.json';
 /**
- * Minimum age of a folder without an owner file before it is deleted. A younger folder may still be in creation; an
- * older one was left by a process that died while creating it.
+ * Minimum age at which a folder without an owner file is deleted. A younger folder may still be in the process of being
+ * created. An older folder was left by a process that died while creating it.
  */
 const minOrphanAgeMs = 60_000;
 
 /**
- * Creates a folder below `root` for files that this process needs while it runs, and deletes the folders of dead
+ * Creates a folder below `root` for files that this process needs while it is running, and deletes the folders of dead
  * processes of the same user. Other users may be able to write to `root`; their folders are not opened.
  *
- * @param options `prefix` of the folder names, to distinguish them in a shared `root`; `mode`, 0700 by default.
+ * @param options `prefix` of the folder names, which distinguishes them in a shared `root`; `mode`, 0700 by default.
  */
 export async function createProcessFolder(
   root: string,

@@ -5,22 +5,22 @@ import { startPostgres } from './postgres/start-postgres.ts';
 import type { EngineExit } from './supervise-engine.ts';
 
 export interface EmbeddedEngines {
-  /** Set if ClickHouse was started: `http://user:password@host:port/database`. */
+  /** URL of ClickHouse, as `http://user:password@host:port/database`. Set if ClickHouse was started. */
   readonly clickhouseUrl?: string;
-  /** Set if Postgres was started: `postgres://user:password@host:port/database`. */
+  /** URL of Postgres, as `postgres://user:password@host:port/database`. Set if Postgres was started. */
   readonly databaseUrl?: string;
   /**
    * Resolves with the name of an engine when that engine has ended permanently. Never resolves if no engine was
    * started.
    */
   readonly exited: Promise<EngineExit & { readonly engine: string }>;
-  /** Stops the engines; resolves when they have exited. */
+  /** Stops the engines. Resolves when they have exited. */
   stop(): Promise<void>;
 }
 
 /**
- * Starts the needed engines concurrently and resolves when they are ready. If one engine fails, the other one is
- * stopped.
+ * Starts the required engines concurrently. Resolves when they are ready. If one engine fails to start, the other
+ * engine is stopped.
  *
  * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED.
  */
@@ -28,7 +28,7 @@ export async function startEmbedded(options: {
   readonly folder: DataFolder;
   readonly needs: { readonly clickhouse: boolean; readonly database: boolean };
   readonly logger?: Logger;
-  /** As for {@link startPostgres}. */
+  /** See {@link startPostgres}. */
   readonly disableFsync?: boolean;
 }): Promise<EmbeddedEngines> {
   const { needs, logger } = options;

@@ -1,17 +1,18 @@
 /**
- * Keeps one engine running.
+ * Keeps an engine running.
  *
- * Invariant: at most one process of the engine runs at a time, and none after `stop` has resolved.
+ * Invariant: at most one process of the engine runs at a time, and none runs after `stop` has resolved.
  *
- * 1. `launch` starts a process and resolves when it is ready; if the first launch fails, the caller gets the error.
- * 2. Wait for the process's `exited`. If `stop` was called, supervision ends here.
- * 3. Otherwise wait (0.1 s, doubled after each failure up to 10 s) and launch again. The new process has the same
- *    address, so that clients reconnect. The backoff starts again at 0.1 s after the engine has run for a minute.
- * 4. After 30 failed launches in a row (about four minutes), give up; `exited` contains the reason.
+ *   1. `launch` starts a process and resolves when it is ready. If the first launch fails, the caller gets the error.
+ *   2. Wait for `exited` of the process. If `stop` was called, supervision ends here.
+ *   3. Otherwise wait (0.1 s, doubled after each failure up to 10 s) and launch again. The new process has the same
+ *      address, so that clients can reconnect. After the engine has run for a minute, the backoff starts again at 0.1
+ *      s.
+ *   4. After 30 failed launches in a row (about four minutes), give up. `exited` then contains the reason.
  *
- * During step 2, supervision probes the engine at intervals. After three failed liveness probes in a row it stops the
- * engine, by force if necessary, and step 3 follows. It counts failed probes instead of measuring time, because at most
- * one probe fails when the machine was suspended.
+ * During step 2, supervision probes the engine at intervals. After three failed liveness probes in a row, it stops the
+ * engine, by force if necessary, and continues with step 3. It counts failed probes instead of measuring time, because
+ * at most one probe fails if the machine was suspended.
  */
 import type { ChildProcess } from 'node:child_process';
 import { runlakeError } from '../errors/runlake-error.ts';
@@ -19,22 +20,25 @@ import type { Logger } from '../telemetry/logger.ts';
 import { counter } from '../telemetry/metrics.ts';
 import { pause } from '../timeouts/backoff.ts';
 
-/** One process of an engine. */
+/** A process of an engine. */
 export interface EngineProcess {
-  /** Resolves with the reason, in one line, when the process has exited for any cause. Never rejects. */
+  /** Resolves when the process has exited for any cause. The value is the reason, in one line. Never rejects. */
   readonly exited: Promise<string>;
-  /** Stops the process, gracefully first, by force after a deadline. Resolves when it has exited. Never rejects. */
+  /**
+   * Stops the process: first gracefully, and after a deadline by force. Resolves when the process has exited. Never
+   * rejects.
+   */
   stop(): Promise<void>;
   /**
-   * Liveness probe: resolves with true if the server responds, even with an error. Takes a few seconds at most, never
-   * rejects. Optional.
+   * Liveness probe. Resolves with true if the server responds, even with an error. Takes at most a few seconds and
+   * never rejects. Optional.
    */
   isAlive?(): Promise<boolean>;
 }
 
-/** Why an engine ended permanently. */
+/** The reason why an engine ended permanently. */
 export interface EngineExit {
-  /** True after `stop`; false if the engine could not be started again. */
+  /** True if `stop` was called; false if the engine could not be started again. */
   readonly expected: boolean;
   readonly reason: string;
 }
@@ -44,13 +48,13 @@ export interface SupervisedEngine {
   stop(): Promise<void>;
 }
 
-/** Times of the supervision. Tests that suspend an engine shorten them. */
+/** Intervals and timeouts of the supervision. Tests that suspend an engine shorten them. */
 export interface SupervisionTimes {
-  /** Pause between two liveness probes; default: 5 s. */
+  /** Pause between two liveness probes. Default: 5 s. */
   readonly probeIntervalMs?: number;
-  /** Timeout of a liveness probe; default: 5 s for ClickHouse, 10 s for Postgres. */
+  /** Timeout of a liveness probe. Default: 5 s for ClickHouse, 10 s for Postgres. */
   readonly probeTimeoutMs?: number;
-  /** How long an engine may take to stop before it is killed; default: 10 s for ClickHouse, 12 s for Postgres. */
+  /** Time that an engine may take to stop before it is killed. Default: 10 s for ClickHouse, 12 s for Postgres. */
   readonly stopTimeoutMs?: number;
 }
 
@@ -97,7 +101,10 @@ export async function superviseEngine(
     }
   };
 
-  /** Resolves with the reason when the process has exited by itself, or was stopped because it failed its probes. */
+  /**
+   * Resolves with the reason when the process has exited, either by itself or because it was stopped after failed
+   * probes.
+   */
   const waitForEnd = async (incarnation: EngineProcess): Promise<string> => {
     const gone = new AbortController();
     const exited = incarnation.exited.finally(() => gone.abort());
@@ -145,27 +152,30 @@ export async function superviseEngine(
 export interface EngineChild {
   readonly engine: string;
   readonly child: ChildProcess;
-  /** Readiness probe: returns `ready`, or the reason why not yet. It throws if the server cannot become ready. */
+  /**
+   * Readiness probe. Returns `ready`, or the reason why the server is not ready yet. Throws if the server cannot become
+   * ready.
+   */
   readonly probe: () => Promise<string>;
-  /** Liveness probe, see {@link EngineProcess.isAlive}. */
+  /** Liveness probe; see {@link EngineProcess.isAlive}. */
   readonly isAlive?: () => Promise<boolean>;
-  /** The last error in the output of the engine, if any. */
+  /** Returns the last error in the output of the engine, if any. */
   readonly explain: () => string | undefined;
   /** Requests a graceful shutdown. Must not throw. */
   readonly endGently: () => unknown;
   readonly readyTimeoutMs: number;
-  /** After this time the child is killed. */
+  /** Time after which the child is killed. */
   readonly stopTimeoutMs: number;
 }
 
 const pollMs = 15;
-/** How long to read remaining output after the exit. A grandchild may hold the pipe open forever. */
+/** Time to read remaining output after the exit. It is limited, because a grandchild may hold the pipe open forever. */
 const remainingOutputMs = 200;
 
 /**
  * Waits until the server in a child process is ready.
  *
- * @throws ENGINE_START_FAILED with the engine's error message; the child has exited then.
+ * @throws ENGINE_START_FAILED with the engine's error message. In that case, the child has exited.
  */
 export async function waitUntilReady(options: EngineChild): Promise<EngineProcess> {
   const { engine, child, probe, explain, endGently, readyTimeoutMs, stopTimeoutMs } = options;

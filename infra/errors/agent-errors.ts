@@ -1,6 +1,6 @@
 import { caller, type ErrorEntry, terminal, transient } from './entry.ts';
 
-/** Errors of the agent server: of its routes, of its streams, and at startup. */
+/** Errors of the agent server: errors of its routes, of its streams, and at startup. */
 export const agentErrors = {
   DEPLOYMENT_FORBIDDEN: caller(
     403,
@@ -90,7 +90,7 @@ export const agentErrors = {
     "There is no thread '{thread}'.",
     'Create it with POST /threads, or send if_not_exists "create" with the run.',
   ),
-  // 409 instead of 404, because existing clients expect it.
+  // The status is 409 and not 404, because existing clients expect 409.
   THREAD_TO_COPY_NOT_FOUND: caller(
     409,
     "There is no thread '{thread}' to copy.",

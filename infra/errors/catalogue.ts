@@ -6,15 +6,15 @@ import { startErrors } from './start-errors.ts';
 export type { ErrorClass, ErrorEntry } from './entry.ts';
 
 /**
- * Every error that Runlake returns or logs. Only `infra/errors` constructs errors.
+ * Every error that Runlake returns or logs. Only `infra/errors` creates errors.
  *
- * `class` says which side caused the error and what happens next:
- * - `caller`: the request is wrong; the same request fails again;
- * - `transient`: a server is down or busy; the same request may succeed later;
- * - `terminal`: the operator has to act.
+ * `class` determines which side caused the error and what happens next:
+ *   - `caller`: the request is wrong; the same request would fail again;
+ *   - `transient`: a server is down or busy; the same request may succeed later;
+ *   - `terminal`: the operator has to act.
  *
- * `message` and `remedy` are templates: `{name}` is replaced by the parameter of that name.
- * The meaning of a code never changes. `docs/reference/errors.md` is generated from this table.
+ * `message` and `remedy` are templates: `{name}` is replaced with the parameter `name`. The meaning of a code never
+ * changes. `docs/reference/errors.md` is generated from this table.
  */
 export const catalogue = {
   // Form of the request

@@ -1,18 +1,18 @@
-/** Cause of a failed connection to a server, for the operator who configured its address. */
+/** Explanation of a failed connection to a server, for the operator who configured the server's address. */
 export interface Explanation {
   readonly words: string;
   readonly remedy: string;
 }
 
 export interface ServerAddress {
-  /** `host:port`, without user and password. */
+  /** Location of the server as `host:port`, without user and password. */
   readonly location: string;
-  /** Name of the setting with the address. */
+  /** Name of the setting that contains the address. */
   readonly variable: string;
-  /** How to enable and disable TLS, as text that follows the word "use". */
+  /** Instructions for enabling and disabling TLS, as texts that follow the word "use". */
   readonly withTls: string;
   readonly withoutTls: string;
-  /** Advice for servers that close unauthenticated connections without a response, as a sentence. */
+  /** Advice for servers that close unauthenticated connections without a response. It is a complete sentence. */
   readonly authenticationHint?: string;
 }
 
@@ -20,7 +20,10 @@ type Rule = readonly [pattern: RegExp, explain: (address: ServerAddress) => Expl
 
 const trustRemedy = 'set RUNLAKE_TLS_CA_FILE to a PEM file with the authority that signed it';
 
-/** Rules in the order in which they are matched against the codes and messages of an error and its causes. */
+/**
+ * Rules for explaining an error. They are matched in this order against the codes and messages of the error and its
+ * causes.
+ */
 const rules: readonly Rule[] = [
   [
     /\b(ENOTFOUND|EAI_AGAIN)\b|getaddrinfo EINVAL/,
@@ -94,7 +97,11 @@ const rules: readonly Rule[] = [
   ],
 ];
 
-/** @returns undefined if the connection itself is not the cause of the error. */
+/**
+ * Explains why a connection failed.
+ *
+ * @returns undefined if the error was not caused by the connection itself.
+ */
 export function explainConnection(error: unknown, address: ServerAddress): Explanation | undefined {
   const text = collectErrorText(error);
   return rules.find(([pattern]) => pattern.test(text))?.[1](address);

@@ -28,7 +28,7 @@ export const exportErrors = {
     'Invalid endpoint: {host} is {range}, which is not allowed for destinations.',
     'Use a store with a public address. The operator can allow loopback and private addresses with RUNLAKE_ALLOW_PRIVATE_ENDPOINTS.',
   ),
-  // Status 400, because the store belongs to the caller; transient, because the same request may succeed later.
+  // Status 400, because the store belongs to the caller. Transient, because the same request may succeed later.
   DESTINATION_UNAVAILABLE: transient(
     400,
     'The destination cannot be used at the moment: {reason} (step {step}, {where}).',

@@ -2,7 +2,7 @@ import { catalogue, type ErrorClass, type ErrorCode, type ErrorEntry } from './c
 
 export type ErrorParameters = Readonly<Record<string, string | number>>;
 
-/** One invalid field of a request, as an item of a validation error. */
+/** An invalid field of a request, as an item of a validation error. */
 export interface FieldError {
   readonly loc: ReadonlyArray<string | number>;
   readonly msg: string;
@@ -11,19 +11,19 @@ export interface FieldError {
 
 export interface ErrorOptionsOfRunlake {
   /**
-   * The original error. Responses never contain it, because it may hold customer data or server text. The log contains
-   * its name, its code and the start of its message without quoted values.
+   * The original error. Responses never contain it, because it may contain customer data or text of the server. The log
+   * contains its name, its code and the start of its message without quoted values.
    */
   readonly cause?: unknown;
   /** Invalid fields, for responses that list them. */
   readonly fields?: readonly FieldError[];
-  /** Status that user code chose; overrides the status of the catalogue. */
+  /** Status that user code has chosen. It overrides the status in the catalogue. */
   readonly status?: number;
-  /** Seconds after which the client should retry; sent as `Retry-After`. */
+  /** Seconds after which the client should retry. Sent as `Retry-After`. */
   readonly retryAfterSeconds?: number;
 }
 
-/** The only error class that Runlake throws. {@link runlakeError} creates it, with the text of the catalogue. */
+/** The only error class that Runlake throws. {@link runlakeError} creates instances with the text of the catalogue. */
 export class RunlakeError extends Error {
   override readonly name = 'RunlakeError';
   readonly code: ErrorCode;
@@ -33,7 +33,7 @@ export class RunlakeError extends Error {
   readonly remedy: string;
   readonly fields: readonly FieldError[] | undefined;
   readonly retryAfterSeconds: number | undefined;
-  /** The parameters of {@link runlakeError}, so that another process can recreate the same error. */
+  /** The parameters passed to {@link runlakeError}. With them, another process can recreate the same error. */
   declare readonly parameters: ErrorParameters;
 
   constructor(code: ErrorCode, parameters: ErrorParameters, options: ErrorOptionsOfRunlake) {
@@ -52,9 +52,9 @@ export class RunlakeError extends Error {
 }
 
 /**
- * Creates the error `code` of the catalogue. `parameters` replace the placeholders in its message and remedy. Errors of
- * class `caller` have no stack trace: it would not help the caller, and capturing one for each run of a large invalid
- * batch is expensive.
+ * Creates the error `code` of the catalogue. `parameters` replace the placeholders in the message and the remedy.
+ * Errors of class `caller` have no stack trace: it would not help the caller, and capturing a stack trace for each run
+ * of a large invalid batch is expensive.
  */
 export function runlakeError(
   code: ErrorCode,

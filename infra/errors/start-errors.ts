@@ -1,6 +1,6 @@
 import { type ErrorEntry, terminal } from './entry.ts';
 
-/** Errors of a process that starts, and of what it finds in its configuration, data folder and servers. */
+/** Errors that a process can encounter at startup: in its configuration, its data folder and its servers. */
 export const startErrors = {
   INVALID_CONFIG: terminal(
     500,

@@ -1,9 +1,9 @@
 /**
- * Functions that parse Avro schemas. This file loads `avsc`, so modules that are loaded at every startup must not
- * import it.
+ * Functions that parse Avro schemas. This file loads `avsc`. It must therefore not be imported by modules that are
+ * loaded at every startup.
  */
 import avsc from 'avsc';
-// The typings of `avsc` omit the reading position, which this file needs to skip values without decoding them.
+// The typings of `avsc` omit the read position. This file needs the position to skip values without decoding them.
 import avscInternals from 'avsc/lib/utils.js';
 import type { Topic } from '../../schemas/topics.ts';
 import { prefixBytes } from './avro.ts';
@@ -15,12 +15,12 @@ interface Skipping {
   _skip(tap: Tap): void;
 }
 
-/** Returns why a framed record does not match the schema, or undefined if it matches to its last byte. */
+/** Returns the reason why a framed record does not match the schema, or undefined if the whole record matches. */
 export type RecordValidator = (framed: Buffer) => string | undefined;
 
 /**
  * Compiles `schema` to a function that checks records without decoding them. ClickHouse silently accepts trailing
- * bytes, wrong union branches and short records, so the sink walks every record before it inserts it.
+ * bytes, wrong union branches and short records; therefore the sink checks every record before it inserts the record.
  */
 export function compileRecordValidator(schema: string): RecordValidator {
   const type = avsc.Type.forSchema(JSON.parse(schema)) as unknown as Skipping;
@@ -38,10 +38,12 @@ export function compileRecordValidator(schema: string): RecordValidator {
 }
 
 /**
- * Returns the field names of `schema`, in order. The schema may come from another release than the topic's own schema.
+ * Returns the field names of `schema` in order. The schema may come from a different release than the topic's own
+ * schema.
  *
- * @returns undefined if the schema describes another record type, or if its fixed-width fields differ from the topic's
- *   in position or type, so that the sink would read and write the wrong bytes.
+ * @returns undefined if the schema describes another record type. Also returns undefined if a fixed-width field has a
+ *   different position or type than in the topic's own schema, because the sink would then read and write the wrong
+ *   bytes.
  */
 export function listColumns(schema: string, topic: Topic): string[] | undefined {
   const own = parseRecordType(topic.schema);
@@ -64,8 +66,9 @@ function parseRecordType(schema: string): avsc.types.RecordType | undefined {
 }
 
 /**
- * Decodes a framed record for display: bytes as text, times as ISO 8601, null fields omitted.
- * @returns undefined if the record does not match the schema to its last byte.
+ * Decodes a framed record for display. Bytes are shown as text and times as ISO 8601; null fields are omitted.
+ *
+ * @returns undefined if the record does not match the schema completely.
  */
 export function readableRecord(framed: Buffer, schema: string): Record<string, unknown> | undefined {
   try {

@@ -1,27 +1,27 @@
 /**
- * Encodes and reads events: Avro records in Confluent's wire format, which is a zero byte, the schema id in four bytes
- * (big-endian) and the record. This file needs no Avro library; `avro-schema.ts` does. Sources: Apache Avro 1.12,
- * "Binary Encoding" and "Object Container Files"; Confluent Schema Registry, "Wire format".
+ * Encodes and reads events. An event is an Avro record in Confluent's wire format: a zero byte, the schema id in four
+ * bytes (big-endian), and the record. This file needs no Avro library; `avro-schema.ts` does. Sources: Apache Avro
+ * 1.12, "Binary Encoding" and "Object Container Files"; Confluent Schema Registry, "Wire format".
  */
 import { type FixedKind, fixedWidthBytes, type Topic } from '../../schemas/topics.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
 
-/** Zero byte and schema id. */
+/** Length of the prefix: a zero byte and the schema id. */
 export const prefixBytes = 5;
 
-/** Returns the five-byte prefix of records whose schema has the id `schemaId`. */
+/** Returns the five-byte prefix of records that use the schema `schemaId`. */
 export function wirePrefix(schemaId: number): Buffer {
   const prefix = Buffer.alloc(prefixBytes);
   prefix.writeUInt32BE(schemaId, 1);
   return prefix;
 }
 
-/** Returns the schema id of a framed record; `undefined` if the value is not in this format. */
+/** Returns the schema id of a framed record. Returns `undefined` if the value is not in this format. */
 export function readSchemaId(value: Buffer): number | undefined {
   return value.length >= prefixBytes && value[0] === 0 ? value.readUInt32BE(1) : undefined;
 }
 
-/** Writes the primitives of Avro's binary encoding into a buffer that grows. */
+/** Writes primitive values in Avro's binary encoding to a buffer that grows as needed. */
 export class AvroWriter {
   #buffer: Buffer;
   #position = 0;
@@ -35,14 +35,14 @@ export class AvroWriter {
   }
 
   /**
-   * Returns a view of the bytes written from `start` on; valid until {@link AvroWriter.rewind} and further writes
-   * overwrite them.
+   * Returns a view of the bytes that were written from `start` on. The view is valid until {@link AvroWriter.rewind} is
+   * called and further writes overwrite the bytes.
    */
   since(start: number): Buffer {
     return this.#buffer.subarray(start, this.#position);
   }
 
-  /** Discards the bytes after `position`. */
+  /** Discards all bytes after `position`. */
   rewind(position: number): void {
     this.#position = position;
   }
@@ -52,10 +52,10 @@ export class AvroWriter {
     this.#buffer[this.#position++] = value;
   }
 
-  /** Writes any integer that a double holds exactly, as a zig-zag varint. */
+  /** Writes an integer as a zig-zag varint. The integer must be exactly representable as a double. */
   long(value: number): void {
     this.#reserve(10);
-    // Zig-zag doubles the magnitude; a double holds the result exactly below 2^52. Times and sizes are far smaller.
+    // Zig-zag doubles the magnitude. A double holds results below 2^52 exactly; times and sizes are far smaller.
     let rest = value >= 0 ? value * 2 : -value * 2 - 1;
     while (rest > 0x7f) {
       this.#buffer[this.#position++] = (rest % 128) | 0x80;
@@ -97,7 +97,7 @@ export class AvroWriter {
     this.#position += end - start;
   }
 
-  // Fields of the type `["null", …]`: the branch of the union, then the value if it is present.
+  // Fields of type `["null", …]` are written as the branch of the union, followed by the value if it is present.
 
   optionalString(value: string | undefined): void {
     if (this.#writeBranch(value)) this.string(value);
@@ -115,7 +115,7 @@ export class AvroWriter {
     if (this.#writeBranch(value)) this.byte(value ? 1 : 0);
   }
 
-  /** Writes the branch of a union as a zig-zag varint: 0 for null, 2 for the second type. */
+  /** Writes the branch of a union as a zig-zag varint: 0 for null, and 2 for the second type. */
   #writeBranch<Value>(value: Value | undefined): value is Value {
     this.byte(value === undefined ? 0 : 2);
     return value !== undefined;
@@ -124,7 +124,7 @@ export class AvroWriter {
   #reserve(bytes: number): void {
     const needed = this.#position + bytes;
     if (needed <= this.#buffer.length) return;
-    // Callers may hold views of the old buffer, so leave it unchanged.
+    // The old buffer is left unchanged, because callers may hold views of it.
     const larger = Buffer.allocUnsafe(Math.max(needed, this.#buffer.length * 2));
     this.#buffer.copy(larger, 0, 0, this.#position);
     this.#buffer = larger;
@@ -133,11 +133,11 @@ export class AvroWriter {
 
 const prefixScratch = Buffer.alloc(100);
 
-/** Encodes integers as zig-zag varints; the result is valid until the next call. */
+/** Encodes integers as zig-zag varints. The result is valid until the next call. */
 function encodePrefix(prefix: readonly bigint[]): Buffer {
   let length = 0;
   for (const value of prefix) {
-    // Zig-zag doubles the value: 28 bits in `low`, the other 36 in `high`, both exact in a double.
+    // Zig-zag doubles the value: `low` has 28 bits and `high` the other 36. A double holds both exactly.
     let low = Number(value & 0x7ffffffn) * 2;
     let high = Number(value >> 27n);
     for (let group = 0; group < 4; group++, low >>>= 7) prefixScratch[length++] = (low & 0x7f) | 0x80;
@@ -149,7 +149,10 @@ function encodePrefix(prefix: readonly bigint[]): Buffer {
 
 const syncMarker = Buffer.from('runlake-avro-1.0');
 
-/** Returns the schema for {@link avroContainer}: an integer for each name in `prefix`, then the fields of `schema`. */
+/**
+ * Returns the schema for {@link avroContainer}. It has an integer field for each name in `prefix`, followed by the
+ * fields of `schema`.
+ */
 export function containerSchema(schema: string, prefix: readonly string[]): string {
   const record = JSON.parse(schema) as { fields: unknown[] };
   return JSON.stringify({ ...record, fields: [...prefix.map((name) => ({ name, type: 'long' })), ...record.fields] });
@@ -158,14 +161,15 @@ export function containerSchema(schema: string, prefix: readonly string[]): stri
 export interface ContainerRecord {
   /** A framed record. */
   readonly value: Buffer;
-  /** From 0 to 2^63 - 1. */
+  /** Integers from 0 to 2^63 - 1 that precede the record. */
   readonly prefix: readonly bigint[];
 }
 
 /**
- * Builds an Avro object container with one block per record. All records have the same schema, and each follows the
- * integers of its prefix. ClickHouse then finds the end of each record by the size of its block, and a damaged record
- * cannot shift the values of the next ones. Strips the five-byte wire-format prefix of each record.
+ * Builds an Avro object container with one block per record. All records have the same schema. Each record is preceded
+ * by the integers of its prefix. With one block per record, ClickHouse finds the end of a record from the size of the
+ * block, so that a damaged record cannot shift the values of the following records. Removes the five-byte wire-format
+ * prefix of each record.
  *
  * @param schema from {@link containerSchema}.
  */
@@ -192,14 +196,16 @@ export function avroContainer(schema: string, records: readonly ContainerRecord[
   return writer.since(0);
 }
 
-// The fixed-width fields at the beginning of a framed record (`Topic.fixed`), read and written in place. Positions are
-// byte offsets in the framed value.
+// Fixed-width fields at the start of a framed record (`Topic.fixed`) are read and written in place. Positions are byte
+// offsets in the framed value.
 
-/** Accepted range of a time field by kind of field, in microseconds since 1970, both ends inclusive. */
+/** Accepted range of a time field for each kind of field, in microseconds since 1970. Both ends are inclusive. */
 export type TimeBounds = Readonly<Partial<Record<FixedKind, readonly [earliestMicros: number, latestMicros: number]>>>;
 
 /**
- * Returns the byte offset of a field in a framed record of the topic. @throws INTERNAL if the topic has no such field.
+ * Returns the byte offset of a field in a framed record of the topic.
+ *
+ * @throws INTERNAL if the topic does not have the field.
  */
 export function fieldOffset(topic: Topic, name: string): number {
   const field = topic.fixed.find((known) => known.name === name);
@@ -208,7 +214,8 @@ export function fieldOffset(topic: Topic, name: string): number {
 }
 
 /**
- * Returns why the fixed-width fields cannot be read in place or hold an invalid value, or undefined if they are valid.
+ * Returns the reason why the fixed-width fields cannot be read in place or contain an invalid value. Returns undefined
+ * if they are valid.
  */
 export function fixedFieldsError(framed: Buffer, topic: Topic, bounds: TimeBounds): string | undefined {
   const { fixed } = topic;
@@ -240,14 +247,14 @@ export function readUuidAt(framed: Buffer, at: number): string {
   return framed.toString('latin1', at + 1, at + 37);
 }
 
-/** Value of each hexadecimal digit in lower case. */
+/** Value of each lower-case hexadecimal digit, by byte. */
 const digitOfByte = Uint8Array.from({ length: 256 }, (_, byte) =>
   Math.max(0, '0123456789abcdef'.indexOf(String.fromCharCode(byte))),
 );
-/** Positions of the first and second half of each word of 32 bits in the text of a UUID. */
+/** Positions, in the text of a UUID, of the first and the second half of each 32-bit word. */
 const halvesOfWords = [0, 4, 9, 14, 19, 24, 28, 32] as const;
 
-/** Writes the valid UUID at `at` into four words from `words[index]` on. */
+/** Writes the UUID at `at`, which must be valid, as four 32-bit words to `words`, starting at `words[index]`. */
 export function copyUuidWords(framed: Buffer, at: number, words: Uint32Array, index: number): void {
   for (let half = 0; half < 8; half++) {
     const from = at + 1 + (halvesOfWords[half] as number);
@@ -284,28 +291,35 @@ export function writeTimeMicros(framed: Buffer, at: number, micros: number): voi
   framed[at + 7] = rest;
 }
 
-/** Writes a decimal without fraction into a `fixed` of eight bytes: big-endian two's complement. */
+/**
+ * Writes an integer as an Avro decimal without fraction digits to a `fixed` of eight bytes, in big-endian two's
+ * complement.
+ */
 export function writePosition(framed: Buffer, at: number, position: number): void {
   framed.writeBigInt64BE(BigInt(position), at);
 }
 
-/** The earliest key time, in December 1978. From here to the year 3111 the varint of a time takes eight bytes. */
+/**
+ * The earliest key time, in December 1978. From this time until the year 3111, the varint of a time takes eight bytes.
+ */
 export const earliestKeyTimeMicros = 2 ** 48;
 
-/** Returns true if the varint at `at` takes eight bytes. */
+/** Returns true if the varint at `at` is eight bytes long. */
 export function isEightByteLong(framed: Buffer, at: number): boolean {
   for (let index = at; index < at + 7; index++) if (((framed[index] as number) & 0x80) === 0) return false;
   return ((framed[at + 7] as number) & 0x80) === 0;
 }
 
 const encodedUuidLength = 0x48; // 36, zig-zag
-/** Kind of a byte in a UUID, and the kind expected at each position: 1 for a digit, 2 for a dash. */
+/**
+ * The kind of each byte value in a UUID, and the kind that is expected at each position: 1 for a digit, 2 for a dash.
+ */
 const kindOfByte = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte === 0x2d ? 2 : '0123456789abcdef'.includes(String.fromCharCode(byte)) ? 1 : 0,
 );
 const kindAtPosition = Uint8Array.from({ length: 36 }, (_, position) => ([8, 13, 18, 23].includes(position) ? 2 : 1));
 
-/** Lookups compare keys as text, so each UUID must have one spelling. */
+/** Returns the reason why a UUID is invalid. Lookups compare keys as text, so each UUID must have only one spelling. */
 function findUuidError(framed: Buffer, at: number): string | undefined {
   if (framed[at] !== encodedUuidLength) return 'an identifier is not 36 characters long';
   for (let position = 0; position < 36; position++) {

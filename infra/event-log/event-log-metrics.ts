@@ -1,4 +1,4 @@
-/** The metrics of the event log, the same for every adapter, and the trace span of a publish. */
+/** The metrics of the event log, which are the same for all adapters, and the trace span of a publish. */
 import type { Topic } from '../../schemas/topics.ts';
 import { isRunlakeError } from '../errors/runlake-error.ts';
 import { counter, histogram, scrapedGauge } from '../telemetry/metrics.ts';
@@ -25,7 +25,7 @@ const publishSeconds = histogram(
   [0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30],
 );
 
-/** Bytes that were published by this process and are not durable yet. */
+/** Bytes that this process has published and that are not durable yet. */
 export const pendingBytes = scrapedGauge(
   'runlake_event_log_pending_bytes',
   'Bytes of events in the memory of this process that are not durable yet.',
@@ -46,8 +46,10 @@ export const waitingDeadLetters = scrapedGauge(
 );
 
 /**
- * Wraps the `publish` of every adapter: measures, counts and traces what `send` makes durable. If the request is
- * traced, `send` gets copies of the messages that carry the span's context in the header `traceparent`.
+ * Wraps the `publish` method of every adapter. Measures, counts and traces the messages that `send` makes durable. If
+ * the request is traced, `send` receives copies of the messages that contain the context of the span in the header
+ * `traceparent`.
+ *
  * @throws the errors of `send`.
  */
 export async function observePublish(
@@ -69,7 +71,7 @@ export async function observePublish(
   }
 }
 
-/** Returns the total size of the values in bytes, without headers. */
+/** Returns the total size of the message values in bytes, without headers. */
 export function sumValueBytes(messages: readonly LogMessage[]): number {
   return messages.reduce((sum, message) => sum + message.value.length, 0);
 }

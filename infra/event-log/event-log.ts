@@ -1,22 +1,22 @@
 /**
- * The port of the event log: the ordered, durable log between the processes that accept events and those that store
- * them; and the port of its dead-letter queue. Adapters: in-process (`in-process/`, with a table in Postgres as the
- * queue) and Kafka (`kafka/`). The contract suites `test/contract/event-log` and `test/contract/dead-letters` run
- * against each adapter.
+ * The ports of the event log and of its dead-letter queue. The event log is the ordered, durable log between the
+ * processes that accept events and the processes that store them. Adapters: in-process (`in-process/`, with a table in
+ * Postgres as the queue) and Kafka (`kafka/`). The contract test suites `test/contract/event-log` and
+ * `test/contract/dead-letters` run against each adapter.
  */
 import type { Topic } from '../../schemas/topics.ts';
 import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import type { Sql } from '../postgres/pool.ts';
 
-/** One event to publish. Events with the same key keep their order and go to the same consumer. */
+/** An event to publish. Events with the same key stay in order and go to the same consumer. */
 export interface LogMessage {
   readonly key: string;
-  /** In Confluent's wire format, see `avro.ts`. */
+  /** The event in Confluent's wire format; see `avro.ts`. */
   readonly value: Buffer;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** One event as read by a consumer. Consumers and followers may share the value, so copy it before changing it. */
+/** An event as read by a consumer. Consumers and followers may share the value and must copy it before changing it. */
 export interface LogRecord {
   readonly partition: number;
   readonly offset: number;
@@ -24,9 +24,10 @@ export interface LogRecord {
   readonly value: Buffer;
   readonly headers: Readonly<Record<string, string>>;
   /**
-   * Orders the events of a key by acceptance: of two events that set the same value, the one with the higher version
-   * wins, whichever is stored first. A UInt64: milliseconds since 1970 in the upper 42 bits, then the lower bits of the
-   * offset. A replayed dead-letter record has the version that it had before, from the header {@link versionHeader}.
+   * Orders the events of a key by the time of acceptance. If two events set the same value, the event with the higher
+   * version wins, regardless of which is stored first. The version is a UInt64: milliseconds since 1970 in the upper 42
+   * bits, followed by the lower bits of the offset. A replayed dead-letter record keeps its previous version, which is
+   * read from the header {@link versionHeader}.
    */
   readonly version: bigint;
 }
@@ -37,28 +38,28 @@ export interface DirtyHour {
   readonly hourSeconds: number;
 }
 
-/** Consecutive records of one partition of one topic, in the order of the log. */
+/** Consecutive records of one partition of a topic, in log order. */
 export interface LogBatch {
   readonly topic: Topic;
   readonly partition: number;
   readonly records: readonly LogRecord[];
 }
 
-/** A position in a topic: an offset per partition; empty if the log has no offsets. */
+/** A position in a topic: an offset for each partition. Empty if the log has no offsets. */
 export type LogPosition = Readonly<Record<string, number>>;
 
-/** Name of the consumer group that stores a topic. */
+/** Returns the name of the consumer group that stores a topic. */
 export const storingGroup = (topic: Topic) => `sink-${topic.name}`;
 
-/** Header that holds the version of a dead-letter record, as a decimal. */
+/** Header that contains the version of a dead-letter record as a decimal number. */
 export const versionHeader = 'runlake-version';
 
 const offsetBits = 22n;
 const offsetMask = (1n << offsetBits) - 1n;
 
 /**
- * Computes {@link LogRecord.version}. Of two events that were accepted in the same millisecond the one with the higher
- * offset wins, unless a multiple of four million lies between their offsets.
+ * Computes {@link LogRecord.version}. If two events were accepted in the same millisecond, the event with the higher
+ * offset wins, unless a multiple of four million lies between the two offsets.
  */
 export function recordVersion(acceptedAtMs: number, offset: number, headers: LogRecord['headers']): bigint {
   const given = headers[versionHeader];
@@ -68,125 +69,136 @@ export function recordVersion(acceptedAtMs: number, offset: number, headers: Log
 
 export interface Subscription {
   readonly topic: Topic;
-  /** Consumer group. A batch is acknowledged and committed after every group of the topic has handled it. */
+  /** Consumer group. A batch is acknowledged and committed after all groups of the topic have handled it. */
   readonly group: string;
-  /** Limits of a batch; a single event that exceeds them is delivered alone. */
+  /** Limits of a batch. A single event that exceeds the limits is delivered in a batch of its own. */
   readonly limits: { readonly rows: number; readonly bytes: number };
   /**
-   * Resolves when all events of the batch are durable. If it rejects, the batch stays uncommitted: its publishers get
-   * an error, or the log redelivers it.
+   * Handles a batch. Resolves when all events of the batch are durable. If it rejects, the batch stays uncommitted:
+   * either its publishers get an error, or the log redelivers the batch.
    */
   handle(batch: LogBatch): Promise<void>;
 }
 
 /**
- * Options for following a topic: reading its events as they come, without a consumer group and without storing
- * anything.
+ * Options for following a topic, that is, for reading its events as they arrive, without a consumer group and without
+ * storing anything.
  */
 export interface FollowOptions {
-  /** How far back to start, if the log stores events; the in-process log does not. Default: now. */
+  /** Time at which to start, if the log stores events. The in-process log does not. Default: now. */
   readonly sinceMs?: number;
   /**
-   * Receives the records of a partition in log order as soon as they have an offset, which may be before they are
-   * durable. After an outage some records may be repeated. The call must finish its work before it returns: the log
-   * buffers nothing for followers, so that none can delay publishers or increase memory. If it throws, the event log
-   * writes the error to the application log and continues with the next records.
+   * Receives the records of a partition in log order as soon as they have an offset. They may not be durable at that
+   * time. After an outage, some records may be repeated. The function must finish its work before it returns: the log
+   * does not buffer records for followers, so that no follower can delay publishers or increase memory use. If the
+   * function throws, the event log writes the error to the application log and continues with the next records.
    */
   onRecords(records: readonly LogRecord[]): void;
 }
 
 export interface TopicFollower {
-  /** Starting offset of each partition. A partition that is added later is read from its beginning. */
+  /** Start offset of each partition. A partition that is added later is read from its beginning. */
   readonly from: LogPosition;
   /** Returns true if the follower has delivered all events before `position`. */
   hasDelivered(position: LogPosition): boolean;
-  /** Resolves when no further records are delivered. */
+  /** Stops the follower. Resolves when no further records will be delivered. */
   close(): Promise<void>;
 }
 
 export interface EventLog {
-  /** Returns the id of the schema with which new events of `topic` are written. */
+  /** Returns the id of the schema that is used to write new events of `topic`. */
   schemaId(topic: Topic): number;
-  /** Returns the schema with that id as JSON text; `undefined` if it does not exist. */
+  /** Returns the schema with this id as JSON text. Returns `undefined` if the schema does not exist. */
   getSchema(schemaId: number): Promise<string | undefined>;
   /**
    * Publishes messages. Resolves when the whole batch is durable, except messages of a topic with `storedIf` whose flag
-   * is false: they are for followers only and may reach no consumer group.
+   * is false: these messages are only for followers and may reach no consumer group.
+   *
    * @param onOffsetsAssigned is called when the batch has its offsets, at the latest before `publish` resolves. Events
-   * published
-   *   from then on have later offsets, even if this batch fails afterwards. Not called if the batch fails before.
+   *   that are published after this call have later offsets, even if this batch fails afterwards. It is not called if
+   *   the batch fails before it has offsets.
    * @throws OVERLOADED if too many bytes are pending, EVENT_LOG_UNAVAILABLE if the batch cannot be made durable now,
    *   DRAINING after {@link EventLog.close} was called.
    */
   publish(topic: Topic, messages: readonly LogMessage[], onOffsetsAssigned?: () => void): Promise<void>;
   subscribe(subscription: Subscription): Promise<void>;
   /**
-   * Follows `topic` outside its consumer groups. Resolves when all events that were in the log at the call were passed
-   * on. Later events follow, also across outages of the log.
+   * Follows `topic` without being part of its consumer groups. Resolves when all events that were in the log at the
+   * time of the call have been delivered. Later events are delivered as they arrive, even after outages of the log.
+   *
    * @throws EVENT_LOG_UNAVAILABLE if the log cannot be read now, DRAINING after {@link EventLog.close} was called.
    */
   follow(topic: Topic, options: FollowOptions): Promise<TopicFollower>;
   /**
    * Writes a record that can never be stored to the dead-letter queue, with its original bytes and headers. Resolves
-   * when it is durable. If the queue is in the same database, the write is part of `transaction`. Otherwise it is
-   * durable before the transaction commits, and a retry after a crash may leave a second record of the same topic,
-   * partition and offset, which readers treat as one.
+   * when the record is durable. If the queue is in the same database, the write is part of `transaction`. Otherwise the
+   * write is durable before the transaction commits, and a retry after a crash may write a second record with the same
+   * topic, partition and offset; readers treat the two records as one.
    */
   deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void>;
-  /** Set if the log does not redeliver batches after a crash. */
+  /** Records of in-flight inserts. Set if the log does not redeliver batches after a crash. */
   readonly inFlightInserts?: InFlightInserts;
   /**
-   * Returns the current log-end offsets of the topic. Every event that was published before the call has a lower
-   * offset. For {@link EventLog.stored}.
+   * Returns the current log-end offsets of the topic, for {@link EventLog.stored}. Every event that was published
+   * before the call has a lower offset.
+   *
    * @throws if the log cannot be read.
    */
   position(topic: Topic): Promise<LogPosition>;
   /**
-   * Returns true if the consumers that store the topic, in any process, have consumed all events before `position`,
-   * which comes from {@link EventLog.position} or from the offsets of records.
+   * Returns true if the consumers that store the topic, in any process, have consumed all events before `position`. The
+   * position comes from {@link EventLog.position} or from the offsets of records.
+   *
    * @throws if the log cannot be read.
    */
   isStored(topic: Topic, position: LogPosition): Promise<boolean>;
-  /** @throws if the log cannot accept events now. */
+  /**
+   * Checks that the log can accept events.
+   *
+   * @throws if it cannot accept events now.
+   */
   check(): Promise<void>;
-  /** Finishes what was accepted, then closes the log. */
+  /** Finishes the work that was accepted, and then closes the log. */
   close(): Promise<void>;
 }
 
-/** An insert whose rows may be stored, although its publishers got no response. */
+/** An insert that may have stored its rows although its publishers got no response. */
 export interface InFlightInsert {
-  /** Id of the insert, and prefix of the ids of its ClickHouse queries. */
+  /** Id of the insert. The ids of its ClickHouse queries start with this id. */
   readonly id: string;
-  /** Usage hours that the rows belong to. */
+  /** Usage hours that the rows of the insert belong to. */
   readonly hours: readonly DirtyHour[];
 }
 
-/** Durable records of the inserts that are in flight. */
+/** Durable records of in-flight inserts. */
 export interface InFlightInserts {
-  /** Resolves when the record is durable. */
+  /** Records that an insert begins. Resolves when the record is durable. */
   begin(insert: InFlightInsert): Promise<void>;
-  /** Deletes the record, in the transaction that marks its hours dirty. */
+  /** Deletes the record of an insert in the transaction that marks its hours dirty. */
   complete(id: string, transaction: Sql): Promise<void>;
-  /** Returns the inserts that were begun and not completed, oldest first. */
+  /** Returns the inserts that have begun but are not completed, oldest first. */
   list(): Promise<InFlightInsert[]>;
 }
 
-/** Creates the error of {@link EventLog.publish} and {@link EventLog.follow} after {@link EventLog.close}. */
+/**
+ * Creates the error that {@link EventLog.publish} and {@link EventLog.follow} throw after {@link EventLog.close} was
+ * called.
+ */
 export function drainingError(): RunlakeError {
   return runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
 }
 
-/** Creates the error of {@link EventLog.publish} if too many bytes are pending. */
+/** Creates the error that {@link EventLog.publish} throws if too many bytes are pending. */
 export function overloadedError(): RunlakeError {
   const what = 'events for the log, a quarter of RUNLAKE_MEMORY_BYTES';
   return runlakeError('OVERLOADED', { what }, { retryAfterSeconds: 1 });
 }
 
-/** The metadata of a dead-letter record, as lists show it. */
+/** The metadata of a dead-letter record, as shown in lists. */
 export interface DeadLetterHead {
-  /** Id of the dead-letter record: `<topic>/…`. */
+  /** Id of the dead-letter record, in the form `<topic>/…`. */
   readonly id: string;
-  /** Topic that the event was published to; partition and offset refer to it. */
+  /** Topic that the event was published to. The partition and the offset refer to this topic. */
   readonly topic: string;
   readonly partition: number;
   readonly offset: number;
@@ -195,7 +207,7 @@ export interface DeadLetterHead {
   readonly reason: string;
   /** Step that refused the event: `framing`, `schema`, `walk`, `key`, `insert` or `defer`. */
   readonly step: string;
-  /** Time at which it was written to the queue, in milliseconds since 1970. */
+  /** Time at which the record was written to the queue, in milliseconds since 1970. */
   readonly deadAtMs: number;
 }
 
@@ -210,22 +222,24 @@ export interface DeadLetterRecord extends DeadLetterHead {
 export interface DeadLetterFilter {
   readonly topics: readonly Topic[];
   readonly step?: string | undefined;
-  /** Only records written to the queue at this time or later, in milliseconds since 1970. */
+  /** Selects records that were written to the queue at or after this time, in milliseconds since 1970. */
   readonly sinceMs?: number | undefined;
-  /** Only records written to the queue at this time or earlier, in milliseconds since 1970. */
+  /** Selects records that were written to the queue at or before this time, in milliseconds since 1970. */
   readonly untilMs?: number | undefined;
 }
 
-/** Reads the records that {@link EventLog.deadLetter} has written. */
+/** Reads the records that {@link EventLog.deadLetter} wrote. */
 export interface DeadLetterQueue {
-  /** Returns the newest matching records, newest first. Does not read values if the store can omit them. */
+  /** Returns the newest matching records, newest first. Does not read the values if the store allows it. */
   list(filter: DeadLetterFilter, limit: number): Promise<DeadLetterHead[]>;
-  /** Returns the number of records of the topic, including replayed ones, and at most {@link maxCounted}. */
+  /**
+   * Returns the number of records of the topic, including replayed records. The result is at most {@link maxCounted}.
+   */
   count(topic: Topic): Promise<number>;
-  /** Returns `undefined` if no record has that id, or if the record no longer exists. */
+  /** Finds a record by id. Returns `undefined` if no record has this id or the record no longer exists. */
   find(id: string): Promise<DeadLetterRecord | undefined>;
   close(): Promise<void>;
 }
 
-/** Maximum result of {@link DeadLetterQueue.count}, so that counting stays cheap. */
+/** Maximum result of {@link DeadLetterQueue.count}. It limits the cost of counting. */
 export const maxCounted = 100_000;

@@ -46,7 +46,7 @@ interface Tenant {
   held: number;
   /** Waiters in order of arrival. */
   readonly waiting: Set<Waiter>;
-  /** Number of the last grant; breaks ties between tenants that hold the same number of slots. */
+  /** Sequence number of the last grant; breaks ties between tenants that hold the same number of slots. */
   lastGrant: number;
 }
 
@@ -95,7 +95,11 @@ export class FairSlots {
     return [...this.#tenants.values()].reduce((sum, { waiting }) => sum + waiting.size, 0);
   }
 
-  /** @throws OVERLOADED if the queue is full or the wait times out; the reason of `signal`. */
+  /**
+   * Acquires a slot.
+   *
+   * @throws OVERLOADED if the queue is full or the wait times out; the reason of `signal` if it is aborted.
+   */
   async acquire(tenantId: string, { maxWaitMs, signal }: AcquireOptions): Promise<Slot> {
     const { name, maxWaiting } = this.#options;
     signal?.throwIfAborted();

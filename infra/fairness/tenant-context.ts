@@ -6,15 +6,13 @@ import { AsyncLocalStorage } from 'node:async_hooks';
  */
 export interface TenantContext {
   readonly organizationId: string;
-  /**
-   * Aborted when the client disconnects. Set only if the work is a read for that client, so that it can be cancelled.
-   */
+  /** Aborted when the client disconnects. Set only for reads on behalf of this client, which can then be cancelled. */
   readonly disconnected?: AbortSignal | undefined;
 }
 
 const storage = new AsyncLocalStorage<TenantContext>();
 
-/** Runs `work` for an organisation, which is charged for its use of shared resources. */
+/** Runs `work` on behalf of an organisation, which is charged for the shared resources that it uses. */
 export function runForTenant<Result>(context: TenantContext, work: () => Result): Result {
   return storage.run(context, work);
 }
@@ -34,7 +32,7 @@ export function runWithoutTenant<Result>(work: () => Result): Result {
   return storage.exit(work);
 }
 
-/** The current context; undefined for work of Runlake itself, such as the sink. */
+/** Returns the current context; undefined for work of Runlake itself, such as the sink. */
 export function tenantContext(): TenantContext | undefined {
   return storage.getStore();
 }

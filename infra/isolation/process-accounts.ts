@@ -23,7 +23,7 @@ import { createProcessFolder } from '../embedded/process-identity.ts';
 export interface ProcessAccount {
   readonly uid: number;
   readonly gid: number;
-  /** Its writable folder, used as HOME and TMPDIR. */
+  /** Writable folder of the account, used as HOME and TMPDIR. */
   readonly home: string;
   release(): void;
 }
@@ -122,8 +122,8 @@ function killProcesses(uid: number): boolean {
 }
 
 /**
- * Program that runs under such an account. It prints the paths of the first list that it cannot read, and the paths of
- * the second list that it can read.
+ * Program that checks the access of an account. It prints the paths of the first list that it cannot read, and the
+ * paths of the second list that it can read.
  */
 const probeProgram = `
 const { accessSync, constants: { R_OK, X_OK }, readFileSync, statSync } = require('node:fs');

@@ -1,14 +1,17 @@
 import type { JobCatalogue, JobName, JobPayload, jobCatalogue } from '../../schemas/jobs/catalogue.ts';
 
 export interface EnqueueOptions {
-  /** Delay before the earliest start. Default: none. */
+  /** Minimum delay before the job starts. Default: none. */
   readonly delayMs?: number;
-  /** Deduplication id: while a job of this kind with the same id waits or runs, no other is added. */
+  /**
+   * Deduplication id: while a job of this kind with the same id is waiting or running, no further job with this id is
+   * added.
+   */
   readonly jobId?: string;
 }
 
 export interface Attempt {
-  /** Starts at 1. */
+  /** Number of the attempt, starting at 1. */
   readonly number: number;
   /** Aborted at the timeout of the attempt. The handler must stop then, because another attempt may start. */
   readonly signal: AbortSignal;

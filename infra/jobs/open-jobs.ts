@@ -140,7 +140,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
 }
 
 /**
- * Waits for `run`, at most for `timeoutMs`; then aborts its signal.
+ * Waits at most `timeoutMs` for `run`, then aborts the signal of `run`.
  *
  * @throws JOB_TIMED_OUT after the timeout, even if `run` ignores the signal.
  */
@@ -163,7 +163,7 @@ function logFailure(logger: Logger, name: string, job: Job | undefined, err: Err
 
 const weekSeconds = 7 * 86_400;
 
-/** BullMQ options for a job type. */
+/** Converts a job type to BullMQ options. */
 export function toJobOptions({ attempts, retryDelayMs, exponentialBackoff }: JobEntry) {
   return {
     attempts,
@@ -198,8 +198,7 @@ const lossCodePattern = /^(?:E(?!RR_)[A-Z_]+|57P0[1-3]|08\w{3})$/;
 
 /**
  * Creates a listener for connection errors of `store`. The listener logs lost connections as one line without a stack,
- * at most once in 10 s, with the number of suppressed errors in `leftOut`. The listener logs every other error
- * completely.
+ * at most once every 10 s, with the number of suppressed errors in `leftOut`. It logs all other errors in full.
  */
 export function logLosses(store: string, logger: Logger): (err: Error, job?: string) => void {
   let loggedAtMs = Number.NEGATIVE_INFINITY;

@@ -7,7 +7,7 @@ import type { JobBackend } from './backend.ts';
 /** Schema of BullMQ's tables; its migrations and functions use only this schema. */
 const bullmqSchema = 'bullmq';
 
-/** Each worker needs one connection for LISTEN; these connections are shared by all queues. */
+/** Connections that all queues share. In addition, each worker needs one connection for LISTEN. */
 const sharedConnectionCount = 4;
 const connectTimeoutMs = 10_000;
 export const postgresStore = { store: 'Postgres', variable: 'RUNLAKE_DATABASE_URL' } as const;
@@ -33,7 +33,7 @@ export async function openPostgresBackend(
       await client.query(`SET search_path = ${bullmqSchema}`);
     },
   });
-  // Each queue and each worker also adds listeners.
+  // Each queue and each worker adds listeners to the pool.
   pool.setMaxListeners(10 + 2 * kindsOfJobs);
   pool.on('error', (err) => {
     if (!pool.ending) onLoss(err);
@@ -50,13 +50,13 @@ export async function openPostgresBackend(
     await pool.end();
     throw databaseError(raw);
   }
-  // BullMQ accepts a pool; only its types differ slightly from those of pg.
+  // BullMQ accepts a pool of pg; only its type declarations differ slightly.
   const connection = pool as unknown as Parameters<typeof createPostgresBackend>[1]['connection'];
   return {
     openQueue: (name) => new Queue(name, { connection }, createPostgresBackend) as unknown as Queue,
     openWorker: (name, run, limits) =>
       new Worker(name, run, { connection, ...limits }, createPostgresBackend) as unknown as Worker,
-    // Postgres does not lose data.
+    // Nothing to do, because Postgres does not lose data.
     onReconnect: () => {},
     close: () => pool.end(),
   };

@@ -18,7 +18,7 @@ export async function openRedisBackend(
 ): Promise<JobBackend> {
   const tls = redisTls(url, authorities);
   await queryRedis(url, authorities);
-  // Enqueueing fails if Redis is unavailable; workers retry forever, as BullMQ requires.
+  // Enqueueing fails if Redis is unavailable. Workers retry forever, because BullMQ requires it.
   const forQueues = new Redis(url, { maxRetriesPerRequest: 2, connectionName: 'runlake-queues', ...tls });
   const forWorkers = new Redis(url, {
     maxRetriesPerRequest: null,

@@ -1,13 +1,13 @@
 /**
  * Runs one migration on one ClickHouse server, which has no transactions.
  *
- * Invariant: each statement takes effect once, wherever a crash happens. The caller holds the migration lock, so no
- * other process writes records. For each statement, from the first that is not recorded as done:
+ * Invariant: each statement takes effect once, at whatever point a process crashes. The caller holds the migration
+ * lock, so no other process writes records. For each statement, from the first that is not recorded as done:
  *   1. Record `started` with the checksum of the statement.
  *   2. Run the statement. After a crash before this step, the next start runs it.
  *   3. Record `done`. After a crash before this step, the next start repeats the statement, and it may find its own
- *      result. Only in that case is the error "already exists" treated as success, because only this migration can have
- *      created the object.
+ *      result. Only in that case is the error "already exists" treated as success, because only this migration can
+ *      have created the object.
  *   4. After the last statement, record the whole file as statement 0. Completed statements must not change. All other
  *      statements may change, so that a release can correct a failing migration.
  */
@@ -45,10 +45,10 @@ export function readAppliedClickHouse(server: ClickHouse): Promise<AppliedClickH
   return readRecords<AppliedClickHouse>(server, sql);
 }
 
-/** How a migration is applied to a server. */
+/** Layout, number of shards and timeout with which a migration is applied to a server. */
 export interface Form {
   readonly layout: Layout;
-  /** See {@link AppliedClickHouse}. */
+  /** Number of shards, see {@link AppliedClickHouse}. */
   readonly shards: number;
   readonly timeoutMs: number;
 }
@@ -127,7 +127,10 @@ async function writeRecord(clickhouse: ClickHouse, record: StepRecord): Promise<
   });
 }
 
-/** In a cluster each server has its own records; in a replicated database all share them. */
+/**
+ * Builds the statement that creates the table of migration records. In a cluster, each server has its own records; in a
+ * replicated database, all servers share the records.
+ */
 const buildRecordTableSql = ({ kind }: Layout) => `CREATE TABLE IF NOT EXISTS runlake_migrations (
   version UInt32,
   name String,
@@ -138,7 +141,9 @@ const buildRecordTableSql = ({ kind }: Layout) => `CREATE TABLE IF NOT EXISTS ru
   recorded_at DateTime64(6, 'UTC') DEFAULT now64(6)
 ) ENGINE = ${kind === 'replicated' ? 'ReplicatedMergeTree' : 'MergeTree'} ORDER BY (version, statement)`;
 
-/** One token of SQL: a comment, a string or quoted name, the end of a statement, or any other single character. */
+/**
+ * Matches one token of SQL: a comment, a string or quoted name, the end of a statement, or any other single character.
+ */
 const tokenPattern =
   /--[^\n]*|#[ !][^\n]*|\/\*[\s\S]*?(?:\*\/|$)|'(?:[^'\\]|\\[\s\S]|'')*'|"(?:[^"\\]|\\[\s\S]|"")*"|`(?:[^`\\]|\\[\s\S]|``)*`|;|[\s\S]/g;
 

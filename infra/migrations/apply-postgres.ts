@@ -25,7 +25,7 @@ export async function applyPostgres(database: Database, migration: Migration, ti
     await database.transaction(
       async (tx) => {
         await tx.execute(recordTableSql);
-        // Postgres accepts several statements in one query only if it has no parameters.
+        // Postgres accepts several statements in one query only if the query has no parameters.
         await tx.execute(sql);
         await tx.execute('INSERT INTO runlake_migrations (version, name, checksum) VALUES ($1, $2, $3)', [
           version,

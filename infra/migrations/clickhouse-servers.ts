@@ -1,4 +1,4 @@
-/** Migrations of all servers of ClickHouse. */
+/** Reads and applies the migrations of all ClickHouse servers. */
 import type { ClickHouse } from '../clickhouse/clickhouse.ts';
 import { groupByShard, type Layout, readLayout } from '../clickhouse/layout.ts';
 import { isRunlakeError, runlakeError } from '../errors/runlake-error.ts';
@@ -13,15 +13,15 @@ interface PendingOfServer {
 }
 
 export interface PendingClickHouse {
-  /** The migrations that at least one server lacks, in order. */
+  /** Migrations that are missing on at least one server, in order. */
   readonly migrations: readonly Migration[];
   readonly servers: readonly PendingOfServer[];
-  /** Error of a server that did not respond. */
+  /** Error of a server that did not respond; undefined if all servers responded. */
   readonly failure: unknown;
 }
 
 /**
- * Returns the migrations that servers lack. A server that does not respond is omitted, unless none responds.
+ * Returns the missing migrations of each server. Omits servers that do not respond, unless no server responds.
  *
  * @throws STORE_NEWER, MIGRATION_CHANGED; the errors of the servers if all fail.
  */
@@ -45,7 +45,7 @@ export async function readPendingClickHouse(
 }
 
 /**
- * Applies the migrations on each server that lacks them.
+ * Applies the migrations to each server on which they are missing.
  *
  * @throws MIGRATION_FAILED, MIGRATION_CHANGED; PART_UNUSABLE if a server does not respond, or if the servers do not
  *   match RUNLAKE_CLICKHOUSE_CLUSTER.
@@ -103,7 +103,10 @@ function describeShards(shards: number): string {
   return shards === 0 ? 'no cluster of shards' : `a cluster of ${shards} ${shards === 1 ? 'shard' : 'shards'}`;
 }
 
-/** All servers must have the same tables, so a server that does not respond stops the migration. */
+/**
+ * Converts the error of a server that does not respond. The error stops the migration, because all servers must have
+ * the same tables.
+ */
 function toUnreachableServerError(cause: unknown): unknown {
   if (!isRunlakeError(cause) || cause.code !== 'CLICKHOUSE_UNAVAILABLE') return cause;
   return runlakeError(

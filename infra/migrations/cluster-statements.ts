@@ -12,10 +12,10 @@ const viewPattern =
   /^(?<head>CREATE MATERIALIZED VIEW \w+ TO )(?<target>\w+)(?<select> AS\s[\s\S]*\sFROM )(?<source>\w+)(?<rest>[\s\S]*)$/;
 
 /**
- * Returns the statements that replace a statement of a migration in a layout. The clause `SHARD BY (columns)` of CREATE
- * TABLE is Runlake's own: rows with equal values of the columns are stored on one shard, so they must contain all rows
- * that merge with each other. A table without this clause is a plain table on every server. Views read and write the
- * local tables, so derived rows are stored where their source rows are.
+ * Converts a statement of a migration to the statements for a layout. The clause `SHARD BY (columns)` of CREATE TABLE
+ * is an extension of Runlake: rows with equal values in these columns are stored on the same shard. Rows that merge
+ * with each other must have equal values in these columns. A table without this clause is a plain table on every
+ * server. Views read and write the local tables, so derived rows are stored where their source rows are.
  *
  * @param shards the number of shards when the tables were first created. It is part of the sharding key, so that a
  *   shard that is added later does not move the rows of existing traces.
@@ -47,7 +47,10 @@ ENGINE = Distributed('${layout.cluster}', currentDatabase(), '${localTable(name)
   });
 }
 
-/** The server replaces the macros; `shard` and `replica` come from its configuration. */
+/**
+ * Path and replica name of a replicated table. The server replaces the macros; `shard` and `replica` come from its
+ * configuration.
+ */
 const replicaPath = ["'/clickhouse/tables/{shard}/{database}/{table}'", "'{replica}'"];
 
 function toReplicatedEngine(engine: string): string {

@@ -7,16 +7,16 @@ import { isRunlakeError, runlakeError } from '../errors/runlake-error.ts';
 export type Store = 'postgres' | 'clickhouse';
 
 export interface Migration {
-  /** Starts at 1, without gaps. */
+  /** Number of the migration. Numbers start at 1 and have no gaps. */
   readonly version: number;
-  /** For example `0001_runs`. */
+  /** Name of the migration, for example `0001_runs`. */
   readonly name: string;
   readonly sql: string;
   /** SHA-256 of `sql`, in hex. */
   readonly checksum: string;
 }
 
-/** `schemas/` next to `infra/`, both in the source tree and in `dist/`. */
+/** The folder `schemas/`. It is next to `infra/` both in the source tree and in `dist/`. */
 const schemasFolder = fileURLToPath(new URL('../../schemas/', import.meta.url));
 
 const fileNamePattern = /^((\d{4})_[a-z0-9_]+)\.sql$/;
@@ -48,8 +48,8 @@ export function computeChecksum(text: string): string {
 }
 
 /**
- * Converts the error of a migration to MIGRATION_FAILED with the server's message, which concerns Runlake's own SQL and
- * no customer data. Returns other errors unchanged.
+ * Converts the error of a migration to MIGRATION_FAILED. Includes the server's message, because it concerns only
+ * Runlake's own SQL and no customer data. Returns other errors unchanged.
  */
 export function toMigrationError(store: Store, name: string, error: unknown): unknown {
   if (!isRunlakeError(error)) return error;

@@ -5,8 +5,8 @@
  *   1. Read the applied migrations of both stores; if none is missing, stop.
  *   2. In a transaction, take an advisory lock in Postgres and hold it to the end; a process that dies loses it.
  *   3. Under the lock, read both again, because another process may have migrated meanwhile.
- *   4. Apply the Postgres migrations, then those of ClickHouse, one by one, each on all servers. Each uses its own
- *      connection (so `database` needs two).
+ *   4. Apply the Postgres migrations, then those of ClickHouse, one by one, each on all servers. The Postgres
+ *      migrations do not use the connection that holds the lock, so `database` needs two connections.
  *
  * Each ClickHouse server of a cluster has its own records, so the migrations of a server that was added or did not
  * respond are applied later.
@@ -40,7 +40,7 @@ const lockKey = 7_346_552_001;
 const statementTimeoutMs = 3_600_000;
 
 /**
- * Applies the missing migrations. If none is missing, it costs one short query per store.
+ * Applies the missing migrations. If none is missing, this takes only one short query per store.
  *
  * @returns the names of the applied migrations in order, for example `postgres/0001_tenants`.
  * @throws STORE_NEWER, MIGRATION_CHANGED, MIGRATION_FAILED; the errors of the stores if they cannot be reached.

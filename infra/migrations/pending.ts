@@ -12,9 +12,8 @@ export interface Applied {
  * Returns the migrations in `known` that are not applied.
  *
  * @throws MIGRATION_CHANGED if an applied migration differs from the one in `known` with its number; otherwise
- *   STORE_NEWER if an applied migration has a higher number than all in `known`. MIGRATION_CHANGED takes precedence,
- *   because no newer release can use a store with both kinds of migrations, which a development version may have
- *   applied.
+ *   STORE_NEWER if an applied migration has a higher number than all in `known`. A development version may have applied
+ *   both kinds of migrations. MIGRATION_CHANGED then takes precedence, because no newer release can use that store.
  */
 export function findPendingMigrations(
   store: Store,

@@ -2,7 +2,7 @@ import { BlockList, isIP, isIPv4 } from 'node:net';
 
 /** A range of addresses that are not on the public internet. */
 export interface AddressRange {
-  /** Used in messages as "<host> is …". */
+  /** Description of the range in messages of the form "<host> is …". */
   readonly about: string;
   /**
    * Whether the operator can allow callers to reach this range. Ranges that cannot be allowed never contain a
@@ -18,7 +18,7 @@ type Row = readonly [about: string, isAllowable: boolean, networks: readonly str
  * special-purpose registries of IANA, documentation of cloud providers.
  */
 const rangeRows: readonly Row[] = [
-  // These come first, because some of them are inside wider ranges.
+  // These ranges come first, because some of them are inside wider ranges.
   [
     'a metadata address, where clouds serve credentials',
     false,
@@ -71,9 +71,9 @@ const ranges = rangeRows.map(([about, isAllowable, networks]) => {
 const notPublic: AddressRange = { about: 'not a public address', isAllowable: false };
 
 /**
- * Returns the range of an IP address in any notation of Node, or undefined if it is public. An IPv4 address inside an
- * IPv6 address (mapped, compatible, NAT64, 6to4) is classified as IPv4; text that is not an address is classified as
- * not public.
+ * Returns the range of an IP address in any notation that Node accepts, or undefined if it is public. An IPv4 address
+ * inside an IPv6 address (mapped, compatible, NAT64, 6to4) is classified as IPv4; text that is not an address is
+ * classified as not public.
  */
 export function classifyAddress(address: string): AddressRange | undefined {
   const family = isIP(address);
@@ -89,7 +89,10 @@ function findRange(address: string, family: 'ipv4' | 'ipv6'): AddressRange | und
   return ranges.find(({ list }) => list.check(address, family))?.range;
 }
 
-/** Returns the eight groups of an IPv6 address. `URL` normalises it to groups without dotted decimals. */
+/**
+ * Returns the eight groups of an IPv6 address. Uses `URL`, which normalises the address to groups without dotted
+ * decimals.
+ */
 function parseIpv6Groups(address: string): number[] {
   const normal = new URL(`http://[${address}]`).hostname.slice(1, -1);
   const [head = '', tail] = normal.split('::');

@@ -14,7 +14,9 @@ import { isIP, type LookupFunction } from 'node:net';
 import { type AddressRange, classifyAddress } from './address-range.ts';
 
 export interface GuardOptions {
-  /** Allows loopback and private addresses. Link-local, metadata and multicast addresses are never allowed. */
+  /**
+   * Whether loopback and private addresses are allowed. Link-local, metadata and multicast addresses are never allowed.
+   */
   readonly allowPrivate: boolean;
   /** Creates the error for a connection to `host` with an address in `range`. */
   readonly refuse: (host: string, range: AddressRange) => Error;
@@ -22,7 +24,7 @@ export interface GuardOptions {
   readonly maxConnections: number;
   /** Trusted CA certificates, in PEM. */
   readonly authorities?: readonly string[] | undefined;
-  /** Default: the DNS resolver of this machine. */
+  /** Resolves host names. Default: the DNS resolver of this machine. */
   readonly lookup?: typeof systemLookup;
 }
 
@@ -50,7 +52,7 @@ export function openGuardedAgents(options: GuardOptions): GuardedAgents {
       const host = (connection as { host?: string | null }).host ?? '';
       const refusal = isIP(host) === 0 ? undefined : check(host, host);
       if (refusal === undefined) return connect({ ...connection, lookup }, whenConnected);
-      // An error that is thrown here would not reach the request.
+      // Use the callback, because an error that is thrown here would not reach the request.
       process.nextTick(() => whenConnected?.(refusal, undefined as never));
       return undefined as never;
     };
@@ -68,7 +70,10 @@ export function openGuardedAgents(options: GuardOptions): GuardedAgents {
   };
 }
 
-/** A name is allowed only if all its addresses are, so it does not matter which one Node picks. */
+/**
+ * Creates a lookup that accepts a host name only if all its addresses are allowed, so it does not matter which address
+ * Node picks.
+ */
 function createGuardedLookup(
   resolve: typeof systemLookup,
   check: (host: string, address: string) => Error | undefined,

@@ -35,8 +35,8 @@ export interface ObjectStore {
    */
   upload(key: string, path: string, options?: UploadOptions): Promise<Uploaded>;
   /**
-   * Cancels multipart uploads to `key` that a dead process left, if the credentials permit it: the uploads with the
-   * given ids and, if the store can list uploads, also uploads whose id was not recorded.
+   * Cancels multipart uploads to `key` that a crashed process has left behind, if the credentials permit it: the
+   * uploads with the given ids and, if the store can list uploads, also uploads whose id was not recorded.
    */
   abortUploads(key: string, uploadIds: readonly string[], options?: ObjectCallOptions): Promise<void>;
   /** Closes the connections. Running calls fail. */
@@ -62,7 +62,10 @@ export interface GetOptions extends ObjectCallOptions {
 }
 
 export interface UploadOptions extends ObjectCallOptions {
-  /** Called with the id of a multipart upload before the first part is sent; the upload continues when it resolves. */
+  /**
+   * Called with the id of a multipart upload before the first part is sent. The upload continues when the returned
+   * promise resolves.
+   */
   readonly recordUpload?: (uploadId: string) => Promise<void>;
   /**
    * Called before an existing object is overwritten, on stores with conditional writes. Rejects if the caller may no
@@ -77,11 +80,14 @@ export interface Uploaded {
   readonly bytes: number;
   /** Hash of the whole file, in hexadecimal. */
   readonly sha256: string;
-  /** As in {@link ObjectStore.stat}; undefined if the store has none, or without read permission. */
+  /**
+   * ETag of the object, as in {@link ObjectStore.stat}; undefined if the store returns none, or without read
+   * permission.
+   */
   readonly etag?: string | undefined;
 }
 
-/** Failed operation; destination checks use the same names. */
+/** Operation of a call. Destination checks use the same names. */
 export type ObjectStep = 'reach' | 'write' | 'read' | 'delete' | 'upload';
 
 export interface ObjectCall {

@@ -20,7 +20,7 @@ import {
 export interface LocalOptions {
   /** The root folder, which only the operator configures. It must exist. */
   readonly root: string;
-  /** Folders below the root, joined by `/`. */
+  /** Path below the root; its folders are joined by `/`. */
   readonly prefix: string;
 }
 
@@ -128,7 +128,7 @@ const invalidPartPattern = /^(?:\.{1,2})?$|\0/;
 
 /**
  * Returns the absolute path of `name` below `root`, and creates its folder if `make` is set. The path cannot leave the
- * root, neither by its name nor by a symbolic link.
+ * root, either through `name` or through a symbolic link.
  *
  * @throws DESTINATION_BUCKET_NOT_VALID, and errors of the file system.
  */
@@ -166,9 +166,7 @@ const draftPattern = /^\.draft-[0-9a-f]{24}$/;
 
 const createDraftName = (): string => `.draft-${randomBytes(12).toString('hex')}`;
 
-/**
- * Returns the path of the draft of `path` with the given name, or undefined if that name is not the name of a draft.
- */
+/** Returns the path of the draft of `path` with the given name; undefined if no draft can have this name. */
 function resolveDraftPath(path: string, draftName: string): string | undefined {
   return draftPattern.test(draftName) && basename(path) !== draftName ? join(dirname(path), draftName) : undefined;
 }

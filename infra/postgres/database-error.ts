@@ -23,7 +23,7 @@ const closedDeploymentState = 'RL001';
  */
 const unstorableStates = ['22021', '22P05'];
 
-/** SQLSTATEs for failed authentication, an unknown database and missing permissions. */
+/** SQLSTATE classes and codes for failed authentication, an unknown database and missing permissions. */
 const accessStates = ['28', '3D000', '42501'];
 
 /**

@@ -5,12 +5,12 @@
  * Invariant: an expired role is not in use. The process of a role extends the expiry (`VALID UNTIL`) while the process
  * runs.
  *
- *   1. Drop expired roles, then create the role of this process and grant its privileges: one transaction each, under a
- *      lock.
+ *   1. Drop expired roles, then create the role of this process and grant its privileges: one transaction each, under
+ *      a lock.
  *   2. Test the connection. If it is refused (by `pg_hba.conf` or a pooler with a list of users), drop the role again.
  *   3. Repeat step 1 several times before the expiry, to extend it. If another process has dropped the role because
  *      this process was suspended for too long, create it again with the same password.
- *   4. `close` drops the role. If the process dies before, another process or the next start drops it.
+ *   4. `close` drops the role. If the process dies before that, another process or the next start drops it.
  */
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
@@ -24,7 +24,7 @@ export interface LimitedAccountOptions {
   /** The address of `database`. */
   readonly url: string;
   readonly authorities?: readonly string[] | undefined;
-  /** Prefix of the names of such roles: letters and `_`. */
+  /** Prefix of the role names: letters and `_`. */
   readonly prefix: string;
   readonly schema: string;
   /**

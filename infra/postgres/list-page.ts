@@ -16,7 +16,7 @@ import type { Sql } from './database.ts';
 import { pageWithin } from './page-within.ts';
 import { toJsonb } from './value-types.ts';
 
-/** Builds typed statements. It has no connection: {@link fetchRows} executes what it builds. */
+/** Builder of typed statements. It has no connection; {@link fetchRows} executes the statements. */
 export const statements = new Kysely<Tables>({
   dialect: {
     createAdapter: () => new PostgresAdapter(),
@@ -33,7 +33,7 @@ export function fetchRows<Row>(database: Sql, statement: Compilable<Row>): Promi
 }
 
 export interface PageRequest {
-  /** At least 1. */
+  /** Maximum number of rows of the page; at least 1. */
   readonly limit: number;
   readonly offset: number;
 }
@@ -71,9 +71,10 @@ export function limitToPage<DB, TB extends keyof DB, Row>(
 export const maxPageBytes = 64 * 1024 ** 2;
 
 /**
- * Reads one page of a query, and counts all its rows if the page does not show how many there are.
+ * Reads one page of a query. Counts all rows of the query only if their number does not follow from the page.
  *
- * @throws ANSWER_TOO_LARGE if the page has several rows that are too large for one response; errors of the database client.
+ * @throws ANSWER_TOO_LARGE if the page has several rows that are too large for one response; errors of the database
+ *   client.
  */
 export async function listPage<DB, TB extends keyof DB, Row>(
   database: Sql,
@@ -96,7 +97,10 @@ export async function countRows<DB, TB extends keyof DB, Row>(
   return found?.rows ?? 0;
 }
 
-/** `column` is one of `values`. An empty list matches nothing. The list is one parameter, so it may be long. */
+/**
+ * Builds the condition that `column` is one of `values`. An empty list matches nothing. The list is one parameter, so
+ * it may be long.
+ */
 export function isOneOf<T extends string>(
   column: Expression<T>,
   values: readonly T[],
@@ -105,12 +109,12 @@ export function isOneOf<T extends string>(
   return sql<SqlBool>`${column} = ANY (${values}::${sql.raw(type)}[])`;
 }
 
-/** The text `column` contains `part`, ignoring case. */
+/** Builds the condition that the text `column` contains `part`, ignoring case. */
 export function containsText(column: Expression<string>, part: string): RawBuilder<SqlBool> {
   return sql<SqlBool>`strpos(lower(${column}), lower(${part}::text)) > 0`;
 }
 
-/** The JSON object `column` contains all `pairs`, at any depth below the same keys. */
+/** Builds the condition that the JSON object `column` contains all `pairs`, at any depth below the same keys. */
 export function containsPairs(
   column: Expression<unknown>,
   pairs: Readonly<Record<string, unknown>>,

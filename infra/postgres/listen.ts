@@ -18,7 +18,7 @@ export interface ListenOptions {
   readonly url: string;
   readonly authorities?: readonly string[] | undefined;
   readonly channels: readonly string[];
-  /** `payload` is empty if notifications may have been missed. */
+  /** Called for each notification. `payload` is empty if notifications may have been missed. */
   readonly onNotice: (channel: string, payload: string) => void;
   readonly logger: Logger;
 }

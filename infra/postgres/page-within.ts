@@ -40,14 +40,18 @@ export async function pageWithin<Row extends object>(
   return rows.flatMap(({ page_rows, page_fits: _, ...row }) => (page_rows === 0 ? [] : [row as unknown as Row]));
 }
 
-/** @throws ANSWER_TOO_LARGE if there are several rows and together they exceed `limitBytes`. */
+/**
+ * Checks the size of a page.
+ *
+ * @throws ANSWER_TOO_LARGE if there are several rows and together they exceed `limitBytes`.
+ */
 export function requireWithin(rows: number, bytes: number, limitBytes: number): void {
   if (rows > 1 && bytes > limitBytes) throw createTooLargeError(limitBytes);
 }
 
 /**
- * Returns the columns that `select` names, as a list for SQL: all columns if `select` is undefined, the first column if
- * it names none.
+ * Returns the columns that `select` names, as an SQL list. Returns all columns if `select` is undefined, and the first
+ * column if it names none.
  */
 export function selectedColumns(columns: string, select: readonly string[] | null | undefined): string {
   if (!select) return columns;

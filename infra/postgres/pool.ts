@@ -10,7 +10,10 @@ import { valueTypes } from './value-types.ts';
 export type { Database, Sql } from './database.ts';
 
 export interface DatabaseOptions {
-  /** `postgres://user:password@host:port/database`; TLS by its `sslmode`, see {@link postgresAddress}. */
+  /**
+   * Address of the form `postgres://user:password@host:port/database`. Its `sslmode` controls TLS, see {@link
+   * postgresAddress}.
+   */
   readonly url: string;
   /** Trusted CA certificates, in PEM. */
   readonly authorities?: readonly string[] | undefined;

@@ -22,7 +22,7 @@ import { type PostgresAddress, postgresAddress } from './address.ts';
 import { databaseError } from './database-error.ts';
 
 export interface SessionLockOptions {
-  /** `postgres://user:password@host:port/database` */
+  /** Address of the form `postgres://user:password@host:port/database`. */
   readonly url: string;
   /** Trusted CA certificates, in PEM. */
   readonly authorities?: readonly string[] | undefined;

@@ -49,7 +49,10 @@ export const valueTypes = {
     pg.types.getTypeParser(oid, format as 'text')) as typeof pg.types.getTypeParser,
 };
 
-/** Formats JSON that `jsonb` accepts: NUL characters and lone surrogates, which `jsonb` rejects, become U+FFFD. */
+/**
+ * Serialises a value as JSON that `jsonb` accepts: NUL characters and lone surrogates, which `jsonb` rejects, become
+ * U+FFFD.
+ */
 export function toJsonb(value: object): string {
   return JSON.stringify(value).replace(/(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][\da-f]{2})/gi, '$1\ufffd');
 }

@@ -12,7 +12,7 @@ export interface RateLimiterOptions {
   readonly redisUrl?: string | undefined;
   /** Trusted CA certificates, in PEM. */
   readonly authorities?: readonly string[] | undefined;
-  /** Requests per second. Unset: no limit. */
+  /** Maximum number of requests per second. If unset, there is no limit. */
   readonly perKey?: number | undefined;
   readonly perOrganization?: number | undefined;
   readonly logger: Logger;
@@ -21,7 +21,11 @@ export interface RateLimiterOptions {
 export interface RateLimiter {
   /** Counts one request. @throws RATE_LIMITED with the time until the next request is allowed. */
   take(caller: { readonly keyId: string; readonly organizationId: string }): Promise<void>;
-  /** Counts one search by a token that needs no key. @throws RATE_LIMITED, as {@link take} does. */
+  /**
+   * Counts one search with a share token, which needs no API key.
+   *
+   * @throws RATE_LIMITED, as {@link take} does.
+   */
   takeSharedSearch(shared: { readonly targetId: string }): Promise<void>;
   close(): Promise<void>;
 }
@@ -31,12 +35,15 @@ const rejections = counter('runlake_rate_limited_requests_total', 'Requests refu
 ]);
 
 const tableName = 'rate_limits';
-/** Searches per second of one share token. Each reads all of what is shared, and anyone may have the token. */
+/**
+ * Maximum searches per second with one share token. The limit is needed because each search reads everything that is
+ * shared, and anyone may have the token.
+ */
 const searchesPerShare = 10;
 
 /**
  * Opens rate limits that all processes share, with windows of one second. While Redis or Postgres is unavailable, each
- * process counts on its own, so that requests are not refused because counting fails.
+ * process counts separately, so that no request is refused merely because the store of the counts fails.
  */
 export function openRateLimiter(options: RateLimiterOptions): RateLimiter {
   const { database, redisUrl, authorities, perKey, perOrganization, logger } = options;

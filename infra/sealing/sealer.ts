@@ -97,11 +97,11 @@ export interface SealedRow {
 }
 
 /**
- * Encrypts secrets again that were encrypted with a former key, so that the former key can be retired. Secrets that
- * cannot be decrypted stay unchanged, and a warning is logged.
+ * Re-encrypts secrets that were encrypted with a former key, so that the former key can be retired. Secrets that cannot
+ * be decrypted stay unchanged, and a warning is logged.
  *
  * @param store replaces the sealed text of a row unless it has changed; returns the number of rows that it changed.
- * @returns the number of secrets that were encrypted again.
+ * @returns the number of secrets that were re-encrypted.
  */
 export async function resealRows<Row extends SealedRow>(
   rows: readonly Row[],

@@ -7,8 +7,8 @@ export type OpenedToken =
   | { readonly kind: 'invalid' };
 
 /**
- * Creates and verifies signed tokens that are safe in URLs. The text of a token is readable, not encrypted; only a
- * holder of the secret key can create one.
+ * Creates and verifies signed, URL-safe tokens. The text of a token is readable, not encrypted; only a holder of the
+ * secret key can create one.
  */
 export interface TokenSigner {
   /** @param expiresAtSeconds expiry of the token, in seconds since 1970. */

@@ -7,8 +7,8 @@ import { isRunlakeError } from '../errors/runlake-error.ts';
 /** Redacts secrets in logs, by the name of their field and by patterns in text. */
 
 /**
- * Endings of secret names, in lower case without dashes and underscores: matches `X-Api-Key`, `sasl_password`,
- * `secretAccessKey`.
+ * Matches the ending of a secret name, in lower case without dashes and underscores: the names `X-Api-Key`,
+ * `sasl_password` and `secretAccessKey` match.
  */
 const secretEndingPattern =
   /(?:password|passwd|passphrase|secret|apikey|secretkey|accesskey|privatekey|servicekey|authorization|cookie|credentials?|(?:access|refresh|session|bearer|auth|id)token)$/;
@@ -25,8 +25,8 @@ export function isSecretName(name: string): boolean {
 }
 
 /**
- * Returns a copy of any value with secrets redacted at any depth. `convertError` converts errors to objects. Values below
- * eight levels, or after two thousand values, are replaced by `…`.
+ * Returns a copy of any value with secrets redacted at any depth. `convertError` converts errors to objects. Replaces
+ * values below eight levels of nesting, and all values after the first two thousand, by `…`.
  */
 export function withoutSecrets(value: unknown, convertError: (error: Error) => object): unknown {
   let values = 0;

@@ -11,7 +11,7 @@ export const registry = new Registry();
 type Name = `runlake_${string}`;
 type CounterName = `${Name}_total`;
 type HistogramName = `${Name}_${'seconds' | 'bytes' | 'rows'}`;
-/** A gauge that counts things is named after the things, without a unit. */
+/** Name of a gauge. A gauge that counts objects is named after the objects, without a unit. */
 type GaugeName = Name;
 
 export function counter<Label extends string>(
@@ -146,7 +146,7 @@ class GaugeReader<Label extends string> {
       this.#found =
         typeof found === 'number' ? [{ labels: {} as Record<Label, string | number>, value: found }] : found;
     } catch {
-      // Readiness and the logs of other components report the error of the store.
+      // Not logged here, because readiness and the logs of other components report the error of the store.
       this.#found = undefined;
       failures.inc({ metric: this.#name });
     }

@@ -61,7 +61,7 @@ export interface TelemetryServerOptions {
 }
 
 export interface TelemetryServer {
-  /** For example `http://127.0.0.1:9464`. */
+  /** URL of the server, for example `http://127.0.0.1:9464`. */
   readonly url: string;
   /** Makes `/ready` return `draining`, with 503. */
   startDraining(): void;

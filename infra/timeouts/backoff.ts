@@ -1,6 +1,6 @@
 import { setTimeout } from 'node:timers/promises';
 
-/** Waits `ms`, or until `signal` is aborted. Never rejects. */
+/** Waits for `ms` milliseconds, or until `signal` is aborted. Never rejects. */
 export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
   await setTimeout(ms, undefined, { signal }).catch(() => undefined);
 }

@@ -81,7 +81,7 @@ export interface ExpiryOptions {
   /** Name of the expiring rows, for the log. */
   readonly what: string;
   readonly sweep: Sweep;
-  /** Default: 0.5. */
+  /** Interval in minutes. Default: 0.5. */
   readonly everyMinutes?: number | undefined;
   readonly logger: Logger;
 }

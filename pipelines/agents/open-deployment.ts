@@ -10,7 +10,9 @@ import { isLiveWorkspace } from '../tenants/workspaces.ts';
 /** The deployment that an agent server process serves. */
 export interface ServedDeployment {
   readonly deploymentId: string;
-  /** The caller that the agent server uses for other parts of Runlake, in the workspace of the deployment. */
+  /**
+   * The caller identity with which the agent server calls other parts of Runlake, in the workspace of the deployment.
+   */
   readonly operator: WorkspaceCaller;
 }
 

@@ -1,6 +1,6 @@
 import type { Database } from '../../infra/postgres/database.ts';
 
-/** The kinds of data to delete. */
+/** Selects the data to delete. */
 export interface Truncation {
   readonly runs: boolean;
   readonly threads: boolean;
@@ -16,8 +16,8 @@ const deleteStateSql = (table: string) =>
 const deleteStateStatements = ['checkpoint_blobs', 'checkpoint_writes', 'checkpoints'].map(deleteStateSql);
 
 /**
- * Statements by kind of data. They keep the assistants that the server created for its graphs, because without these
- * assistants no graph could run until the server restarts.
+ * SQL statements for each kind of data. They do not delete the assistants that the server created for its graphs,
+ * because without these assistants no graph could run until the server restarts.
  */
 const statements: Readonly<Record<keyof Truncation, readonly string[]>> = {
   runs: [
@@ -31,7 +31,7 @@ const statements: Readonly<Record<keyof Truncation, readonly string[]>> = {
   assistants: [deleteRowsSql('assistants', ` AND NOT metadata @> '{"created_by": "system"}'`)],
 };
 
-/** Deletes all rows of the chosen kinds in a deployment, in one transaction. Meant for test environments. */
+/** Deletes all selected rows of a deployment in one transaction. Meant for test environments. */
 export async function truncateAgents(database: Database, deploymentId: string, what: Truncation): Promise<void> {
   await database.transaction(async (tx) => {
     for (const [name, deletions] of Object.entries(statements)) {

@@ -1,6 +1,7 @@
 /**
- * Attachments of examples, in the table of the attachments of runs. A set has its own random id in place of a run id.
- * It never changes and never expires; the versions of an example refer to the sets.
+ * Stores the attachments of examples as sets, in the same table as the attachments of runs. A set has its own random
+ * id, which takes the place of the run id. A set never changes and never expires; the versions of an example refer to
+ * sets.
  */
 import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
@@ -8,11 +9,11 @@ import { deleteRows } from '../../infra/clickhouse/delete-rows.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { signAttachmentToken } from './attachment-urls.ts';
 
-/** Where the content of an attachment is stored. */
+/** Location of the stored content of an attachment. */
 export interface AttachmentLocation {
   /** Id of the set. */
   readonly set: string;
-  /** Name in the set; the example may have another name for it. */
+  /** Name of the attachment in the set. The example may use a different name. */
   readonly name: string;
   readonly mime_type: string;
 }
@@ -20,12 +21,16 @@ export interface AttachmentLocation {
 export interface NewSetAttachment {
   readonly set: string;
   readonly name: string;
-  /** As `normaliseMimeType` returns it. */
+  /** MIME type as returned by `normaliseMimeType`. */
   readonly mimeType: string;
   readonly content: Buffer;
 }
 
-/** Resolves when the attachments are stored. @throws errors of ClickHouse. */
+/**
+ * Stores attachments in their sets. Resolves when they are stored.
+ *
+ * @throws errors of ClickHouse.
+ */
 export async function storeAttachmentSets(
   clickhouse: ClickHouse,
   workspaceId: string,
@@ -54,7 +59,7 @@ export async function storeAttachmentSets(
   });
 }
 
-// Encodings of RowBinary. Source: ClickHouse documentation, "Formats for Input and Output Data".
+// Encoding functions for the format RowBinary. Source: ClickHouse documentation, "Formats for Input and Output Data".
 
 function encodeInt64(value: bigint): Buffer {
   const bytes = Buffer.alloc(8);
@@ -62,7 +67,7 @@ function encodeInt64(value: bigint): Buffer {
   return bytes;
 }
 
-/** Two integers of eight bytes, each little-endian. */
+/** Encodes a UUID as two 8-byte integers, each little-endian. */
 function encodeUuid(id: string): Buffer {
   const bytes = Buffer.from(id.replaceAll('-', ''), 'hex');
   bytes.subarray(0, 8).reverse();
@@ -79,7 +84,7 @@ function encodeString(bytes: Buffer): [Buffer, Buffer] {
 }
 
 /**
- * Copies attachments of a run or of another set into the set `to`. Without `names`, copies all.
+ * Copies the attachments in `names` from a run or another set into the set `to`.
  *
  * @returns the copies, by name; attachments that do not exist are omitted.
  * @throws errors of ClickHouse.
@@ -107,9 +112,9 @@ export async function copyAttachments(
 }
 
 /**
- * Copies whole sets into new ones.
+ * Copies whole sets into new sets.
  *
- * @param copies New id by the id of each set.
+ * @param copies Maps the id of each set to the id of its new copy.
  * @throws errors of ClickHouse.
  */
 export async function copyAttachmentSets(
@@ -131,10 +136,14 @@ export async function copyAttachmentSets(
   }
 }
 
-/** Two parameters of at most 128 KiB each. */
+/** Limits the size of the two query parameters, each of which must not exceed 128 KiB. */
 const setsPerCopy = 1_000;
 
-/** Deletes sets with their content. @throws errors of ClickHouse. */
+/**
+ * Deletes sets and their content.
+ *
+ * @throws errors of ClickHouse.
+ */
 export async function deleteAttachmentSets(
   clickhouse: ClickHouse,
   workspaceId: string,
@@ -150,10 +159,13 @@ export async function deleteAttachmentSets(
   }
 }
 
-/** A parameter has at most 128 KiB. */
+/** Limits the size of the query parameter, which must not exceed 128 KiB. */
 const setsPerDeletion = 2_000;
 
-/** `attachment_urls` of an example: `attachment.<name>` → links that are valid for an hour without an API key. */
+/**
+ * Returns the `attachment_urls` of an example: it maps `attachment.<name>` to links that work for an hour without an
+ * API key.
+ */
 export function exampleAttachmentUrls(
   { signer, linkBase }: { readonly signer: TokenSigner; readonly linkBase: string },
   workspaceId: string,

@@ -1,17 +1,17 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { OpenedToken, TokenSigner } from '../../infra/signing/token-signer.ts';
 
-/** The attachment that a link gives access to. */
+/** Identifies the attachment to which a link gives access. */
 interface AttachmentKey {
   readonly tenantId: string;
   readonly runId: string;
   readonly name: string;
 }
 
-/** Lifetime of a link, measured from the response that contains it. */
+/** Lifetime of a link in seconds, measured from the response that contains the link. */
 const linkSeconds = 3_600;
 
-/** Signs a token that allows reading this one attachment for an hour. */
+/** Signs a token that allows clients to read this attachment for an hour. */
 export function signAttachmentToken(signer: TokenSigner, { tenantId, runId, name }: AttachmentKey): string {
   const nowSeconds = Math.floor(Date.now() / 1_000);
   return signer.sign(JSON.stringify([tenantId, runId, name]), nowSeconds + linkSeconds);
@@ -24,7 +24,7 @@ type OpenedAttachmentToken =
 export function openAttachmentToken(signer: TokenSigner, token: string): OpenedAttachmentToken {
   const opened = signer.open(token, Math.floor(Date.now() / 1_000));
   if (opened.kind !== 'valid') return opened;
-  // The signature proves that this server wrote the text.
+  // The signature proves that this server created the text.
   const [tenantId, runId, name] = JSON.parse(opened.text) as [string, string, string];
   return { kind: 'valid', key: { tenantId, runId, name } };
 }
@@ -32,13 +32,13 @@ export function openAttachmentToken(signer: TokenSigner, token: string): OpenedA
 interface LinkDeps {
   readonly clickhouse: ClickHouse;
   readonly signer: TokenSigner;
-  /** Prefix of a link; with a token appended it is an absolute URL. */
+  /** Prefix of links. With a token appended, it forms an absolute URL. */
   readonly linkBase: string;
 }
 
 /**
- * The attachments of each of `runIds`, as JSON objects by run: `attachment.<name>` → `presigned_url` (valid for an hour
- * without an API key) and `mime_type`. Runs without attachments are omitted.
+ * Returns the attachments of `runIds` as one JSON object for each run. The object maps `attachment.<name>` to
+ * `presigned_url` (valid for an hour without an API key) and `mime_type`. Runs without attachments are omitted.
  *
  * @throws errors of ClickHouse.
  */
@@ -48,7 +48,7 @@ export async function attachmentUrls(
   runIds: readonly string[],
 ): Promise<Map<string, string>> {
   if (runIds.length === 0) return new Map();
-  // An attachment that was kept is also in the partition of its former expiry.
+  // If the retention of an attachment was extended, the partition of its former expiry also contains it.
   const rows = await clickhouse.query<{ run_id: string; name: string; mime_type: string }>({
     name: 'list-attachments',
     sql: `SELECT run_id, name, mime_type FROM attachments FINAL

@@ -12,7 +12,8 @@ import { isLiveWorkspace } from '../tenants/workspaces.ts';
 import { openAttachmentToken } from './attachment-urls.ts';
 
 /**
- * A complete attachment, identified by workspace, run and name. Of several events with one identity, the last received wins.
+ * A complete attachment, identified by workspace, run and name. If several events have the same identity, the last
+ * received event wins.
  */
 export interface AttachmentEvent {
   readonly tenantId: string;
@@ -36,22 +37,25 @@ export function encodeAttachment(writer: AvroWriter, event: AttachmentEvent): vo
   writer.bytes(event.content);
 }
 
-/** The trace of a run, as its event states it. */
+/** The trace of a run, as stated in the event of the run. */
 interface TraceOfRun {
   readonly traceId: string;
-  /** The nil UUID if the event names no project. */
+  /** Id of the project; the nil UUID if the event names no project. */
   readonly projectId: string;
   readonly traceTimeMicros: number;
 }
 
 const traceHeader = 'runlake-trace';
 
-/** Headers of an attachment whose run is sent in the same request, so that it can expire with its trace. */
+/**
+ * Returns headers for the message of an attachment whose run is sent in the same request, so that the attachment can
+ * expire with the trace of the run.
+ */
 export function traceHeaders({ traceId, projectId, traceTimeMicros }: TraceOfRun): Readonly<Record<string, string>> {
   return { [traceHeader]: `${traceId} ${projectId} ${traceTimeMicros}` };
 }
 
-/** Reads {@link traceHeaders}; undefined if there are none. */
+/** Reads the headers that {@link traceHeaders} returns; undefined if they are absent. */
 export function readTraceHeaders(headers: Readonly<Record<string, string>>): TraceOfRun | undefined {
   const [, traceId, projectId, micros] =
     /^([0-9a-f-]{36}) ([0-9a-f-]{36}) (\d{1,16})$/.exec(headers[traceHeader] ?? '') ?? [];
@@ -62,14 +66,17 @@ export function readTraceHeaders(headers: Readonly<Record<string, string>>): Tra
 interface NewAttachment {
   readonly runId: string;
   readonly name: string;
-  /** MIME type as sent, without parameters. */
+  /** MIME type as sent by the client, without parameters. */
   readonly mimeType: string;
   readonly content: Buffer;
 }
 
 const maxNameCharacters = 255;
 
-/** RFC 9110: a type and a subtype, each a token. Other values are stored as `application/octet-stream`. */
+/**
+ * Matches a MIME type according to RFC 9110: a type and a subtype, each of which is a token. Other values are stored as
+ * `application/octet-stream`.
+ */
 const mimePattern = /^[!#$%&'*+.^_`|~0-9a-z-]{1,127}\/[!#$%&'*+.^_`|~0-9a-z-]{1,127}$/i;
 const unknownMimeType = 'application/octet-stream';
 
@@ -78,8 +85,8 @@ export function normaliseMimeType(mimeType: string): string {
 }
 
 /**
- * Encodes an attachment of a run as a log message, keyed by workspace and run. Sending the same name again replaces the
- * attachment.
+ * Encodes an attachment of a run as a log message, keyed by workspace and run. A second attachment with the same name
+ * replaces the first one.
  *
  * @throws INVALID_ATTACHMENT for an invalid name, RUN_TOO_LARGE.
  */
@@ -109,7 +116,7 @@ export function readAttachment(
   return { key: `${sender.workspaceId}:${runId}`, value };
 }
 
-/** Returns why the name of an attachment is invalid. */
+/** Returns the reason why the name of an attachment is invalid; undefined if it is valid. */
 export function validateAttachmentName(name: string): string | undefined {
   if (name === '') return 'the part name contains no attachment name';
   if ([...name].length > maxNameCharacters) return `its name is longer than ${maxNameCharacters} characters`;
@@ -123,9 +130,9 @@ interface StoredAttachment {
 }
 
 /**
- * Reads the attachment that a token gives access to.
+ * Reads the attachment to which a token gives access.
  *
- * @throws NOT_FOUND if the token is invalid, or the attachment or its workspace is deleted; LINK_EXPIRED; errors of
+ * @throws NOT_FOUND if the token is invalid, or if the attachment or its workspace is deleted; LINK_EXPIRED; errors of
  *   ClickHouse.
  */
 export async function getAttachment(

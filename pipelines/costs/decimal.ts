@@ -1,13 +1,17 @@
-/** Decimals as text without exponent, as costs and prices are stored and returned: `0.0000012`. */
+/**
+ * Functions for decimals in text form without exponent, such as `0.0000012`. Costs and prices are stored and returned
+ * in this form.
+ */
 
-/** A decimal with an optional exponent: sign, whole part, fraction, exponent. */
+/** Matches a decimal with an optional exponent. Groups: sign, whole part, fraction, exponent. */
 const decimalPattern = /^(-?)(\d{1,40})(?:\.(\d{1,40}))?(?:e([+-]?\d{1,3}))?$/i;
 const maxWholeDigits = 20;
 const maxFractionDigits = 20;
 
 /**
- * Formats a number or the text of a decimal. Returns undefined if it is not one, is not below 10^20, or is a text with
- * more than 20 digits after the point. A number with more digits is rounded.
+ * Formats a number or a decimal in text form. Returns undefined if the value is neither, if its absolute value is not
+ * below 10^20, or if it is text with more than 20 digits after the point. A number with more than 20 digits after the
+ * point is rounded.
  */
 export function formatDecimal(value: unknown): string | undefined {
   if (typeof value === 'string') return expandExponent(value);
@@ -15,7 +19,7 @@ export function formatDecimal(value: unknown): string | undefined {
   return expandExponent(String(value)) ?? value.toFixed(maxFractionDigits).replace(/\.?0+$/, '');
 }
 
-/** Sums two decimals as {@link formatDecimal} returns them. */
+/** Adds two decimals in the form that {@link formatDecimal} returns. */
 export function addDecimals(left: string, right: string): string {
   const digits = Math.max(countFractionDigits(left), countFractionDigits(right));
   const total = scaleDecimal(left, digits) + scaleDecimal(right, digits);
@@ -24,7 +28,9 @@ export function addDecimals(left: string, right: string): string {
   return `${total < 0n ? '-' : ''}${trimZeros(`${text.slice(0, -digits)}.${text.slice(-digits)}`)}`;
 }
 
-/** Moves the point of a decimal that is not negative to the left: 2.5 by 6 is 0.0000025. */
+/**
+ * Moves the decimal point to the left by `places` digits: 2.5 and 6 yield 0.0000025. The decimal must not be negative.
+ */
 export function shiftDecimal(text: string, places: number): string {
   const [whole = '0', fraction = ''] = text.split('.');
   const digits = whole.padStart(places + 1, '0');

@@ -6,10 +6,10 @@ import { type ModelPrice, readOwnPrices, startingPrices } from './model-price.ts
 import { compilePattern, type PriceEntry, PriceMap } from './price-map.ts';
 
 /**
- * The price maps of workspaces, for ingest.
+ * Loads the price maps of workspaces for ingest.
  *
- * A map is cached for {@link cacheMs}: another process uses changed prices after at most that time. The process that
- * changes a price calls {@link PriceMaps.forget}.
+ * Each map is cached for {@link cacheMs}. The process that changes a price calls {@link PriceMaps.forget}; all other
+ * processes use the new price after at most that time.
  */
 export interface PriceMaps {
   /** @throws errors of the database. */
@@ -32,12 +32,16 @@ function toEntry(price: ModelPrice, pattern: PriceEntry['pattern']): PriceEntry 
   };
 }
 
-/** The patterns of the release are anchored and have no nested repetition, so the engine of JavaScript is safe and faster. */
+/**
+ * The patterns that ship with a release are anchored and have no nested repetition, so the regular expressions of
+ * JavaScript are safe for them, and faster than RE2.
+ */
 const startingMap = new PriceMap(startingPrices.map((price) => toEntry(price, new RegExp(price.match_pattern))));
 
 export function createPriceMaps(database: Database): PriceMaps {
   const loaded = new PromiseCache<PriceMap>({ max: 50_000, ttlMs: cacheMs });
-  // A map that is loaded again is reused if no price has changed, with what it knows of model names.
+  // If no price has changed when a map is loaded again, the existing map is reused, together with its cached matches
+  // for model names.
   const compiled = new LRUCache<string, { readonly text: string; readonly map: PriceMap }>({ max: 200 });
 
   async function load(workspaceId: string): Promise<PriceMap> {

@@ -31,7 +31,7 @@ const lists = [
   bedrock,
 ];
 
-/** The prices that every workspace starts with, in the order in which they apply. */
+/** The prices that ship with the release and apply in every workspace, in the order in which they apply. */
 export const startingPrices: readonly StartingPrice[] = lists.flatMap(buildPrices);
 
 const byId = new Map(startingPrices.map((price) => [price.id, price]));
@@ -40,11 +40,11 @@ function findStartingPrice(id: string): StartingPrice | undefined {
   return byId.get(id.toLowerCase());
 }
 
-/** Maximum number of prices of a workspace. */
+/** Maximum number of prices in a workspace. */
 const maxPrices = 500;
 /**
- * Limits of the patterns of a workspace, in instructions of RE2. A name is compared with each pattern in time
- * proportional to its instructions.
+ * Size limits for the patterns of a workspace, in RE2 instructions: for one pattern, and in total. A name is compared
+ * with each pattern in time proportional to the number of instructions.
  */
 const maxPatternSize = 1_000;
 const maxPatternSizes = 20_000;
@@ -66,17 +66,17 @@ const limits = [
 
 type PriceDetails = Readonly<Record<string, string>>;
 
-/** A price of the map, as the API returns it. */
+/** A price of the price map, in the form that the API returns. */
 export interface ModelPrice {
   readonly id: string;
   readonly name: string;
-  /** The workspace; null for the prices of the release. */
+  /** Id of the workspace; null for prices that ship with the release. */
   readonly tenant_id: string | null;
   readonly start_time: string | null;
   readonly match_path: readonly ModelKey[];
   readonly match_pattern: string;
   readonly provider: string | null;
-  /** Dollars a token, as decimal text. */
+  /** Price in dollars per token, as decimal text. */
   readonly prompt_cost: string;
   readonly completion_cost: string;
   readonly prompt_cost_details: PriceDetails | null;
@@ -85,7 +85,7 @@ export interface ModelPrice {
 
 type SentCost = number | string;
 
-/** A price as clients send it. */
+/** A price in the form that clients send. */
 export interface SentPrice
   extends Pick<ModelPrice, 'name' | 'start_time' | 'match_path' | 'match_pattern' | 'provider'> {
   readonly prompt_cost: SentCost;
@@ -127,8 +127,8 @@ function selectPrices(workspaceId: string) {
 }
 
 /**
- * The prices of a workspace in the order in which they apply: those for one provider, then those with the latest start,
- * then the newest.
+ * Returns the prices of a workspace in the order in which they apply: first prices for a single provider, then prices
+ * with a later start time, then newer prices.
  */
 export async function readOwnPrices(database: Sql, workspaceId: string): Promise<ModelPrice[]> {
   const query = selectPrices(workspaceId)
@@ -137,12 +137,19 @@ export async function readOwnPrices(database: Sql, workspaceId: string): Promise
   return (await fetchRows(database, query)).map((row) => toPrice(row as PriceRow));
 }
 
-/** The prices of a workspace, then those of the release, in the order in which they apply. */
+/**
+ * Returns the prices of a workspace, followed by the prices that ship with the release, in the order in which they
+ * apply.
+ */
 export async function listPrices(database: Sql, workspaceId: string): Promise<readonly ModelPrice[]> {
   return [...(await readOwnPrices(database, workspaceId)), ...startingPrices];
 }
 
-/** Values of the columns from `name` to `completion_cost_details`. @throws BAD_REQUEST */
+/**
+ * Returns the values of the columns from `name` to `completion_cost_details`.
+ *
+ * @throws BAD_REQUEST
+ */
 function toColumns(price: SentPrice): readonly unknown[] {
   return [
     price.name,
@@ -173,7 +180,10 @@ function measurePattern(pattern: string): number {
   }
 }
 
-/** Costs have fewer digits before the point than the decimals of ClickHouse, so that no sum can overflow. */
+/**
+ * Maximum cost per token in dollars. It has fewer digits before the point than the decimals of ClickHouse, so that no
+ * sum can overflow.
+ */
 const maxCost = 1_000_000;
 
 function parseCost(field: string, value: SentCost): string {
@@ -186,7 +196,7 @@ function parseCost(field: string, value: SentCost): string {
   return text;
 }
 
-/** Names of kinds of tokens. ClickHouse writes them into JSON unescaped. */
+/** Matches the name of a token type. ClickHouse writes these names into JSON without escaping. */
 const kindPattern = /^[\w.:-]{1,64}$/;
 
 function encodeDetails(field: string, details: Readonly<Record<string, SentCost>> | null): string | null {
@@ -204,7 +214,11 @@ const columns = `name, start_time, match_path, match_pattern, pattern_size, prov
   prompt_cost_details, completion_cost_details`;
 const placeholders = '$3, $4, $5, $6, $7, $8, $9, $10, $11, $12';
 
-/** @throws BAD_REQUEST; LIMIT_REACHED */
+/**
+ * Creates a price.
+ *
+ * @throws BAD_REQUEST; LIMIT_REACHED
+ */
 export async function createPrice(database: Database, workspaceId: string, sent: SentPrice): Promise<ModelPrice> {
   const id = randomUUID();
   const values = toColumns(sent);
@@ -239,7 +253,11 @@ export async function updatePrice(
   });
 }
 
-/** @throws NOT_FOUND; BAD_REQUEST for a price of the release */
+/**
+ * Deletes a price.
+ *
+ * @throws NOT_FOUND; BAD_REQUEST for a price that ships with the release
+ */
 export async function deletePrice(database: Database, workspaceId: string, id: string): Promise<void> {
   requireOwn(id);
   const deleted = await database.execute('DELETE FROM model_prices WHERE workspace_id = $1 AND id = $2', [

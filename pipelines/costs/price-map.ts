@@ -3,34 +3,41 @@ import { RE2JS } from 're2js';
 import type { ModelKey } from '../ingest/accept/price-of-run.ts';
 import type { TokenPrices } from '../ingest/run-event/run-event.ts';
 
-/** The model of a run, as an event names it. */
+/** The model of a run, as named in an event. */
 export interface NamedModel {
   readonly name: string;
-  /** `ls_provider` of the metadata. */
+  /** The value of `ls_provider` in the metadata. */
   readonly provider: string | undefined;
-  /** Undefined if the metadata name the model (`ls_model_name`). */
+  /** Key under which the event names the model. Undefined if the model is named in the metadata (`ls_model_name`). */
   readonly key: ModelKey | undefined;
 }
 
-/** The price of the models whose names match a pattern. */
+/** A price for all models whose names match a pattern. */
 export interface PriceEntry {
   readonly prices: TokenPrices;
-  /** Whether the name of a model matches; must take time linear in the length of the name. */
+  /** Returns whether a model name matches. Must take time linear in the length of the name. */
   readonly pattern: { test(name: string): boolean };
-  /** Undefined: any provider. */
+  /** If undefined, the entry applies to every provider. */
   readonly provider: string | undefined;
-  /** Keys whose names are compared; the entry always applies to `ls_model_name`. */
+  /** Keys under which the entry applies. Model names in `ls_model_name` are always compared. */
   readonly keys: ReadonlySet<ModelKey>;
-  /** Start of the first run that the entry applies to, in microseconds since 1970. Undefined: all runs. */
+  /**
+   * Earliest start time of runs to which the entry applies, in microseconds since 1970. If undefined, the entry applies
+   * to all runs.
+   */
   readonly startMicros: number | undefined;
 }
 
-/** Compiles a pattern of a caller. Matching takes linear time. @throws RE2JSException if RE2 does not accept it. */
+/**
+ * Compiles a pattern that a client sent. Matching takes linear time.
+ *
+ * @throws RE2JSException if RE2 does not accept the pattern.
+ */
 export function compilePattern(pattern: string): RE2JS {
   return RE2JS.compile(pattern);
 }
 
-/** Maximum number of model names for which a map remembers the entries that match. */
+/** Maximum number of model names for which a map caches the matching entries. */
 const maxRememberedNames = 500;
 
 /** Finds the price of a model. The first entry that applies wins. */
@@ -39,7 +46,7 @@ export class PriceMap {
   readonly #fallback: PriceMap | undefined;
   readonly #matching = new LRUCache<string, readonly PriceEntry[]>({ max: maxRememberedNames });
 
-  /** @param fallback the map to use if no entry applies. */
+  /** @param fallback The map that is searched if no entry applies. */
   constructor(entries: readonly PriceEntry[], fallback?: PriceMap) {
     this.#entries = entries;
     this.#fallback = fallback;

@@ -9,18 +9,18 @@ import { findCurrentExamples, replaceExampleRows } from './write-examples.ts';
 export const metadataOperations = ['SET', 'ARRAY_ADD', 'ARRAY_REMOVE'] as const;
 
 export interface MetadataChange {
-  /** Key at the top of the metadata. */
+  /** Key at the top level of the metadata. */
   readonly key: string;
   readonly operation: (typeof metadataOperations)[number];
-  /** New value; only for `SET`. */
+  /** New value. Used only with `SET`. */
   readonly value?: unknown;
-  /** Items to add or remove; only for `ARRAY_ADD` and `ARRAY_REMOVE`. */
+  /** Items to add or remove. Used only with `ARRAY_ADD` and `ARRAY_REMOVE`. */
   readonly values?: readonly string[] | null | undefined;
 }
 
 /**
- * Applies the same changes, in order, to the metadata of examples, as one version. Ids of examples that are not in the
- * dataset are skipped. If all are skipped, no version is made.
+ * Applies the given changes in order to the metadata of each example and creates one new version. Ids of examples that
+ * are not in the dataset are skipped. If all are skipped, no version is created.
  *
  * @returns the ids of the changed examples.
  * @throws NOT_FOUND for an unknown dataset; EXAMPLE_TOO_LARGE; DATASET_FULL.
@@ -34,7 +34,7 @@ export async function changeMetadata(
   const ids = toUniqueIds(exampleIds);
   const dataset = { workspaceId, id: datasetId };
   if ((await findCurrentExamples(database, dataset, ids)).size === 0) {
-    // Distinguish an unknown dataset, which is an error, from a dataset without these examples.
+    // Distinguish an unknown dataset, which is an error, from a dataset that does not contain these examples.
     await requireDataset(database, workspaceId, datasetId);
     return new Set();
   }
@@ -70,6 +70,9 @@ function applyChange(metadata: Metadata, { key, operation, value, values }: Meta
   );
 }
 
-/** Uses `Object.fromEntries`, because an assignment to the key `__proto__` would set the prototype. */
+/**
+ * Returns a copy of the metadata in which `key` has the value. Uses `Object.fromEntries`, because an assignment to the
+ * key `__proto__` would set the prototype.
+ */
 const withMember = (metadata: Metadata, key: string, value: unknown): Metadata =>
   Object.fromEntries([...Object.entries(metadata).filter(([name]) => name !== key), [key, value]]);

@@ -1,11 +1,12 @@
 /**
- * Copies of examples in another dataset.
+ * Copies examples to another dataset.
  *
- * Invariant: a copied attachment belongs to a copied example. Source examples may be deleted permanently meanwhile.
+ * Invariant: every copied attachment belongs to a copied example. The source examples may be permanently deleted during
+ * the copy.
  *
  *   1. Validate the examples, and copy the content of their attachments into new sets; see `pending-attachments.ts`.
- *   2. Lock both datasets. A deletion of source examples has now been committed, or comes after the copy.
- *   3. Copy the rows that are left. Delete the new sets that none of them has, before the commit.
+ *   2. Lock both datasets. Any deletion of source examples is now either committed, or waits until the copy is done.
+ *   3. Copy the rows that still exist. Before the commit, delete the new sets that no copied row refers to.
  */
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
@@ -22,18 +23,19 @@ import type { ExampleDeps } from './write-examples.ts';
 interface CloneRequest {
   readonly sourceId: string;
   readonly targetId: string;
-  /** Version of the source: a time, a tag or `latest`. */
+  /** Version of the source dataset: a time, a tag or `latest`. */
   readonly asOf?: string | undefined;
   readonly exampleIds?: readonly string[] | undefined;
   readonly splits?: readonly string[] | undefined;
 }
 
 /**
- * Copies examples of a version of a dataset into another dataset of the workspace, as one version of that dataset. The
- * copies have new ids, and their own attachments.
+ * Copies the examples of one version of a dataset into another dataset of the workspace, and creates one new version of
+ * that dataset. The copies have new ids and their own attachments.
  *
  * @returns the copies as a JSON array.
- * @throws NOT_FOUND; INVALID_EXAMPLE if one does not match the schemas of the target; DATASET_FULL; errors of the stores.
+ * @throws NOT_FOUND; INVALID_EXAMPLE if an example does not match the schemas of the target dataset; DATASET_FULL;
+ *   errors of the stores.
  */
 export async function cloneExamples(
   deps: ExampleDeps,
@@ -70,7 +72,7 @@ export async function cloneExamples(
     );
   const made = await database.transaction(
     async (tx) => {
-      // In the order in which all writes lock datasets.
+      // Lock the datasets in the same order as all other writes.
       if (sourceId < targetId) await lockSource(tx, sourceId);
       return writeVersionInTransaction(tx, workspaceId, targetId, async (_, target) => {
         if (sourceId > targetId) await lockSource(tx, sourceId);
@@ -97,13 +99,17 @@ export async function cloneExamples(
   );
 }
 
-/** @throws NOT_FOUND */
+/**
+ * Locks the source dataset.
+ *
+ * @throws NOT_FOUND
+ */
 async function lockSource(tx: Sql, datasetId: string): Promise<void> {
   const [locked] = await tx.query('SELECT FROM datasets WHERE id = $1 FOR SHARE', [datasetId]);
   if (!locked) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
 }
 
-/** Of these attachment sets, those that no example of the version `asOf` has. */
+/** Returns those of the attachment sets to which no example that the version `asOf` added refers. */
 async function findUnused(
   tx: Sql,
   { id, asOf }: { readonly id: string; readonly asOf: string },

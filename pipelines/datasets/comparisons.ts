@@ -17,7 +17,7 @@ import { readFeedbackStatsByComparison } from '../feedback/feedback-stats.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { requireDataset } from './versions.ts';
 
-/** A comparative experiment: it compares experiments on one dataset, and feedback can refer to it. */
+/** A comparative experiment. It compares experiments on one dataset, and feedback can refer to it. */
 export interface Comparison {
   readonly id: string;
   readonly tenant_id: string;
@@ -49,8 +49,8 @@ const maxComparisons = 10_000;
 /**
  * Creates a comparative experiment.
  *
- * @throws NOT_FOUND for an unknown experiment; BAD_REQUEST if the experiments are not all on the dataset; CONFLICT if
- *   the id is taken; LIMIT_REACHED.
+ * @throws NOT_FOUND for an unknown experiment; BAD_REQUEST if the experiments do not all belong to the dataset;
+ *   CONFLICT if the id already exists; LIMIT_REACHED.
  */
 export async function createComparison(
   database: Database,
@@ -101,7 +101,7 @@ export async function createComparison(
   return { ...made, extra: parseExtra(row.extra) };
 }
 
-/** Returns the dataset that all experiments are on. */
+/** Returns the dataset to which all the experiments belong. */
 async function findDataset(tx: Sql, workspaceId: string, ids: readonly string[], expected: string | undefined) {
   const experiments = await tx.query<{ dataset: string | null }>(
     `SELECT reference_dataset_id AS dataset FROM projects
@@ -144,13 +144,17 @@ interface ComparisonQuery extends PageRequest {
   readonly datasetId: string;
   readonly ids?: readonly string[] | undefined;
   readonly name?: string | undefined;
-  /** Part of the name, ignoring case. */
+  /** Text that the name must contain, ignoring case. */
   readonly nameContains?: string | undefined;
   readonly sortBy: (typeof comparisonOrders)[number];
   readonly descending: boolean;
 }
 
-/** The comparative experiments of a dataset. @throws NOT_FOUND; errors of the stores. */
+/**
+ * Lists the comparative experiments of a dataset.
+ *
+ * @throws NOT_FOUND; errors of the stores.
+ */
 export async function listComparisons(
   { database, clickhouse }: { readonly database: Sql; readonly clickhouse: ClickHouse },
   workspaceId: string,
@@ -185,7 +189,7 @@ export async function listComparisons(
   };
 }
 
-/** Names of the experiments that are not deleted. */
+/** Returns the names of the experiments by id, without deleted experiments. */
 async function readNames(database: Sql, workspaceId: string, ids: readonly string[]): Promise<Map<string, string>> {
   const rows = await database.query<{ id: string; name: string }>(
     'SELECT id, name FROM projects WHERE workspace_id = $1 AND id = ANY ($2::uuid[]) AND deleted_at IS NULL',
@@ -194,7 +198,11 @@ async function readNames(database: Sql, workspaceId: string, ids: readonly strin
   return new Map(rows.map(({ id, name }) => [id, name]));
 }
 
-/** @throws NOT_FOUND if the dataset has no such comparative experiment. */
+/**
+ * Checks that a comparative experiment exists.
+ *
+ * @throws NOT_FOUND if the dataset has no such comparative experiment.
+ */
 export async function requireComparison(
   database: Sql,
   workspaceId: string,
@@ -207,7 +215,11 @@ export async function requireComparison(
   if (!found) throw runlakeError('NOT_FOUND', { what: 'Comparative experiment' });
 }
 
-/** Deletes a comparative experiment; its experiments and its feedback stay. @throws NOT_FOUND */
+/**
+ * Deletes a comparative experiment. Its experiments and its feedback are kept.
+ *
+ * @throws NOT_FOUND
+ */
 export async function deleteComparison(database: Sql, workspaceId: string, id: string): Promise<void> {
   const deleted = await database.execute('DELETE FROM comparative_experiments WHERE id = $1 AND workspace_id = $2', [
     id,

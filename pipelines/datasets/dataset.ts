@@ -15,7 +15,7 @@ import {
 export const dataTypes = ['kv', 'llm', 'chat'] as const;
 export type DataType = (typeof dataTypes)[number];
 
-/** A dataset in responses. Times are ISO 8601 with microseconds. */
+/** A dataset as the API returns it. Times are ISO 8601 with microseconds. */
 export interface DatasetRecord {
   readonly id: string;
   readonly tenant_id: string;
@@ -52,7 +52,10 @@ function toDatasetRecord(row: DatasetRow): DatasetRecord {
   };
 }
 
-/** The datasets of a workspace, with figures about their experiments. */
+/**
+ * Builds the query for the datasets of a workspace, with the number of their experiments and the start time of the last
+ * one.
+ */
 function selectDatasets(workspaceId: string) {
   return statements
     .selectFrom('datasets')
@@ -89,7 +92,11 @@ function selectDatasets(workspaceId: string) {
     .where('workspace_id', '=', workspaceId);
 }
 
-/** @throws NOT_FOUND if the workspace has no dataset with this id. */
+/**
+ * Reads a dataset.
+ *
+ * @throws NOT_FOUND if the workspace has no dataset with this id.
+ */
 export async function readDataset(database: Sql, workspaceId: string, datasetId: string): Promise<DatasetRecord> {
   const [row] = await fetchRows<DatasetRow>(database, selectDatasets(workspaceId).where('id', '=', datasetId));
   if (!row) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
@@ -108,16 +115,16 @@ export const datasetOrders = [
 export interface DatasetQuery extends PageRequest {
   readonly ids?: readonly string[] | undefined;
   readonly name?: string | undefined;
-  /** Part of the name, ignoring case. */
+  /** Text that the name must contain, ignoring case. */
   readonly nameContains?: string | undefined;
   readonly dataTypes?: readonly DataType[] | undefined;
-  /** Pairs that the metadata must contain. */
+  /** Key-value pairs that the metadata must contain. */
   readonly metadata?: Readonly<Record<string, unknown>> | undefined;
   readonly sortBy: (typeof datasetOrders)[number];
   readonly descending: boolean;
 }
 
-/** The datasets of a workspace that meet every given condition. */
+/** Lists the datasets of a workspace that satisfy all conditions of the query. */
 export async function listDatasets(
   database: Sql,
   workspaceId: string,
@@ -132,7 +139,7 @@ export async function listDatasets(
     if (metadata) conditions.push(containsPairs(dataset.ref('searchable'), metadata));
     return dataset.and(conditions);
   });
-  // Datasets without experiments are sorted among themselves by their creation.
+  // Datasets without experiments are sorted by their creation time.
   const by =
     sortBy === 'last_session_start_time'
       ? [sql`coalesce(last_session_start_time, '-infinity')`, sql.ref('created_at')]

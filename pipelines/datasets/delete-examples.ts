@@ -7,7 +7,8 @@ import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { writeVersionInTransaction } from './versions.ts';
 
 /**
- * Deletes examples from the newest version of their datasets; earlier versions keep them. All or none.
+ * Deletes examples from the newest version of their datasets; earlier versions keep them. Deletes either all of the
+ * examples or none.
  *
  * @throws NOT_FOUND if one of them does not exist.
  */
@@ -33,8 +34,9 @@ export async function deleteExamples(database: Database, workspaceId: string, id
 }
 
 /**
- * Deletes examples from all versions, with their attachments. The attachments are deleted before the commit, so that a
- * crash leaves no content without an example; a repeated call deletes the rest. All or none.
+ * Deletes examples and their attachments from all versions. The attachments are deleted before the commit, so that a
+ * crash leaves no content without an example; a repeated call deletes what remains. Deletes either all of the examples
+ * or none.
  *
  * @throws NOT_FOUND if one of them does not exist in any version; errors of the stores.
  */
@@ -67,7 +69,7 @@ export async function hardDeleteExamples(
   });
 }
 
-/** Ids of the datasets of examples, in the order in which they have to be locked. */
+/** Returns the ids of the datasets that contain the examples, in the order in which the datasets must be locked. */
 async function findDatasets(tx: Sql, condition: string, workspaceId: string, ids: readonly string[]) {
   const rows = await tx.query<{ id: string }>(
     `SELECT DISTINCT dataset_id AS id FROM examples WHERE ${condition} ORDER BY 1`,

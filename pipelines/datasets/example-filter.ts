@@ -8,7 +8,10 @@ import { parseFilter } from '../runs/filter/parse-filter.ts';
 import { toLikePattern } from '../runs/filter/sql-terms.ts';
 import { type Comparison, type Condition, nameParameter } from '../runs/filter/syntax.ts';
 
-/** Filters of examples: the language of run queries with other fields, written as SQL of Postgres. */
+/**
+ * Filters for examples. They use the filter language of run queries with other fields, and are translated to SQL for
+ * Postgres.
+ */
 
 const exampleFilterFields = {
   id: { type: 'uuid' },
@@ -31,7 +34,10 @@ export const parseExampleFilter = (text: string) => parse(text, exampleFilterFie
 
 const { source_run_id: _, ...publicFilterFields } = exampleFilterFields;
 
-/** As {@link parseExampleFilter}, for readers of a shared dataset. They cannot test fields that they do not see. */
+/**
+ * Like {@link parseExampleFilter}, but for readers of a shared dataset, who cannot filter by fields that they cannot
+ * see.
+ */
 export const parsePublicExampleFilter = (text: string) => parse(text, publicFilterFields);
 
 function parse(text: string, fields: Readonly<Partial<Record<FieldName, Field>>>): ExampleCondition {
@@ -42,7 +48,9 @@ function parse(text: string, fields: Readonly<Partial<Record<FieldName, Field>>>
   }
 }
 
-/** Writes the SQL of a condition on a row of `examples`. Its value is true or false, never null. */
+/**
+ * Translates a condition on a row of `examples` to SQL. The value of the SQL expression is true or false, never null.
+ */
 export function writeExampleCondition(condition: ExampleCondition): RawBuilder<SqlBool> {
   switch (condition.kind) {
     case 'and':
@@ -61,7 +69,9 @@ export function writeExampleCondition(condition: ExampleCondition): RawBuilder<S
 const join = (conditions: readonly RawBuilder<SqlBool>[], word: 'AND' | 'OR'): RawBuilder<SqlBool> =>
   sql`(${sql.join(conditions, word === 'AND' ? sql` AND ` : sql` OR `)})`;
 
-/** The comparisons of metadata pairs in one `and` apply to the same pair. */
+/**
+ * Translates the terms of an `and`. All its comparisons of metadata keys and values apply to the same key-value pair.
+ */
 function writeAnd(terms: readonly ExampleCondition[]): RawBuilder<SqlBool> {
   const pairs: ExampleComparison[] = [];
   const written: RawBuilder<SqlBool>[] = [];
@@ -91,7 +101,8 @@ function writeComparison({ operator, field, value }: ExampleComparison): RawBuil
 const signs = { eq: '=', neq: '<>', gt: '>', gte: '>=', lt: '<', lte: '<=' } as const;
 
 /**
- * Writes a comparison that is never null: if the left side is null, `neq` is true and every other operator is false.
+ * Translates a comparison to SQL whose value is never null: if the left side is null, `neq` is true and every other
+ * operator is false.
  */
 function compare(
   left: RawBuilder<unknown>,
@@ -106,11 +117,10 @@ function compare(
 }
 
 /**
- * Writes the comparisons of one `and` on the keys and values of metadata:
- *
- * - `neq` of the key means that no pair has this key;
- * - if one of the other comparisons is not `neq`, all of them apply to the same pair;
- * - otherwise, each `neq` means that no pair has this value.
+ * Translates the comparisons of one `and` that apply to the keys and values of metadata:
+ *   - `neq` on the key means that no pair has this key;
+ *   - if at least one of the other comparisons is not `neq`, all of these comparisons apply to the same pair;
+ *   - otherwise, each `neq` means that no pair has this value.
  */
 function writePairs(group: readonly ExampleComparison[]): RawBuilder<SqlBool>[] {
   const isAbsentKey = ({ operator, field }: ExampleComparison) => operator === 'neq' && field === 'metadata_key';
@@ -133,8 +143,8 @@ function writePairs(group: readonly ExampleComparison[]): RawBuilder<SqlBool>[] 
 }
 
 /**
- * Some pair of the metadata satisfies the condition. The key of a nested value is the path to it, joined by dots; the
- * items of a list have the key of the list.
+ * Returns the condition that some key-value pair of the metadata satisfies `condition`. The key of a nested value is
+ * its path, joined by dots; the items of a list have the key of the list.
  */
 const existsPair = (condition: RawBuilder<SqlBool>): RawBuilder<SqlBool> => sql`EXISTS (
   WITH RECURSIVE pairs (key, value) AS (
@@ -147,13 +157,13 @@ const existsPair = (condition: RawBuilder<SqlBool>): RawBuilder<SqlBool> => sql`
     ) AS inner_pairs
   ) SELECT FROM pairs WHERE ${condition})`;
 
-/** Characters that Postgres cannot store are replaced as `toJsonb` replaces them. */
+/** Replaces characters that Postgres cannot store, in the same way as `toJsonb`. */
 const toStorable = (value: unknown) => String(value).replace(/[\0\p{Surrogate}]/gu, '\ufffd');
 
-/** Plain text of a value; null for objects and lists. */
+/** SQL for the plain text of a value; null for objects and lists. */
 const valueText = sql`(CASE WHEN jsonb_typeof(pairs.value) IN ('object', 'array') THEN NULL
   ELSE coalesce(pairs.value #>> '{}', 'null') END)`;
-/** SQL of a value as a number: a JSON number, or a text that contains a number; otherwise null. */
+/** SQL for the numeric value of a JSON number or of a text that contains a number; null for all other values. */
 const valueNumber = sql`(CASE WHEN ${valueText} ~ '^-?[0-9]{1,30}([.][0-9]{1,30})?([eE][+-]?[0-9]{1,2})?$'
   THEN ${valueText}::numeric END)`;
 const [textType, numberType] = [sql.raw('text'), sql.raw('numeric')];
@@ -179,8 +189,8 @@ function writePair({ field, value }: ExampleComparison, operator: ExampleCompari
 const searched = ['inputs', 'outputs', 'metadata'] as const;
 
 /**
- * Writes a case-insensitive search for a text in documents. Documents are stored as the JSON that was sent, so the
- * condition searches for the text both with and without escapes of non-ASCII characters.
+ * Builds a case-insensitive search for a text in documents. Documents are stored as the JSON text that the client sent,
+ * so the condition searches for the text both with and without escapes of non-ASCII characters.
  */
 function writeSearch(field: FieldName | undefined, text: string): RawBuilder<SqlBool> {
   const json = JSON.stringify(text).slice(1, -1);

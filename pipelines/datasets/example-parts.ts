@@ -7,14 +7,16 @@ import { parseUuid } from '../ingest/run-event/uuid.ts';
 import { createExampleError, maxExampleDepth } from './example.ts';
 import type { AttachmentsOperations, ExampleChange, NewExample } from './write-examples.ts';
 
-/** An example as the parts of a request contain it. Only changes have `attachmentsOperations`. */
+/**
+ * An example, as read from the parts of a request. Only examples that are to be changed have `attachmentsOperations`.
+ */
 type SentExample = NewExample & Pick<ExampleChange, 'attachmentsOperations'>;
 type Draft = { -readonly [K in keyof SentExample]: SentExample[K] } & { attachments: NewAttachments };
 type NewAttachments = Exclude<NewExample['attachments'], undefined>[number][];
 
 /**
- * Reads examples from the parts of a multipart body, in any order: `<id>` (JSON of the small fields), `<id>.inputs`,
- * `<id>.outputs`, `<id>.attachment.<name>` and `<id>.attachments_operations`.
+ * Reads examples from the parts of a multipart body. The parts can be in any order: `<id>` (JSON of the small fields),
+ * `<id>.inputs`, `<id>.outputs`, `<id>.attachment.<name>` and `<id>.attachments_operations`.
  *
  * @throws INVALID_MULTIPART, TOO_MANY_PARTS, UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_UTF8, TOO_DEEP,
  *   INVALID_EXAMPLE.
@@ -58,14 +60,14 @@ function* readParts(
   return [...drafts.values()];
 }
 
-/** Returns the JSON of an object as it was sent. */
+/** Returns the JSON text of an object as the client sent it. */
 function readObject(body: Buffer, part: FormPart, maxDepth: number): string {
   const value = scanValue(body, part.start, part.end, { part: part.name, maxDepth });
   if (value.kind !== 'object') throw createPartError(part, 'must contain a JSON object');
   return body.toString('utf8', value.start, value.end);
 }
 
-/** Reads the small fields. Unknown fields are ignored, and null means absent. */
+/** Reads the small fields of an example. Unknown fields are ignored; null means that the field is absent. */
 function readMain(id: string, main: Readonly<Record<string, unknown>>): Partial<Draft> {
   const read = <T>(name: string, expected: string, isValid: (value: unknown) => value is T): T | undefined => {
     const value = Object.hasOwn(main, name) ? main[name] : undefined;

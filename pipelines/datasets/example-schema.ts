@@ -5,22 +5,22 @@ import addFormats from 'ajv-formats';
 import { LRUCache } from 'lru-cache';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 
-/** Returns the error of a value at its path, or undefined if the value is valid. */
+/** Returns the error for a value, with the path at which it occurs; undefined if the value is valid. */
 export type ExampleSchema = (value: unknown) => string | undefined;
 
 const maxSchemaCharacters = 256 * 1024;
 
 /**
- * Maximum time of compiling a schema, and of validating one value. Callers write the schemas, and a pattern or
- * `uniqueItems` can take exponential or quadratic time. Usual schemas take less than a millisecond.
+ * Maximum time for compiling a schema, and for validating one value. Schemas are written by clients, and a pattern or
+ * `uniqueItems` can take exponential or quadratic time. Typical schemas take less than a millisecond.
  */
 const timeoutMs = 1_000;
 
 const options: Options = { strict: false, logger: false };
 
 /**
- * The supported dialects of JSON Schema. `meta` validates schemas; it is created at the first use, because that is
- * slow.
+ * The supported dialects of JSON Schema. `meta` validates schemas; it is created at its first use, because creating it
+ * is slow.
  */
 const dialects = {
   draft7: { create: (more: Options) => new Ajv({ ...options, ...more }), meta: undefined as Ajv | undefined },
@@ -30,12 +30,12 @@ const dialects = {
   },
 };
 
-/** Schemas by text, because a dataset is written to many times with one schema. */
+/** Compiled schemas by their text, because a dataset is often written many times with the same schema. */
 const compiled = new LRUCache<string, ExampleSchema>({ max: 200 });
 
 /**
- * Compiles a JSON Schema of a dataset: draft 2020-12, or draft 7 if `$schema` names draft 4, 6 or 7. References must
- * stay within the schema.
+ * Compiles a JSON Schema of a dataset. The dialect is draft 2020-12, or draft 7 if `$schema` names draft 4, 6 or 7.
+ * References must not lead out of the schema.
  *
  * @param field Name of the schema in errors.
  * @throws INVALID_SCHEMA
@@ -58,7 +58,7 @@ function compile(field: string, text: string): ExampleSchema {
   let validate: ValidateFunction;
   try {
     validate = runWithTimeout(() => {
-      // The dialect is known; the text of `$schema` may differ from the one that the library knows.
+      // The dialect is already determined; the text of `$schema` may differ from the URI that the library knows.
       const own = { ...schema, $schema: undefined } as object;
       if (!meta.validateSchema(own)) throw refuse(meta.errorsText(meta.errors, { dataVar: 'it' }));
       const ajv = dialect.create({ meta: false, validateSchema: false });
@@ -98,7 +98,7 @@ function describeFailure(error: unknown): string {
 const slot = createContext({ work: (): unknown => undefined });
 const callWork = new Script('work()');
 
-/** Runs synchronous work. V8 ends it at the timeout, also within a regular expression. */
+/** Runs synchronous work. V8 terminates it at the timeout, even during the evaluation of a regular expression. */
 function runWithTimeout<Result>(work: () => Result): Result {
   slot.work = work;
   try {

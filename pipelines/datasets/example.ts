@@ -2,7 +2,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { type AttachmentLocation, exampleAttachmentUrls } from '../attachments/attachment-sets.ts';
 
-/** State of an example in a version. JSON is text, as it was sent. */
+/** State of an example in one version of its dataset. JSON values are stored as the text that the client sent. */
 export interface ExampleRow {
   readonly id: string;
   readonly dataset_id: string;
@@ -15,18 +15,18 @@ export interface ExampleRow {
   readonly attachments: Readonly<Record<string, AttachmentLocation>>;
 }
 
-/** Fields that a request can leave out. The other fields are always returned. */
+/** Fields that a request can exclude. All other fields are always returned. */
 export const selectableFields = ['source_run_id', 'metadata', 'outputs', 'attachment_urls'] as const;
 export type SelectableField = (typeof selectableFields)[number];
 export const alwaysFields = ['id', 'name', 'dataset_id', 'created_at', 'modified_at', 'inputs'] as const;
 
-/** Signs the links of attachments; a link is `linkBase` with a token appended. */
+/** Settings for attachment links. A link consists of `linkBase` and a token that `signer` signs. */
 export interface ExampleLinks {
   readonly signer: TokenSigner;
   readonly linkBase: string;
 }
 
-/** Formats an example as JSON. `more` is appended: further members, each with a leading comma. */
+/** Formats an example as JSON. `more` contains further members to append, each with a leading comma. */
 export function formatExample(
   workspaceId: string,
   row: ExampleRow,
@@ -48,15 +48,15 @@ export function formatExample(
   return `${members.join(',')}${more}}`;
 }
 
-/** Key of the splits of an example in its metadata, where clients read and write them. */
+/** Metadata key that contains the splits of an example. Clients read and write the splits under this key. */
 export const splitKey = 'dataset_split';
 export const defaultSplit = 'base';
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
 /**
- * Returns the metadata with the splits of the example: the given ones, else those in `metadata`, else the former ones,
- * else `base`.
+ * Returns the metadata including the splits of the example. The splits are taken from the first of these sources that
+ * has them: the given splits, `metadata`, the former splits; otherwise `base` is used.
  */
 export function withSplits(
   metadata: JsonObject,
@@ -67,7 +67,7 @@ export function withSplits(
   return { ...metadata, [splitKey]: Array.isArray(splits) ? [...new Set(splits)] : [splits] };
 }
 
-/** Maximum nesting of JSON: metadata is formatted again, and validation is recursive. */
+/** Maximum nesting depth of JSON. It is limited because metadata is formatted again and validation is recursive. */
 export const maxExampleDepth = 1_000;
 
 export function createExampleError(example: string, reason: string): Error {

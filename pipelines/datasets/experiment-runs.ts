@@ -11,33 +11,33 @@ import { readNewestTime, requireDataset } from './versions.ts';
 
 interface ExperimentQuery extends PageRequest {
   readonly datasetId: string;
-  /** Experiments on the dataset. */
+  /** Ids of experiments on the dataset. */
   readonly projectIds: readonly string[];
   readonly exampleIds?: readonly string[] | undefined;
-  /** A time; default: the newest version. */
+  /** Time of the version to read. Default: the newest version. */
   readonly asOf?: string | undefined;
 }
 
 const allFields: ReadonlySet<SelectableField> = new Set(selectableFields);
 /**
- * Fields of the examples of a shared dataset. Links to attachments are omitted, because they would stay valid after
- * sharing ends.
+ * Fields of examples that are returned for a shared dataset. Links to attachments are omitted, because they would
+ * remain valid after the sharing has ended.
  */
 export const publicExampleFields: ReadonlySet<SelectableField> = new Set(['metadata', 'outputs']);
 
 interface ExampleSelection {
-  /** Fields of the runs. Default: as in run queries. */
+  /** Fields of the runs to return. Default: as in run queries. */
   readonly selected?: Selection;
-  /** Fields of the examples. Default: all. */
+  /** Fields of the examples to return. Default: all. */
   readonly fields?: ReadonlySet<SelectableField>;
 }
 
 /**
- * Reads a page of the examples of a dataset as a JSON array. Each example has `runs`: its runs in the given
- * experiments, with their feedback.
+ * Reads a page of the examples of a dataset as a JSON array. The member `runs` of each example contains its runs in the
+ * given experiments, with their feedback.
  *
- * @throws NOT_FOUND for an unknown dataset, or a project that is no experiment on it; BAD_REQUEST if the runs of the
- *   page are too large; errors of the stores.
+ * @throws NOT_FOUND for an unknown dataset, or for a project that is not an experiment on it; BAD_REQUEST if the runs
+ *   of the page are too large; errors of the stores.
  */
 export async function readExamplesWithRuns(
   deps: ReadDeps,
@@ -67,8 +67,8 @@ interface V2Query extends Omit<ExperimentQuery, 'offset' | 'asOf'> {
 }
 
 /**
- * Like {@link readExamplesWithRuns}, as a page of version 2 of the API. All pages read the dataset version that was the
- * newest when the first page was read.
+ * Like {@link readExamplesWithRuns}, but returns a page in the format of version 2 of the API. All pages read the
+ * dataset version that was the newest when the first page was read.
  *
  * @throws also BAD_REQUEST for an invalid cursor.
  */
@@ -119,7 +119,7 @@ interface RunsOfExamples {
   readonly exampleIds: readonly string[];
 }
 
-/** Returns `,"runs":[…]` for each example. */
+/** Returns the JSON text `,"runs":[…]` for each example, by example id. */
 async function readRunsByExample(
   deps: ReadDeps,
   { tenantId, projectIds, exampleIds }: RunsOfExamples,

@@ -1,12 +1,13 @@
 /**
- * Attachments of examples that are not committed yet.
+ * Tracks attachments of examples that are not committed yet.
  *
- * Invariant: a set whose content is in ClickHouse belongs to a committed example, or is in `pending_attachment_sets`.
+ * Invariant: a set whose content is in ClickHouse either belongs to a committed example or is listed in
+ * `pending_attachment_sets`.
  *
- *   1. A write inserts the ids of its new sets before it stores their content.
- *   2. The transaction that commits the examples deletes the rows. It fails if one is missing.
- *   3. Rows that are older than an hour remain from a failed write or a crash. A later write deletes their content,
- *      then the rows. It skips rows that a transaction of step 2 has locked.
+ *   1. A write inserts the ids of its new sets into this table before it stores their content.
+ *   2. The transaction that commits the examples deletes these rows. It fails if one of them is missing.
+ *   3. Rows that are older than an hour were left by a failed write or a crash. A later write first deletes the
+ *      content of these sets, then the rows. It skips rows that a transaction of step 2 has locked.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -18,7 +19,11 @@ interface PendingDeps {
   readonly clickhouse: ClickHouse;
 }
 
-/** Step 1. First performs step 3 for the rows of earlier writes. @throws errors of the stores. */
+/**
+ * Performs step 1 of the header comment. Before that, performs step 3 for the rows of earlier writes.
+ *
+ * @throws errors of the stores.
+ */
 export async function reserveAttachmentSets(
   deps: PendingDeps,
   workspaceId: string,
@@ -32,7 +37,11 @@ export async function reserveAttachmentSets(
   );
 }
 
-/** Step 2. @throws CONFLICT if the write took longer than an hour. */
+/**
+ * Performs step 2 of the header comment.
+ *
+ * @throws CONFLICT if the write took longer than an hour.
+ */
 export async function confirmAttachmentSets(tx: Sql, sets: readonly string[]): Promise<void> {
   if (sets.length === 0) return;
   const deleted = await tx.execute('DELETE FROM pending_attachment_sets WHERE id = ANY ($1::uuid[])', [sets]);

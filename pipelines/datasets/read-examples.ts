@@ -17,24 +17,24 @@ import { isValidAt, resolveAsOf } from './versions.ts';
 
 export const exampleOrders = ['recent', 'recently_created', 'id', 'random'] as const;
 
-/** Conditions on examples. At least one of `datasetId` and `ids` must be present. */
+/** Filter for examples. At least one of `datasetId` and `ids` must be present. */
 export interface ExampleFilter {
   readonly datasetId?: string | undefined;
   readonly ids?: readonly string[] | undefined;
-  /** A time, a tag of the dataset, or `latest`. */
+  /** Version to read: a time, a tag of the dataset, or `latest`. */
   readonly asOf?: string | undefined;
-  /** Default: true; see `resolveAsOf`. */
+  /** Whether a read waits for a concurrent write; see `resolveAsOf`. Default: true. */
   readonly waits?: boolean | undefined;
-  /** Examples that are in one of these splits. */
+  /** Selects examples that are in at least one of these splits. */
   readonly splits?: readonly string[] | undefined;
   readonly metadata?: Readonly<Record<string, unknown>> | undefined;
-  /** Parts of the JSON of inputs or outputs, ignoring case; all of them must occur. */
+  /** Texts that must all occur in the JSON of the inputs or outputs, ignoring case. */
   readonly texts?: readonly string[] | undefined;
   readonly condition?: ExampleCondition | undefined;
 }
 
 export interface ExampleQuery extends ExampleFilter, PageRequest {
-  /** `given`: in the order of `ids`. */
+  /** Order of the examples. `given` is the order of `ids`. */
   readonly order: (typeof exampleOrders)[number] | 'given';
   readonly descending?: boolean | undefined;
   readonly randomSeed?: number | undefined;
@@ -49,7 +49,11 @@ export interface ExampleKey {
   readonly bytes: number;
 }
 
-/** @throws BAD_REQUEST, NOT_FOUND */
+/**
+ * Builds the query for the examples that match a filter.
+ *
+ * @throws BAD_REQUEST, NOT_FOUND
+ */
 async function selectExamples(database: Sql, workspaceId: string, filter: ExampleFilter) {
   const { datasetId, ids, splits, metadata, texts, condition } = filter;
   if (datasetId === undefined && (ids === undefined || ids.length === 0)) {
@@ -95,8 +99,8 @@ const orderExpressions = {
 };
 
 /**
- * Finds a page of examples. It reads only columns of the index `examples_by_version` in the default order, so that a
- * late page of a large dataset does not read the content of the examples before it.
+ * Finds a page of examples. In the default order it reads only columns of the index `examples_by_version`, so that
+ * reading a late page of a large dataset does not read the content of all earlier examples.
  */
 async function findKeys(database: Sql, workspaceId: string, query: ExampleQuery): Promise<ExampleKey[]> {
   const { order, descending = order === 'recent' || order === 'recently_created' } = query;
@@ -125,7 +129,7 @@ const toKeyParameters = (keys: readonly Omit<ExampleKey, 'bytes'>[]) => [
 
 const contentColumns = 'inputs, outputs, metadata, source_run_id, attachments, created_at';
 
-/** Reads the content of examples, in the order of `keys`. */
+/** Reads the content of examples in the order of `keys`. */
 export async function readContent(database: Sql, keys: readonly ExampleKey[]): Promise<ExampleRow[]> {
   return database.query<ExampleRow>(
     `SELECT dataset_id, id, valid_from, ${contentColumns}
@@ -134,10 +138,10 @@ export async function readContent(database: Sql, keys: readonly ExampleKey[]): P
   );
 }
 
-/** Maximum size of the content that is in memory for one response. */
+/** Maximum size of the content that is held in memory for one response. */
 const maxChunkBytes = 16 * 1024 * 1024;
 
-/** Splits a list into chunks whose content fits into memory. */
+/** Splits a list into chunks whose content is small enough to be held in memory. */
 export function splitIntoChunks(keys: readonly ExampleKey[]): ExampleKey[][] {
   const chunks: ExampleKey[][] = [];
   let bytes = Infinity;
@@ -152,14 +156,14 @@ export function splitIntoChunks(keys: readonly ExampleKey[]): ExampleKey[][] {
   return chunks;
 }
 
-/** Members to append to the JSON of examples, by the id of the example; see `formatExample`. */
+/** Additional JSON members for each example, by example id; see `formatExample`. */
 export type ExtraMembersReader = (exampleIds: readonly string[]) => Promise<ReadonlyMap<string, string>>;
 
 /**
- * Reads a page of examples as a JSON array. A page with large examples is read and sent in chunks. Clients stop at a
- * page that is shorter than the limit, so a page cannot end early.
+ * Reads a page of examples as a JSON array. A page with large examples is read and sent in chunks. A page is never cut
+ * short because of its size, because clients take a page that is shorter than the limit as the last one.
  *
- * @throws BAD_REQUEST if neither dataset nor ids are given; NOT_FOUND for an unknown dataset or tag.
+ * @throws BAD_REQUEST if neither a dataset nor ids are given; NOT_FOUND for an unknown dataset or tag.
  */
 export async function readExamples(
   database: Sql,
@@ -183,7 +187,7 @@ export async function readExamples(
       let separator = '[';
       for (const chunk of [undefined, ...others]) {
         const text = chunk === undefined ? start : await readChunk(chunk);
-        // All examples of a chunk may have been deleted after they were found.
+        // All examples of a chunk may have been deleted since they were found.
         if (text === '') continue;
         yield separator + text;
         separator = ',';
@@ -193,7 +197,11 @@ export async function readExamples(
   );
 }
 
-/** @throws as {@link readExamples}. */
+/**
+ * Counts the examples that match a filter.
+ *
+ * @throws as {@link readExamples}.
+ */
 export async function countExamples(database: Sql, workspaceId: string, filter: ExampleFilter): Promise<number> {
   return countRows(database, (await selectExamples(database, workspaceId, filter)).select('id'));
 }

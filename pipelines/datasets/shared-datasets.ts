@@ -1,4 +1,4 @@
-/** Datasets that are shared by a token, see `pipelines/shares/share-tokens.ts`. */
+/** Datasets that are shared by means of a token; see `pipelines/shares/share-tokens.ts`. */
 import type { Database } from '../../infra/postgres/database.ts';
 import { createShare, deleteShares, openShareToken, readShare, type ShareDeps } from '../shares/share-tokens.ts';
 import { requireDataset } from './versions.ts';
@@ -7,12 +7,12 @@ const identify = (workspaceId: string, targetId: string) => ({ kind: 'dataset', 
 
 interface SharedDatasetOptions {
   readonly userId: string;
-  /** Share the experiments on the dataset too. */
+  /** Whether the experiments on the dataset are shared as well. */
   readonly withExperiments: boolean;
 }
 
 /**
- * Shares a dataset, and returns its token; the existing token if it is already shared.
+ * Shares a dataset and returns the token. If the dataset is already shared, returns the existing token.
  *
  * @throws NOT_FOUND; CONFLICT; SEAL_KEY_UNKNOWN, SEAL_BROKEN.
  */
@@ -26,7 +26,11 @@ export async function shareDataset(
   return createShare(deps, identify(workspaceId, datasetId), options);
 }
 
-/** The token of a dataset; undefined if it is not shared. @throws NOT_FOUND; SEAL_KEY_UNKNOWN, SEAL_BROKEN. */
+/**
+ * Returns the token of a dataset; undefined if the dataset is not shared.
+ *
+ * @throws NOT_FOUND; SEAL_KEY_UNKNOWN, SEAL_BROKEN.
+ */
 export async function readDatasetShare(
   deps: ShareDeps,
   workspaceId: string,
@@ -48,7 +52,11 @@ export interface SharedDataset {
   readonly withExperiments: boolean;
 }
 
-/** Finds the dataset that a token gives access to. @throws NOT_FOUND */
+/**
+ * Finds the dataset to which a token gives access.
+ *
+ * @throws NOT_FOUND
+ */
 export async function openSharedDataset(database: Database, token: string): Promise<SharedDataset> {
   const { tenantId, targetId, ...share } = await openShareToken(database, 'dataset', token);
   return { ...share, workspaceId: tenantId, datasetId: targetId };

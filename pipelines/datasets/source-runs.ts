@@ -3,7 +3,7 @@ import type { RunExtras } from '../runs/run-columns.ts';
 import { selectFields } from '../runs/run-select.ts';
 import { createExampleError } from './example.ts';
 
-/** Inputs and outputs of a run, as JSON. */
+/** Inputs and outputs of a run as JSON text. */
 export interface SourceRun {
   readonly inputs: string;
   readonly outputs: string | null;
@@ -15,7 +15,7 @@ interface WithSource {
   readonly useSourceRunIo?: boolean | null | undefined;
 }
 
-/** The query selects no fields that need these. */
+/** Empty sources for additional run fields. The query selects no field that needs them. */
 const noExtras: RunExtras = {
   feedbackStats: async () => new Map(),
   attachmentUrls: async () => new Map(),

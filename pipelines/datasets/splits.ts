@@ -4,7 +4,11 @@ import { splitKey, withSplits } from './example.ts';
 import { resolveAsOf, writeVersion } from './versions.ts';
 import { readCurrentExamples, replaceExampleRows } from './write-examples.ts';
 
-/** Names of the splits of a dataset in a version. @throws NOT_FOUND */
+/**
+ * Returns the names of the splits that a dataset has in a version.
+ *
+ * @throws NOT_FOUND
+ */
 export async function listSplits(
   database: Sql,
   workspaceId: string,
@@ -22,7 +26,7 @@ export async function listSplits(
 }
 
 /**
- * Adds examples to a split, or removes them from it, as one version.
+ * Adds examples to a split or removes them from it, and creates one new version.
  *
  * @throws NOT_FOUND; CONFLICT if an example belongs to another dataset.
  */

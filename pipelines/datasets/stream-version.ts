@@ -4,25 +4,28 @@ import type { ExampleRow } from './example.ts';
 import { type ExampleKey, readContent, splitIntoChunks } from './read-examples.ts';
 import { readNewestTime, resolveAsOf } from './versions.ts';
 
-/** Reads the same examples each time that it is called. */
+/** Reads the examples of a version. Every call yields the same examples. */
 export type ReadVersion = () => AsyncGenerator<ExampleRow>;
 
 export interface VersionReference {
   readonly datasetId: string;
-  /** A time, a tag or `latest`. */
+  /** Version: a time, a tag or `latest`. */
   readonly asOf?: string | undefined;
 }
 
-/** Conditions on examples; absent ones are always true. */
+/** Conditions on examples. An absent condition does not restrict the selection. */
 export interface ExampleSelection {
   readonly ids?: readonly string[] | undefined;
-  /** Examples that are in one of these splits. */
+  /** Selects examples that are in at least one of these splits. */
   readonly splits?: readonly string[] | undefined;
-  /** Examples that this version created or changed. */
+  /** Selects examples that were created or changed in this version. */
   readonly changedAt?: string | undefined;
 }
 
-/** The conditions of a {@link ExampleSelection} for the parameters `$first` and the following two. */
+/**
+ * Returns the SQL conditions for an {@link ExampleSelection}. They use the parameter `$first` and the two that follow
+ * it.
+ */
 export const buildSelectionSql = (first: number) => `($${first}::uuid[] IS NULL OR id = ANY ($${first}))
   AND ($${first + 1}::text[] IS NULL OR searchable -> 'dataset_split' ?| $${first + 1})
   AND ($${first + 2}::timestamptz IS NULL OR valid_from = $${first + 2})`;
@@ -33,8 +36,8 @@ export const toSelectionParameters = ({ ids, splits, changedAt }: ExampleSelecti
 ];
 
 /**
- * Returns the time of a version. For a time after the newest version it is that of the newest, because a time in the
- * future is not a version: a later write may come before it.
+ * Returns the time of a version. If the given time is after the newest version, returns the time of the newest version:
+ * a later time does not identify a version, because another write may still create a version before it.
  *
  * @throws NOT_FOUND
  */
@@ -51,8 +54,8 @@ export async function resolveVersion(
 const keysPerQuery = 1_000;
 
 /**
- * Resolves a version of a dataset, and returns a {@link ReadVersion} that streams the selected examples in the order of
- * their last change.
+ * Resolves a version of a dataset and returns a {@link ReadVersion}. It streams the selected examples, ordered by the
+ * time of their last change.
  *
  * @throws NOT_FOUND
  */

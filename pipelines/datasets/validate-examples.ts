@@ -25,8 +25,8 @@ interface DatasetIds {
 }
 
 /**
- * Checks the size of examples, and that their inputs and outputs match the schemas of the dataset. Absent inputs and
- * outputs match.
+ * Checks the size of examples, and checks that their inputs and outputs match the schemas of the dataset. Absent inputs
+ * and outputs always match.
  *
  * @throws NOT_FOUND for an unknown dataset; INVALID_EXAMPLE with the example and the path; EXAMPLE_TOO_LARGE.
  */
@@ -39,7 +39,10 @@ export async function validateExamples(
   await validate(examples);
 }
 
-/** Reads the schemas of the dataset, and returns a function that does what {@link validateExamples} does. */
+/**
+ * Reads the schemas of the dataset once, and returns a function that validates examples in the same way as {@link
+ * validateExamples}.
+ */
 export async function createExampleValidator(
   { database, config }: ValidationDeps,
   { workspaceId, datasetId }: DatasetIds,

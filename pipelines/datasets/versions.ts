@@ -3,15 +3,15 @@
  *
  * Invariant: the content of a version never changes, except that a hard deletion removes an example from all versions.
  *
- *   1. A write locks the row of the dataset, so writes to one dataset run one after the other.
- *   2. Its version is the next whole millisecond after the clock of Postgres and after the previous version. It is
- *      later than the time of every read that did not wait for the lock.
- *   3. It adds rows with `valid_from`, and ends rows with `valid_to`, at that version.
- *   4. The counters of the dataset change in the same transaction. A crash before the commit leaves nothing.
+ *   1. A write locks the row of the dataset, so writes to one dataset are serialised.
+ *   2. The time of the new version is the next whole millisecond that is after both the clock of Postgres and the
+ *      previous version. It is later than the time of every read that did not wait for the lock.
+ *   3. The write adds rows with `valid_from`, and ends rows with `valid_to`, at the time of the new version.
+ *   4. The counters of the dataset change in the same transaction. A crash before the commit leaves no changes.
  *
  * A read at a time after the newest version first waits for the write that holds the lock, because the version of that
- * write may be before that time. Reads of shared datasets do not wait, because a reader without a key must not lock rows;
- * at such a time they read the newest version.
+ * write may be before that time. Reads of shared datasets do not wait, because a reader without a key must not lock
+ * rows; for a time after the newest version they read the newest version.
  */
 import { type Expression, type ExpressionBuilder, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -21,7 +21,7 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import type { Tables } from '../../schemas/tables.ts';
 import { formatTimeWithZone, parseTime } from '../ingest/run-event/times.ts';
 
-/** Tag of the newest version; clients cannot set it. */
+/** Tag of the newest version. Clients cannot set this tag. */
 const latest = 'latest';
 const maxExamples = 1_000_000;
 const maxVersions = 100_000;
@@ -32,19 +32,20 @@ export interface DatasetVersion {
   readonly tags: string[];
 }
 
-/** A dataset that is locked for a write. */
+/** A dataset whose row is locked for a write. */
 export interface LockedDataset {
   readonly id: string;
   readonly workspaceId: string;
-  /** The version that the write makes. */
+  /** Time of the version that the write creates. */
   readonly asOf: string;
 }
 
-/** Timeout of each statement of a write, which may contain thousands of examples. */
+/** Timeout of each statement of a write. A write may contain thousands of examples. */
 export const writeTimeoutMs = 120_000;
 
 /**
- * Creates a version in a transaction. `work` writes the rows and returns the change of the number of examples.
+ * Creates a version in a new transaction. `work` writes the rows and returns by how much the number of examples
+ * changes.
  *
  * @throws NOT_FOUND; DATASET_FULL; errors of `work`.
  */
@@ -60,8 +61,8 @@ export async function writeVersion(
 }
 
 /**
- * Like {@link writeVersion}, in the transaction `tx` of the caller. A transaction that locks several datasets must do so
- * in the order of their ids.
+ * Like {@link writeVersion}, but uses the transaction `tx` of the caller. A transaction that locks several datasets
+ * must lock them in the order of their ids.
  */
 export async function writeVersionInTransaction(
   tx: Sql,
@@ -94,7 +95,11 @@ export async function writeVersionInTransaction(
   return asOf;
 }
 
-/** @throws NOT_FOUND */
+/**
+ * Checks that the workspace has this dataset.
+ *
+ * @throws NOT_FOUND
+ */
 export async function requireDataset(database: Sql, workspaceId: string, datasetId: string): Promise<void> {
   const [found] = await database.query('SELECT FROM datasets WHERE id = $1 AND workspace_id = $2', [
     datasetId,
@@ -104,10 +109,11 @@ export async function requireDataset(database: Sql, workspaceId: string, dataset
 }
 
 /**
- * Returns the time to read at for a time, a tag or `latest`; undefined for the newest version.
+ * Converts a time, a tag or `latest` to the time at which to read; undefined means the newest version.
  *
- * @param waits If false, a time after the newest version is that of the newest version, without a lock.
- * @throws NOT_FOUND if the workspace has no such dataset, or the dataset no such tag.
+ * @param waits If false and the time is after the newest version, the time of the newest version is returned without
+ *   waiting for a lock.
+ * @throws NOT_FOUND if the workspace has no such dataset, or if the dataset has no such tag.
  */
 export async function resolveAsOf(
   database: Sql,
@@ -120,10 +126,10 @@ export async function resolveAsOf(
   if (asOf === undefined || asOf === latest) return undefined;
   const micros = parseTime(asOf);
   if (micros !== undefined) {
-    // The version of a write that is not committed is after the newest one.
+    // The version of an uncommitted write is always later than the newest version.
     if (micros <= Number(parseTime(newest))) return formatTimeWithZone(micros);
     if (!waits) return newest;
-    // Waits for the write that holds the lock.
+    // Wait for the write that holds the lock.
     await database.query('SELECT FROM datasets WHERE id = $1 FOR SHARE', [datasetId]);
     return formatTimeWithZone(micros);
   }
@@ -136,7 +142,8 @@ export async function resolveAsOf(
 }
 
 /**
- * Returns the time of the newest version; a dataset without versions reads the same at the time of its creation.
+ * Returns the time of the newest version. For a dataset without versions returns the time of its creation, which reads
+ * the same content.
  *
  * @throws NOT_FOUND
  */
@@ -149,7 +156,10 @@ export async function readNewestTime(database: Sql, workspaceId: string, dataset
   return dataset.newest;
 }
 
-/** Condition: a row of `examples` is part of the version `asOf`, or of the newest version if `asOf` is undefined. */
+/**
+ * Builds the condition that a row of `examples` belongs to the version `asOf`, or to the newest version if `asOf` is
+ * undefined.
+ */
 export function isValidAt<TB extends keyof Tables>(
   example: ExpressionBuilder<Tables, TB | 'examples'>,
   asOf: string | undefined,
@@ -159,7 +169,7 @@ export function isValidAt<TB extends keyof Tables>(
   return sql<SqlBool>`(${from} <= ${asOf}::timestamptz AND ${to} > ${asOf}::timestamptz)`;
 }
 
-/** Versions with their tags; the newest one also has the tag `latest`. */
+/** Builds the query for the versions of a dataset with their tags. The newest version also has the tag `latest`. */
 function selectVersions(datasetId: string) {
   return statements
     .selectFrom('dataset_versions')
@@ -176,9 +186,9 @@ function selectVersions(datasetId: string) {
 const newestFirst = { by: [sql.ref('dataset_versions.as_of')], descending: true };
 
 /**
- * The versions of a dataset, newest first.
+ * Lists the versions of a dataset, newest first.
  *
- * @param exampleId Only versions that added, changed or deleted this example.
+ * @param exampleId If set, only versions that added, changed or deleted this example are listed.
  * @throws NOT_FOUND
  */
 export async function listVersions(
@@ -200,7 +210,7 @@ export async function listVersions(
 }
 
 /**
- * The version with a tag, or the newest one at a time.
+ * Returns the version with a tag, or the version that was the newest at a time.
  *
  * @throws NOT_FOUND
  */
@@ -220,7 +230,8 @@ export async function readVersion(
 }
 
 /**
- * Sets a tag on the version that {@link readVersion} returns for `asOf`. If another version has the tag, the tag moves.
+ * Sets a tag on the version that {@link readVersion} returns for `asOf`. If another version already has the tag, the
+ * tag is moved.
  *
  * @throws NOT_FOUND; BAD_REQUEST for a tag that would be ambiguous; DATASET_FULL.
  */
@@ -256,7 +267,11 @@ export interface VersionDiff {
   readonly examples_removed: string[];
 }
 
-/** Compares two versions, each a time or a tag. @throws NOT_FOUND */
+/**
+ * Compares two versions, each of which is given as a time or a tag.
+ *
+ * @throws NOT_FOUND
+ */
 export async function diffVersions(
   database: Sql,
   workspaceId: string,

@@ -11,7 +11,7 @@ import { type DatasetRecord, type DataType, readDataset } from './dataset.ts';
 import { compileExampleSchema } from './example-schema.ts';
 import { writeTimeoutMs } from './versions.ts';
 
-/** Limit on the datasets of an organisation. */
+/** Limit on the number of datasets in an organisation. */
 const datasetLimit = {
   max: 10_000,
   countSql: countInWorkspaces('datasets'),
@@ -36,9 +36,9 @@ export interface NewDataset {
 const toText = (value: JsonObject | null | undefined) => (value == null ? null : JSON.stringify(value));
 
 /**
- * Creates a dataset and runs `fill`, which may add examples, in one transaction.
+ * Creates a dataset and calls `fill`, which may add examples, in the same transaction.
  *
- * @throws CONFLICT if the name or the id is taken; INVALID_SCHEMA; LIMIT_REACHED; errors of `fill`.
+ * @throws CONFLICT if the name or the id already exists; INVALID_SCHEMA; LIMIT_REACHED; errors of `fill`.
  */
 export async function createDataset(
   database: Database,
@@ -76,7 +76,7 @@ export async function createDataset(
   return readDataset(database, workspaceId, id);
 }
 
-/** Absent fields stay unchanged; null clears a field, except for the name. */
+/** Changes to a dataset. Absent fields stay unchanged; null clears a field, except for the name. */
 interface DatasetChange {
   readonly name?: string | null | undefined;
   readonly description?: string | null | undefined;
@@ -87,9 +87,9 @@ interface DatasetChange {
 }
 
 /**
- * Changes a dataset. Changed schemas apply to later writes; stored examples stay as they are.
+ * Changes a dataset. Changed schemas apply to later writes; stored examples stay unchanged.
  *
- * @throws NOT_FOUND; CONFLICT if the new name is taken; INVALID_SCHEMA.
+ * @throws NOT_FOUND; CONFLICT if the new name already exists; INVALID_SCHEMA.
  */
 export async function updateDataset(
   database: Database,
@@ -119,8 +119,8 @@ export async function updateDataset(
 }
 
 /**
- * Deletes a dataset with all versions of its examples. Its experiments stay. Attachments are deleted first, so that a
- * crash leaves no content without a dataset; a repeated call deletes the rest.
+ * Deletes a dataset with all versions of its examples. Its experiments are kept. The attachments are deleted first, so
+ * that a crash leaves no content without a dataset; a repeated call deletes what remains.
  *
  * @throws NOT_FOUND; errors of the stores.
  */
@@ -153,7 +153,7 @@ export async function deleteDataset(
   );
 }
 
-/** A dataset may have a million rows of examples. */
+/** Timeout of the deletion. A dataset may have a million rows of examples. */
 const deletionTimeoutMs = 120_000;
 
 function requireValidSchemas({ inputsSchema, outputsSchema }: Pick<NewDataset, 'inputsSchema' | 'outputsSchema'>) {

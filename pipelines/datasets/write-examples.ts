@@ -1,5 +1,5 @@
 /**
- * Writes of examples. Each makes one version of its dataset, see `versions.ts`.
+ * Writes to examples. Each write creates one version of its dataset; see `versions.ts`.
  *
  *   1. Validate the examples.
  *   2. Store the content of new attachments in ClickHouse, under new ids; see `pending-attachments.ts`.
@@ -43,15 +43,15 @@ interface NewAttachment {
 export interface NewExample {
   readonly id: string;
   readonly createdAt?: string | null | undefined;
-  /** JSON of an object, as it was sent. */
+  /** Inputs as the JSON text of an object that the client sent. */
   readonly inputs?: string | undefined;
   readonly outputs?: string | null | undefined;
   readonly metadata?: JsonObject | null | undefined;
   readonly split?: string | readonly string[] | null | undefined;
   readonly sourceRunId?: string | null | undefined;
-  /** Take inputs and outputs from the source run. */
+  /** Whether to copy inputs and outputs from the source run. */
   readonly useSourceRunIo?: boolean | null | undefined;
-  /** Names of attachments of the source run. */
+  /** Names of the attachments to copy from the source run. */
   readonly useSourceRunAttachments?: readonly string[] | null | undefined;
   readonly attachments?: readonly NewAttachment[] | undefined;
 }
@@ -62,7 +62,10 @@ export interface WrittenExamples {
 }
 
 /**
- * @throws NOT_FOUND; CONFLICT if an id is taken; INVALID_EXAMPLE; EXAMPLE_TOO_LARGE; DATASET_FULL; errors of the stores.
+ * Creates examples in a dataset.
+ *
+ * @throws NOT_FOUND; CONFLICT if an id already exists; INVALID_EXAMPLE; EXAMPLE_TOO_LARGE; DATASET_FULL; errors of the
+ *   stores.
  */
 export async function createExamples(
   deps: ExampleDeps,
@@ -102,7 +105,11 @@ interface NewRow extends Omit<NewExample, 'attachments'> {
   readonly attachments?: Readonly<Record<string, AttachmentLocation>> | undefined;
 }
 
-/** Adds examples to the version that a write makes. @throws errors of the database client, if an id is taken. */
+/**
+ * Adds examples to the version that a write creates.
+ *
+ * @throws errors of the database client if an id already exists.
+ */
 export async function insertExampleRows(tx: Sql, dataset: LockedDataset, rows: readonly NewRow[]): Promise<void> {
   const metadata = rows.map((row) => withSplits(row.metadata ?? {}, row.split));
   await tx.execute(
@@ -127,14 +134,14 @@ export async function insertExampleRows(tx: Sql, dataset: LockedDataset, rows: r
   );
 }
 
-/** Absent fields stay unchanged. */
+/** Changes to an example. Absent fields stay unchanged. */
 export interface ExampleChange extends Pick<NewExample, 'id' | 'inputs' | 'outputs' | 'metadata' | 'split'> {
-  /** Without `attachmentsOperations`, new attachments replace all former ones. */
+  /** New attachments. Without `attachmentsOperations`, they replace all former attachments. */
   readonly attachments?: readonly NewAttachment[] | undefined;
   readonly attachmentsOperations?: AttachmentsOperations | null | undefined;
 }
 
-/** Former attachments that are neither renamed nor retained are removed. */
+/** Changes to the former attachments. Those that are neither renamed nor retained are removed. */
 export interface AttachmentsOperations {
   readonly rename?: Readonly<Record<string, string>> | null | undefined;
   readonly retain?: readonly string[] | null | undefined;
@@ -185,7 +192,12 @@ interface CurrentExample {
   readonly attachments: Readonly<Record<string, AttachmentLocation>>;
 }
 
-/** @throws NOT_FOUND; CONFLICT if one of the examples belongs to another dataset. */
+/**
+ * Changes examples of a dataset.
+ *
+ * @throws NOT_FOUND; CONFLICT if an example belongs to another dataset; INVALID_EXAMPLE; EXAMPLE_TOO_LARGE; errors of
+ *   the stores.
+ */
 export async function readCurrentExamples(
   tx: Sql,
   dataset: Pick<LockedDataset, 'workspaceId' | 'id'>,
@@ -202,7 +214,7 @@ export async function readCurrentExamples(
   throw runlakeError('NOT_FOUND', { what: `Example ${missing[0]}` });
 }
 
-/** The newest state of those examples that are in the dataset, by id. */
+/** Returns the newest state of the given examples, by id. Examples that are not in the dataset are omitted. */
 export async function findCurrentExamples(
   database: Sql,
   { workspaceId, id: datasetId }: Pick<LockedDataset, 'workspaceId' | 'id'>,
@@ -220,14 +232,14 @@ export async function findCurrentExamples(
 
 interface ChangedRow {
   readonly id: string;
-  /** Undefined or null: unchanged. */
+  /** New inputs. If undefined or null, the inputs stay unchanged. */
   readonly inputs?: string | null | undefined;
   readonly outputs?: string | null | undefined;
   readonly metadata: JsonObject;
   readonly attachments: Readonly<Record<string, AttachmentLocation>>;
 }
 
-/** Ends the rows of examples and adds their successors. */
+/** Ends the current rows of examples and inserts the rows that replace them. */
 export async function replaceExampleRows(tx: Sql, dataset: LockedDataset, rows: readonly ChangedRow[]): Promise<void> {
   await tx.execute(
     `WITH former AS (
@@ -277,13 +289,13 @@ function changeAttachments(
 }
 
 interface StoredAttachments {
-  /** Ids of the new sets; see `pending-attachments.ts`. */
+  /** Ids of the new attachment sets; see `pending-attachments.ts`. */
   readonly sets: readonly string[];
-  /** Locations by name, by example. */
+  /** For each example, the locations of its attachments by name. */
   readonly byExample: ReadonlyMap<string, Readonly<Record<string, AttachmentLocation>>>;
 }
 
-/** Stores new attachments and copies of attachments of runs. */
+/** Stores new attachments, and copies attachments from source runs. */
 async function storeAttachments(
   { database, clickhouse }: ExampleDeps,
   workspaceId: string,

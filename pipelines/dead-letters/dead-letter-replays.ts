@@ -11,8 +11,10 @@ import { poll } from '../../infra/timeouts/poll.ts';
 import { type Topic, topics } from '../../schemas/topics.ts';
 
 /**
- * Claims the replay of a dead-letter record for this process. `isForced` claims it even if it was claimed before.
- * @returns undefined if the claim succeeded; otherwise a sentence that says when the earlier replay ended or began.
+ * Claims the replay of a dead-letter record for this process. If `isForced` is true, the claim succeeds even if the
+ * record was claimed before.
+ *
+ * @returns undefined if the claim succeeded; otherwise a sentence that states when the earlier replay ended or began.
  */
 export async function claimReplay(
   database: Database,
@@ -44,7 +46,10 @@ export async function releaseReplay(database: Database, deadLetterId: string): P
   await database.execute('DELETE FROM dead_letter_replays WHERE dead_letter_id = $1', [deadLetterId]);
 }
 
-/** Returns the replay times, as ISO text, of the records in `deadLetterIds` that were replayed. */
+/**
+ * Returns the times at which records in `deadLetterIds` were replayed, as ISO text. Records that were not replayed are
+ * omitted.
+ */
 export async function readReplayTimes(
   database: Database,
   deadLetterIds: readonly string[],
@@ -56,7 +61,7 @@ export async function readReplayTimes(
   return new Map(rows.map((row) => [row.dead_letter_id, row.replayed_at]));
 }
 
-/** Number of replayed dead-letter records by topic. */
+/** Returns the number of replayed dead-letter records for each topic. */
 async function countReplays(database: Pick<Database, 'query'>): Promise<Map<string, number>> {
   const rows = await database.query<{ topic: string; replays: number }>(
     `SELECT split_part(dead_letter_id, '/', 1) AS topic, count(*) AS replays
@@ -65,7 +70,11 @@ async function countReplays(database: Pick<Database, 'query'>): Promise<Map<stri
   return new Map(rows.map(({ topic, replays }) => [topic, replays]));
 }
 
-/** Number of dead-letter records of each topic that were not replayed. @throws errors of the log and Postgres. */
+/**
+ * Returns the number of dead-letter records of each topic that were not replayed.
+ *
+ * @throws errors of the log and Postgres.
+ */
 export async function countUnreplayed(
   {
     deadLetters,
@@ -77,7 +86,7 @@ export async function countUnreplayed(
   return Promise.all(
     topics.map(async (topic) => ({
       labels: { topic: topic.name },
-      // The log may have deleted a record after its replay.
+      // The log may have deleted a record after it was replayed.
       value: Math.max(0, (await deadLetters.count(topic)) - (replays.get(topic.name) ?? 0)),
     })),
   );
@@ -87,8 +96,9 @@ const pollIntervalMs = 100;
 const replayTimeoutMs = 30_000;
 
 /**
- * Publishes the event of a dead-letter record through a job, because only the process with the in-process log can
- * publish to it. Resolves when that process has done so.
+ * Publishes the event of a dead-letter record by means of a job, because only the process that contains the in-process
+ * log can publish to it. Resolves when that process has published the event.
+ *
  * @throws REPLAY_UNCONFIRMED, JOBS_UNAVAILABLE
  */
 export async function replayThroughJob(
@@ -107,7 +117,7 @@ export async function replayThroughJob(
   }
 }
 
-/** Handles the job: publishes the event of a dead-letter record. Does nothing if the record is gone. */
+/** Handles the replay job: publishes the event of a dead-letter record. Does nothing if the record no longer exists. */
 export async function publishStoredDeadLetter(
   { log, database }: { readonly log: EventLog; readonly database: Database },
   deadLetterId: string,

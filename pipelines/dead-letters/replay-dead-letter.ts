@@ -1,13 +1,14 @@
 /**
  * Publishes the event of a dead-letter record to its topic again.
  *
- * Invariant: without `force` an event is published again at most once. It keeps the version that it had before
- * (`versionHeader`), so it never overrides newer values. The dead-letter record itself is always kept.
+ * Invariant: without `force` an event is published again at most once. It keeps its original version (`versionHeader`),
+ * so it never overrides newer values. The dead-letter record itself is always kept.
  *
- *   1. Decode the record. The sink would refuse an event that cannot be decoded again.
- *   2. Claim the replay in Postgres; of two concurrent commands one gets the claim.
+ *   1. Decode the record. If the event cannot be decoded, the sink would refuse it again.
+ *   2. Claim the replay in Postgres; if two commands run concurrently, only one of them gets the claim.
  *   3. Publish the original bytes and headers. If the log refuses them, release the claim. If the process crashes
- *      before the log responds, the claim stays, and only `force` replays again; repeats merge.
+ *      before the log responds, the claim stays, and the record can be replayed again only with `force`; if the event
+ *      is then published twice, the copies merge.
  *   4. Mark the claim as replayed.
  */
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
@@ -29,7 +30,11 @@ type Replay =
   /** `reason` is a sentence about the dead-letter record. */
   | { readonly outcome: 'refused'; readonly reason: string };
 
-/** @throws errors of the stores and the log. */
+/**
+ * Replays a dead-letter record.
+ *
+ * @throws errors of the stores and the log.
+ */
 export async function replayDeadLetter(
   deadLetter: DeadLetterRecord,
   deps: ReplayDeps,
@@ -52,7 +57,7 @@ export async function replayDeadLetter(
   return { outcome: 'replayed' };
 }
 
-/** Decodes the event of a dead-letter record for display; undefined if no schema matches. */
+/** Decodes the event of a dead-letter record for display. Returns undefined if no schema matches. */
 export async function decodeRecord(
   deadLetter: Pick<DeadLetterRecord, 'value'>,
   getSchema: ReplayDeps['getSchema'],

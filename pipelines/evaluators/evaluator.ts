@@ -14,7 +14,7 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 
-/** Of an organisation. */
+/** Limit on the number of evaluators in an organisation. */
 const evaluatorLimit = {
   max: 1_000,
   countSql: countInWorkspaces('evaluators'),
@@ -25,7 +25,7 @@ const evaluatorLimit = {
 export const evaluatorTypes = ['llm', 'code'] as const;
 export type EvaluatorType = (typeof evaluatorTypes)[number];
 
-/** The code, or the prompt with its variables. */
+/** Definition of an evaluator: its code, or its prompt with the variables of the prompt. */
 type Definition = Readonly<Record<string, unknown>>;
 
 export interface EvaluatorRecord {
@@ -52,7 +52,11 @@ function selectEvaluators(workspaceId: string) {
 
 const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Evaluator' });
 
-/** @throws NOT_FOUND */
+/**
+ * Reads an evaluator.
+ *
+ * @throws NOT_FOUND
+ */
 export async function readEvaluator(database: Sql, workspaceId: string, id: string): Promise<EvaluatorRecord> {
   const [row] = await fetchRows(database, selectEvaluators(workspaceId).where('id', '=', id));
   if (!row) throw createNotFoundError();
@@ -63,13 +67,13 @@ export const evaluatorOrders = ['name', 'created_at', 'updated_at'] as const;
 
 interface EvaluatorQuery extends PageRequest {
   readonly type?: EvaluatorType | undefined;
-  /** Part of the name, ignoring case. */
+  /** Text that the name must contain, ignoring case. */
   readonly nameContains?: string | undefined;
   readonly sortBy: (typeof evaluatorOrders)[number];
   readonly descending: boolean;
 }
 
-/** The evaluators of a workspace that meet every given condition. */
+/** Lists the evaluators of a workspace that satisfy all conditions of the query. */
 export async function listEvaluators(
   database: Sql,
   workspaceId: string,
@@ -86,7 +90,11 @@ export async function listEvaluators(
   return { rows: rows.map((row) => toRecord(row as EvaluatorRow)), total };
 }
 
-/** @throws LIMIT_REACHED */
+/**
+ * Creates an evaluator.
+ *
+ * @throws LIMIT_REACHED
+ */
 export async function createEvaluator(
   database: Database,
   { workspaceId, userId }: WorkspaceCaller,
@@ -105,11 +113,15 @@ export async function createEvaluator(
 
 interface EvaluatorChange {
   readonly name?: string | undefined;
-  /** Fields of the definition that change, if the evaluator has this type. */
+  /** Fields of the definition to change. The evaluator must have the type `type`. */
   readonly definition?: { readonly type: EvaluatorType; readonly fields: Definition } | undefined;
 }
 
-/** Absent fields stay unchanged. @throws NOT_FOUND; BAD_REQUEST if the evaluator has another type. */
+/**
+ * Changes an evaluator. Absent fields stay unchanged.
+ *
+ * @throws NOT_FOUND; BAD_REQUEST if the evaluator has another type.
+ */
 export async function updateEvaluator(
   database: Database,
   workspaceId: string,
@@ -134,7 +146,7 @@ export async function updateEvaluator(
   return readEvaluator(database, workspaceId, id);
 }
 
-/** Deletes evaluators; returns the ids of those that existed. */
+/** Deletes evaluators and returns the ids of those that existed. */
 export async function deleteEvaluators(
   database: Database,
   workspaceId: string,

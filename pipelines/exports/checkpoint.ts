@@ -1,10 +1,10 @@
 /**
- * The row of an export run, and every write of a worker to it: claiming the run, recording its files, and ending the
+ * The row of an export run, and all writes of a worker to it: claiming the run, recording its files, and ending the
  * attempt.
  *
- * Invariant: a write succeeds only with the latest fencing token and before the run has ended, so that a worker that
- * lost its lease, or whose export was cancelled, cannot change the row. A file and the cursor after it are recorded in
- * one transaction, so the recorded files always contain exactly the members up to the cursor.
+ * Invariant: a write succeeds only with the latest fencing token and before the run has ended. Therefore a worker that
+ * has lost its lease, or whose export was cancelled, cannot change the row. A file and the cursor after it are recorded
+ * in one transaction, so the recorded files always contain exactly the members up to the cursor.
  */
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
@@ -23,7 +23,7 @@ export interface ExportRunRecord {
   readonly status: ExportStatus;
   readonly fence: number;
   readonly retryNumber: number;
-  /** The error of each failed attempt, under the keys `retry_0`, `retry_1`, … */
+  /** Errors of the failed attempts, under the keys `retry_0`, `retry_1`, … */
   readonly errors: Readonly<Record<string, string>> | null;
   readonly rowsTotal: number | null;
   readonly rowsWritten: number;
@@ -38,7 +38,7 @@ export interface ExportRunRecord {
   readonly finishedAt: string | null;
 }
 
-/** A part that is about to be written, or was written but not recorded. */
+/** A part that is about to be written, or that was written but not recorded. */
 export interface PendingUpload {
   readonly part: number;
   /** Cursor before the chunk; null if the chunk begins at the start of the window. */
@@ -60,22 +60,23 @@ export const runColumns = `r.id, r.bulk_export_id AS "exportId", r.workspace_id 
   r.attempt_started_at AS "attemptStartedAt", r.next_attempt_at AS "nextAttemptAt", r.created_at AS "createdAt",
   r.updated_at AS "updatedAt", r.finished_at AS "finishedAt"`;
 
-/** A claimed export run and its export. */
+/** A claimed export run together with its export. */
 export interface ClaimedExportRun {
   readonly run: ExportRunRecord;
   readonly of: ExportRecord;
-  /** Number of the part that follows the recorded parts. */
+  /** Number of the next part, which follows the recorded parts. */
   readonly nextPart: number;
 }
 
 /**
- * Claims a run: raises its fencing token, so that a previous worker can no longer write to the row, and starts its lease.
+ * Claims a run: increments its fencing token, so that a previous worker can no longer write to the row, and starts its
+ * lease.
  *
- * Steps, in one transaction that locks the row of the export, so that claims for one export are serialised:
+ * The steps run in one transaction that locks the row of the export, so that claims for one export are serialised:
  *   1. Return undefined if the run is not due: the export is not RUNNING, the run has ended, another worker has a
  *      lease, the run waits for a retry, or another transaction has locked its row.
- *   2. Return undefined if `exportRunsAtOnce` runs of the export have a lease already.
- *   3. Set the fence and the lease. A claim after a crashed attempt does not use up a retry.
+ *   2. Return undefined if `exportRunsAtOnce` runs of the export already have a lease.
+ *   3. Set the fencing token and the lease. A claim after a crashed attempt does not use up a retry.
  *
  * Leases and retries use only the clock of the database.
  *
@@ -127,7 +128,7 @@ interface WrittenPart {
   readonly rows: number;
   readonly bytes: number;
   readonly sha256: string;
-  /** Null if the store returns no ETag. */
+  /** ETag of the object; null if the store returns none. */
   readonly etag: string | null;
 }
 
@@ -141,8 +142,8 @@ export class Checkpoint {
   }
 
   /**
-   * Checks that this attempt still owns the run. Like all methods of this class it throws EXPORT_ATTEMPT_OVER if the
-   * attempt no longer owns the run, and errors of the database.
+   * Checks that this attempt still owns the run. Like all methods of this class, it throws EXPORT_ATTEMPT_OVER if the
+   * attempt no longer owns the run, and it throws errors of the database.
    */
   async confirm(): Promise<void> {
     await this.#write(this.#deps.database, 'fence = fence', []);
@@ -153,7 +154,7 @@ export class Checkpoint {
     await this.#write(this.#deps.database, 'rows_total = $4', [rows]);
   }
 
-  /** Records the part that is about to be written, before any byte of it can be in the bucket. */
+  /** Records the part that is about to be written. Call it before any byte of the part can be in the bucket. */
   async recordPending(pending: PendingUpload): Promise<void> {
     await this.#write(this.#deps.database, 'pending_upload = $4', [pending]);
   }
@@ -167,7 +168,7 @@ export class Checkpoint {
     );
   }
 
-  /** Records a file that is complete in the bucket, and the cursor after it. */
+  /** Records a file that is complete in the bucket, and moves the cursor past it. */
   async recordFile({ part, path, rows, bytes, sha256, etag }: WrittenPart, cursor: ExportCursor): Promise<void> {
     await this.#deps.database.transaction(async (tx) => {
       await this.#write(
@@ -218,16 +219,17 @@ type EndDeps = Pick<ExportDeps, 'database' | 'jobs' | 'logger' | 'now' | 'limits
 export type AttemptEnd = 'retried' | 'failed' | 'over' | 'released';
 
 /**
- * Records how an attempt that did not complete its export run ended, and whether a retry follows. Every write checks
- * the fencing token.
+ * Records the outcome of an attempt that did not complete its export run, and whether a retry follows. Every write
+ * checks the fencing token.
  *
- * - If the attempt is over because its export ended or another worker claimed the run, nothing is written.
- * - If the process stops, the run is released and can be claimed at once; this does not use up a retry.
- * - If the caller caused the error (for example a missing bucket) or the retries are used up, the run and its export
- *   become FAILED in one transaction.
- * - After any other error, which may be transient, the run waits for its next attempt.
+ *   - If the attempt is over because its export has ended or another worker has claimed the run, nothing is written.
+ *   - If the process is stopping, the run is released and can be claimed at once; this does not use up a retry.
+ *   - If the caller caused the error (for example a missing bucket) or the retries are used up, the run and its export
+ *     become FAILED in one transaction.
+ *   - After any other error, which may be transient, the run waits for its next attempt.
  *
- * @throws errors of the database; the lease then expires, and the run is claimed again without using up a retry.
+ * @throws errors of the database; in this case the lease expires, and the run is claimed again without using up a
+ *   retry.
  */
 export async function endAttempt(deps: EndDeps, run: ExportRunRecord, reason: unknown): Promise<AttemptEnd> {
   const error = isRunlakeError(reason) ? reason : runlakeError('INTERNAL', {}, { cause: reason });
@@ -277,7 +279,7 @@ async function retry(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): 
 async function fail(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): Promise<AttemptEnd> {
   const now = await readClock(deps);
   const workspaceId = await deps.database.transaction(async (tx) => {
-    // Lock order: the export first, then its runs, as everywhere.
+    // Lock the export first and then its runs, in the same order as everywhere else.
     await tx.query('SELECT FROM bulk_exports WHERE id = $1 FOR UPDATE', [run.exportId]);
     const updated = await tx.execute(
       `UPDATE bulk_export_runs SET status = 'FAILED', errors = coalesce(errors, '{}') || $3, lease_until = NULL,
@@ -294,7 +296,10 @@ async function fail(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): P
   return 'failed';
 }
 
-/** An entry of `errors`. It contains the code and message of the error but not its cause, which may contain secrets. */
+/**
+ * Formats an entry of `errors`. It contains the code and the message of the error but not its cause, which may contain
+ * secrets.
+ */
 function createErrorEntry({ retryNumber }: ExportRunRecord, error: RunlakeError): Record<string, string> {
   return { [`retry_${retryNumber}`]: formatError(error) };
 }

@@ -4,16 +4,16 @@ import type { RunWithoutDottedOrder } from '../runs/dotted-orders.ts';
 import { defaultRunType, type RunColumn, runColumns } from '../runs/run-columns.ts';
 import type { ExportFormat } from './record.ts';
 
-/** How a field is derived from the merged row of a run. */
+/** Defines how an export field is derived from the merged row of a run. */
 export interface ChunkColumn {
   /**
-   * Expression over `runs FINAL`; undefined if the table has no value for the field. The value is the same as in
-   * `pipelines/runs/run-fields.ts`.
+   * SQL expression over `runs FINAL`; undefined if the table has no value for the field. It yields the same value as
+   * the field in `pipelines/runs/run-fields.ts`.
    */
   readonly sql: string | undefined;
-  /** Meaning of the value; its form in the file also depends on the format version. */
+  /** Type of the value. The representation in the file also depends on the format version. */
   readonly kind: 'text' | 'integer' | 'boolean' | 'micros' | 'json-text' | 'list';
-  /** Kind of value that `derived-values.ts` adds if the row does not contain the value. */
+  /** Kind of derived value that `derived-values.ts` adds if the row does not contain the value. */
   readonly derived?: 'ancestry' | 'feedback' | 'figures';
 }
 
@@ -31,7 +31,7 @@ const countColumn = (column: RunColumn): ChunkColumn => ({
 const costColumn = (column: RunColumn): ChunkColumn => ({ sql: columnSql(column), kind: 'text', derived: 'figures' });
 const timeColumn = (column: RunColumn): ChunkColumn => ({ sql: columnSql(column), kind: 'micros' });
 
-/** Ids of the ancestors in dotted_order, as a SQL expression. */
+/** SQL expression for the ids of the ancestors in the dotted_order. */
 const ancestorsSql = `arrayMap(segment -> right(segment, 36), arrayPopBack(splitByChar('.', ifNull(${runColumns.dottedOrder}, ''))))`;
 const parentIdSql = runColumns.parentRunId;
 
@@ -79,7 +79,7 @@ export const chunkColumns: Readonly<Record<ExportField, ChunkColumn>> = {
   first_token_time: timeColumn('firstTokenTimeMicros'),
 };
 
-/** ClickHouse types of the source columns. All are nullable. */
+/** ClickHouse types of the source columns. All of them are nullable. */
 const sourceTypes = {
   text: 'Nullable(String)',
   integer: 'Nullable(Int64)',
@@ -89,11 +89,11 @@ const sourceTypes = {
   list: 'Nullable(String)',
 } as const satisfies Record<ChunkColumn['kind'], string>;
 
-/** Additional column in the file of a chunk, read by `derived-values.ts`: the id of the run. */
+/** Additional column in the file of a chunk: the id of the run. It is read by `derived-values.ts`. */
 export const idColumn = 'beside_id';
 /**
- * Additional column: for a run that was sent without dotted_order, the data to derive it from; otherwise null.
- * {@link readRunsWithoutDottedOrder} parses it.
+ * Additional column in the file of a chunk: the data from which to derive the dotted_order of a run that was sent
+ * without one; null for all other runs. {@link readRunsWithoutDottedOrder} parses it.
  */
 export const missingOrderColumn = 'beside_unplaced';
 
@@ -105,7 +105,7 @@ const runWithoutDottedOrder = [
   runColumns.traceTimeMicros,
 ].map((part) => `toString(${part})`);
 
-/** Parses a value of {@link missingOrderColumn}. */
+/** Parses a value of the column {@link missingOrderColumn}. */
 export function readRunsWithoutDottedOrder(value: string): RunWithoutDottedOrder {
   const [runId = '', traceId = '', parent, startTime, traceTime] = value.split(' ');
   return {
@@ -118,7 +118,10 @@ export function readRunsWithoutDottedOrder(value: string): RunWithoutDottedOrder
   };
 }
 
-/** Select list of a chunk: each field that has a source, and the columns for `derived-values.ts`. */
+/**
+ * Builds the select list for a chunk. It contains each field that has a source, and the columns for
+ * `derived-values.ts`.
+ */
 export function buildSelectList(fields: readonly ExportField[]): string {
   const derivedKinds = listDerivedKinds(fields);
   const list = fields.flatMap((field) => {
@@ -139,10 +142,10 @@ export function listDerivedKinds(fields: readonly ExportField[]): ReadonlySet<No
   return new Set(fields.flatMap((field) => chunkColumns[field].derived ?? []));
 }
 
-/** Column name of a field in the chunk file and the derived-values file. */
+/** Returns the column name of a field in the chunk file and in the file of derived values. */
 export const sourceName = (field: ExportField) => `field_${field}`;
 
-/** Returns how the field is converted for a file of that format version. */
+/** Returns the conversion that a field needs in a file of this format version. */
 export function getColumnType(field: ExportField, version: ExportFormat['version']): ColumnConversion {
   const { kind } = chunkColumns[field];
   if (kind === 'list') return version === 'v1' ? 'text' : 'json-list';

@@ -19,8 +19,8 @@ import {
 import type { ExportFormat, ExportScope } from './record.ts';
 
 /**
- * Position of a run in the order of an export: key time, then trace id, then run id, compared as ClickHouse compares
- * them.
+ * Position of a run in the sort order of an export: key time, then trace id, then run id, compared in the same way as
+ * in ClickHouse.
  */
 export interface ExportCursor {
   readonly startTimeMicros: number;
@@ -28,44 +28,47 @@ export interface ExportCursor {
   readonly runId: string;
 }
 
-/** Consecutive members of a scope: those after `after` up to and including `last`. */
+/** A sequence of consecutive members of a scope: the members after `after`, up to and including `last`. */
 export interface ExportChunk {
-  /** Undefined if the chunk begins at the start of the window. */
+  /** Cursor before the chunk; undefined if the chunk begins at the start of the window. */
   readonly after: ExportCursor | undefined;
   readonly last: ExportCursor;
-  /** Number of members when the chunk was found; later deletions can reduce it, and patches that change whether a run matches the filter can change it. */
+  /**
+   * Number of members at the time when the chunk was found. Later deletions can reduce this number, and patches that
+   * change whether a run matches the filter can change it.
+   */
   readonly rows: number;
-  /** Total size of the JSON columns. */
+  /** Total size of the JSON columns in bytes. */
   readonly bytes: number;
 }
 
 /**
- * Runs above this size are large. Their total size in a chunk is limited by `maxHeavyBytes`, because the encoder may
- * hold all of them in memory at once, even if the chunk consists mostly of small runs.
+ * Size above which a run is considered large. The total size of the large runs in a chunk is limited by
+ * `maxHeavyBytes`, because the encoder may hold all of them in memory at once, even if the chunk consists mostly of
+ * small runs.
  */
 const heavyRunBytes = 256 * 1024;
 const maxHeavyBytes = 48 * 1024 * 1024;
 
 export interface ChunkLimits {
-  /** At least 1. */
+  /** Maximum number of rows; at least 1. */
   readonly rows: number;
-  /** Total size of the JSON columns. A chunk that consists of one run may exceed this limit. */
+  /** Maximum total size of the JSON columns in bytes. A chunk that consists of a single run may exceed this limit. */
   readonly bytes: number;
 }
 
 /**
  * Finds the next chunk: as many members of `scope` after `after` as the limits allow. If `after` is undefined, the
- * chunk begins at the start of the window. Reads keys and sizes only.
+ * chunk begins at the start of the window. Reads only keys and sizes.
  *
- * `FINAL` reads a whole window, and a day may contain a hundred million runs. Therefore these steps repeat until the
- * chunk is full:
- *
- *   1. A probe without `FINAL` reads the start times after the last key in key order, and stops after as many rows as
- *      the chunk still lacks. The time range up to the last of these times contains at most that many runs, plus
- *      further runs with the same last timestamp.
+ * `FINAL` reads a whole window, and a day may contain a hundred million runs. Therefore these steps are repeated until
+ * the chunk is full:
+ *   1. A probe without `FINAL` reads start times in key order, beginning after the last key, and stops when it has
+ *      read as many rows as the chunk still lacks. The time range up to the last of these times contains at most that
+ *      many runs, plus further runs with the same last timestamp.
  *   2. Keys and sizes in that range are read with `FINAL`; the chunk ends at the last run that fits.
- *   3. If some rows were merged or are not members, the chunk is still below its limits, and the search continues after
- *      the range.
+ *   3. If some of the rows were merged or are not members, the chunk is still below its limits, and the search
+ *      continues after the range.
  *
  * @returns undefined if no member is left.
  * @throws errors of ClickHouse, or the reason of `signal`.
@@ -140,13 +143,13 @@ interface EndRow {
 
 interface FilledChunk {
   /**
-   * The last run that fits, its position in the range, and the bytes up to it; the first run if no run fits; undefined
-   * if the range contains no members.
+   * The last run that fits, its position in the range, and the total size up to and including it. If no run fits, the
+   * first run of the range; undefined if the range contains no members.
    */
   readonly end:
     | (ExportCursor & { readonly ordinal: number; readonly total: number; readonly heavy: number })
     | undefined;
-  /** Whether at least one more run follows in the range. */
+  /** Whether the range contains at least one more run after `end`. */
   readonly isFull: boolean;
 }
 
@@ -174,7 +177,7 @@ async function findEnd(
             WINDOW w AS (ORDER BY ${memberOrder} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))
           WHERE ordinal = 1 OR (total <= {bytes:Int64} AND heavy <= {heavy:Int64} AND ordinal < {limit:UInt64})
           ORDER BY ordinal DESC LIMIT 1`,
-    // The query asks for one row more than fits, which shows whether the range is exhausted.
+    // The query requests one row more than fits, to detect whether the range is exhausted.
     params: {
       ...condition.params,
       ...filter.params,
@@ -197,10 +200,10 @@ const maxBlockBytes = 8 * 1024 * 1024;
 const maxBlockRows = 1_024;
 
 /**
- * Returns the number of rows that ClickHouse may process as one block when it writes the selected runs. The rows of a
- * block go into one row group of the file, and DuckDB holds a whole group in memory. Blocks must therefore be small if
- * large runs are close together; otherwise small blocks only cost time. The query reads without `FINAL`; rows that are
- * not merged yet only make the result smaller.
+ * Returns the maximum number of rows that ClickHouse may process as one block when it writes the selected runs. The
+ * rows of a block form one row group of the file, and DuckDB holds a whole row group in memory. Therefore blocks must
+ * be small where large runs are close together; elsewhere small blocks only cost time. The query reads without `FINAL`;
+ * rows that are not merged yet only make the result smaller.
  */
 async function computeBlockRows(
   clickhouse: ClickHouse,
@@ -229,13 +232,13 @@ export interface ChunkRequest {
   readonly chunk: ExportChunk;
   readonly format: ExportFormat;
   /**
-   * Absolute path of an existing folder that only this chunk uses, because files of another chunk in it would be
+   * Absolute path of an existing folder. Only this chunk may use it, because files of another chunk would be
    * overwritten.
    */
   readonly folder: string;
 }
 
-/** The files that a chunk was read into. File names are relative to the folder of the chunk. */
+/** The files that contain a chunk that was read. File names are relative to the folder of the chunk. */
 export interface ChunkFiles {
   readonly source: string;
   readonly derived: DerivedFile | undefined;
@@ -245,21 +248,25 @@ export interface ChunkFiles {
 }
 
 const sourceFileName = 'chunk.parquet';
-/** Reading may be slow: a chunk may have gigabytes. */
+/** Timeout for reading a chunk. Reading may be slow, because a chunk may have gigabytes. */
 const readTimeoutMs = 3_600_000;
-/** DuckDB holds 2,048 rows or one row group of its source in memory, whichever is less. */
+/**
+ * Maximum size of a row group in the source file. DuckDB holds 2,048 rows or one row group of its source in memory,
+ * whichever is less.
+ */
 const sourceGroupBytes = 8 * 1024 * 1024;
 const maxSourceGroupRows = 16_384;
-/** Approximate size of a row without its JSON columns. */
+/** Approximate size of a row without its JSON columns, in bytes. */
 const otherRowBytes = 600;
 
 /**
- * Reads a chunk into `<folder>/chunk.parquet`: the runs after `chunk.after` up to `chunk.last` that are still members
- * of the scope, in order and with their current values. If the rows do not contain all values of the fields, a second
- * file contains the derived values.
+ * Reads a chunk into `<folder>/chunk.parquet`. The file contains the runs after `chunk.after` up to `chunk.last` that
+ * are still members of the scope, in order and with their current values. If the rows do not contain the values of all
+ * fields, a second file contains the derived values.
  *
- * @returns the file names, and the row counts from the file's own footer.
- * @throws errors of ClickHouse and the encoder, WORK_FILE_UNUSABLE, or the reason of `signal`; then it leaves no file.
+ * @returns the file names, and the row counts from the footer of the file.
+ * @throws errors of ClickHouse and the encoder, WORK_FILE_UNUSABLE, or the reason of `signal`; in this case no file is
+ *   left.
  */
 export async function readChunk(
   { clickhouse, encoder }: ChunkDeps,

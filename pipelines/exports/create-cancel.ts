@@ -14,8 +14,8 @@ import { type ExportFormat, resolveFields } from './record.ts';
 import { enqueueExport, finishExport } from './states.ts';
 
 /**
- * An export includes runs that are received up to this long after its creation, because the clocks of Postgres and of
- * the processes that receive runs may differ.
+ * Runs that are received up to this long after the creation of an export are included, because the clocks of Postgres
+ * and of the processes that receive runs may differ.
  */
 const clockSkewMs = 1_000;
 
@@ -83,8 +83,8 @@ const countUnfinishedSql = `SELECT count(*) AS count FROM bulk_exports AS e JOIN
   WHERE w.organization_id = $1 AND e.finished_at IS NULL`;
 
 /**
- * Throws if the inserted export or schedule puts the organisation above its limit, so that the transaction is rolled
- * back.
+ * Checks the limit of the organisation after an export or schedule was inserted. If the limit is exceeded, the error
+ * rolls the transaction back.
  *
  * @throws LIMIT_REACHED
  */
@@ -120,31 +120,31 @@ export interface NewExport {
   readonly destinationId: string;
   readonly projectId: string;
   readonly startTimeMicros: number;
-  /** Exclusive. Undefined for a schedule. */
+  /** Exclusive end of the time range. Undefined for a schedule. */
   readonly endTimeMicros: number | undefined;
   readonly intervalHours: number | undefined;
   readonly formatVersion: ExportFormat['version'];
   readonly compression: ExportFormat['compression'];
-  /** If undefined, all fields are exported. */
+  /** Fields to export. If undefined, all fields are exported. */
   readonly exportFields: readonly string[] | undefined;
-  /** Condition on the runs in the filter language. */
+  /** Condition on runs, in the filter language. */
   readonly filter?: string | undefined;
 }
 
 const dayMicros = 86_400_000_000;
-/** Maximum time range of one export: ten years, which is more than the tables keep. */
+/** Maximum time range of one export in days: ten years, which is longer than the tables keep runs. */
 const maxDays = 3_660;
-/** Maximum number of unknown fields that an error names. */
+/** Maximum number of unknown fields that are named in an error. */
 const maxNamedFields = 5;
 
 /**
- * Creates an export, or a schedule if `intervalHours` is given. The members are fixed at creation: the runs that were
- * first received up to the creation time plus the allowed clock skew. The log-end offsets are read after the creation
- * time, so that the export waits for every run accepted before its creation. An export is queued at once; a schedule is
- * not queued.
+ * Creates an export, or a schedule if `intervalHours` is given. The members are determined at creation: they are the
+ * runs that were first received up to the creation time plus the allowed clock skew. The log-end offsets are read after
+ * the creation time, so that the export waits for every run that was accepted before its creation. An export is queued
+ * at once; a schedule is not queued.
  *
- * @throws INVALID_REQUEST with the invalid fields; INVALID_FILTER; LIMIT_REACHED; NOT_FOUND if the workspace has no such project or
- *   destination; errors of the log and the database.
+ * @throws INVALID_REQUEST with the invalid fields; INVALID_FILTER; LIMIT_REACHED; NOT_FOUND if the workspace has no
+ *   such project or destination; errors of the log and the database.
  */
 export async function createExport(
   deps: ExportDeps,
@@ -164,7 +164,7 @@ export async function createExport(
   const isSchedule = request.intervalHours !== undefined;
   const logPosition = isSchedule ? null : await readLogEndOffsets(deps);
   await database.transaction(async (tx) => {
-    // The lock makes a concurrent deletion of the destination wait.
+    // The lock ensures that a concurrent deletion of the destination waits.
     const [destination] = await tx.query(
       `SELECT FROM bulk_export_destinations WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL FOR SHARE`,
       [request.destinationId, workspaceId],
@@ -208,7 +208,7 @@ function validateExport(request: NewExport, now: Date): FieldError[] {
   if (start < fromMicros || start >= untilMicrosExclusive) {
     addError('start_time', 'out_of_range', 'must lie between 1970 and 2260');
   } else if (intervalHours !== undefined && start < now.getTime() * 1_000 - maxDays * dayMicros) {
-    // A schedule catches up on all past intervals, one after another.
+    // A schedule catches up on all intervals in the past, one after another.
     addError('start_time', 'out_of_range', `must lie at most ${maxDays} days ago`);
   }
   if (intervalHours === undefined && end === undefined) {
@@ -233,8 +233,8 @@ function validateExport(request: NewExport, now: Date): FieldError[] {
 }
 
 /**
- * Cancels an export or a schedule, and its unfinished export runs; workers notice within two seconds. Exports that a
- * schedule has already spawned continue. Cancelling a cancelled export has no effect.
+ * Cancels an export or a schedule and its unfinished export runs. Workers notice the cancellation within two seconds.
+ * Exports that a schedule has already spawned continue. Cancelling a cancelled export has no effect.
  *
  * @throws NOT_FOUND; EXPORT_FINISHED if the export ended in another state.
  */

@@ -2,10 +2,10 @@
  * Reads the values of a chunk that its rows do not contain: tokens and costs of runs that have model calls among their
  * descendants, dotted orders of runs that were sent without one, and feedback statistics.
  *
- * The values go into a CSV file with one line for each row of the chunk, in the same order, so that the encoder can
- * read both files in parallel. Usually a chunk needs no such values, and there is no file. Lines are written in
- * batches, so that memory does not grow with the chunk, except for the ids of runs with feedback and the tokens and
- * costs of runs with model calls among their descendants.
+ * The values are written to a CSV file with one line for each row of the chunk, in the same order, so that the encoder
+ * can read both files in parallel. Most chunks need no such values, and then there is no file. Lines are written in
+ * batches, so that memory use does not grow with the chunk, except for the ids of runs with feedback, and for the
+ * tokens and costs of runs with model calls among their descendants.
  */
 
 import { createReadStream } from 'node:fs';
@@ -32,12 +32,12 @@ import {
 import type { MembersCondition } from './members.ts';
 import type { ExportScope } from './record.ts';
 
-/** One CSV line (RFC 4180) with all values quoted; an absent value is empty. */
+/** Formats one CSV line (RFC 4180). All values are quoted; an absent value is empty. */
 function formatCsvLine(values: readonly (string | undefined)[]): string {
   return `${values.map((value) => (value === undefined ? '' : `"${value.replaceAll('"', '""')}"`)).join(',')}\n`;
 }
 
-/** A file to append lines to. Every method throws WORK_FILE_UNUSABLE if writing fails. */
+/** A file to which lines are appended. Every method throws WORK_FILE_UNUSABLE if writing fails. */
 class LineFile {
   maxLineBytes = 0;
   readonly #path: string;
@@ -47,7 +47,7 @@ class LineFile {
     this.#path = path;
   }
 
-  /** Each line includes its line end. */
+  /** Appends lines. Each line must include its line terminator. */
   async write(lines: readonly string[]): Promise<void> {
     for (const line of lines) this.maxLineBytes = Math.max(this.maxLineBytes, Buffer.byteLength(line));
     try {
@@ -85,7 +85,7 @@ async function* readLines(path: string): AsyncGenerator<string> {
 
 interface DerivedRequest {
   readonly scope: ExportScope;
-  /** Condition for the keys of the chunk. */
+  /** Condition on the keys of the runs in the chunk. */
   readonly condition: MembersCondition;
   readonly fields: readonly ExportField[];
   readonly folder: string;
@@ -101,21 +101,23 @@ interface Deps {
 
 const listFileName = 'rows.csv';
 const derivedFileName = 'derived.csv';
-/** Value of the first column of each line. Without this column, a line with a single empty value would be blank. */
+/** Value of the first column of each line. Without this column, a line with only one empty value would be blank. */
 const presenceMarker = '1';
 const figuresTimeoutMs = 900_000;
-/** Rows per batch. */
+/** Number of rows per batch. */
 const batchRows = 1_000;
 
-/** One row of the chunk: the id of its run and, if the run has no dotted order, the data to derive one. */
+/** One row of the chunk: the id of the run and, if the run has no dotted order, the data from which to derive one. */
 interface ChunkRow {
   readonly runId: string;
   readonly runWithoutOrder: RunWithoutDottedOrder | undefined;
 }
 
 /**
- * @returns the file, or undefined if no row needs derived values. @throws the errors of `readChunk`; then it leaves no
- *   file.
+ * Reads the derived values of a chunk into a file.
+ *
+ * @returns the file, or undefined if no row needs derived values.
+ * @throws the errors of `readChunk`; in this case no file is left.
  */
 export async function readDerivedValues(
   deps: Deps,
@@ -175,7 +177,7 @@ export async function readDerivedValues(
 
 const noRunIds: ReadonlySet<string> = new Set();
 
-/** Finds the runs of the chunk that have feedback. If the workspace has no feedback, the runs are not queried. */
+/** Returns the runs of the chunk that have feedback. If the workspace has no feedback, the runs are not queried. */
 async function findRunsWithFeedback(
   clickhouse: ClickHouse,
   { condition: { sql, params } }: DerivedRequest,
@@ -202,7 +204,7 @@ async function findRunsWithFeedback(
 async function* readBatches(path: string): AsyncGenerator<ChunkRow[]> {
   let batch: ChunkRow[] = [];
   for await (const line of readLines(path)) {
-    // Neither column contains commas or quotes.
+    // Neither of these columns contains commas or quotes.
     const [runId = '', runWithoutOrder] = line.split(',');
     batch.push({ runId, runWithoutOrder: runWithoutOrder ? readRunsWithoutDottedOrder(runWithoutOrder) : undefined });
     if (batch.length < batchRows) continue;
@@ -234,7 +236,7 @@ async function deriveAncestries(
   );
 }
 
-/** Sums tokens and costs of descendant model calls, for each run of the chunk that has any. */
+/** Sums the tokens and costs of descendant model calls for each run of the chunk that has such descendants. */
 function sumChunkFigures(
   clickhouse: ClickHouse,
   { scope: { tenantId, projectId }, condition: { sql, params } }: DerivedRequest,

@@ -22,22 +22,22 @@ export type ExportLimits = Pick<
   | 'exportTimeoutMs'
 >;
 
-/** Dependencies of every operation on bulk exports. */
+/** Dependencies of all operations on bulk exports. */
 export interface ExportDeps {
   readonly database: Database;
   readonly log: Pick<EventLog, 'position' | 'isStored'>;
   readonly jobs: Pick<Jobs, 'enqueue'>;
   readonly limits: ExportLimits;
   readonly logger: Logger;
-  /** Clock of exports. Default: the clock of Postgres. */
+  /** Clock that exports use. Default: the clock of Postgres. */
   readonly now?: ReadClock | undefined;
 }
 
 type ReadClock = (sql: Sql) => Promise<Date>;
 
 /**
- * Reads the time for creation, start, retry, timeout and schedules of exports. It is the clock of Postgres, so that all
- * processes agree on what is due even if their own clocks differ.
+ * Reads the clock that determines the creation, start, retry, timeout and schedules of exports. By default it is the
+ * clock of Postgres, so that all processes agree on what is due even if their own clocks differ.
  *
  * @param sql The transaction of the caller, if there is one.
  */
@@ -55,13 +55,14 @@ async function readDatabaseClock(sql: Sql): Promise<Date> {
 /** Dependencies of the export workers. */
 export interface WorkDeps extends ExportDeps {
   /**
-   * Opens the object store of a destination; the caller closes it. @throws errors of the store, and NOT_FOUND if the
-   * destination was deleted.
+   * Opens the object store of a destination; the caller must close it.
+   *
+   * @throws errors of the store, and NOT_FOUND if the destination was deleted.
    */
   readonly openStore: (destination: {
     readonly workspaceId: string;
     readonly destinationId: string;
   }) => Promise<ObjectStore>;
-  /** Opens the pipeline that reads the runs of an export run and writes them as files. */
+  /** Opens the source that reads the runs of an export run and writes them to files. */
   readonly openSource: (scope: ExportScope, format: ExportFormat) => ChunkSource<unknown>;
 }

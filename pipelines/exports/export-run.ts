@@ -1,25 +1,26 @@
 /**
- * The loop of one attempt at an export run: it reads the members of one day and uploads them as files to the bucket.
+ * The loop of one attempt at an export run. It reads the members of one day and uploads them to the bucket as files.
  *
- * Invariant: the recorded files contain exactly the members up to the recorded cursor, each exactly once. At most one
- * part can be in the bucket without being recorded; the checkpoint then holds the number of this part, its path, and
+ * Invariant: the recorded files contain exactly the members up to the recorded cursor, each of them once. At most one
+ * part can be in the bucket without being recorded; the checkpoint then contains the number of this part, its path, and
  * the cursors at both ends of its chunk.
  *
  *   1. The members are counted, unless an earlier attempt has recorded their number.
- *   2. If an earlier attempt left a part pending (step 5), this part comes first. Its uploads are aborted, and exactly
- *      its chunk is read again under the same part number, so that the new file overwrites an object that the earlier
- *      attempt left.
+ *   2. If an earlier attempt left a part pending (step 5), this part is processed first. Its uploads are aborted, and
+ *      exactly its chunk is read again under the same part number, so that the new file overwrites any object that
+ *      the earlier attempt left.
  *   3. The reader finds the next chunk and reads it into its own folder.
- *   4. The encoder writes the chunk as a Parquet file. The footer of this file is verified against what was read.
+ *   4. The encoder writes the chunk as a Parquet file. The footer of this file is compared with what was read.
  *   5. The checkpoint records the part and its chunk as pending. Then the file is uploaded; the id of a multipart
- *      upload is recorded before its first byte. Then one transaction records the file and moves the cursor. The folder
- *      of the chunk is removed.
- *   6. When no chunk is left, the runs received too late to be members are counted, and the run becomes COMPLETED.
+ *      upload is recorded before its first byte is sent. Then one transaction records the file and moves the cursor.
+ *      The folder of the chunk is removed.
+ *   6. When no chunk is left, the runs that were received too late to be members are counted, and the run becomes
+ *      COMPLETED.
  *
- * Steps 3, 4 and 5 run concurrently for three consecutive chunks, each at most one chunk ahead of the next step, so
- * that at most two chunks are on disk in addition to the one that is being uploaded. After a crash or an abort at any
- * point, the next worker that claims the run repeats what was not recorded. Every write in steps 1, 5 and 6 checks the
- * fencing token of this attempt (`checkpoint.ts`).
+ * Steps 3, 4 and 5 run concurrently for three consecutive chunks. Each step is at most one chunk ahead of the next
+ * step, so at most two chunks are on disk in addition to the chunk that is being uploaded. After a crash or an abort at
+ * any point, the next worker that claims the run repeats what was not recorded. Every write in steps 1, 5 and 6 checks
+ * the fencing token of this attempt (`checkpoint.ts`).
  */
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -43,14 +44,14 @@ const stageSeconds = histogram(
 );
 
 /**
- * Prefetches one item of `source` while the consumer uses the previous one. A consumer that stops early waits for the
- * item in flight, so that the source does no work afterwards; abort the work of the source first to keep this wait
- * short.
+ * Prefetches one item of `source` while the consumer uses the previous item. A consumer that stops early waits for the
+ * item in flight, so that the source does no work afterwards. To keep this wait short, abort the work of the source
+ * first.
  */
 async function* prefetch<Item>(source: AsyncGenerator<Item>): AsyncGenerator<Item> {
   const fetchNext = () => {
     const fetched = source.next();
-    // The failure surfaces when the consumer awaits this item.
+    // The error is thrown when the consumer awaits this item.
     fetched.catch(() => undefined);
     return fetched;
   };
@@ -68,18 +69,18 @@ async function* prefetch<Item>(source: AsyncGenerator<Item>): AsyncGenerator<Ite
   }
 }
 
-/** Reads the members of an export run and makes files of them. */
+/** Reads the members of an export run and writes them to files. */
 export interface ChunkSource<Read> {
-  /** Counts the members, and the runs of the window that were received too late. */
+  /** Counts the members, and the runs in the window that were received too late to be members. */
   count(signal: AbortSignal): Promise<{ readonly members: number; readonly late: number }>;
   /**
-   * Finds the chunk after `after`, or the first chunk of the window if `after` is undefined. Returns undefined if no
-   * member is left.
+   * Finds the chunk that follows `after`, or the first chunk of the window if `after` is undefined. Returns undefined
+   * if no member is left.
    */
   find(after: ExportCursor | undefined, signal: AbortSignal): Promise<ExportChunk | undefined>;
-  /** Reads a chunk into `folder`, which no other chunk uses. */
+  /** Reads a chunk into `folder`, which only this chunk may use. */
   read(chunk: ExportChunk, folder: string, signal: AbortSignal): Promise<Read>;
-  /** Writes the file to upload into the same folder. Returns undefined if all runs of the chunk have been deleted. */
+  /** Writes the file to upload, in the same folder. Returns undefined if all runs of the chunk have been deleted. */
   encode(read: Read, folder: string, signal: AbortSignal): Promise<EncodedPart | undefined>;
   /** Releases the resources of the source. */
   close(): void;
@@ -95,9 +96,9 @@ interface RunToExport<Read> {
   readonly source: ChunkSource<Read>;
   readonly store: Pick<ObjectStore, 'resolvePath' | 'upload' | 'abortUploads' | 'delete'>;
   readonly checkpoint: Checkpoint;
-  /** Folder that only this attempt uses; the caller removes it. */
+  /** Folder that only this attempt uses. The caller removes it. */
   readonly folder: string;
-  /** Object key of a part. */
+  /** Returns the object key of a part. */
   readonly getPartKey: (part: number) => string;
   /** State of the row when the run was claimed. */
   readonly at: {
@@ -119,8 +120,10 @@ interface PartToMake {
 type PartOnDisk<Made> = PartToMake & { readonly folder: string; readonly made: Made };
 
 /**
+ * Executes one attempt at an export run.
+ *
  * @throws errors of the source, the store and the database; EXPORT_ATTEMPT_OVER if another attempt has replaced this
- *   one; the reason of `signal` after an abort. No work of the attempt continues afterwards.
+ *   one; the reason of `signal` after an abort. In all cases no work of the attempt continues afterwards.
  */
 export async function exportRun<Read>(run: RunToExport<Read>, signal: AbortSignal): Promise<void> {
   const { source, checkpoint, at } = run;
@@ -129,7 +132,7 @@ export async function exportRun<Read>(run: RunToExport<Read>, signal: AbortSigna
     await checkpoint.recordTotal(members);
   }
   let rowsWritten = at.rowsWritten;
-  // If one step fails, the other steps stop at once, because their chunks will not be used.
+  // If one step fails, the other steps stop at once, because their chunks are no longer needed.
   const failed = new AbortController();
   const steps = AbortSignal.any([signal, failed.signal]);
   for await (const part of prefetch(encodeChunks(run, prefetch(readParts(run, steps)), steps))) {
@@ -189,7 +192,11 @@ async function* encodeChunks<Read>(
   }
 }
 
-/** Step 5 of the header comment: uploads a part and records it. @returns the number of rows recorded. */
+/**
+ * Step 5 of the header comment: uploads a part and records it.
+ *
+ * @returns the number of rows that were recorded.
+ */
 async function writePart<Read>(
   { store, checkpoint, getPartKey }: RunToExport<Read>,
   { part, chunk, isRepeated: repeated, folder, made }: PartOnDisk<EncodedPart | undefined>,
@@ -210,7 +217,8 @@ async function writePart<Read>(
     const mayReplace = () => checkpoint.confirm();
     const options = { signal, recordUpload, mayReplace };
     const { bytes, sha256, etag = null } = await measureStage('upload', () => store.upload(key, made.path, options));
-    // Abort multipart uploads that an earlier attempt requested and that the object store created only after step 2.
+    // Abort multipart uploads that an earlier attempt had requested but that the object store created only after step
+    // 2.
     if (repeated) await store.abortUploads(key, [], { signal });
     await checkpoint.recordFile({ part, path, rows: made.rows, bytes, sha256, etag }, last);
     exportedRows.inc(made.rows);
@@ -232,15 +240,15 @@ async function measureStage<Result>(
   }
 }
 
-/** Timeout for a bucket that hangs; the next sweep tries again. */
+/** Timeout for the clean-up of a bucket that hangs. The next sweep tries again. */
 const cleanupTimeoutMs = 5_000;
 
 /**
- * Removes what an ended export run has written to the bucket but not recorded: a multipart upload, or an object that no
- * file list contains. Does nothing while a worker may still be writing. After a transient error or a timeout, a later
- * call tries again. After any other error, for example a missing permission, no later call tries again.
+ * Removes from the bucket what an ended export run has written but not recorded: a multipart upload, or an object that
+ * no file list contains. Does nothing while a worker may still be writing. After a transient error or a timeout, a
+ * later call tries again. After any other error, for example a missing permission, no further attempt is made.
  *
- * @param run The run's last worker also passes its `fence`; the call then ends the lease of this worker.
+ * @param run The last worker of the run also passes its `fence`; the call then ends the lease of this worker.
  * @throws errors of the database.
  */
 export async function cleanUpRun(

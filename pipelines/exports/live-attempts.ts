@@ -1,17 +1,17 @@
 /**
- * The attempts that run in this process, and the signal that aborts each of them.
+ * The attempts that run in this process, and the signals that abort them.
  *
  * Invariant: while an attempt runs, its lease is renewed well before it expires. The signal of an attempt is aborted
- * before its lease expires, if it no longer owns its run, or if the run is no longer to be exported.
+ * before its lease expires, when it no longer owns its run, and when its run must no longer be exported.
  *
  *   1. Every second one statement renews the leases of all attempts in this process whose fencing token and status are
- *      still valid, and returns their runs. Attempts whose runs are not returned are aborted: these runs were
- *      cancelled, timed out or claimed by another worker. A cancellation in any process therefore reaches every worker
- *      in little more than a second.
- *   2. The statement skips rows that another transaction has locked, and has its own connection and a timeout below the
- *      lease. Neither a lock nor a busy pool therefore delays the renewal of other leases.
- *   3. A timer of each attempt aborts it a second before its lease expires by the local clock, even if the database
- *      does not respond.
+ *      still valid, and returns their runs. Attempts whose runs are not returned are aborted, because these runs were
+ *      cancelled, timed out or claimed by another worker. Therefore a cancellation in any process reaches every
+ *      worker in little more than a second.
+ *   2. The statement skips rows that another transaction has locked. It uses its own connection, with a timeout that
+ *      is shorter than the lease. Therefore neither a lock nor a busy pool delays the renewal of other leases.
+ *   3. A timer of each attempt aborts the attempt a second before its lease expires by the local clock, even if the
+ *      database does not respond.
  *   4. An attempt that exceeds its timeout is aborted.
  *   5. `stop` aborts all attempts.
  */
@@ -22,7 +22,7 @@ import type { ExportLimits } from './export-deps.ts';
 
 const renewalIntervalMs = 1_000;
 
-/** Timeout of the statements on the connection that renews leases. */
+/** Timeout of statements on the connection that renews leases. */
 export function getLeaseTimeoutMs({ exportLeaseMs }: Pick<ExportLimits, 'exportLeaseMs'>): number {
   return Math.ceil(exportLeaseMs / 3);
 }
@@ -36,7 +36,7 @@ interface Attempt {
 interface RenewedRun {
   readonly id: string;
   readonly projectDeleted: boolean;
-  /** False if another transaction has locked the row. */
+  /** Whether the lease was renewed. False if another transaction has locked the row. */
   readonly renewed: boolean;
 }
 
@@ -48,7 +48,7 @@ export class LiveAttempts {
   #timer: NodeJS.Timeout | undefined;
   #isStopping = false;
 
-  /** @param leases A dedicated connection with the statement timeout {@link getLeaseTimeoutMs}. */
+  /** @param leases A dedicated connection whose statement timeout is {@link getLeaseTimeoutMs}. */
   constructor(leases: Sql, limits: Pick<ExportLimits, 'exportLeaseMs' | 'exportRunTimeoutMs'>, logger: Logger) {
     this.#leases = leases;
     this.#limits = limits;
@@ -59,14 +59,14 @@ export class LiveAttempts {
     return this.#attempts.size;
   }
 
-  /** Whether this process no longer claims runs. */
+  /** Whether this process has stopped claiming runs. */
   get stopping(): boolean {
     return this.#isStopping;
   }
 
   /**
-   * Runs `work` as the attempt with the fencing token of `run`. If the attempt must end early, the signal is aborted
-   * with the error that ends the attempt as its reason.
+   * Runs `work` as the attempt that has the fencing token of `run`. If the attempt must end early, the signal is
+   * aborted, and its reason is the error that ends the attempt.
    *
    * @param claimedAtMs value of `performance.now()` before the claim.
    */
@@ -92,7 +92,7 @@ export class LiveAttempts {
     }
   }
 
-  /** Aborts all attempts with DRAINING, including those that start later. */
+  /** Aborts all attempts with DRAINING, including those that are started later. */
   stop(): void {
     this.#isStopping = true;
     for (const { controller } of this.#attempts.values()) controller.abort(runlakeError('DRAINING'));

@@ -7,7 +7,7 @@ import { buildManifestKey, type ExportRecord, keyOfPart, toExportFormat } from '
 import { endExport, enqueueWaiting, finishExport } from './states.ts';
 
 /**
- * Ends an export whose export runs are all COMPLETED: checks its files and writes the manifest.
+ * Completes an export whose export runs are all COMPLETED: checks its files and writes the manifest.
  *
  * @throws errors of the database, transient errors of the object store, and the reason of `signal`.
  */
@@ -37,8 +37,8 @@ export async function completeExport(deps: WorkDeps, of: ExportRecord, signal?: 
 }
 
 /**
- * Ends an export as FAILED because one of its files is missing. A lost file cannot be made again, so there is no retry.
- * The export run stays COMPLETED, and the cause is added to its `errors`.
+ * Ends an export as FAILED because one of its files is missing. The export is not retried, because a lost file cannot
+ * be recreated. The export run stays COMPLETED, and the cause is added to its `errors`.
  */
 async function failExport(
   deps: WorkDeps,
@@ -66,7 +66,7 @@ async function isCompleted({ database }: Pick<WorkDeps, 'database'>, exportId: s
   return of !== undefined;
 }
 
-/** Version of the manifest's format. Adding a field does not change it. */
+/** Version of the format of the manifest. It does not change when a field is added. */
 const manifestVersion = 1;
 
 interface ManifestFile {
@@ -87,10 +87,11 @@ interface ManifestRun {
 }
 
 /**
- * Writes the manifest of an export whose export runs are all COMPLETED, and overwrites an existing one. A manifest in
- * the bucket means that the set of files is complete. Its format is described in `docs/guide/07-bulk-export.md`.
+ * Writes the manifest of an export whose export runs are all COMPLETED; an existing manifest is overwritten. A manifest
+ * in the bucket means that the set of files is complete. Its format is described in `docs/guide/07-bulk-export.md`.
  *
- * @returns `deleteManifest`, which deletes the manifest if the export turns out to have ended in another state.
+ * @returns `deleteManifest`, a function that deletes the manifest if the export turns out to have ended in another
+ *   state.
  * @throws errors of the object store and the database, and the reason of `signal`.
  */
 async function writeManifest(
@@ -159,7 +160,7 @@ function sum(numbers: readonly number[]): number {
 }
 
 const maxConcurrentRequests = 8;
-/** Files per UPDATE. */
+/** Number of files per UPDATE. */
 const filesPerUpdate = 200;
 const checkValidityMinutes = 10;
 
@@ -172,17 +173,21 @@ interface RecordedFile {
   readonly etag: string | null;
 }
 
-/** Result of the check: `unchecked` is the number of files that the destination does not allow to be read. */
+/**
+ * Result of the check. `unchecked` is the number of files that could not be checked, because the destination does not
+ * allow reading them.
+ */
 type FilesCheck =
   | { readonly kind: 'present'; readonly unchecked: number }
   | { readonly kind: 'gone'; readonly runId: string; readonly error: RunlakeError };
 
 /**
- * Checks that every recorded file of an export is in its destination before the manifest is written. The check is
- * needed because a bucket that was emptied, or deleted and created again, accepts writes without an error.
+ * Checks that every recorded file of an export exists in its destination. This happens before the manifest is written,
+ * and is needed because a bucket that was emptied, or deleted and created again, accepts writes without an error.
  *
  * The time of each successful check is stored, so that the next call can continue an interrupted check. Files whose
- * last check is older than `checkValidityMinutes` are checked again, because they may have been deleted meanwhile.
+ * last check is older than `checkValidityMinutes` are checked again, because they may have been deleted in the
+ * meantime.
  *
  * @throws errors of the object store and the database, and the reason of `signal`.
  */
@@ -254,9 +259,10 @@ async function storeChecked(database: Database, files: readonly RecordedFile[]):
 }
 
 /**
- * Calls `work` for each of `items`, with at most `max` calls in flight. Continues after a rejected call.
+ * Calls `work` for each of `items`, with at most `max` calls in flight. If a call is rejected, the other items are
+ * still processed.
  *
- * @param signal If aborted, no further call starts.
+ * @param signal If aborted, no further call is started.
  * @throws the first rejection of `work`, after all calls have ended.
  */
 export async function forEachConcurrently<Item>(
@@ -266,7 +272,7 @@ export async function forEachConcurrently<Item>(
   signal?: AbortSignal,
 ): Promise<void> {
   const errors: unknown[] = [];
-  // All workers share one iterator, so that each item is processed once.
+  // All workers share one iterator, so that each item is processed only once.
   const remaining = items.values();
   const worker = async () => {
     for (const item of remaining) {

@@ -1,11 +1,11 @@
 /**
- * SQL conditions for the members of an export. A run is a member if its key is in the window of the export, it is not
- * deleted, it had not expired at `members_until`, its first event was received no later than `members_until`, and it
- * matches the filter of the export. Rows
- * of expired runs stay for another week, so a run that expires while its export runs is still exported.
+ * SQL conditions for the members of an export. A run is a member if all of these conditions hold: its key is in the
+ * window of the export; it is not deleted; it had not expired at `members_until`; its first event was received no later
+ * than `members_until`; it matches the filter of the export. Rows of expired runs are kept for another week, so a run
+ * that expires during the export is still exported.
  *
- * The time of the first event is compared on merged rows only. Merging keeps the minimum, so a run that is patched
- * later stays a member. The setting `optimize_move_to_prewhere_if_final = 0` of every query prevents ClickHouse from
+ * The time of the first event is compared only on merged rows. Merging keeps the minimum, so a run that is patched
+ * later stays a member. Every query sets `optimize_move_to_prewhere_if_final = 0`, which prevents ClickHouse from
  * applying the condition to single rows before it merges them.
  */
 import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
@@ -16,31 +16,31 @@ import { buildScopeCondition } from '../runs/run-scope.ts';
 import type { ExportCursor } from './chunk-reader.ts';
 import type { ExportScope } from './record.ts';
 
-/** Order of the rows in an export. Within one project it is the order of the table's sorting key. */
+/** Sort order of the rows in an export. Within one project it equals the order of the table's sorting key. */
 export const memberOrder = 'start_time, trace_id, id';
 
-/** SQL condition: the run is not deleted and had not expired at `members_until`. */
+/** SQL condition that a run is not deleted and had not expired at `members_until`. */
 export const exportableCondition = liveAt('members_until');
 
 export const memberCondition = 'first_received_at <= fromUnixTimestamp64Micro({members_until:Int64})';
 
 export interface MembersCondition {
-  /** Conditions on the key, joined by AND. They have the same value for all stored rows of a run. */
+  /** Conditions on the key, joined by AND. Their result is the same for all stored rows of a run. */
   readonly sql: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
 }
 
 interface MemberRange {
   readonly after?: ExportCursor | undefined;
-  /** Inclusive. */
+  /** Inclusive end of the range. */
   readonly last?: ExportCursor | undefined;
-  /** Must lie within the window of the scope. */
+  /** Time window of the range. It must lie within the window of the scope. */
   readonly window?: TimeWindow;
 }
 
 /**
- * Builds the condition for the keys of a scope that follow `after`, up to and including `last`. The separate bounds on
- * the time let ClickHouse prune parts; the tuple comparisons alone do not.
+ * Builds the condition on the keys of a scope that follow `after`, up to and including `last`. The separate bounds on
+ * the time enable ClickHouse to prune parts, which it cannot do with the tuple comparisons alone.
  */
 export function buildMembersCondition(
   scope: ExportScope,
@@ -73,9 +73,9 @@ export function buildMembersCondition(
 }
 
 /**
- * Builds the clauses for the filter of an export. The filter sees the values of a run when its chunk is read, so a
- * run that is patched while its export runs may begin or cease to match. Runs of its trace and feedback that expire
- * after `members_until` still count.
+ * Builds the clauses for the filter of an export. The filter is applied to the values that a run has when its chunk is
+ * read, so a run that is patched during the export may begin or cease to match. Runs of its trace and feedback are
+ * taken into account even if they expire after `members_until`.
  */
 export function buildMembersFilter(scope: ExportScope, { sql }: MembersCondition): FilterClauses {
   const runScope = { tenantId: scope.tenantId, projectIds: [scope.projectId] };
@@ -83,17 +83,17 @@ export function buildMembersFilter(scope: ExportScope, { sql }: MembersCondition
 }
 
 interface MemberCount {
-  /** Members of the scope. */
+  /** Number of members of the scope. */
   readonly members: number;
-  /** Runs in the window of the scope that were received too late to be members. */
+  /** Number of runs in the window of the scope that were received too late to be members. */
   readonly late: number;
 }
 
-/** Counting may be slow: one day may contain a hundred million runs. */
+/** Timeout for counting. Counting may be slow, because one day may contain a hundred million runs. */
 const countTimeoutMs = 900_000;
 
 /**
- * Counts the runs in the window of a scope, without deleted and expired runs.
+ * Counts the runs in the window of a scope, excluding deleted and expired runs.
  *
  * @throws errors of ClickHouse, or the reason of `signal`.
  */

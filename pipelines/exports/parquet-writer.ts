@@ -16,26 +16,27 @@ import type { ExportFormat } from './record.ts';
 
 /** A file that is ready for upload. */
 export interface ParquetPart {
-  /** `<folder>/part.parquet`; the caller removes it. */
+  /** Path of the file, `<folder>/part.parquet`. The caller removes the file. */
   readonly path: string;
-  /** Number of rows, at least 1. */
+  /** Number of rows; at least 1. */
   readonly rows: number;
-  /** Size of the file. */
+  /** Size of the file in bytes. */
   readonly bytes: number;
 }
 
 const partFileName = 'part.parquet';
-/** A row group ends at 120,000 rows or 32 MB. */
+/** Limits of a row group: it ends at 120,000 rows or 32 MB. */
 const maxGroupRows = 120_000;
 const maxGroupBytes = 32 * 1024 * 1024;
 
 /**
- * Encodes a chunk as one Parquet file with the rows in the same order, and checks its footer against the number of rows
- * and the expected columns. Row groups have 120,000 rows or about 32 MB, whichever is less. Deletes the input files, also
- * after an error.
+ * Encodes a chunk as one Parquet file with the rows in the same order. Compares the footer of the file with the number
+ * of rows and the expected columns. Row groups have 120,000 rows or about 32 MB, whichever is less. Deletes the input
+ * files, even after an error.
  *
- * @returns undefined if the chunk has no rows; then there is no file.
- * @throws EXPORT_FILE_INVALID, PARQUET_ENCODER_FAILED, WORK_FILE_UNUSABLE, or the reason of `signal`; then it leaves no file.
+ * @returns undefined if the chunk has no rows; in this case there is no file.
+ * @throws EXPORT_FILE_INVALID, PARQUET_ENCODER_FAILED, WORK_FILE_UNUSABLE, or the reason of `signal`; in this case no
+ *   file is left.
  */
 export async function encodeChunk(
   { encoder }: { readonly encoder: Encoder },
@@ -86,8 +87,9 @@ function buildRequest(
 }
 
 /**
- * Chooses the number of rows per row group, so that a group of average rows has 32 MB. If large runs are adjacent, a
- * group of that many rows could be far larger; the number is then reduced so that no group gets much larger than 32 MB.
+ * Returns the number of rows per row group. By default a group of rows of average size has 32 MB. If large runs are
+ * adjacent, such a group could be far larger; the number of rows is then reduced so that no group is much larger than
+ * 32 MB.
  */
 function chooseGroupRows(source: ParquetFooter['groups']): number {
   let maxRows = maxGroupRows;
@@ -110,7 +112,7 @@ function chooseGroupRows(source: ParquetFooter['groups']): number {
   return Math.max(1, Math.min(maxRows, Math.floor((maxGroupBytes * allRows) / Math.max(allBytes, 1))));
 }
 
-/** Describes how the footer of a file differs from the expected footer. Returns undefined if it matches. */
+/** Describes how the footer of a file differs from the expected footer. Returns undefined if there is no difference. */
 function findMismatch(footer: ParquetFooter, files: ChunkFiles, format: ExportFormat): string | undefined {
   if (footer.rows !== files.rows) return `it has ${footer.rows} rows, and ${files.rows} were read`;
   const types = new Map(runParquetColumns.map(({ name, type }) => [name as string, type[format.version]]));
@@ -123,14 +125,14 @@ function findMismatch(footer: ParquetFooter, files: ChunkFiles, format: ExportFo
 }
 
 /**
- * Total size of the JSON columns after which an export starts another file. The work folder needs a few times this size
- * for each export run.
+ * Total size of the JSON columns at which an export starts a new file. The work folder needs a few times this size for
+ * each export run.
  */
 const maxChunkBytes = 256 * 1024 ** 2;
 
 /**
- * Creates chunk sources that read members from ClickHouse and encode them as files. Each attempt at an export run
- * borrows an encoder.
+ * Creates chunk sources, which read members from ClickHouse and encode them as files. Each attempt at an export run
+ * borrows one encoder.
  */
 export function createChunkSources(
   { clickhouse, encoders }: { readonly clickhouse: ClickHouse; readonly encoders: EncoderPool },

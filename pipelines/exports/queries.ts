@@ -7,17 +7,17 @@ import type { DestinationConfig } from './destinations/destination.ts';
 import { buildManifestKey, type ExportRecord, exportColumns, keyOfPart } from './record.ts';
 import type { ExportStatus } from './states.ts';
 
-/** Sums over the export runs of an export. */
+/** Progress of an export, summed over its export runs. */
 interface ExportProgress {
   readonly runsTotal: number;
   readonly runsCompleted: number;
   readonly rowsWritten: number;
   readonly bytesWritten: number;
   readonly files: number;
-  /** Total number of members of the export runs whose members have been counted. */
+  /** Total number of members of those export runs whose members have been counted. */
   readonly rowsCounted: number;
   readonly runsCounted: number;
-  /** Completed share of each export run in millionths, summed over all export runs. */
+  /** Completed fraction of each export run in millionths, summed over all export runs. */
   readonly millionthsDone: number;
   readonly lateRuns: number;
   readonly retries: number;
@@ -27,7 +27,7 @@ export type ExportWithProgress = ExportRecord & ExportProgress;
 
 const million = 1_000_000;
 
-/** SELECT and FROM for exports with their progress; a WHERE clause may follow. */
+/** SELECT and FROM clauses for exports with their progress. A WHERE clause can be appended. */
 const exportsWithProgressSql = `SELECT ${exportColumns}, p.*, f.files
   FROM bulk_exports AS e
   CROSS JOIN LATERAL (
@@ -45,7 +45,11 @@ const exportsWithProgressSql = `SELECT ${exportColumns}, p.*, f.files
     WHERE r.bulk_export_id = e.id
   ) AS f`;
 
-/** @throws NOT_FOUND if the workspace has no export with this id. */
+/**
+ * Reads an export with its progress.
+ *
+ * @throws NOT_FOUND if the workspace has no export with this id.
+ */
 export async function readExport(
   database: Database,
   workspaceId: string,
@@ -60,18 +64,21 @@ export async function readExport(
 }
 
 /**
- * Progress of an export from 0 to 1; below 1 until it is COMPLETED. Each export run (one day) has the same weight,
- * independent of its number of rows. Rows are counted only after an export run is claimed, so a share of the rows
- * counted so far would fall with each new count. The progress never falls, because another attempt neither removes rows
- * that a run has written nor counts its rows again.
+ * Returns the progress of an export from 0 to 1; it is below 1 until the export is COMPLETED. Each export run (one day)
+ * has the same weight, regardless of its number of rows. The rows of an export run are counted only after the run is
+ * claimed, so the fraction of all rows counted so far would drop with each new count. The progress never drops, because
+ * a further attempt neither removes rows that were written nor counts the rows again.
  */
 export function shareDone({ status, millionthsDone, runsTotal }: ExportWithProgress): number {
   if (status === 'COMPLETED') return 1;
-  // The progress stays below 1, because the manifest is still missing.
+  // The progress is still below 1, because the manifest has not been written.
   return runsTotal === 0 ? 0 : Math.min(millionthsDone / (runsTotal * million), 0.99);
 }
 
-/** Rows per second and estimated remaining time. Both are undefined if no rows are written yet. */
+/**
+ * Returns the number of rows per second and the estimated remaining time. Both are undefined if no rows have been
+ * written yet.
+ */
 export function estimateRate(
   { startedAt, finishedAt, runsTotal, runsCounted, rowsCounted, rowsWritten }: ExportWithProgress,
   now: Date,
@@ -80,7 +87,7 @@ export function estimateRate(
   const end = finishedAt === null ? now.getTime() : Date.parse(finishedAt);
   const seconds = Math.max((end - Date.parse(startedAt)) / 1_000, 0.001);
   const rowsPerSecond = rowsWritten / seconds;
-  // Export runs that are not counted yet are assumed to have the average size.
+  // Export runs that have not been counted yet are assumed to have the average size.
   const expected = runsCounted === 0 ? rowsWritten : (rowsCounted / runsCounted) * runsTotal;
   const secondsLeft = finishedAt === null ? Math.max(0, expected - rowsWritten) / rowsPerSecond : undefined;
   return { rowsPerSecond, secondsLeft };
@@ -90,15 +97,15 @@ interface ExportFilter {
   readonly statuses?: readonly ExportStatus[] | undefined;
   readonly destinationId?: string | undefined;
   readonly projectId?: string | undefined;
-  /** If set, only exports that this schedule created. */
+  /** If set, only exports that this schedule spawned are listed. */
   readonly sourceExportId?: string | undefined;
-  /** If true, only schedules; if false, only exports that are not schedules. */
+  /** If true, only schedules are listed; if false, only exports that are not schedules. */
   readonly scheduled?: boolean | undefined;
   readonly limit: number;
   readonly offset: number;
 }
 
-/** Exports and schedules of a workspace, newest first. */
+/** Lists the exports and schedules of a workspace, newest first. */
 export function listExports(
   database: Database,
   workspaceId: string,
@@ -125,13 +132,13 @@ export function listExports(
   );
 }
 
-/** An export run with the location of its files. */
+/** An export run with the locations of its files. */
 export interface ExportRunWithFiles extends ExportRunRecord {
-  /** Paths of its complete files, in order of part, including the bucket. */
+  /** Paths of the complete files, including the bucket, ordered by part number. */
   readonly paths: readonly string[];
-  /** The folder of its files, including the bucket. */
+  /** The folder of the files of the export run, including the bucket. */
   readonly folder: string;
-  /** The folder of its export, without the bucket. */
+  /** The folder of the export, without the bucket. */
   readonly prefix: string;
 }
 
@@ -154,7 +161,7 @@ type Row = ExportRunRecord & {
   readonly config: DestinationConfig;
 };
 
-/** The export runs of one export, or of all exports that one schedule spawned, in order of time. */
+/** Lists the export runs of one export, or of all exports that one schedule spawned, ordered by time. */
 export async function listExportRuns(
   database: Database,
   workspaceId: string,
@@ -171,7 +178,11 @@ export async function listExportRuns(
   ]);
 }
 
-/** @throws NOT_FOUND if the workspace has no such export, or the export has no such run. */
+/**
+ * Reads an export run with the locations of its files.
+ *
+ * @throws NOT_FOUND if the workspace has no such export, or if the export has no such run.
+ */
 export async function readExportRun(
   database: Database,
   workspaceId: string,
@@ -183,7 +194,11 @@ export async function readExportRun(
   return found;
 }
 
-/** Complete files of an export run, in order of part. @throws NOT_FOUND as {@link readExportRun}. */
+/**
+ * Lists the complete files of an export run, ordered by part number.
+ *
+ * @throws NOT_FOUND as {@link readExportRun}.
+ */
 export async function listExportFiles(
   database: Database,
   workspaceId: string,

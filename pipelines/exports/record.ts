@@ -14,22 +14,22 @@ export interface ExportRecord {
   readonly destinationId: string;
   readonly projectId: string;
   readonly startTime: string;
-  /** Exclusive. Null for schedules. */
+  /** Exclusive end of the time range. Null for schedules. */
   readonly endTime: string | null;
-  /** Null for exports that are not schedules. */
+  /** Interval of a schedule. Null for exports that are not schedules. */
   readonly intervalHours: number | null;
   readonly format: string;
   readonly formatVersion: ExportFormat['version'];
   readonly compression: ExportFormat['compression'];
-  /** Null if all fields are exported. */
+  /** Fields to export. Null if all fields are exported. */
   readonly exportFields: readonly string[] | null;
   readonly filter: string | null;
   readonly status: ExportStatus;
   readonly statusReason: string | null;
-  /** Id of the schedule that spawned this export; otherwise null. */
+  /** Id of the schedule that spawned this export; null if no schedule spawned it. */
   readonly sourceExportId: string | null;
   readonly nextStartTime: string | null;
-  /** Log-end offsets at creation, by topic. Null for schedules. */
+  /** Log-end offsets at the creation of the export, by topic. Null for schedules. */
   readonly logPosition: Readonly<Record<string, LogPosition>> | null;
   readonly membersUntil: string;
   readonly startedAt: string | null;
@@ -47,23 +47,23 @@ export const exportColumns = `e.id, e.workspace_id AS "workspaceId", e.destinati
   e.log_position AS "logPosition", e.members_until AS "membersUntil", e.started_at AS "startedAt",
   e.manifest_at AS "manifestAt", e.created_at AS "createdAt", e.updated_at AS "updatedAt", e.finished_at AS "finishedAt"`;
 
-/** Microseconds since 1970 of a time as read from the database. */
+/** Converts a time, as read from the database, to microseconds since 1970. */
 export function parseMicros(time: string): number {
   return parseTime(time) as number;
 }
 
 /**
- * Defines the members of one export run. Every query of an export run uses this scope, which is fixed when the export
- * is created.
+ * Defines the members of one export run. All queries of an export run use this scope, which is fixed when the export is
+ * created.
  */
 export interface ExportScope {
   readonly tenantId: string;
   readonly projectId: string;
-  /** Range of the key time, `start_time` in the sorting key of `runs`: from the first time, before the second. */
+  /** Range of the key time (`start_time` in the sorting key of `runs`). The start is inclusive, the end exclusive. */
   readonly window: TimeWindow;
-  /** Runs whose first event was received later are not members. */
+  /** Runs whose first event was received after this time are not members. */
   readonly membersUntilMicros: number;
-  /** The filter of the export. */
+  /** Conditions of the export's filter. */
   readonly conditions?: RunFilterConditions | undefined;
 }
 
@@ -82,12 +82,13 @@ export function buildScope(of: ExportRecord, run: Pick<ExportRunRecord, 'startTi
 export interface ExportFormat {
   readonly version: 'v1' | 'v2_beta';
   readonly compression: 'none' | 'gzip' | 'snappy' | 'zstandard';
-  /** Column names, in the order of the file. */
+  /** Column names in the order in which they appear in the file. */
   readonly fields: readonly string[];
 }
 
 /**
- * Returns the requested fields, and which of them are unknown. If `requested` is null or undefined, returns all fields.
+ * Returns the requested fields, and lists those that are unknown. If `requested` is null or undefined, returns all
+ * fields.
  */
 export function resolveFields(requested: readonly string[] | null | undefined): {
   readonly fields: readonly string[];
@@ -101,15 +102,18 @@ export function toExportFormat({ formatVersion, compression, exportFields }: Exp
   return { version: formatVersion, compression, fields: resolveFields(exportFields).fields };
 }
 
-/** Minimum number of digits of a part number in a key. Keys with more digits stay unique but no longer sort by part. */
+/**
+ * Minimum number of digits of a part number in an object key. Keys with more digits are still unique but no longer sort
+ * by part number.
+ */
 const partDigits = 6;
 
 type ExportIds = Pick<ExportRecord, 'id' | 'workspaceId' | 'projectId'>;
 
 /**
- * Object key of a part of an export run, relative to the prefix of its destination. Keys sort by part, and a part that
- * is written again gets the same key. In v2_beta all folders are `name=value`, the Hive
- * layout.
+ * Returns the object key of a part of an export run, relative to the prefix of its destination. Keys sort by part
+ * number, and a part that is written again gets the same key. In v2_beta all folder names have the form `name=value`,
+ * which is the Hive layout.
  */
 export function keyOfPart(
   of: ExportIds & Pick<ExportRecord, 'formatVersion'>,
@@ -122,12 +126,15 @@ export function keyOfPart(
   return `${buildExportFolder(of)}/${resource}/year=${year}/month=${month}/day=${day}/${file}`;
 }
 
-/** Object key of the manifest. It is in the folder of the export's files, under a name that Hive readers skip. */
+/**
+ * Returns the object key of the manifest. The manifest is in the folder that contains the files of the export, under a
+ * name that Hive readers skip.
+ */
 export function buildManifestKey(of: ExportIds): string {
   return `${buildExportFolder(of)}/_manifest.json`;
 }
 
-/** The folder of all files of an export. */
+/** Returns the folder that contains all files of an export. */
 function buildExportFolder({ id, workspaceId, projectId }: ExportIds): string {
   return `export_id=${id}/tenant_id=${workspaceId}/session_id=${projectId}`;
 }

@@ -1,13 +1,13 @@
 /**
- * Starts bulk exports, queues their export runs, ends them, and spawns those of schedules.
+ * Starts bulk exports, queues their export runs, ends the exports, and spawns exports of schedules.
  *
  * A job calls {@link coordinateExport} for a new export, a worker calls {@link advanceExport} when an export run has
- * ended, and {@link sweepExports} does both for all exports, periodically. All are idempotent, and any number of
- * processes may call them at the same time.
+ * ended, and {@link sweepExports} periodically does the work of both for all exports. All three functions are
+ * idempotent, and any number of processes may call them at the same time.
  *
  * Invariants:
  *   - At most `exportsPerWorkspace` exports of a workspace are RUNNING.
- *   - An export gets its export runs exactly once, in the transaction that makes it RUNNING.
+ *   - The export runs of an export are created exactly once, in the transaction that sets the export to RUNNING.
  *   - The intervals of a schedule have no gaps, and each interval is spawned exactly once: one transaction locks the
  *     schedule's row, inserts the new export and advances the schedule.
  */
@@ -22,32 +22,32 @@ import { completeExport, forEachConcurrently } from './manifest.ts';
 import { type ExportRecord, exportColumns, isProjectDeleted, parseMicros } from './record.ts';
 import { enqueueExport, enqueueRun, finishExport, statesBefore } from './states.ts';
 
-/** Sweeps no longer clean up export runs that ended earlier than this; their bucket is probably gone. */
+/** Sweeps do not clean up export runs that ended earlier than this: their bucket probably no longer exists. */
 const maxCleanupAgeHours = 24;
 const maxConcurrentCleanups = 20;
-/** The limit exists because each manifest is held in memory. */
+/** Maximum number of manifests that are written concurrently. It is limited because each manifest is held in memory. */
 const maxConcurrentManifests = 8;
-/** Maximum number of exports that a sweep ends, and of export runs that it cleans up. */
+/** Maximum number of exports that one sweep ends, and of export runs that it cleans up. */
 const maxBucketsPerSweep = 200;
-/** A sweep starts no work on a bucket after this time. */
+/** Time after which a sweep starts no further work on a bucket. */
 const bucketDeadlineMs = 15_000;
 
 /**
- * Sweeps all exports, periodically and after a start. The sweep derives the due work from the rows alone, so it
+ * Sweeps all exports, periodically and after a start. The sweep determines the due work from the rows alone, so it
  * rebuilds a lost queue and continues work that a crash interrupted.
  *
  *   1. Exports and schedules of deleted workspaces become CANCELLED, because no caller can cancel them any more.
- *   2. Exports past their timeout become TIMEDOUT, and so do their unfinished export runs.
+ *   2. Exports that have exceeded their timeout become TIMEDOUT, and so do their unfinished export runs.
  *   3. Schedules spawn their due exports.
- *   4. CREATED exports are started, for each workspace up to its limit.
+ *   4. CREATED exports are started, in each workspace up to its limit.
  *   5. Export runs that a worker can claim are queued.
- *   6. Work on buckets: RUNNING exports without unfinished runs get their manifest and end; unrecorded objects of ended
- *      runs are removed.
+ *   6. Work on buckets: RUNNING exports without unfinished runs get their manifest and end; unrecorded objects of
+ *      ended runs are removed.
  *
  * The sweep is not a job, because it must work after the queues are lost. If one step fails, the others still run.
  *
- * Buckets may be slow or hang, so work on them comes last, on a random selection, with limited concurrency, and not
- * after a deadline: a slow bucket neither delays the next sweep for long nor starves another bucket.
+ * Buckets may be slow or hang. Therefore work on buckets comes last, for a random selection, with limited concurrency,
+ * and not after a deadline: a slow bucket neither delays the next sweep for long nor starves another bucket.
  *
  * @param signal If aborted, no further bucket is processed, and writing manifests stops.
  */
@@ -124,20 +124,20 @@ function createBucketDeadline(signal?: AbortSignal): AbortSignal {
 }
 
 const pollIntervalMs = 100;
-/** How long one call waits until the sink has stored the log. Later calls try again. */
+/** Maximum time that one call waits until the sink has stored the events of the log. Later calls try again. */
 const defaultLogTimeoutMs = 10_000;
 
 /**
- * Starts an export when its preconditions hold.
+ * Starts an export when its preconditions are met.
  *
- *   1. Everything that the log accepted before the export was created must be stored. If this does not happen within
+ *   1. All events that the log accepted before the export was created must be stored. If this does not happen within
  *      the timeout, the sweep tries again.
  *   2. The workspace must be below its limit, which is checked under a lock on the workspace row. Otherwise the export
  *      waits until another export of the workspace ends.
  *   3. One export run is created for each UTC day of the range, and the export becomes RUNNING.
  *   4. The first export runs are queued.
  *
- * For an export that is already RUNNING, the function does only step 4, and ends the export if no unfinished export run
+ * If the export is already RUNNING, the function executes only step 4, and ends the export if no unfinished export run
  * is left.
  *
  * @throws errors of the log, the database and the object store; the sweep then calls this function again.
@@ -187,7 +187,7 @@ async function startExport(deps: ExportDeps, of: ExportRecord): Promise<boolean>
   const { database, limits } = deps;
   const at = (await readClock(deps)).toISOString();
   return database.transaction(async (tx) => {
-    // Every start of an export locks this row, so that concurrent starts in one workspace are serialised.
+    // Every start of an export locks this row, so that concurrent starts in a workspace are serialised.
     await tx.query('SELECT FROM workspaces WHERE id = $1 FOR NO KEY UPDATE', [of.workspaceId]);
     const [{ running } = { running: 0 }] = await tx.query<{ running: number }>(
       `SELECT count(*) AS running FROM bulk_exports
@@ -227,7 +227,7 @@ async function startExport(deps: ExportDeps, of: ExportRecord): Promise<boolean>
   });
 }
 
-/** The part of one UTC day that lies in a range, as a half-open range. Times are ISO 8601 with microseconds. */
+/** The intersection of one UTC day with a range, as a half-open range. Times are ISO 8601 with microseconds. */
 interface DayWindow {
   readonly start: string;
   readonly end: string;
@@ -236,7 +236,7 @@ interface DayWindow {
 const dayMs = 86_400_000;
 
 /**
- * Splits a half-open range into UTC days without gaps or overlap; the first and the last day are clipped to the range.
+ * Splits a half-open range into UTC days without gaps or overlaps; the first and the last day are limited to the range.
  * UTC has no daylight saving time, so each day has 24 hours. Times are ISO 8601 in UTC and keep their microseconds.
  */
 export function splitIntoDays(start: string, end: string): DayWindow[] {
@@ -252,15 +252,15 @@ export function splitIntoDays(start: string, end: string): DayWindow[] {
 }
 
 /**
- * Maximum number of export runs to queue after one has ended, because two may end at the same time. If more than two
- * end at once, the sweep queues the remaining runs.
+ * Maximum number of export runs to queue after one export run has ended. It is two because two export runs may end at
+ * the same time. If more than two end at once, the sweep queues the remaining runs.
  */
 const maxNewRuns = 2;
 
 /**
- * Advances an export after one of its export runs has ended: queues the next runs or, when none is left, writes the
- * manifest and marks the export COMPLETED. Once the export has ended, the next interval of its schedule is spawned if
- * it is due, because this interval may have waited for the export.
+ * Advances an export after one of its export runs has ended: queues the next runs or, if no run is left, writes the
+ * manifest and marks the export COMPLETED. After the export has ended, the next interval of its schedule is spawned if
+ * it is due, because this interval may have been waiting for the export.
  *
  * @param signal If aborted, checking the files and writing the manifest stop.
  * @throws errors of the database, transient errors of the object store, and the reason of `signal`. The sweep then
@@ -275,7 +275,7 @@ export async function advanceExport(deps: WorkDeps, exportId: string, signal?: A
   );
   if (at === undefined) return;
   if (at.open > 0) {
-    // If fewer export runs than the limit are unfinished, all of them are queued already.
+    // If fewer export runs than the limit are unfinished, all of them are already queued.
     if (at.open >= limits.exportRunsAtOnce) await queueDueRuns(deps, { exportId, newest: maxNewRuns });
     return;
   }
@@ -290,10 +290,10 @@ export async function advanceExport(deps: WorkDeps, exportId: string, signal?: A
 
 /**
  * Queues the export runs that a worker can claim now: the first unfinished runs of each RUNNING export, up to the limit
- * of concurrent runs, except those that have a lease or wait for a retry.
+ * of concurrent runs, except for runs that have a lease or wait for a retry.
  *
- * @param choice.newest If given, only the last `newest` runs within the limit are queued, because only these have just
- *   become claimable.
+ * @param choice.newest If given, only the last `newest` runs within the limit are queued, because only these runs have
+ *   just become claimable.
  */
 async function queueDueRuns(
   deps: ExportDeps,
@@ -319,14 +319,14 @@ async function queueDueRuns(
 const hourMicros = 3_600_000_000;
 
 /**
- * Spawns all due exports of one schedule, or of all schedules.
+ * Spawns all due exports of one schedule or of all schedules.
  *
  *   1. An interval is due a fixed delay after its end.
  *   2. If the schedule is on time, the export is created even if the previous export is unfinished.
- *   3. If the schedule has fallen behind (the following interval is due as well), the export is created only if no
- *      other export of the schedule is unfinished. After a downtime the schedule therefore catches up one interval at a
- *      time, oldest first.
- *   4. If the project is deleted, the schedule becomes FAILED.
+ *   3. If the schedule has fallen behind (the following interval is also due), the export is created only if no other
+ *      export of the schedule is unfinished. Therefore the schedule catches up one interval at a time after a
+ *      downtime, oldest first.
+ *   4. If the project was deleted, the schedule becomes FAILED.
  *
  * @throws errors of the log and the database.
  */
@@ -342,7 +342,7 @@ export async function spawnDue(deps: ExportDeps, scheduleId?: string): Promise<v
   }
 }
 
-/** Intervals that end at this time or earlier are due. */
+/** Returns the latest end of an interval that is due. */
 function computeLastDueEnd({ limits }: ExportDeps, now: Date): string {
   return new Date(now.getTime() - limits.exportScheduleDelayMs).toISOString();
 }

@@ -1,20 +1,20 @@
 /**
- * The states of exports and export runs, and how an export ends.
+ * The states of exports and export runs, and the functions that end an export.
  *
- * Invariant: the rows alone determine which work is due. Queues only wake workers, so a failure to queue is only
+ * Invariant: the rows alone determine which work is due. Queues only wake workers. Therefore a failure to queue is only
  * logged, and the sweep (`scheduler.ts`) queues the due work.
  */
 import type { Sql } from '../../infra/postgres/database.ts';
 import { type ClockDeps, type ExportDeps, readClock } from './export-deps.ts';
 
-/** States of a bulk export and of each export run. */
+/** States of bulk exports and export runs. */
 export const exportStatuses = ['CREATED', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMEDOUT'] as const;
 
 export type ExportStatus = (typeof exportStatuses)[number];
 
 /**
- * The kinds of objects that have a state. A schedule is an export that spawns others: it is RUNNING from its creation
- * and has no export runs of its own.
+ * The kinds of objects that have a state. A schedule is an export that spawns other exports: it is RUNNING from its
+ * creation and has no export runs of its own.
  */
 export type StatefulObject = 'export' | 'schedule' | 'run';
 
@@ -25,7 +25,7 @@ export interface Transition {
   readonly when: string;
 }
 
-/** Every allowed transition. SQL statements that change a status take the allowed previous states from this table. */
+/** All allowed transitions. SQL statements that change a status take the allowed previous states from this table. */
 export const transitions: readonly Transition[] = [
   {
     what: 'export',
@@ -50,7 +50,7 @@ export const transitions: readonly Transition[] = [
   { what: 'run', from: 'RUNNING', to: 'TIMEDOUT', when: 'its export is out of time' },
 ];
 
-/** The states from which `what` may change to `to`; empty if there is no such transition. */
+/** Returns the states from which `what` may change to `to`; empty if there is no such transition. */
 export function statesBefore(what: StatefulObject, to: ExportStatus): ExportStatus[] {
   return transitions.filter((move) => move.what === what && move.to === to).map((move) => move.from);
 }
@@ -62,11 +62,11 @@ export function isFinished(status: ExportStatus): boolean {
 
 interface ExportEnd {
   readonly to: Exclude<ExportStatus, 'CREATED' | 'RUNNING'>;
-  /** Shown to the owner of the export. */
+  /** Reason that is shown to the owner of the export. */
   readonly reason: string | null;
 }
 
-/** State that the unfinished export runs of an ended export get, by the final state of the export. */
+/** State that the unfinished export runs of an export get when the export ends, by the final state of the export. */
 const runStatusByExportStatus = {
   CANCELLED: 'CANCELLED',
   FAILED: 'CANCELLED',
@@ -75,8 +75,8 @@ const runStatusByExportStatus = {
 } as const;
 
 /**
- * Ends an export and its unfinished export runs if the transition table allows it, and queues the exports that wait for
- * its slot in the workspace.
+ * Ends an export and its unfinished export runs if the transition table allows it, and queues exports that wait for the
+ * slot that becomes free in the workspace.
  *
  * @returns whether this call ended the export.
  */
@@ -89,8 +89,9 @@ export async function finishExport(deps: ClockDeps & QueueDeps, exportId: string
 }
 
 /**
- * Does the same as {@link finishExport} inside the caller's transaction, but queues nothing. @returns the workspace id;
- * undefined if the transition is not allowed.
+ * Ends an export like {@link finishExport}, but in the transaction of the caller and without queuing anything.
+ *
+ * @returns the workspace id; undefined if the transition is not allowed.
  */
 export async function endExport(
   tx: Sql,
@@ -118,7 +119,7 @@ export async function endExport(
   return ended.workspaceId;
 }
 
-/** Queues the oldest exports of a workspace that wait for a slot. */
+/** Queues the oldest exports of a workspace that are waiting for a slot. */
 export async function enqueueWaiting(
   deps: Pick<ExportDeps, 'database' | 'jobs' | 'logger'>,
   workspaceId: string,
@@ -132,9 +133,7 @@ export async function enqueueWaiting(
 
 type QueueDeps = Pick<ExportDeps, 'jobs' | 'logger'>;
 
-/**
- * Queues a job that coordinates the export. The job id is the export id, so at most one job per export is queued.
- */
+/** Queues a job that coordinates an export. The job id is the export id, so at most one job per export is queued. */
 export async function enqueueExport({ jobs, logger }: QueueDeps, exportId: string): Promise<void> {
   await jobs
     .enqueue('coordinate-export', { export_id: exportId }, { jobId: exportId })
@@ -142,8 +141,8 @@ export async function enqueueExport({ jobs, logger }: QueueDeps, exportId: strin
 }
 
 /**
- * Queues a job for an export run, at once or after `delayMs`. The job id contains the fence, so that a job for the next
- * attempt is accepted while the job of the last one is still ending.
+ * Queues a job for an export run, at once or after `delayMs`. The job id contains the fencing token, so that a job for
+ * the next attempt is accepted while the job of the previous attempt is still ending.
  */
 export async function enqueueRun(
   { jobs, logger }: QueueDeps,

@@ -31,18 +31,18 @@ const unfinishedExports = scrapedGauge(
 
 interface ExportWorkers {
   /**
-   * Releases the export runs, and resolves when no work is left. Afterwards jobs are still taken from the queue, but do
-   * nothing.
+   * Releases the export runs and resolves when no work is left. After this call jobs are still taken from the queue,
+   * but they do nothing.
    */
   stop(): Promise<void>;
 }
 
 /**
- * The bulk export workers of one process: they start exports, make the files of export runs, and sweep periodically.
- * Rows in Postgres limit the concurrency over all processes; `concurrency` limits it in this process.
+ * Starts the bulk export workers of one process. They start exports, write the files of export runs, and sweep
+ * periodically. Rows in Postgres limit the concurrency across all processes; `concurrency` limits it in this process.
  *
- * On stop the process claims nothing more. Its running export runs are released at once, without a retry, so that
- * another worker can claim them.
+ * After a stop the process claims no more runs. Its running export runs are released at once without using up a retry,
+ * so that another worker can claim them.
  *
  * @throws WORK_FILE_UNUSABLE if the work folder cannot be used.
  */
@@ -64,7 +64,7 @@ export async function startExportWorkers(
   );
   const fair = new FairAttempts({ ...deps, attempts, folders }, options.concurrency);
   jobs.work('export-run', () => track(fair.attemptNext()), { concurrency: fair.maxJobs });
-  // The first sweep starts at once and continues exports that were interrupted when the previous process ended.
+  // The first sweep starts at once and continues exports that were interrupted by the end of the previous process.
   let nextSweep: NodeJS.Timeout | undefined;
   const stopped = new AbortController();
   const sweep = async () => {
@@ -91,20 +91,21 @@ export async function startExportWorkers(
 }
 
 const pollIntervalMs = 1_000;
-/** Number of lost races for a run after which a job gives up; the sweep queues the runs that are still due. */
+/** Number of lost races for a run after which a job gives up. The sweep queues the runs that are still due. */
 const maxLostRaces = 5;
 
 /**
- * Chooses the next export run of this process, so that organisations share the workers fairly.
+ * Chooses the next export run for this process, so that organisations share the workers fairly.
  *
- * Invariant: at most `concurrency` attempts run in this process, plus one for an organisation without an attempt in
- * this process. Among the organisations with due runs, the one with the fewest leases over all processes is next.
+ * Invariant: at most `concurrency` attempts run in this process, plus one attempt for an organisation that has no other
+ * attempt in this process. Among the organisations with due runs, the organisation with the fewest leases across all
+ * processes is next.
  *
  *   1. A job only signals that some run is due. The run is chosen from the rows, among the first due runs of each
  *      organisation.
  *   2. The additional attempt prevents long export runs of one organisation from delaying the first export run of
- *      another, because attempts are not interrupted.
- *   3. If all slots are in use, the job waits until an attempt ends. It also checks again each second, because jobs of
+ *      another organisation, because attempts are not interrupted.
+ *   3. If all slots are in use, the job waits until an attempt ends. It also checks every second, because jobs of
  *      other organisations may be behind it in the queue.
  */
 export class FairAttempts {
@@ -116,7 +117,7 @@ export class FairAttempts {
   readonly #lastStart = new Map<string, number>();
   #starts = 0;
   #total = 0;
-  /** Aborted when an attempt ends, and then replaced. */
+  /** Aborted and replaced whenever an attempt ends. */
   #nextEnd = new AbortController();
 
   constructor(deps: AttemptDeps, concurrency: number) {
@@ -124,12 +125,16 @@ export class FairAttempts {
     this.#concurrency = concurrency;
   }
 
-  /** Required concurrency of the job queue. */
+  /** The concurrency that the job queue must have. */
   get maxJobs(): number {
     return this.#concurrency + 1;
   }
 
-  /** Attempts one run, if one is due. @throws errors of the database. */
+  /**
+   * Starts an attempt at one run, if a run is due.
+   *
+   * @throws errors of the database.
+   */
   async attemptNext(): Promise<void> {
     const { attempts } = this.#deps;
     let lostRaces = 0;
@@ -178,13 +183,13 @@ export class FairAttempts {
   }
 }
 
-/** Maximum number of organisations whose last start is remembered. */
+/** Maximum number of organisations for which the last start is remembered. */
 const maxRememberedOrganizations = 10_000;
 
 interface NextRun {
   readonly id: string;
   readonly organizationId: string;
-  /** Export runs of the organisation that have a lease, over all processes. */
+  /** Number of export runs of the organisation that have a lease, across all processes. */
   readonly leases: number;
 }
 
@@ -219,11 +224,11 @@ export interface AttemptDeps extends WorkDeps {
 }
 
 /**
- * One attempt at an export run, from claiming its row to ending the attempt.
+ * Executes one attempt at an export run, from claiming its row to ending the attempt.
  *
  *   1. Claim the run (`checkpoint.ts`), or return if it is not due.
- *   2. Make its files (`export-run.ts`) in a separate folder. A signal aborts this work on loss of the lease, on
- *      timeout and on shutdown (`live-attempts.ts`).
+ *   2. Write its files (`export-run.ts`) in a separate folder. A signal aborts this work when the lease is lost, at
+ *      the timeout and at shutdown (`live-attempts.ts`).
  *   3. If the run is not completed, record the outcome and whether a retry follows (`checkpoint.ts`).
  *   4. Remove the folder and close the store; if the run has ended, remove its unrecorded objects from the bucket.
  *   5. If the run is completed, advance its export: queue further export runs, or end the export (`scheduler.ts`).
@@ -290,17 +295,21 @@ function isAttemptOver(error: unknown): boolean {
 }
 
 /**
- * Folders for files that are not uploaded yet: one folder below `root` for this process, with one subfolder for each
- * attempt. Their content is not needed after an attempt or a crash. The folders of crashed processes are removed when
- * another process starts.
+ * Folders for files that have not been uploaded yet: one folder below `root` for this process, with a subfolder for
+ * each attempt. Their content is not needed after an attempt or a crash. When a process starts, it removes the folders
+ * of crashed processes.
  */
 export interface WorkFolders {
-  /** Runs `work` with a new folder, and removes the folder afterwards. */
+  /** Runs `work` with a new folder and removes the folder afterwards. */
   during<Result>(name: string, work: (folder: string) => Promise<Result>): Promise<Result>;
   close(): Promise<void>;
 }
 
-/** @throws WORK_FILE_UNUSABLE if `root` cannot be created, read or written. */
+/**
+ * Creates the folder of this process below `root`.
+ *
+ * @throws WORK_FILE_UNUSABLE if `root` cannot be created, read or written.
+ */
 export async function openWorkFolders(root: string): Promise<WorkFolders> {
   const own = await createProcessFolder(root).catch((cause: unknown) => {
     throw workFileError(root, cause);

@@ -14,7 +14,7 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 
-/** Of an organisation. */
+/** Limit on the number of feedback configs in an organisation. */
 const configLimit = {
   max: 10_000,
   countSql: countInWorkspaces('feedback_configs'),
@@ -24,7 +24,7 @@ const configLimit = {
 
 export const configTypes = ['continuous', 'categorical', 'freeform'] as const;
 
-/** What the scores of a feedback key mean. */
+/** Defines the meaning of the scores of a feedback key. */
 export interface FeedbackConfig {
   readonly type: (typeof configTypes)[number];
   readonly min: number | null;
@@ -32,13 +32,13 @@ export interface FeedbackConfig {
   readonly categories: readonly { readonly value: number; readonly label: string | null }[] | null;
 }
 
-/** A config in responses. */
+/** A feedback config in the form that the API returns. */
 export interface FeedbackConfigRecord {
   readonly feedback_key: string;
   readonly feedback_config: FeedbackConfig;
   readonly tenant_id: string;
   readonly is_lower_score_better: boolean;
-  /** Refuse feedback that does not match the config. */
+  /** Whether feedback that does not match the config is refused. */
   readonly is_enforced: boolean;
   readonly modified_at: string;
 }
@@ -66,12 +66,14 @@ function selectConfigs(workspaceId: string) {
 
 interface ConfigQuery extends PageRequest {
   readonly keys?: readonly string[] | undefined;
-  /** Part of the key, ignoring case. */
+  /** Text that the key must contain, ignoring case. */
   readonly keyContains?: string | undefined;
   readonly descending: boolean;
 }
 
-/** Lists the configs of a workspace that match all given conditions, ordered by their last change. */
+/**
+ * Lists the configs of a workspace that satisfy all conditions of the query, ordered by the time of their last change.
+ */
 export async function listConfigs(
   database: Sql,
   workspaceId: string,
@@ -94,7 +96,11 @@ interface ConfigFields {
   readonly isEnforced: boolean;
 }
 
-/** Creates a config; an identical one is returned unchanged. @throws CONFLICT if it differs; BAD_REQUEST; LIMIT_REACHED. */
+/**
+ * Creates a config. If an identical config already exists, returns it unchanged.
+ *
+ * @throws CONFLICT if a different config exists; BAD_REQUEST; LIMIT_REACHED.
+ */
 export async function createConfig(
   database: Database,
   workspaceId: string,
@@ -123,7 +129,11 @@ export async function createConfig(
   });
 }
 
-/** Absent fields stay unchanged. @throws NOT_FOUND; BAD_REQUEST. */
+/**
+ * Changes a config. Absent fields stay unchanged.
+ *
+ * @throws NOT_FOUND; BAD_REQUEST.
+ */
 export async function updateConfig(
   database: Database,
   workspaceId: string,
@@ -140,7 +150,11 @@ export async function updateConfig(
   return readConfig(database, workspaceId, key);
 }
 
-/** Deletes a config; the feedback stays. @throws NOT_FOUND */
+/**
+ * Deletes a config. The feedback with its key is kept.
+ *
+ * @throws NOT_FOUND
+ */
 export async function deleteConfig(database: Database, workspaceId: string, key: string): Promise<void> {
   const deleted = await database.execute('DELETE FROM feedback_configs WHERE workspace_id = $1 AND feedback_key = $2', [
     workspaceId,
@@ -167,7 +181,7 @@ function requireConsistent({ type, min, max, categories }: FeedbackConfig): void
 }
 
 /**
- * Checks score and value of feedback against the config of its key, if that config is enforced.
+ * Checks the score and the value of a feedback entry against the config of its key, if that config is enforced.
  *
  * @throws INVALID_FEEDBACK
  */
@@ -189,7 +203,10 @@ export async function enforceConfig(
 
 const parse = (json: Buffer | undefined): unknown => (json === undefined ? undefined : JSON.parse(json.toString()));
 
-/** Returns why a score or value does not match; undefined if it does. A boolean is 0 or 1. */
+/**
+ * Returns the reason why a score or value does not match the config; undefined if both match. A boolean score counts as
+ * 0 or 1.
+ */
 function findMismatch({ type, min, max, categories }: FeedbackConfig, score: unknown, value: unknown) {
   const number = score === undefined ? undefined : Number(score);
   if (type === 'continuous' && number !== undefined) {

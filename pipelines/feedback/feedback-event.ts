@@ -8,36 +8,39 @@ import type { FormatDeps } from './format-feedback.ts';
 import type { SentConfigs } from './sent-config.ts';
 import type { RecentFeedback } from './write-feedback.ts';
 
-/** JSON text as sent: validated, never changed. */
+/** JSON text in the form that the client sent: validated, but never changed. */
 type JsonBytes = Buffer;
 
-/** The content of an evaluation: the part of a feedback entry that can be changed later. JSON text as sent. */
+/**
+ * The content of an evaluation, which is the part of a feedback entry that can be changed later. Each value is JSON
+ * text as sent by the client.
+ */
 export interface FeedbackValues {
-  /** A number or a boolean. */
+  /** A JSON number or boolean. */
   readonly score?: JsonBytes | undefined;
   readonly value?: JsonBytes | undefined;
-  /** A JSON string, quotes included. */
+  /** A JSON string, including its quotes. */
   readonly comment?: JsonBytes | undefined;
   readonly correction?: JsonBytes | undefined;
 }
 
 /**
- * A complete feedback, identified by workspace, run and id. Of several events with one identity, the last received
- * wins.
+ * A complete feedback entry, identified by workspace, run and id. If several events have the same identity, the last
+ * received event wins.
  */
 export interface FeedbackEvent extends FeedbackValues {
   readonly tenantId: string;
-  /** The nil UUID for feedback on a project. */
+  /** Id of the run; the nil UUID for feedback on a project. */
   readonly runId: string;
   readonly id: string;
   readonly receivedAtMicros: number;
   readonly traceId?: string | undefined;
   readonly projectId?: string | undefined;
-  /** Start time of the run, if the sender gave it. */
+  /** Start time of the run, if the sender stated it. */
   readonly startTimeMicros?: number | undefined;
   /** Name of the metric, tag or aspect. */
   readonly key: string;
-  /** `type` of `source`; empty in a deletion. */
+  /** The `type` in `source`; empty in a deletion. */
   readonly sourceType: string;
   readonly source?: JsonBytes | undefined;
   readonly groupId?: string | undefined;
@@ -49,7 +52,7 @@ export interface FeedbackEvent extends FeedbackValues {
   readonly createdAtMicros: number;
   readonly modifiedAtMicros: number;
   readonly deletedAtMicros?: number | undefined;
-  /** Whether the trace of the run becomes longlived. Undefined means that it does. */
+  /** Whether the feedback makes the trace of the run longlived. Undefined has the same meaning as true. */
   readonly keepsTrace?: boolean | undefined;
 }
 
@@ -84,8 +87,8 @@ export function encodeFeedback(writer: AvroWriter, event: FeedbackEvent): void {
 }
 
 /**
- * Encodes a feedback entry as a log message, keyed by workspace and run (or project), so that one sink stores all
- * events of the feedback.
+ * Encodes a feedback entry as a log message. The message is keyed by workspace and run (or project), so that one sink
+ * stores all events of the feedback entry.
  *
  * @throws RUN_TOO_LARGE
  */
@@ -107,8 +110,8 @@ export function toFeedbackMessage(
 }
 
 /**
- * Version of the event after `last`, in microseconds since 1970: the current time, but always later than `last`, even
- * if the clock of the process that wrote `last` is ahead.
+ * Returns the version of the event that follows `last`, in microseconds since 1970. It is the current time, but always
+ * later than `last`, even if the clock of the process that wrote `last` is ahead.
  */
 export function getVersionAfter(last: FeedbackEvent | undefined): number {
   return Math.max(Date.now() * 1_000, (last?.receivedAtMicros ?? 0) + 1);
@@ -118,7 +121,7 @@ export function getVersionAfter(last: FeedbackEvent | undefined): number {
 export interface FeedbackDeps extends FormatDeps {
   readonly recent: RecentFeedback;
   readonly sentConfigs: Pick<SentConfigs, 'keep'>;
-  /** How long a change waits for feedback that another process may have just sent. */
+  /** Maximum time that a change waits for feedback that another process may have just sent. */
   readonly waitMs: number;
   readonly log: Pick<EventLog, 'publish' | 'schemaId'>;
   readonly config: Pick<Config, 'maxRunBytes' | 'maxJsonDepth'>;

@@ -1,4 +1,7 @@
-/** Links that accept feedback without a key, see `feedback-token.ts`. A row describes each, so that they can be listed. */
+/**
+ * Links that accept feedback without an API key; see `feedback-token.ts`. Each link has a row in the database, so that
+ * links can be listed.
+ */
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -8,18 +11,18 @@ import type { FeedbackConfig } from './feedback-config.ts';
 import { createFeedbackToken } from './feedback-token.ts';
 import type { SentConfigs } from './sent-config.ts';
 
-/** Maximum number of links of an organisation that have not expired. */
+/** Maximum number of unexpired links in an organisation. */
 const maxLinks = 1_000_000;
-/** Number of expired links of the workspace that each request deletes. */
+/** Maximum number of expired links of the workspace that each request deletes. */
 const expiredAtOnce = 1_000;
 
 export interface NewLink {
   readonly id?: string | undefined;
   readonly runId: string;
   readonly key: string;
-  /** Seconds since 1970. */
+  /** Expiry time in seconds since 1970. */
   readonly expiresAtSeconds: number;
-  /** Kept as the config of the key, unless the key has one. */
+  /** Config to store for the feedback key, unless the key already has a config. */
   readonly config?: FeedbackConfig | undefined;
 }
 
@@ -47,9 +50,9 @@ interface LinkRow {
 const columns = 'id, user_id, run_id, feedback_key, extract(epoch FROM expires_at)::float8 AS expires';
 
 /**
- * Creates links, all or none. The run need not be stored yet.
+ * Creates either all of the links or none. The run need not be stored yet.
  *
- * @throws CONFLICT if an id is used; LIMIT_REACHED; errors of the database.
+ * @throws CONFLICT if an id already exists; LIMIT_REACHED; errors of the database.
  */
 export async function createLinks(
   { database, feedbackSigner, sentConfigs }: LinkDeps,
@@ -96,7 +99,7 @@ export async function createLinks(
   return ids.map((id) => toLink(feedbackSigner, workspaceId, byId.get(id) as LinkRow));
 }
 
-/** The links for feedback on a run that have not expired, oldest first. */
+/** Lists the unexpired links for feedback on a run, oldest first. */
 export async function listLinks(
   { database, feedbackSigner }: Omit<LinkDeps, 'sentConfigs'>,
   workspaceId: string,

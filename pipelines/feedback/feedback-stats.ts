@@ -1,7 +1,7 @@
 import type { ClickHouse, Query } from '../../infra/clickhouse/clickhouse.ts';
 import { liveAt, liveCondition } from '../retention/lifetimes.ts';
 
-/** Maximum number and size of the comments and labels in the statistics of one key of one run. */
+/** Limits on the number and size of the comments and labels in the statistics of one feedback key of one run. */
 const maxComments = 10;
 const maxCommentBytes = 2_000;
 const maxLabels = 100;
@@ -16,22 +16,25 @@ interface FiguresRow {
   readonly max: number | null;
   readonly stdev: number | null;
   readonly errors: number;
-  /** Number of values that are labels. */
+  /** Number of feedback entries whose value is a label. */
   readonly labels: number;
   readonly sources: readonly string[];
-  /** JSON strings. */
+  /** Comments as JSON strings. */
   readonly comments: readonly string[];
 }
 
 interface LabelRow {
   readonly target: string;
   readonly key: string;
-  /** A JSON string. */
+  /** Label as a JSON string. */
   readonly value: string;
   readonly n: number;
 }
 
-/** Current feedback on the runs of a table or subquery, with their targets. */
+/**
+ * Builds the query for the current feedback on the runs of a table or subquery, together with the targets of these
+ * runs.
+ */
 const selectOnRuns = (
   runs: string,
   condition = '1',
@@ -42,12 +45,13 @@ const selectOnRuns = (
 const isLabel = `startsWith(ifNull(value, ''), '"') AND length(value) <= ${maxLabelBytes}`;
 
 /**
- * Statistics of the feedback on each of `runIds`, as JSON objects by run: feedback key → `n` (number of feedbacks),
- * `avg`, `min`, `max`, `stdev` (of the population, over scores; true is 1, false is 0), `errors`, `values` (label →
- * count, for values that are strings), `comments` and `sources`. Runs without feedback are omitted.
+ * Reads statistics of the feedback on `runIds`. Returns a JSON object for each run, which maps each feedback key to `n`
+ * (number of feedback entries), `avg`, `min`, `max`, `stdev` (population standard deviation), `errors`, `values` (label
+ * → count, for values that are strings), `comments` and `sources`. `avg`, `min`, `max` and `stdev` are computed from
+ * the scores; true counts as 1 and false as 0. Runs without feedback are omitted.
  *
- * @param comparisonId Only feedback of this comparative experiment.
- * @param expiredAfterMicros Include feedback that has expired after this time.
+ * @param comparisonId If set, only feedback of this comparative experiment is included.
+ * @param expiredAfterMicros If set, feedback that expired after this time is included.
  * @throws errors of ClickHouse.
  */
 export async function readFeedbackStatsByRun(
@@ -75,7 +79,9 @@ interface FeedbackQuery extends Pick<Query, 'params' | 'external' | 'settings'> 
   readonly runs: string;
 }
 
-/** As {@link readFeedbackStatsByRun}, over the runs of each target. */
+/**
+ * Like {@link readFeedbackStatsByRun}, but computes the statistics for each target, from the feedback on all its runs.
+ */
 export async function readFeedbackStatsByTarget(
   clickhouse: ClickHouse,
   { runs, ...location }: FeedbackQuery,
@@ -83,7 +89,9 @@ export async function readFeedbackStatsByTarget(
   return summarise(clickhouse, location, selectOnRuns(runs));
 }
 
-/** As {@link readFeedbackStatsByRun}, over the feedback of each comparative experiment. */
+/**
+ * Like {@link readFeedbackStatsByRun}, but computes the statistics for each comparative experiment, from its feedback.
+ */
 export async function readFeedbackStatsByComparison(
   clickhouse: ClickHouse,
   tenantId: string,
@@ -96,7 +104,7 @@ export async function readFeedbackStatsByComparison(
   return summarise(clickhouse, location, sql);
 }
 
-/** Statistics by the column `target` of the feedback that a query selects. */
+/** Computes the statistics of the feedback that a query selects, grouped by the column `target`. */
 async function summarise(
   clickhouse: ClickHouse,
   location: Pick<Query, 'params' | 'external' | 'settings'>,
@@ -134,8 +142,8 @@ async function summarise(
 }
 
 /**
- * Counts the labels by target and key. The labels are parsed first, because equal labels may be stored with and without
- * escapes.
+ * Counts the labels by target and key. The labels are parsed first, because the same label may be stored both with and
+ * without escapes.
  */
 function countLabels(rows: readonly LabelRow[]): Map<string, Map<string, number>> {
   const counts = new Map<string, Map<string, number>>();
@@ -150,8 +158,8 @@ function countLabels(rows: readonly LabelRow[]): Map<string, Map<string, number>
 }
 
 /**
- * Formats the statistics as JSON text. The labels are not put into a JavaScript object, because a label may be any
- * string, including `__proto__`.
+ * Formats the statistics as JSON text. The labels are not used as keys of a JavaScript object, because a label may be
+ * any string, including `__proto__`.
  */
 function formatStats(
   { comments, target: _target, key: _key, labels: _labels, ...figures }: FiguresRow,

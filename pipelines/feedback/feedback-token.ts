@@ -1,10 +1,10 @@
 import { v5 as uuidv5 } from 'uuid';
 import { createTokenSigner, type TokenSigner } from '../../infra/signing/token-signer.ts';
 
-/** What a token permits: one feedback entry, with one key, on one run. */
+/** The permission that a token grants: to submit one feedback entry with one key on one run. */
 export interface FeedbackGrant {
   readonly workspaceId: string;
-  /** User that the feedback is stored for. */
+  /** User for whom the feedback is stored. */
   readonly userId: string;
   readonly runId: string;
   readonly key: string;
@@ -15,12 +15,16 @@ export type OpenedFeedbackToken =
   | { readonly kind: 'expired' }
   | { readonly kind: 'invalid' };
 
-/** Signer for {@link createFeedbackToken}. `secretKey` must be equal in all processes. */
+/** Creates the signer for {@link createFeedbackToken}. `secretKey` must be the same in all processes. */
 export function createFeedbackSigner(secretKey: string): TokenSigner {
   return createTokenSigner(secretKey, 'feedback');
 }
 
-/** @param expiresAtSeconds Seconds since 1970. The same grant and time give the same token. */
+/**
+ * Creates a feedback token. The same grant and time always yield the same token.
+ *
+ * @param expiresAtSeconds Expiry time in seconds since 1970.
+ */
 export function createFeedbackToken(signer: TokenSigner, grant: FeedbackGrant, expiresAtSeconds: number): string {
   const { workspaceId, userId, runId, key } = grant;
   return signer.sign(JSON.stringify([workspaceId, userId, runId, key]), expiresAtSeconds);
@@ -34,11 +38,11 @@ export function openFeedbackToken(signer: TokenSigner, token: string): OpenedFee
 }
 
 /**
- * Id of the feedback entry that a grant permits. It is the same for every submission, so that each submission replaces
- * the previous one.
+ * Derives the id of the feedback entry that a grant permits. The id is the same for every submission, so that each
+ * submission replaces the previous one.
  */
 export function deriveFeedbackId({ workspaceId, runId, key }: FeedbackGrant): string {
-  // The name is passed as bytes, because the package throws for text with a lone surrogate.
+  // Pass the name as bytes, because the package throws for text with a lone surrogate.
   return uuidv5(Buffer.from(`${workspaceId}:${runId}:${key}`), grantNamespace);
 }
 

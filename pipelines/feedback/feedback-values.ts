@@ -6,12 +6,12 @@ import { KeySet } from '../ingest/json/scan-any.ts';
 import { decodeStringBytes } from '../ingest/json/scan-string.ts';
 import type { FeedbackEvent, FeedbackValues } from './feedback-event.ts';
 
-/** Members for features that this server does not have. */
+/** Members for features that this server does not support. */
 const unsupportedKeys = ['address'] as const;
 
 /**
- * Members of a feedback entry that this server reads; all others are accepted and ignored. Source: the public feedback
- * schema.
+ * Members of a feedback entry that this server reads. All other members are accepted and ignored. Source: the public
+ * feedback schema.
  */
 const feedbackKeys = [
   'id',
@@ -43,7 +43,7 @@ type FeedbackMembers = { [K in FeedbackKey]?: JsonValue };
 const knownKeys = new KeySet(feedbackKeys);
 
 /**
- * Parses the members of a feedback entry; if a member is repeated, the last one wins.
+ * Parses the members of a feedback entry. If a member is repeated, the last occurrence wins.
  *
  * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED.
  */
@@ -61,21 +61,24 @@ export function parseFeedbackMembers(bytes: Buffer, options: ScanOptions): Feedb
   return members;
 }
 
-/** A reader of the members, whose errors are INVALID_FEEDBACK. */
+/** Creates a reader for the members of a feedback entry. Its errors are INVALID_FEEDBACK. */
 export function createFeedbackReader(feedback: string, members: FeedbackMembers): MemberReader<FeedbackKey> {
   return new MemberReader(feedback, members, (name, reason) =>
     runlakeError('INVALID_FEEDBACK', { feedback: name, reason }),
   );
 }
 
-/** The id as sent, which names the feedback in an error; truncated, because it may be any string. */
+/**
+ * Returns the id as sent by the client, to identify the feedback in an error. The id is truncated, because it may be
+ * any string.
+ */
 export function getFeedbackName({ id }: FeedbackMembers): string | undefined {
   return id?.kind === 'string' ? id.bytes.toString('utf8', 1, Math.min(id.bytes.length - 1, 65)) : undefined;
 }
 
 type Reader = MemberReader<FeedbackKey>;
 
-/** Scores with more characters are rejected. */
+/** Maximum number of characters of a score. Longer scores are rejected. */
 const maxScoreCharacters = 400;
 
 const readers = {
@@ -93,8 +96,9 @@ export function readFeedbackValues(reader: Reader): FeedbackValues {
 }
 
 /**
- * Reads only the values present in `members`: null removes a value, an absent value stays unchanged. @throws
- * INVALID_FEEDBACK
+ * Reads only those values that are present in `members`. Null removes a value; an absent value stays unchanged.
+ *
+ * @throws INVALID_FEEDBACK
  */
 export function readChangedValues(reader: Reader, members: FeedbackMembers): FeedbackValues {
   const present = names.filter((name) => members[name] !== undefined);
@@ -132,7 +136,7 @@ export function readSource(reader: MemberReader<FeedbackKey>): Pick<FeedbackEven
   return { source, sourceType };
 }
 
-/** `metadata` of a stored source, unchanged. */
+/** Returns the `metadata` of a stored source, unchanged. */
 export function readSourceMetadata(source: Buffer): Buffer | undefined {
   const range = findPath(source, 0, source.length, ['metadata']);
   return range && source.subarray(range.start, range.end);

@@ -12,7 +12,7 @@ export interface FormatDeps {
   readonly database: Database;
 }
 
-/** Data that is read in addition to the events: the runs that are stored and, if requested, the names of users. */
+/** Data that is read in addition to the feedback events: the stored runs and, if requested, the names of users. */
 interface RelatedData {
   readonly runs: ReadonlyMap<string, LocatedRun>;
   readonly userNames: ReadonlyMap<string, string>;
@@ -20,8 +20,8 @@ interface RelatedData {
 }
 
 /**
- * Formats feedback as JSON objects. Values are returned byte for byte as they were sent. Trace, project and start time
- * default to those of the run, once the run is stored.
+ * Formats feedback entries as JSON objects. Values are returned byte for byte as they were sent. Trace, project and
+ * start time default to those of the run, once the run is stored.
  */
 export async function formatFeedback(
   { clickhouse, database }: FormatDeps,

@@ -15,8 +15,8 @@ export interface SubmittedFeedback {
 }
 
 /**
- * Stores the feedback that a token permits, without an API key; resolves once it is durable. Submitting again replaces
- * the feedback.
+ * Stores the feedback entry that a token permits, without an API key. Resolves when the entry is durable. A further
+ * submission replaces the entry.
  *
  * @throws NOT_FOUND if the token is invalid or the workspace is deleted, LINK_EXPIRED, INVALID_FEEDBACK if there is no
  *   content; the errors of {@link createFeedback}.
@@ -29,7 +29,7 @@ export async function leaveFeedback(
   const opened = openFeedbackToken(deps.signer, token);
   if (opened.kind === 'expired') throw runlakeError('LINK_EXPIRED');
   if (opened.kind === 'invalid') throw runlakeError('NOT_FOUND', { what: 'Link' });
-  // Link previews open links too; they send no content.
+  // Link previews also open links, but without content.
   if ([score, value, comment, correction].every((content) => content === undefined || content === null)) {
     throw runlakeError('INVALID_FEEDBACK', {
       feedback: 'the link',

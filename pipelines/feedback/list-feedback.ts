@@ -40,16 +40,16 @@ const selectList = names.map((name) => `CAST(${columns[name]} AS Nullable(String
 
 interface FeedbackConditions {
   /**
-   * Conditions in addition to the one on the workspace, joined by AND. They may bind any parameters except `tenant`,
-   * `limit` and `offset`.
+   * Conditions in addition to the condition on the workspace, joined by AND. They can bind any parameters except
+   * `tenant`, `limit` and `offset`.
    */
   readonly sql: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
 }
 
 /**
- * Finds the feedback of a workspace, newest first, without deleted feedback. The inner query selects the ids from
- * narrow columns, so that the wide columns are read only for these ids.
+ * Finds feedback of a workspace, newest first, excluding deleted feedback. The inner query selects the ids from narrow
+ * columns, so that the wide columns are read only for these ids.
  */
 async function findFeedback(
   clickhouse: ClickHouse,
@@ -71,7 +71,7 @@ async function findFeedback(
   return decodeEvents(response);
 }
 
-/** Reads the last event of a feedback entry, which may be a deletion; undefined if there is no event. */
+/** Reads the last event of a feedback entry, which may be a deletion. Returns undefined if there is no event. */
 export async function findLastEvent(
   clickhouse: ClickHouse,
   tenantId: string,
@@ -128,19 +128,19 @@ function decodeEvents(response: Buffer): FeedbackEvent[] {
 
 export interface FeedbackFilter {
   readonly runIds?: readonly string[] | undefined;
-  /** Trace of the feedback, or of its run if the feedback has none. */
+  /** Trace of the feedback or, if the feedback has no trace, of its run. */
   readonly traceId?: string | undefined;
   readonly keys?: readonly string[] | undefined;
-  /** Project of the feedback, or of its run if the feedback has none. */
+  /** Project of the feedback or, if the feedback has no project, of its run. */
   readonly projectIds?: readonly string[] | undefined;
   readonly sourceTypes?: readonly string[] | undefined;
   readonly userIds?: readonly string[] | undefined;
   readonly hasComment?: boolean | undefined;
   readonly hasScore?: boolean | undefined;
   readonly comparisonId?: string | undefined;
-  /** Feedback on runs, or on projects. */
+  /** Whether to select feedback on runs or on projects (sessions). */
   readonly level?: 'run' | 'session' | undefined;
-  /** Inclusive. */
+  /** Inclusive start of the range of creation times. */
   readonly createdFromMicros?: number | undefined;
   readonly createdUntilMicros?: number | undefined;
 }
@@ -151,11 +151,15 @@ interface FeedbackQuery {
   readonly limitRows: number;
   readonly offsetRows: number;
   readonly withUserNames: boolean;
-  /** Leave out who sent it. */
+  /** Whether to omit the users who sent the feedback. */
   readonly withoutUsers?: boolean;
 }
 
-/** A page of feedback as a JSON list, newest first. @throws errors of the stores. */
+/**
+ * Returns a page of feedback as a JSON array, newest first.
+ *
+ * @throws errors of the stores.
+ */
 export async function listFeedback(deps: FormatDeps, query: FeedbackQuery): Promise<Buffer> {
   const events = await findFeedback(deps.clickhouse, query.tenantId, buildConditions(query.filter), query);
   const json = new JsonChunks();
@@ -170,15 +174,15 @@ export async function listFeedback(deps: FormatDeps, query: FeedbackQuery): Prom
 }
 
 /**
- * Feedback without a project belongs to the project of its run. The inner subquery limits the lookup to runs that have
- * such feedback.
+ * Selects feedback by project. Feedback without a project belongs to the project of its run. The inner subquery limits
+ * the lookup to runs that have feedback without a project.
  */
 const projectsCondition = `session_id IN {projects:Array(UUID)} OR (isNull(session_id) AND run_id IN (
   SELECT id FROM run_locator WHERE tenant_id = {tenant:UUID}
   AND id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID} AND isNull(session_id))
   GROUP BY id HAVING min(pick).5 IN {projects:Array(UUID)}))`;
 
-/** As {@link projectsCondition}, for a trace. */
+/** Like {@link projectsCondition}, but selects feedback by trace. */
 const traceCondition = `trace_id = {trace:UUID} OR (isNull(trace_id) AND run_id IN (
   SELECT id FROM run_locator WHERE tenant_id = {tenant:UUID}
   AND id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID} AND isNull(trace_id))

@@ -16,10 +16,10 @@ import {
 } from './feedback-values.ts';
 import { readSentConfig } from './sent-config.ts';
 
-/** Maximum length of a key. Source: the public feedback schema. */
+/** Maximum length of a feedback key, in characters. Source: the public feedback schema. */
 const maxKeyCharacters = 180;
 
-/** Workspace and user that the feedback is stored for. */
+/** Workspace and user for whom the feedback is stored. */
 export type FeedbackSender = Pick<Sender, 'workspaceId' | 'userId'>;
 
 /** A feedback entry, and the config of its key if the client sent one. */
@@ -29,14 +29,14 @@ export interface ReadFeedback extends FeedbackEvent {
 
 export interface FeedbackText {
   readonly bytes: Buffer;
-  /** Name of the text in errors: the name of a part, or `the body`. */
+  /** Name of the text in errors: the name of the part, or `the body`. */
   readonly part: string;
 }
 
 /**
- * Reads a `feedback.…` part of a multipart body as a log message, and returns its run. The run is taken from the JSON,
- * because clients name the part differently. The id is required, so that a repeated request does not create a second
- * feedback entry.
+ * Reads a `feedback.…` part of a multipart body. Returns the feedback as a log message, together with its run, its key
+ * and its config. The run is taken from the JSON, because clients name the part in different ways. The id is required,
+ * so that a repeated request does not create a second feedback entry.
  *
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE.
  */
@@ -57,7 +57,7 @@ export function readFeedbackPart(
  * Parses a feedback entry from JSON and sets `received_at` to the current time. The bytes of score, value, comment,
  * correction, extra and source stay unchanged.
  *
- * @param newId Generates the id of a feedback entry that has none; without it, a missing id is an error.
+ * @param newId Generates an id if the feedback entry has none. If `newId` is absent, a missing id is an error.
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED.
  */
 export function readFeedback(
@@ -73,7 +73,7 @@ export function readFeedback(
   if (id === undefined) throw reader.createError('id', 'is missing: a repeated request would create a second feedback');
   const traceId = reader.uuid('trace_id');
   const projectId = reader.uuid('session_id');
-  // A trace id without a run id refers to the root run.
+  // If only a trace id is given, the feedback refers to the root run.
   const runId = reader.uuid('run_id') ?? traceId;
   if (runId === undefined && projectId === undefined) throw reader.createError('run_id', 'or session_id is required');
   return {

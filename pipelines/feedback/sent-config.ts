@@ -1,4 +1,4 @@
-/** Configs that clients send with feedback and with feedback tokens. */
+/** Reads and stores the feedback configs that clients send with feedback and with feedback tokens. */
 import { LRUCache } from 'lru-cache';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -9,7 +9,11 @@ import type { FeedbackKey } from './feedback-values.ts';
 const maxCategories = 1_000;
 const maxLabelCharacters = 1_000;
 
-/** Reads `feedback_config`, which JavaScript clients send in camel case. @throws INVALID_FEEDBACK */
+/**
+ * Reads `feedback_config`. JavaScript clients send this member in camel case.
+ *
+ * @throws INVALID_FEEDBACK
+ */
 export function readSentConfig(reader: MemberReader<FeedbackKey>): FeedbackConfig | undefined {
   const name = reader.json('feedback_config') ? 'feedback_config' : 'feedbackConfig';
   const bytes = reader.json(name, 'object');
@@ -47,19 +51,23 @@ export function readSentConfig(reader: MemberReader<FeedbackKey>): FeedbackConfi
 }
 
 /**
- * Keeps configs that clients send with feedback. The first config of a key is kept: a later one that differs does not
- * refuse the feedback.
+ * Stores configs that clients send with feedback. The first config of a key is kept. If a later config differs, it is
+ * ignored and the feedback is still accepted.
  */
 export class SentConfigs {
   readonly #database: Database;
-  /** Keys that are known to have a config. They are read again after a minute, because configs can be deleted. */
+  /** Keys that are known to have a config. An entry expires after a minute, because configs can be deleted. */
   readonly #known = new LRUCache<string, true>({ max: 10_000, ttl: 60_000 });
 
   constructor(database: Database) {
     this.#database = database;
   }
 
-  /** @throws LIMIT_REACHED; errors of the database. */
+  /**
+   * Stores the config of a key, unless the key already has a config.
+   *
+   * @throws LIMIT_REACHED; errors of the database.
+   */
   async keep(workspaceId: string, key: string, config: FeedbackConfig): Promise<void> {
     const known = `${workspaceId} ${key}`;
     if (this.#known.has(known)) return;

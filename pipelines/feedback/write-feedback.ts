@@ -16,17 +16,17 @@ import { type FeedbackSender, readFeedback } from './read-feedback.ts';
 import { readSentConfig } from './sent-config.ts';
 
 /**
- * Serialises read-modify-write operations on one object.
+ * Serialises read-modify-write operations on the same object.
  *
- * Invariant: in this process, at most one operation per key runs at a time, in the order of the calls. Across processes
- * there is no such guarantee: the later write of a feedback entry replaces the earlier one as a whole.
+ * Invariant: in this process, at most one operation per key runs at a time, in the order of the calls. There is no such
+ * guarantee across processes: the later write of a feedback entry completely replaces the earlier write.
  *
  *   1. An operation waits until the previous operation for its key has succeeded or failed.
  *   2. The last operation for a key removes the key.
  */
 const lastByKey = new Map<string, Promise<unknown>>();
 
-/** Runs `work` exclusively for `key`; resolves or rejects as `work` does. */
+/** Runs `work` while no other operation for `key` runs. Resolves or rejects with the result of `work`. */
 export async function runExclusive<T>(key: string, work: () => Promise<T>): Promise<T> {
   const previous = lastByKey.get(key) ?? Promise.resolve();
   const current = previous.then(work, work);
@@ -38,14 +38,17 @@ export async function runExclusive<T>(key: string, work: () => Promise<T>): Prom
   }
 }
 
-/** Retention of recent feedback. It is longer than an event usually takes from the log to ClickHouse. */
+/**
+ * Time for which recently sent feedback is remembered. It is longer than the usual delay between the log and
+ * ClickHouse.
+ */
 const retentionMs = 120_000;
 const maxRecentBytes = 32 * 1024 * 1024;
 const pollIntervalMs = 50;
 
 /**
- * Feedback events that this process sent recently. They may not be stored yet, but the next change must be based on
- * them.
+ * Feedback events that this process has sent recently. They may not be stored yet, but the next change of the feedback
+ * must be based on them.
  */
 export class RecentFeedback {
   readonly #events = new LRUCache<string, FeedbackEvent>({
@@ -54,7 +57,7 @@ export class RecentFeedback {
     sizeCalculation: estimateBytes,
   });
 
-  /** Call this method once the log has accepted the event. */
+  /** Remembers an event. Call this method after the log has accepted the event. */
   remember(event: FeedbackEvent): void {
     this.#events.set(buildCacheKey(event.tenantId, event.id), event);
   }
@@ -70,8 +73,8 @@ interface LastEventDeps {
 }
 
 /**
- * Returns the last event of a feedback entry, either stored or recently sent by this process; it may be a deletion. If
- * there is no event, another process may have just sent one, so this function polls for up to `waitMs`.
+ * Returns the last event of a feedback entry, which is either stored or was recently sent by this process; it may be a
+ * deletion. If no event is found, another process may have just sent one, so the function polls for up to `waitMs`.
  */
 async function readLastEvent(
   { clickhouse, recent }: LastEventDeps,
@@ -108,7 +111,11 @@ export async function deleteFeedback(deps: FeedbackDeps, tenantId: string, id: s
   });
 }
 
-/** @throws NOT_FOUND if the trace of the run is deleted; its content is, or will soon be, no longer stored. */
+/**
+ * Checks that the trace of a run is not deleted.
+ *
+ * @throws NOT_FOUND if it is deleted; its content has then been removed from storage, or will be soon.
+ */
 async function requireUndeleted(
   clickhouse: ClickHouse,
   feedback: Pick<FeedbackEvent, 'tenantId' | 'runId' | 'traceId'>,
@@ -117,7 +124,7 @@ async function requireUndeleted(
     throw runlakeError('NOT_FOUND', { what: `Run ${feedback.runId}` });
 }
 
-/** Builds the event that deletes the feedback of `last`. The event keeps only ids, user and creation time. */
+/** Builds the event that deletes the feedback entry of `last`. The event contains only ids, user and creation time. */
 function buildDeletion(last: FeedbackEvent): FeedbackEvent {
   const { tenantId, runId, id, projectId, userId, createdAtMicros } = last;
   const receivedAtMicros = getVersionAfter(last);
@@ -137,8 +144,8 @@ function buildDeletion(last: FeedbackEvent): FeedbackEvent {
 }
 
 /**
- * Creates a feedback entry and returns it as JSON once it is durable. The run need not be stored yet. Feedback with the
- * same id replaces the previous one, even if it refers to another run.
+ * Creates a feedback entry and returns it as JSON when it is durable. The run need not be stored yet. If a feedback
+ * entry with the same id exists, it is replaced, even if it refers to another run.
  *
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE;
  *   PROJECT_UNKNOWN for feedback on a missing project; NOT_FOUND for feedback on a deleted trace; errors of the log and
@@ -170,11 +177,11 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
 }
 
 /**
- * Changes those of score, value, comment and correction that the body contains; null removes a value. Returns the
- * complete feedback as JSON once it is durable.
+ * Changes the score, value, comment or correction of a feedback entry. Only values that the body contains are changed;
+ * null removes a value. Returns the complete feedback entry as JSON when it is durable.
  *
  * @throws NOT_FOUND if the workspace has no feedback with this id; INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8,
- * TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE; errors of the log and the stores.
+ *   TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE; errors of the log and the stores.
  */
 export async function updateFeedback(
   deps: FeedbackDeps,

@@ -8,12 +8,13 @@ import { deleteContested } from './sink/settle-traces.ts';
 import { deadLetters } from './sink/sink-metrics.ts';
 
 const maxEventsPerRound = 500;
-/** How long a row of `contested_traces` is kept after a sink last renewed it. */
+/** Time for which a row of `contested_traces` is kept after a sink last renewed it. */
 const contestedRetentionMs = 7 * 86_400_000;
 
 /**
- * Moves events that were deferred longer than `hours` to the dead-letter queue. One transaction deletes and adds them,
- * so that an event whose trace appears at the same moment is either stored or a dead-letter record, not both.
+ * Moves events that have been deferred for longer than `hours` to the dead-letter queue. One transaction deletes the
+ * events and adds the dead-letter records, so that an event whose trace appears at the same moment is either stored or
+ * a dead-letter record, not both.
  *
  * @returns the number of moved events.
  */

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 /** Work that may be interrupted at each `yield` and returns its result at the end. */
 export type StepwiseWork<Result> = Generator<void, Result, void>;
 
-/** Maximum time for which work blocks the event loop, if its steps are short. */
+/** Maximum time for which work may block the event loop, provided that its steps are short. */
 const sliceMs = 10;
 
 /**
@@ -21,7 +21,7 @@ export async function runInTimeSlices<Result>(work: StepwiseWork<Result>): Promi
   }
 }
 
-/** Runs the same work without interruption, for callers whose process has no other work. */
+/** Runs stepwise work without interruption, for callers whose process has no other work. */
 export function runToCompletion<Result>(work: StepwiseWork<Result>): Result {
   for (;;) {
     const step = work.next();

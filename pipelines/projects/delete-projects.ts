@@ -12,10 +12,10 @@ export interface DeletedProject {
 
 /**
  * Deletes either all given projects or none. Their names become available at once, and a job deletes their runs. The
- * rows stay, because usage shows the names. A crash before the job is queued leaves `purged_at` empty;
+ * rows of the projects stay, because usage shows the names. A crash before the job is queued leaves `purged_at` empty;
  * `requeueDeletions` then queues the job.
  *
- * @throws NOT_FOUND if the workspace has no project with one of the ids, or it is deleted.
+ * @throws NOT_FOUND if the workspace has no project with one of the ids, or if such a project is deleted.
  */
 export async function deleteProjects(
   {
@@ -47,8 +47,8 @@ const projectRunsCondition = 'tenant_id = {tenant:UUID} AND session_id = {projec
 
 /**
  * Deletes the stored runs of a deleted project, with their attachments and feedback, and sets `purged_at`. Usage stays,
- * because traces are billing facts. Reads leave out runs of deleted projects, both before this call and for events that
- * are received later. Leaves a project without `deleted_at` unchanged. Idempotent.
+ * because traces are billing facts. Reads omit runs of deleted projects, both before this call and for events that are
+ * received later. Leaves a project without `deleted_at` unchanged. Idempotent.
  */
 export async function deleteProjectRuns(
   { clickhouse, database }: { clickhouse: ClickHouse; database: Database },
@@ -79,7 +79,7 @@ export async function deleteProjectRuns(
 }
 
 /**
- * Queues the deletion job again for every deleted project whose runs are not purged: the job may be missing after a
+ * Queues the deletion job again for every deleted project whose runs are not purged. The job may be missing after a
  * crash, or after the queues were unavailable or lost.
  */
 export async function requeueDeletions({

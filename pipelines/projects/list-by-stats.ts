@@ -4,7 +4,7 @@ import type { RunStats, StatName } from '../runs/stats/stat-names.ts';
 import { findProjectIds, listProjects, type ProjectConditions, type ProjectRecord } from './project.ts';
 import { findProjectsWithRuns, type ProjectStatsQuery, readProjectStats } from './project-stats.ts';
 
-/** Orders of projects that need statistics of their runs, each with its statistic. */
+/** Sort orders of projects that need statistics of their runs, each with the statistic that it uses. */
 export const statOrders = {
   last_run_start_time: 'last_run_start_time',
   latency_p50: 'latency_p50',
@@ -18,12 +18,12 @@ export type StatOrder = keyof typeof statOrders;
 
 export interface StatsListQuery {
   readonly conditions: ProjectConditions;
-  /** If present, only projects with a root run that matches. */
+  /** If present, only projects with a matching root run are listed. */
   readonly withRuns?: ProjectStatsQuery['conditions'];
   readonly sortBy: 'name' | 'start_time' | StatOrder;
-  /** Feedback key whose average the order `feedback` uses. */
+  /** Feedback key whose average score is used by the order `feedback`. */
   readonly feedbackKey?: string | undefined;
-  /** The runs that statistics in the order are about. */
+  /** The runs from which the statistic of the sort order is computed. */
   readonly runs: Pick<ProjectStatsQuery, 'startedFromMicros' | 'conditions'>;
   readonly descending: boolean;
   readonly limit: number;
@@ -31,7 +31,7 @@ export interface StatsListQuery {
 }
 
 /**
- * As {@link listProjects}, also in the order of a statistic. Projects without a value are last; the id breaks ties.
+ * Like {@link listProjects}, but can also sort by a statistic. Projects without a value come last; the id breaks ties.
  *
  * @throws errors of the stores.
  */

@@ -6,7 +6,7 @@ import { buildMatchingRuns, type RunSet } from '../runs/stats/matching-runs.ts';
 import { createEmptyStats, readRunStats } from '../runs/stats/read-stats.ts';
 import type { RunStats, StatName } from '../runs/stats/stat-names.ts';
 
-/** The root runs that the statistics of projects are about. */
+/** The root runs from which the statistics of projects are computed. */
 export interface ProjectStatsQuery {
   readonly tenantId: string;
   readonly projectIds: readonly string[];
@@ -18,7 +18,11 @@ function buildSet({ tenantId, projectIds, startedFromMicros, conditions }: Proje
   return { scope: { tenantId, projectIds }, filter: { isRoot: true, startedFromMicros, conditions } };
 }
 
-/** Statistics of the root runs of each project; also of projects without runs. @throws errors of ClickHouse. */
+/**
+ * Reads statistics of the root runs of each project, including projects without runs.
+ *
+ * @throws errors of ClickHouse.
+ */
 export async function readProjectStats(
   clickhouse: ClickHouse,
   query: ProjectStatsQuery,
@@ -29,7 +33,11 @@ export async function readProjectStats(
   return new Map(query.projectIds.map((id) => [id, stats.get(id) ?? createEmptyStats(selected)]));
 }
 
-/** Of some projects, those with a root run that matches. @throws errors of ClickHouse. */
+/**
+ * Returns those of the given projects that have a matching root run.
+ *
+ * @throws errors of ClickHouse.
+ */
 export async function findProjectsWithRuns(clickhouse: ClickHouse, query: ProjectStatsQuery): Promise<string[]> {
   if (query.projectIds.length === 0) return [];
   const { sql, ...rest } = buildMatchingRuns(buildSet(query), ['session_id']);
@@ -45,17 +53,21 @@ export async function findProjectsWithRuns(clickhouse: ClickHouse, query: Projec
 interface MetadataQuery {
   readonly tenantId: string;
   readonly projectId: string;
-  /** Default: all keys. Nested keys are joined by dots. */
+  /** Keys to read. Default: all keys. Nested keys are joined by dots. */
   readonly keys?: readonly string[] | undefined;
   readonly startedFromMicros?: number | undefined;
   readonly rootsOnly: boolean;
-  /** Maximum number of values of each key. */
+  /** Maximum number of values per key. */
   readonly maxValues: number;
 }
 
 const maxKeys = 1_000;
 
-/** The most frequent values of the metadata of runs, by key. @throws errors of ClickHouse. */
+/**
+ * Reads the most frequent metadata values of runs, by key.
+ *
+ * @throws errors of ClickHouse.
+ */
 export async function readTopMetadata(clickhouse: ClickHouse, query: MetadataQuery): Promise<Map<string, string[]>> {
   const { tenantId, projectId, keys, startedFromMicros, rootsOnly, maxValues } = query;
   const filter = { startedFromMicros, ...(rootsOnly && { isRoot: true }) };

@@ -30,7 +30,7 @@ export function toProjectRecord(row: ProjectRow): ProjectRecord {
   return { ...row, extra: row.extra === null ? null : JSON.parse(row.extra) };
 }
 
-/** Values of the columns `extra` and `metadata` for a given `extra`; null for both if `extra` is absent. */
+/** Returns the values of the columns `extra` and `metadata` for a given `extra`; both are null if `extra` is absent. */
 export function toExtraColumns(
   extra: Readonly<Record<string, unknown>> | null | undefined,
 ): [string | null, string | null] {
@@ -46,7 +46,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
 /** Name of the project for runs that name no project. */
 export const DEFAULT_PROJECT = 'default';
 
-/** Longer names could exceed the maximum size of an index entry in Postgres. */
+/** Maximum length of a project name. Longer names could exceed the maximum size of an index entry in Postgres. */
 export const maxNameLength = 512;
 
 /**
@@ -66,7 +66,11 @@ export function checkProjectName(name: string): string {
   return name;
 }
 
-/** @throws NOT_FOUND if the workspace has no project with this id, or it is deleted. */
+/**
+ * Reads a project.
+ *
+ * @throws NOT_FOUND if the workspace has no project with this id, or if the project is deleted.
+ */
 export async function readProject(database: Database, workspaceId: string, projectId: string): Promise<ProjectRecord> {
   const [row] = await database.query<ProjectRow>(
     `SELECT ${projectColumns} FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL`,
@@ -76,13 +80,13 @@ export async function readProject(database: Database, workspaceId: string, proje
   return toProjectRecord(row);
 }
 
-/** Conditions on projects; absent ones do not apply. */
+/** Conditions on projects; absent conditions do not apply. */
 export interface ProjectConditions {
   readonly ids?: readonly string[] | undefined;
   readonly name?: string | undefined;
-  /** Part of the name, ignoring case. */
+  /** Text that the name must contain, ignoring case. */
   readonly nameContains?: string | undefined;
-  /** Pairs that `extra.metadata` must contain. */
+  /** Key-value pairs that `extra.metadata` must contain. */
   readonly metadata?: Readonly<Record<string, unknown>> | undefined;
   /** If true, only projects that are not experiments; if false, only experiments. */
   readonly referenceFree?: boolean | undefined;
@@ -114,7 +118,7 @@ function buildConditions(workspaceId: string, query: ProjectConditions): { sql: 
   return { sql: conditions.join(' AND '), params };
 }
 
-/** Ids of the projects of a workspace that are not deleted and meet every given condition. */
+/** Returns the ids of the projects of a workspace that are not deleted and meet every given condition. */
 export async function findProjectIds(
   database: Database,
   workspaceId: string,
@@ -126,7 +130,7 @@ export async function findProjectIds(
 }
 
 /**
- * The projects of a workspace that are not deleted and meet every given condition. The id breaks ties, so that
+ * Lists the projects of a workspace that are not deleted and meet every given condition. The id breaks ties, so that
  * consecutive pages neither repeat nor skip a project.
  *
  * @throws ANSWER_TOO_LARGE

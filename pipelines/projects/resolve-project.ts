@@ -6,7 +6,7 @@ import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { checkProjectName, DEFAULT_PROJECT } from './project.ts';
 import { requireProjectQuota } from './write-project.ts';
 
-/** The project reference of a run event. An empty name means the same as an absent name. */
+/** A reference to a project in a run event. An empty name means the same as an absent name. */
 export interface ProjectReference {
   readonly workspaceId: string;
   /** A UUID; takes precedence over the name. */
@@ -24,19 +24,23 @@ export interface ProjectReference {
  */
 export interface ProjectResolver {
   /**
-   * Returns the nil UUID for a patch that names no project: such a patch gets the project of its trace.
+   * Returns the nil UUID for a patch that names no project; such a patch gets the project of its trace.
    *
-   * @throws PROJECT_UNKNOWN if the workspace has no project with this id, or it is deleted; BAD_REQUEST for an invalid
-   *   name; LIMIT_REACHED if a new project exceeds the limit.
+   * @throws PROJECT_UNKNOWN if the workspace has no project with this id, or if the project is deleted; BAD_REQUEST for
+   *   an invalid name; LIMIT_REACHED if a new project exceeds the limit.
    */
   resolve(reference: ProjectReference): Promise<string>;
-  /** Clears the cache. Call this method after renaming or deleting a project. */
+  /** Clears the cache. Call this method after a project has been renamed or deleted. */
   forget(): void;
 }
 
 const cacheMs = 5_000;
 
-/** @param maxProjects Maximum number of projects of an organisation. */
+/**
+ * Creates a resolver.
+ *
+ * @param maxProjects Maximum number of projects of an organisation.
+ */
 export function createProjectResolver(database: Database, maxProjects: number): ProjectResolver {
   const known = new PromiseCache<string>({ max: 50_000, ttlMs: cacheMs });
 
@@ -69,8 +73,8 @@ async function findById(database: Database, workspaceId: string, id: string): Pr
 }
 
 /**
- * Returns the project with this name that is not deleted. If there is none, a patch gets the last project that had the
- * name; otherwise a new project is created. Concurrent calls create only one project.
+ * Returns the project that has this name and is not deleted. If there is none, a patch gets the project that last had
+ * the name; otherwise the function creates a new project. Concurrent calls create only one project.
  */
 async function findOrCreate(
   database: Database,

@@ -40,7 +40,7 @@ interface NewProject {
 
 /**
  * Creates a project. With `upsert`, an existing project with this name is changed instead: the given fields replace its
- * fields, except for an empty `extra`.
+ * fields, except that an empty `extra` is ignored.
  *
  * @throws CONFLICT if the name is taken and `upsert` is not set, or if the id is taken; LIMIT_REACHED.
  */
@@ -114,7 +114,8 @@ interface ProjectChange {
 /**
  * Changes a project. Its former name is stored, so that patches that still contain the former name find the project.
  *
- * @throws NOT_FOUND if the workspace has no project with this id, or it is deleted, CONFLICT if the new name is taken.
+ * @throws NOT_FOUND if the workspace has no project with this id, or if the project is deleted; CONFLICT if the new
+ *   name is taken.
  */
 export async function updateProject(
   { database, projects }: { database: Database; projects: ProjectResolver },

@@ -5,10 +5,10 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { lockOwnRepo, type RepoName } from './repo.ts';
 
-/** Maximum number of tags of a repo. */
+/** Maximum number of tags per repo. */
 const maxTags = 1_000;
 
-/** A tag of a commit in responses. */
+/** A tag of a commit, as returned in responses. */
 export interface CommitTag {
   readonly id: string;
   readonly repo_id: string;
@@ -24,12 +24,16 @@ const selectTagsSql = `SELECT t.id, t.repo_id, t.commit_id, c.hash AS commit_has
 
 const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Tag' });
 
-/** All tags of a repo, by name. */
+/** Lists all tags of a repo, by name. */
 export function listTags(database: Sql, repoId: string): Promise<CommitTag[]> {
   return database.query<CommitTag>(`${selectTagsSql} ORDER BY t.name`, [repoId]);
 }
 
-/** @throws NOT_FOUND */
+/**
+ * Reads a tag.
+ *
+ * @throws NOT_FOUND
+ */
 export async function readTag(database: Sql, repoId: string, name: string): Promise<CommitTag> {
   const [tag] = await database.query<CommitTag>(`${selectTagsSql} AND t.name = $2`, [repoId, name]);
   if (!tag) throw createNotFoundError();
@@ -37,9 +41,10 @@ export async function readTag(database: Sql, repoId: string, name: string): Prom
 }
 
 /**
- * Sets a tag to a commit. A tag of that name moves: clients send the same request for a new and an existing tag.
+ * Points a tag to a commit. An existing tag with this name is moved, because clients send the same request for a new
+ * and an existing tag.
  *
- * @param mustExist Whether the tag has to exist.
+ * @param mustExist Whether the tag must already exist.
  * @throws NOT_FOUND, also if the commit is in another repo; REPO_FULL.
  */
 export async function setTag(
@@ -66,7 +71,11 @@ export async function setTag(
   });
 }
 
-/** @throws NOT_FOUND */
+/**
+ * Deletes a tag.
+ *
+ * @throws NOT_FOUND
+ */
 export async function deleteTag(
   database: Database,
   caller: WorkspaceCaller,

@@ -4,7 +4,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import { fetchRows, listPage, type Page, type PageRequest, statements } from '../../infra/postgres/list-page.ts';
 import { findPath } from '../ingest/json/find.ts';
 
-/** A commit in responses, without its content. */
+/** A commit as returned in responses, without its content. */
 export interface CommitRecord {
   readonly id: string;
   readonly repo_id: string;
@@ -22,7 +22,7 @@ export interface CommitRecord {
 
 export const latest = 'latest';
 
-/** Prefixes of hashes have at least this length; shorter names are tags. */
+/** Minimum length of a hash prefix; shorter names are tags. */
 export const minHashLength = 8;
 export const maxHashLength = 64;
 
@@ -70,12 +70,13 @@ export interface CommitContent {
   readonly id: string;
   readonly hash: string;
   readonly description: string | null;
-  /** JSON as it was sent. */
+  /** The manifest as JSON, as it was sent. */
   readonly manifest: string;
 }
 
 /**
- * Reads the commit that a name means: `latest`, the prefix of a hash, or a tag. A hash precedes a tag of the same name.
+ * Reads the commit that a name refers to: `latest`, the prefix of a hash, or a tag. A hash takes precedence over a tag
+ * of the same name.
  *
  * @throws NOT_FOUND
  */
@@ -100,8 +101,8 @@ export async function readCommitContent(database: Sql, repoId: string, name: str
 }
 
 /**
- * Reads the content of commits, in the given order, up to a total of `maxBytes`. Returns commit id → JSON as it was
- * sent.
+ * Reads the content of commits, in the given order, up to a total of `maxBytes`. Returns a map from commit id to JSON
+ * as it was sent.
  */
 export async function readManifests(
   database: Sql,
@@ -118,12 +119,12 @@ export async function readManifests(
   return new Map(rows.map(({ id, manifest }) => [id, manifest]));
 }
 
-/** Last part of the LangChain id of a prompt that is piped into a model. */
+/** Last part of the LangChain id of an object in which a prompt is piped into a model. */
 const sequence = 'RunnableSequence';
 
 /**
- * If the manifest is a prompt piped into a model, returns the prompt alone, byte for byte; otherwise returns the
- * manifest unchanged. SDKs commit both together, and expect the prompt alone unless they request the model.
+ * If the manifest is a prompt piped into a model, returns only the prompt, byte for byte; otherwise returns the
+ * manifest unchanged. SDKs commit both together, but expect only the prompt unless they request the model.
  */
 export function stripModel(manifest: string): string {
   if (!manifest.includes(sequence)) return manifest;

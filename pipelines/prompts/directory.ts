@@ -8,7 +8,7 @@ import { createCommit, type NewCommit } from './write-commit.ts';
 export const directoryTypes = ['agent', 'skill'] as const satisfies readonly RepoType[];
 type DirectoryType = (typeof directoryTypes)[number];
 
-/** Maximum number of entries of a directory. */
+/** Maximum number of entries per directory. */
 const maxEntries = 1_000;
 /** Maximum size of a directory, as JSON. */
 export const maxDirectoryBytes = 8 * 1024 ** 2;
@@ -24,13 +24,13 @@ export type Entry =
       readonly commit_hash?: string | null | undefined;
     };
 
-/** Path → entry; null deletes the entry. */
+/** Map from path to entry; null deletes the entry. */
 export type EntryChanges = Readonly<Record<string, Entry | null>>;
 
 const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Agent or skill' });
 
 /**
- * Reads the directory of an agent or skill. `name` is as in {@link readCommitContent}.
+ * Reads the directory of an agent or skill. `name` has the same meaning as in {@link readCommitContent}.
  *
  * @throws NOT_FOUND
  */
@@ -46,8 +46,8 @@ export async function readDirectory(
 }
 
 /**
- * Commits changes to the directory of an agent or skill. Entries that are not in `changes` stay. Without any change, the
- * latest commit is the result, so that a client can repeat a request whose response was lost.
+ * Commits changes to the directory of an agent or skill. Entries that are not in `changes` stay. If nothing changes,
+ * the function returns the latest commit, so that a client can repeat a request whose response was lost.
  *
  * @throws NOT_FOUND; INVALID_REQUEST for a path or a link that cannot be used; COMMIT_CONFLICT; REPO_FULL.
  */
@@ -72,7 +72,9 @@ function isDirectory(type: RepoType): type is DirectoryType {
   return (directoryTypes as readonly RepoType[]).includes(type);
 }
 
-/** Returns the directory with changes, as JSON with sorted paths, so that equal directories have equal texts. */
+/**
+ * Applies changes to a directory and returns it as JSON with sorted paths, so that equal directories have equal texts.
+ */
 function applyChanges(directory: string, changes: ReadonlyMap<string, Entry | null>): string {
   const entries = new Map(Object.entries(JSON.parse(directory) as Record<string, Entry>));
   for (const [path, entry] of changes) {
@@ -107,13 +109,19 @@ async function resolveEntries(
   return entries;
 }
 
-/** A path of at most 512 characters without control characters; other programs write the files to disk. */
+/**
+ * Returns whether `path` is a valid path: at most 512 characters, without control characters. The check matters because
+ * other programs write the files to disk.
+ */
 function isPath(path: string): boolean {
   const isText = path.length <= 512 && !/[\\\p{Cc}\p{Surrogate}]/u.test(path);
   return isText && path.split('/').every((part) => !/^\.{0,2}$/.test(part));
 }
 
-/** A link to a commit gets its id and hash; a link without commit follows the latest one. */
+/**
+ * Resolves a link. A link to a commit gets the id and hash of the commit; a link without a commit follows the latest
+ * commit.
+ */
 async function resolveLink(
   deps: HubDeps,
   caller: WorkspaceCaller,

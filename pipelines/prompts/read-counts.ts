@@ -20,7 +20,7 @@ interface Counts {
 }
 
 const flushIntervalMs = 2_000;
-/** Maximum number of commits with counts in memory; reads of further ones are not counted. */
+/** Maximum number of commits with counts in memory; reads of further commits are not counted. */
 const maxCommits = 10_000;
 
 export class ReadCounts {
@@ -40,7 +40,7 @@ export class ReadCounts {
     this.#timer ??= setTimeout(() => void this.flush(), flushIntervalMs).unref();
   }
 
-  /** Resolves when everything that was counted before is stored, or storing it has failed. */
+  /** Stores all counts. Resolves when everything that was counted before has been stored, or storing it has failed. */
   async flush(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;

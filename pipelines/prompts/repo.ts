@@ -17,7 +17,7 @@ import type { WorkspaceCaller } from '../tenants/caller.ts';
 export const repoTypes = ['prompt', 'file', 'agent', 'skill'] as const;
 export type RepoType = (typeof repoTypes)[number];
 
-/** A repo in responses. Times are ISO 8601 with microseconds. */
+/** A repo as returned in responses. Times are ISO 8601 with microseconds. */
 export interface RepoRecord {
   readonly id: string;
   readonly tenant_id: string;
@@ -48,9 +48,9 @@ export interface HubDeps {
   readonly config: Pick<Config, 'sharePublicPrompts'>;
 }
 
-/** Name of a repo, as URL paths contain it. */
+/** Name of a repo, in the form in which URL paths contain it. */
 export interface RepoName {
-  /** Handle of the workspace; {@link ownWorkspace} for that of the caller. */
+  /** Handle of the workspace; {@link ownWorkspace} stands for the workspace of the caller. */
   readonly owner: string;
   readonly handle: string;
 }
@@ -66,7 +66,8 @@ export interface FoundRepo {
 const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Repo' });
 
 /**
- * Finds a repo that the caller may read: one of its workspace, or a public one if the installation shares them.
+ * Finds a repo that the caller may read: a repo of the caller's workspace, or a public repo if the installation shares
+ * public repos.
  *
  * @throws NOT_FOUND
  */
@@ -88,8 +89,8 @@ export async function findReadableRepo(
 }
 
 /**
- * Locks a repo of the caller's workspace until the end of the transaction, so that changes to it run one after the
- * other.
+ * Locks a repo of the caller's workspace until the end of the transaction, so that changes to the repo run one after
+ * the other.
  *
  * @throws NOT_FOUND, also for public repos of other workspaces.
  */
@@ -114,7 +115,7 @@ export interface LockedRepo extends FoundRepo {
   readonly ownerHandle: string | null;
 }
 
-/** Repos with their figures, for a user. */
+/** Selects repos with their figures, as seen by a user. */
 function selectRepos(userId: string) {
   return statements
     .selectFrom('repos')
@@ -148,7 +149,11 @@ function selectRepos(userId: string) {
     .where('workspaces.deleted_at', 'is', null);
 }
 
-/** Reads a repo that the caller has access to. @throws NOT_FOUND if it was deleted meanwhile. */
+/**
+ * Reads a repo that the caller has access to.
+ *
+ * @throws NOT_FOUND if the repo has been deleted in the meantime.
+ */
 export async function readRepo(database: Sql, caller: WorkspaceCaller, repoId: string): Promise<RepoRecord> {
   const [row] = await fetchRows(database, selectRepos(caller.userId).where('repos.id', '=', repoId));
   if (!row) throw createNotFoundError();
@@ -159,9 +164,9 @@ export const repoOrders = ['num_likes', 'num_downloads', 'num_views', 'updated_a
 
 export interface RepoQuery extends PageRequest {
   readonly types: readonly RepoType[];
-  /** Part of the handle, description or readme, ignoring case. */
+  /** Text that the handle, description or readme must contain, ignoring case. */
   readonly text?: string | undefined;
-  /** All of these tags. */
+  /** Tags, all of which the repo must have. */
   readonly tags?: readonly string[] | undefined;
   readonly isPublic?: boolean | undefined;
   readonly isArchived?: boolean | undefined;
@@ -174,8 +179,8 @@ export interface RepoQuery extends PageRequest {
 }
 
 /**
- * Lists repos of the caller's workspace. A query for public repos, or for a workspace by handle or id, also lists the
- * public ones of other workspaces if the installation shares them.
+ * Lists repos of the caller's workspace. If the installation shares public repos, a query for public repos, or for a
+ * workspace by handle or id, also lists the public repos of other workspaces.
  */
 export async function listRepos(
   { database, config }: HubDeps,
@@ -210,7 +215,10 @@ export async function listRepos(
 
 const orderColumns = { num_likes: 'like_count', num_downloads: 'download_count', num_views: 'view_count' } as const;
 
-/** By relevance: the handle equals the text, begins with it, contains it, or only another field contains it. */
+/**
+ * Returns the expressions to sort by. The order by relevance is: the handle equals the text, begins with it, contains
+ * it, or only another field contains it.
+ */
 function orderExpressions(sortBy: RepoQuery['sortBy'], text: string | undefined): Expression<unknown>[] {
   const updatedAt = sql.ref('repos.updated_at');
   if (sortBy === 'updated_at') return [updatedAt];

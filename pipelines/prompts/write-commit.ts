@@ -1,11 +1,11 @@
 /**
  * Commits of repos.
  *
- * Invariant: the commits of a repo are one history without branches: each has the previous one as its parent.
+ * Invariant: the commits of a repo form one history without branches: the parent of each commit is the previous commit.
  *
  *   1. A commit locks the row of its repo, so commits to one repo run one after the other.
- *   2. If the client names a parent, it must be the latest commit. So a client that edited an older commit gets an error
- *      instead of undoing the commits in between.
+ *   2. If the client names a parent, it must be the latest commit. A client that edited an older commit therefore gets
+ *      an error instead of undoing the commits in between.
  *   3. The hash is the SHA-256 of the parent's hash and the content, so equal histories have equal hashes.
  */
 import { createHash, randomUUID } from 'node:crypto';
@@ -16,18 +16,25 @@ import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { type CommitContent, type CommitRecord, latest, readCommit } from './commit.ts';
 import { type LockedRepo, lockOwnRepo, type RepoName } from './repo.ts';
 
-/** Maximum number of commits of a repo. */
+/** Maximum number of commits per repo. */
 const maxCommits = 10_000;
 
 export interface NewCommit {
   /** Hash of the latest commit, or at least its first 8 characters. */
   readonly parentCommit?: string | null | undefined;
   readonly description?: string | null | undefined;
-  /** Returns the new content as JSON; undefined if nothing changes and the latest commit is the result. */
+  /**
+   * Returns the new content as JSON; returns undefined if nothing changes, in which case the latest commit is the
+   * result.
+   */
   createContent(repo: LockedRepo, parent: CommitContent | undefined, tx: Sql): Promise<string | undefined>;
 }
 
-/** @throws NOT_FOUND; COMMIT_CONFLICT; REPO_FULL; the errors of `createContent`. */
+/**
+ * Creates a commit.
+ *
+ * @throws NOT_FOUND; COMMIT_CONFLICT; REPO_FULL; the errors of `createContent`.
+ */
 export async function createCommit(
   database: Database,
   caller: WorkspaceCaller,
@@ -67,7 +74,11 @@ export async function createCommit(
   });
 }
 
-/** Commits the manifest of a prompt. @throws like {@link createCommit}; COMMIT_CONFLICT if the manifest is unchanged. */
+/**
+ * Commits the manifest of a prompt.
+ *
+ * @throws the errors of {@link createCommit}; COMMIT_CONFLICT if the manifest is unchanged.
+ */
 export function commitPrompt(
   database: Database,
   caller: WorkspaceCaller,

@@ -14,7 +14,7 @@ import {
   readRepo,
 } from './repo.ts';
 
-/** Limit on the repos of an organisation. */
+/** Limit on the number of repos of an organisation. */
 const repoLimit = {
   max: 10_000,
   countSql: countInWorkspaces('repos'),
@@ -31,7 +31,12 @@ interface NewRepo {
   readonly tags?: readonly string[] | null | undefined;
 }
 
-/** @throws CONFLICT if the handle is taken; BAD_REQUEST if it is public and the workspace has no handle; LIMIT_REACHED. */
+/**
+ * Creates a repo.
+ *
+ * @throws CONFLICT if the handle is taken; BAD_REQUEST if the repo is public and the workspace has no handle;
+ *   LIMIT_REACHED.
+ */
 export async function createRepo(database: Database, caller: WorkspaceCaller, repo: NewRepo): Promise<RepoRecord> {
   const id = randomUUID();
   const { handle, repoType, isPublic, description = null, readme = null, tags } = repo;
@@ -55,7 +60,7 @@ export async function createRepo(database: Database, caller: WorkspaceCaller, re
   return readRepo(database, caller, id);
 }
 
-/** Absent fields stay unchanged; null clears a text, and leaves a flag unchanged. */
+/** Absent fields stay unchanged; null clears a text field, and leaves a flag unchanged. */
 interface RepoChange {
   readonly description?: string | null | undefined;
   readonly readme?: string | null | undefined;
@@ -64,7 +69,11 @@ interface RepoChange {
   readonly isArchived?: boolean | null | undefined;
 }
 
-/** @throws NOT_FOUND; BAD_REQUEST if it becomes public and the workspace has no handle. */
+/**
+ * Changes a repo.
+ *
+ * @throws NOT_FOUND; BAD_REQUEST if the repo becomes public and the workspace has no handle.
+ */
 export async function updateRepo(
   database: Database,
   caller: WorkspaceCaller,
@@ -91,7 +100,11 @@ export async function updateRepo(
   });
 }
 
-/** Deletes a repo with its commits. @throws NOT_FOUND, also if `types` is given and does not contain its type. */
+/**
+ * Deletes a repo with its commits.
+ *
+ * @throws NOT_FOUND, also if `types` is given and does not contain the type of the repo.
+ */
 export async function deleteRepo(
   database: Database,
   caller: WorkspaceCaller,

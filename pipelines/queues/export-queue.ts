@@ -1,4 +1,4 @@
-/** The completed runs of a queue as CSV. */
+/** Exports the completed runs of a queue as CSV. */
 import type { Readable } from 'node:stream';
 import { formatCsv } from '../../infra/csv/format-csv.ts';
 import { readMembers } from '../datasets/files/download-dataset.ts';
@@ -7,7 +7,7 @@ import type { ReadDeps } from '../runs/query-runs.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { type QueueItem, readQueueRuns } from './read-queue-runs.ts';
 
-/** Runs are large; these are in memory together. */
+/** Number of runs that are in memory at the same time; runs are large. */
 const runsAtOnce = 20;
 const feedbackAtOnce = 100;
 
@@ -17,9 +17,10 @@ const queueColumns = ['queue_run_id', 'added_at', 'last_reviewed_time'] as const
 type Json = Readonly<Record<string, unknown>>;
 
 /**
- * Formats runs of a queue as CSV while they are read. Cells of values that are no texts are JSON.
+ * Formats runs of a queue as CSV while they are read. Values that are not text are written as JSON.
  *
- * @param withReviewers Add the users that completed a run, and the feedback of each user in place of statistics.
+ * @param withReviewers Whether to add the users that completed a run, and the feedback of each user instead of
+ *   statistics.
  */
 export function exportQueueRuns(
   deps: ReadDeps,
@@ -31,7 +32,7 @@ export function exportQueueRuns(
     for (let at = 0; at < items.length; at += runsAtOnce) {
       for (const json of await readQueueRuns(deps, tenantId, items.slice(at, at + runsAtOnce))) {
         const run = JSON.parse(json) as Json;
-        // The texts of JSON values, because numbers may be longer than JavaScript can hold.
+        // Use the text of each JSON value, because numbers may have more digits than JavaScript can represent.
         const texts = readMembers(json);
         const cells = [...runColumns, ...queueColumns].map((column) => (run[column] == null ? '' : texts.get(column)));
         yield withReviewers
@@ -44,7 +45,7 @@ export function exportQueueRuns(
   return formatCsv([...runColumns, ...queueColumns, ...more], generateRows());
 }
 
-/** All feedback of a run, with the names of the users. */
+/** Reads all feedback of a run, with the names of the users. */
 async function readFeedbackOf(deps: ReadDeps, tenantId: string, runId: string): Promise<Json[]> {
   const all: Json[] = [];
   for (;;) {

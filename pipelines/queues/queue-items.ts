@@ -1,4 +1,4 @@
-/** Runs of a queue as items: where they are, page by page. */
+/** Runs of a queue as items: finds their positions, and lists them page by page. */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type ReadDeps, readAllRuns } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
@@ -8,19 +8,19 @@ import { listStoredQueueRuns, type QueueItem } from './read-queue-runs.ts';
 
 type StoreDeps = Pick<ReadDeps, 'clickhouse' | 'database'>;
 
-/** Times are microseconds since 1970; absent bounds do not restrict. */
+/** Times in microseconds since 1970; absent bounds do not restrict the result. */
 export interface ItemTimes {
-  /** When the run was last reviewed, inclusive. */
+  /** Lower bound of the time when the run was last reviewed, inclusive. */
   readonly reviewedFromMicros?: number | undefined;
-  /** When the run was last reviewed, exclusive. */
+  /** Upper bound of the time when the run was last reviewed, exclusive. */
   readonly reviewedBeforeMicros?: number | undefined;
-  /** Start of the run, inclusive. */
+  /** Lower bound of the start of the run, inclusive. */
   readonly startedFromMicros?: number | undefined;
-  /** Start of the run, exclusive. */
+  /** Upper bound of the start of the run, exclusive. */
   readonly startedBeforeMicros?: number | undefined;
 }
 
-/** The stored runs of a queue in the given sections and times, in the order of the caller. */
+/** Lists the stored runs of a queue in the given sections and times, in the order that applies to the caller. */
 export async function listItems(
   deps: StoreDeps,
   caller: WorkspaceCaller,
@@ -38,7 +38,7 @@ export async function listItems(
   });
 }
 
-/** A run without the time is outside of any bound. */
+/** Returns whether `micros` is within the bounds. A run without the time is outside any bound. */
 function isBetween(micros: number | undefined, from = -Infinity, before = Infinity): boolean {
   if (micros === undefined) return from === -Infinity && before === Infinity;
   return micros >= from && micros < before;
@@ -47,11 +47,11 @@ function isBetween(micros: number | undefined, from = -Infinity, before = Infini
 interface ItemPageRequest {
   readonly limit: number;
   readonly cursor?: string | undefined;
-  /** Return the items before the cursor. */
+  /** Whether to return the items before the cursor. */
   readonly backward: boolean;
 }
 
-/** A page of items, and the cursor of the next page in the same direction; null if there is none. */
+/** Returns a page of items, and the cursor of the next page in the same direction, which is null if there is none. */
 export function takePage(
   items: readonly QueueItem[],
   { limit, cursor, backward }: ItemPageRequest,
@@ -69,7 +69,10 @@ export function takePage(
   return { page, next: start + page.length < items.length && last ? writeCursor(last) : null };
 }
 
-/** An item may have left the list since its cursor was issued: then the place where it was. */
+/**
+ * Returns the position of the item of the cursor. If the item has left the list since its cursor was issued, returns
+ * the position where it was.
+ */
 function findCursor(items: readonly QueueItem[], [addedAt, position]: Place) {
   const index = items.findIndex((item) => {
     const difference = Date.parse(item.effective_added_at) - Date.parse(addedAt);
@@ -98,12 +101,16 @@ function readCursor(text: string): Place {
 
 export interface Placement {
   readonly section: Section;
-  /** From 0, in the section. */
+  /** Position within the section, starting at 0. */
   readonly position: number;
   readonly item: QueueItem;
 }
 
-/** Finds a run of a queue for the caller. @throws NOT_FOUND */
+/**
+ * Finds a run of a queue, and its position for the caller.
+ *
+ * @throws NOT_FOUND
+ */
 export async function placeItem(
   deps: StoreDeps,
   caller: WorkspaceCaller,
@@ -120,7 +127,7 @@ export async function placeItem(
 }
 
 const runsAtOnce = 1_000;
-/** One more than a queue holds. */
+/** One more than the maximum number of runs in a queue. */
 const maxPopulated = 10_001;
 
 /** Adds the root runs of projects to a queue, and returns their number. @throws NOT_FOUND; QUEUE_FULL. */

@@ -1,8 +1,9 @@
 /**
  * Runs of annotation queues, as one user sees them.
  *
- * Invariant: a run is completed when as many users as the queue asks for have completed it, and at most that many users
- * review it at the same time. Changes lock the row of the run in the queue, so two users cannot both take the last place.
+ * Invariant: a run is completed when as many users as the queue requires have completed it, and at most that many users
+ * review it at the same time. Changes lock the row of the run in the queue, so two users cannot both take the last
+ * place.
  */
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -10,13 +11,13 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 
-/** Maximum number of runs of a queue. */
+/** Maximum number of runs per queue. */
 const maxRuns = 10_000;
 
 export const sections = ['needs_my_review', 'needs_others_review', 'completed'] as const;
 export type Section = (typeof sections)[number];
 
-/** A run in a queue, for a user. */
+/** A run in a queue, as seen by one user. */
 export interface QueueRun {
   readonly queue_run_id: string;
   readonly run_id: string;
@@ -24,13 +25,13 @@ export interface QueueRun {
   readonly effective_added_at: string;
   readonly last_reviewed_time: string | null;
   readonly source_proposed_example_id: string | null;
-  /** Users that have completed the run. */
+  /** Ids of the users that have completed the run. */
   readonly completed_by: string[];
-  /** Users that are reviewing the run. */
+  /** Ids of the users that are reviewing the run. */
   readonly reserved_by: string[];
 }
 
-/** Parameters: queue, workspace, user. */
+/** SQL parameters: queue, workspace, user. */
 const viewSql = `SELECT i.id AS queue_run_id, i.run_id, i.added_at, i.last_reviewed_time, i.source_proposed_example_id,
     coalesce(r.override_added_at, i.added_at) AS effective_added_at, i.position, r.completed_by, r.reserved_by,
     CASE WHEN cardinality(r.completed_by) >= q.num_reviewers_per_item THEN 'completed'
@@ -52,7 +53,7 @@ export interface PlacedQueueRun extends QueueRun {
   readonly position: number;
 }
 
-/** The runs of a queue in the given sections, oldest first. */
+/** Lists the runs of a queue in the given sections, oldest first. */
 export function listQueueRuns(
   database: Sql,
   caller: WorkspaceCaller,
@@ -112,7 +113,11 @@ export async function addQueueRuns(
   });
 }
 
-/** @throws NOT_FOUND */
+/**
+ * Changes a run in a queue.
+ *
+ * @throws NOT_FOUND
+ */
 export async function updateQueueRun(
   database: Database,
   workspaceId: string,
@@ -128,7 +133,11 @@ export async function updateQueueRun(
   if (changed === 0) throw createRunNotFoundError();
 }
 
-/** @throws NOT_FOUND */
+/**
+ * Removes a run from a queue.
+ *
+ * @throws NOT_FOUND
+ */
 export async function deleteQueueRun(
   database: Database,
   workspaceId: string,
@@ -142,7 +151,11 @@ export async function deleteQueueRun(
   if (deleted === 0) throw createRunNotFoundError();
 }
 
-/** Removes rows of a queue by their ids, or all except `keep`. @throws NOT_FOUND for an unknown queue. */
+/**
+ * Removes rows of a queue: either those with the given ids, or all except `keep`.
+ *
+ * @throws NOT_FOUND for an unknown queue.
+ */
 export async function deleteQueueRuns(
   database: Database,
   workspaceId: string,
@@ -208,7 +221,11 @@ export async function setReview(
   });
 }
 
-/** The caller's review of a run, and whether the run is completed. @throws NOT_FOUND */
+/**
+ * Reads the caller's review of a run, and whether the run is completed.
+ *
+ * @throws NOT_FOUND
+ */
 export async function readReview(
   database: Sql,
   caller: WorkspaceCaller,

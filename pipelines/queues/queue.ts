@@ -15,7 +15,7 @@ import {
 import type { Database } from '../../infra/postgres/pool.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 
-/** Limit on the annotation queues of an organisation. */
+/** Limit on the number of annotation queues of an organisation. */
 const queueLimit = {
   max: 1_000,
   countSql: countInWorkspaces('annotation_queues'),
@@ -23,7 +23,7 @@ const queueLimit = {
   hint: 'Delete those that are not needed',
 };
 
-/** What reviewers assess with a feedback key. */
+/** A criterion that reviewers assess with a feedback key. */
 export interface RubricItem {
   readonly feedback_key: string;
   readonly description?: string | null;
@@ -41,13 +41,13 @@ export interface QueueFields {
   readonly rubric_instructions: string | null;
   readonly rubric_items: readonly RubricItem[] | null;
   readonly metadata: Record<string, unknown> | null;
-  /** A run is completed when this many users have completed it. */
+  /** Number of users that must complete a run before the run counts as completed. */
   readonly num_reviewers_per_item: number;
   readonly enable_reservations: boolean;
   readonly reservation_minutes: number;
 }
 
-/** A queue in responses. Times are ISO 8601 with microseconds. */
+/** A queue as returned in responses. Times are ISO 8601 with microseconds. */
 export interface QueueRecord extends QueueFields {
   readonly id: string;
   readonly tenant_id: string;
@@ -93,7 +93,11 @@ function selectQueues(workspaceId: string) {
 
 const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Annotation queue' });
 
-/** @throws NOT_FOUND */
+/**
+ * Reads a queue.
+ *
+ * @throws NOT_FOUND
+ */
 export async function readQueue(database: Sql, workspaceId: string, queueId: string): Promise<QueueRecord> {
   const [row] = await fetchRows(database, selectQueues(workspaceId).where('id', '=', queueId));
   if (!row) throw createNotFoundError();
@@ -105,17 +109,17 @@ export const queueOrders = ['name', 'created_at', 'updated_at'] as const;
 interface QueueQuery extends PageRequest {
   readonly ids?: readonly string[] | undefined;
   readonly name?: string | undefined;
-  /** Part of the name, ignoring case. */
+  /** Text that the name must contain, ignoring case. */
   readonly nameContains?: string | undefined;
   /** Default dataset of the queue. */
   readonly datasetId?: string | undefined;
-  /** Only queues that contain this run. */
+  /** Run that the queues must contain. */
   readonly runId?: string | undefined;
   readonly sortBy: (typeof queueOrders)[number];
   readonly descending: boolean;
 }
 
-/** The queues of a workspace that meet every given condition. */
+/** Lists the queues of a workspace that meet every given condition. */
 export async function listQueues(
   database: Sql,
   workspaceId: string,
@@ -137,7 +141,7 @@ export async function listQueues(
   return { rows: rows.map((row) => toQueueRecord(row as QueueRow)), total };
 }
 
-/** Values by column; JSON becomes text. Absent fields are left out. */
+/** Returns the values by column; JSON values become text. Absent fields are omitted. */
 function toColumns(fields: Partial<QueueFields>): [column: string, value: unknown][] {
   const isJson = (value: unknown) => typeof value === 'object' && value !== null;
   return Object.entries(fields)
@@ -145,7 +149,11 @@ function toColumns(fields: Partial<QueueFields>): [column: string, value: unknow
     .map(([column, value]) => [column, isJson(value) ? JSON.stringify(value) : value]);
 }
 
-/** @throws CONFLICT if the id is taken; LIMIT_REACHED. */
+/**
+ * Creates a queue.
+ *
+ * @throws CONFLICT if the id is taken; LIMIT_REACHED.
+ */
 export async function createQueue(
   database: Database,
   workspaceId: string,
@@ -169,7 +177,11 @@ export async function createQueue(
   return readQueue(database, workspaceId, id);
 }
 
-/** Absent fields stay unchanged. @throws NOT_FOUND */
+/**
+ * Changes a queue. Absent fields stay unchanged.
+ *
+ * @throws NOT_FOUND
+ */
 export async function updateQueue(
   database: Database,
   workspaceId: string,

@@ -4,15 +4,15 @@ import { selectFields } from '../runs/run-select.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { listQueueRuns, type PlacedQueueRun, type Section } from './queue-runs.ts';
 
-/** A run of a queue that is stored. */
+/** An entry of a queue whose run is stored. */
 export interface QueueItem extends PlacedQueueRun {
   /** Project and start time of the run. */
   readonly location: LocatedRun;
 }
 
 /**
- * The runs of a queue that are stored. Runs that were deleted or have expired are left out, so that pages are complete
- * and numbers agree with them.
+ * Lists the runs of a queue that are stored. Runs that were deleted or have expired are omitted, so that pages are
+ * complete and the numbers agree with them.
  */
 export async function listStoredQueueRuns(
   { clickhouse, database }: Pick<ReadDeps, 'clickhouse' | 'database'>,

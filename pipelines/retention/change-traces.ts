@@ -1,13 +1,13 @@
 /**
- * Keeps and deletes traces, as `trace_changes` in Postgres requests.
+ * Keeps and deletes traces, as requested by rows of `trace_changes` in Postgres.
  *
- * Invariant: a request is handled twice, an hour apart, before it disappears. Events of its traces that were on their
- * way to ClickHouse the first time are handled the second time, and the sink handles every later event by the mark of
- * its trace.
+ * Invariant: a request is handled twice, an hour apart, before it disappears. Events of its traces that were still on
+ * their way to ClickHouse the first time are handled the second time, and the sink handles every later event according
+ * to the mark of its trace.
  *
- *   1. Claim due requests: their next time becomes an hour from now, so that other processes do not claim them.
+ *   1. Claim due requests: their next due time becomes an hour from now, so that other processes do not claim them.
  *   2. Write the marks of the traces (`trace_marks`), so that sinks that read them later store later events correctly.
- *   3. Keep (`keep-traces.ts`) or delete (`delete-traces.ts`) the rows. Both may be repeated.
+ *   3. Keep (`keep-traces.ts`) or delete (`delete-traces.ts`) the rows. Both operations may be repeated.
  *   4. After the first run, record it; the request becomes due again in an hour. After the second run, delete the
  *      request.
  *
@@ -31,13 +31,13 @@ interface TracesOfProject {
 interface TracesToDelete {
   readonly projectId: string;
   readonly traceIds?: readonly string[] | undefined;
-  /** Pairs that the metadata of one run must contain, all of them. */
+  /** Key-value pairs, all of which the metadata of one run must contain. */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
 }
 
 /**
- * Requests the deletion of traces. When it resolves, the request is durable; the job `change-traces` deletes the traces
- * (`change-traces.ts`).
+ * Requests the deletion of traces. When the promise resolves, the request is durable; the job `change-traces` deletes
+ * the traces (`change-traces.ts`).
  *
  * @throws NOT_FOUND if the workspace has no such project; BAD_REQUEST unless exactly one of ids and metadata is given.
  */
@@ -61,8 +61,8 @@ export async function requestDeletion(
 }
 
 /**
- * Requests that traces become longlived. When it resolves, the request is durable; the job `change-traces` changes the
- * traces.
+ * Requests that traces become longlived. When the promise resolves, the request is durable; the job `change-traces`
+ * changes the traces.
  *
  * @throws NOT_FOUND if the workspace has no such project.
  */
@@ -86,7 +86,7 @@ export interface TraceChange {
   readonly runId: string | null;
   readonly projectId: string | null;
   readonly traceIds: readonly string[] | null;
-  /** JSON object of strings. */
+  /** JSON object whose values are strings. */
   readonly metadata: string | null;
   readonly requestedAtMicros: number;
   readonly isSecond: boolean;
@@ -136,7 +136,7 @@ export async function changeTraces(deps: ChangeDeps, signal?: AbortSignal): Prom
   }
 }
 
-/** Step 1. */
+/** Performs step 1. */
 async function claim(database: Database): Promise<TraceChange[]> {
   return database.query<TraceChange>(
     `WITH due AS (
@@ -150,7 +150,7 @@ async function claim(database: Database): Promise<TraceChange[]> {
   );
 }
 
-/** Step 4. */
+/** Performs step 4. */
 async function complete(database: Database, changes: readonly TraceChange[]): Promise<void> {
   const ids = (isSecond: boolean) => changes.filter((change) => change.isSecond === isSecond).map(({ id }) => id);
   await database.transaction(async (transaction) => {

@@ -1,8 +1,8 @@
 /**
  * Deletes traces with everything that belongs to them, in step 3 of `change-traces.ts`: runs, attachments, feedback,
  * streamed events, deferred events, and dead-letter records of the in-process log. `traces` and the roll-ups stay,
- * because bills are based on them. Locations of traces are deleted the second time only: until then they give late
- * events the stored time of their trace, so that it is not counted again in another hour.
+ * because bills are based on them. Locations of traces are deleted only the second time. Until then they give late
+ * events the stored time of their trace, so that the trace is not counted again in another hour.
  */
 import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { deleteRows, storeDeletionKeys } from '../../infra/clickhouse/delete-rows.ts';
@@ -13,12 +13,17 @@ import { liveCondition, neverSeconds, traceTiers } from './lifetimes.ts';
 
 const statementTimeoutMs = 3_600_000;
 
-/** SQL condition: `deleted_at` lies in the time range of the requests in this batch. */
+/** SQL condition: `deleted_at` is in the time range of the requests of this batch. */
 const requestTimeCondition =
   'deleted_at BETWEEN fromUnixTimestamp64Micro({since:Int64}) AND fromUnixTimestamp64Micro({until:Int64})';
 const projectCondition = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
 
-/** @returns the ids of the requests, all of which are done. @throws errors of the stores. */
+/**
+ * Deletes the traces of requests.
+ *
+ * @returns the ids of the requests, all of which are done.
+ * @throws errors of the stores.
+ */
 export async function deleteTraces(
   { clickhouse, database }: ChangeDeps,
   changes: readonly TraceChange[],
@@ -40,7 +45,7 @@ export async function deleteTraces(
 async function markTraces(clickhouse: ClickHouse, change: TraceChange): Promise<void> {
   const { tenantId, projectId, traceIds, metadata, requestedAtMicros } = change;
   const pairs = Object.entries(metadata === null ? {} : (JSON.parse(metadata) as Record<string, string>));
-  // A value that is not a string is compared by its JSON text.
+  // If the value is not a string, its JSON text is compared.
   const buildMetadataCondition = (key: number) =>
     `(JSONExtractString(extra_text, 'metadata', {key${key}:String}) = {value${key}:String}
       OR JSONExtractRaw(extra_text, 'metadata', {key${key}:String}) = {value${key}:String})`;
@@ -75,7 +80,7 @@ async function markTraces(clickhouse: ClickHouse, change: TraceChange): Promise<
   });
 }
 
-/** Deletes what belongs to the marked traces of requests that concern one project. */
+/** Deletes everything that belongs to the marked traces of requests that concern one project. */
 async function deleteMarked(
   { clickhouse, database }: Pick<ChangeDeps, 'clickhouse' | 'database'>,
   changes: readonly TraceChange[],
@@ -106,17 +111,17 @@ async function deleteMarked(
   // Delete runs last, because a repeated deletion needs them to find their attachments and feedback.
   const content = [
     { table: 'attachments', condition: `${tenantCondition} AND run_id IN ${runs}` },
-    // The id of a root is that of its trace.
+    // A root run has the same id as its trace.
     {
       table: 'feedback',
       condition: `${tenantCondition} AND (run_id IN ${runs} OR run_id IN ${traces}) OR (${tracesCondition})`,
     },
-    // The trace of a graph run has its id.
+    // The trace of a graph run has the same id as the graph run.
     { table: 'stream_events', condition: `organization_id IN {deployments:Array(UUID)} AND run_id IN ${traces}` },
     { table: 'run_locator', condition: `${tenantCondition} AND id IN ${runs}` },
     { table: 'runs', condition: tracesCondition },
   ];
-  // Locations are needed by requests that are handled for the first time.
+  // Requests that are handled for the first time still need the locations.
   const locations = { table: 'trace_locations', condition: tracesCondition };
   const isSecond = changes.every((change) => change.isSecond);
   for (const { table, condition } of isSecond ? [...content, locations] : content) {
@@ -124,7 +129,9 @@ async function deleteMarked(
   }
 }
 
-/** Deletes deferred events and dead-letter records. The few traces that have any are looked up in ClickHouse. */
+/**
+ * Deletes deferred events and dead-letter records. Only the few traces that have such rows are looked up in ClickHouse.
+ */
 async function deleteFromPostgres(
   { clickhouse, database }: Pick<ChangeDeps, 'clickhouse' | 'database'>,
   tenantId: string,

@@ -10,7 +10,7 @@ export interface DiskUse {
   readonly workspace: string;
   readonly organization: string;
   readonly tier: TraceTier;
-  /** Stored rows of runs; a run has several until ClickHouse merges them. */
+  /** Number of stored rows of runs; a run has several rows until ClickHouse merges them. */
   readonly runRows: number;
   /** Compressed size of runs, attachments and feedback. */
   readonly bytes: number;
@@ -26,8 +26,8 @@ const weights = {
 };
 
 /**
- * Disk use by workspace and tier, largest first. Each workspace gets the part of a table on disk that corresponds to its
- * part of the uncompressed size. Reads the sizes of all rows.
+ * Returns disk use by workspace and tier, largest first. Each workspace is assigned the share of the disk space of a
+ * table that corresponds to its share of the uncompressed size. Reads the sizes of all rows.
  *
  * @throws errors of the stores.
  */

@@ -2,8 +2,8 @@
  * Makes traces longlived, in step 3 of `change-traces.ts`: inserts copies of their rows with the longer lifetime.
  *
  * A copy has the versions of its original, so that merging keeps one row with the same values and the later expiry.
- * Until it is merged, the original expires separately, so all rows are copied. A trace that has expired already stays
- * expired.
+ * Until the rows are merged, the original expires separately, so all rows are copied. A trace that has already expired
+ * stays expired.
  */
 import type { ClickHouse, ExternalTable } from '../../infra/clickhouse/clickhouse.ts';
 import { readLocations, type TraceLocation } from '../ingest/sink/assign-trace-locations.ts';
@@ -13,7 +13,7 @@ import { computeLifetime, longerLifetime, traceTiers } from './lifetimes.ts';
 
 const statementTimeoutMs = 3_600_000;
 
-/** Requests whose traces are not stored within this time are dropped. */
+/** Time after which requests are dropped if their traces are still not stored. */
 const maxWaitMicros = 86_400_000_000;
 
 interface TraceToKeep {
@@ -22,11 +22,16 @@ interface TraceToKeep {
   /** If given, the trace must be in this project. */
   readonly projectId: string | null;
   readonly requestedAtMicros: number;
-  /** Copy the rows even if the trace is already longlived: rows stored later may expire earlier. */
+  /** Whether to copy the rows even if the trace is already longlived, because rows stored later may expire earlier. */
   readonly isSecond: boolean;
 }
 
-/** @returns the ids of the requests that need not be handled again now. @throws errors of the stores. */
+/**
+ * Makes the traces of requests longlived.
+ *
+ * @returns the ids of the requests that do not have to be handled again now.
+ * @throws errors of the stores.
+ */
 export async function keepTraces(
   { clickhouse, config }: ChangeDeps,
   changes: readonly TraceChange[],
@@ -52,7 +57,7 @@ export async function keepTraces(
   return changes.filter(({ id }) => !waiting.has(id)).map(({ id }) => id);
 }
 
-/** The traces of the requests, and the requests whose run is not stored yet. */
+/** Finds the traces of the requests, and the requests whose run is not stored yet. */
 async function findTraces(clickhouse: ClickHouse, changes: readonly TraceChange[]) {
   const traces: TraceToKeep[] = [];
   const waiting = new Set<number>();
@@ -92,7 +97,7 @@ async function findRunsToKeep(
   return new Set(rows.map((row) => `${row.tenant_id} ${row.run_id}`));
 }
 
-/** Tables with rows of traces, and the column that names the trace or run of a row. */
+/** Tables with rows of traces, each with the column that contains the trace or run of a row. */
 const tables = [
   { table: 'trace_locations', key: 'trace_id' },
   { table: 'runs', key: 'trace_id' },

@@ -13,14 +13,16 @@ export interface Lifetime {
   readonly expiresAtSeconds: number;
 }
 
-/** 2100-01-01: a week later, as in the `TTL` of the tables, is within the range of a DateTime, which ends in 2106. */
+/**
+ * 2100-01-01. The `TTL` of the tables adds a week to it; the sum is within the range of a DateTime, which ends in 2106.
+ */
 export const neverSeconds = 4_102_444_800;
 
-/** SQL: whether a merged row of a table with `expires_at` is neither deleted nor expired. */
+/** SQL condition: a merged row of a table with `expires_at` is neither deleted nor expired. */
 export const liveCondition = 'isNull(deleted_at) AND expires_at > now()';
 /**
- * As {@link liveCondition}, except that the row had not expired at a time that has passed: the parameter of this name, in
- * microseconds. Expired rows stay for a week.
+ * Builds a condition like {@link liveCondition}, but for a past time: the row had not expired at that time. The query
+ * parameter with the given name contains the time in microseconds. Expired rows stay for a week.
  */
 export const liveAt = (parameter: string) =>
   `isNull(deleted_at) AND expires_at > toDateTime(fromUnixTimestamp64Micro({${parameter}:Int64}))`;
@@ -29,7 +31,10 @@ const daySeconds = 86_400;
 
 export type RetentionConfig = Pick<Config, 'retentionShortlivedDays' | 'retentionLonglivedDays'>;
 
-/** The lifetime of a trace of a tier. It begins with the key time of the trace, which all its runs have in common. */
+/**
+ * Returns the lifetime of a trace of a tier. It begins with the key time of the trace, which is the same for all its
+ * runs.
+ */
 export function computeLifetime(
   { retentionShortlivedDays, retentionLonglivedDays }: RetentionConfig,
   tier: TraceTier,
@@ -42,7 +47,7 @@ export function computeLifetime(
   return { tier, expiresAtSeconds: Math.min(startSeconds + days * daySeconds, neverSeconds) };
 }
 
-/** Returns a lifetime with the higher tier and the later expiry of the two. */
+/** Returns a lifetime with the higher tier and the later expiry of two lifetimes. */
 export function longerLifetime(one: Lifetime, other: Lifetime): Lifetime {
   return {
     tier: one.tier === 'longlived' ? one.tier : other.tier,
@@ -54,7 +59,7 @@ export function parseTierNumber(tier: number): TraceTier {
   return tier === traceTiers.shortlived ? 'shortlived' : 'longlived';
 }
 
-/** A changed tier of a project applies to traces that begin after this time. */
+/** Duration of caching. A changed tier of a project applies to traces that begin after this time. */
 const cacheMs = 5_000;
 
 /**

@@ -22,7 +22,8 @@ export interface TraceMark extends TraceOfTenant {
 const checkIntervalMs = 5_000;
 
 /**
- * Reads `trace_marks` for the events of each batch. Without marks this costs one small query every five seconds.
+ * Reads `trace_marks` for the events of each batch. If there are no marks, this costs one small query every five
+ * seconds.
  */
 export class TraceMarks {
   readonly #clickhouse: ClickHouse;
@@ -38,7 +39,11 @@ export class TraceMarks {
     return traces.length > 0 && (await this.haveAny()) ? readMarks(this.#clickhouse, traces) : [];
   }
 
-  /** Whether there is any mark. @throws errors of ClickHouse. */
+  /**
+   * Returns whether there is any mark.
+   *
+   * @throws errors of ClickHouse.
+   */
   async haveAny(): Promise<boolean> {
     if (this.#hasMarks || performance.now() - this.#checkedAtMs < checkIntervalMs) return this.#hasMarks;
     const found = await this.#clickhouse.query({
@@ -79,8 +84,9 @@ async function readMarks(clickhouse: ClickHouse, traces: readonly TraceOfTenant[
 }
 
 /**
- * Whether a run belongs to a deleted trace: its own, if it is a root, the one that it is stored under, or `traceId`. The
- * trace of a child that is not stored any more is unknown without `traceId`.
+ * Returns whether a run belongs to a deleted trace. Considers the trace with the id of the run (if it is a root), the
+ * trace that the run is stored under, and `traceId`. Without `traceId`, the trace of a child that is no longer stored
+ * is unknown.
  *
  * @throws errors of ClickHouse.
  */

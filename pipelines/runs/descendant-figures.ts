@@ -28,7 +28,7 @@ export const figureColumns = {
   total_cost: 'totalCost',
 } as const satisfies Record<string, RunColumn>;
 
-/** Details by kind of token; each key of a details object is a figure. */
+/** Details by kind of token; each key of a details object is a separate figure. */
 export const detailNames = [
   'prompt_token_details',
   'completion_token_details',
@@ -37,16 +37,16 @@ export const detailNames = [
 ] as const;
 
 /**
- * Sums by figure, as decimals in text form. A figure is a name of {@link figureColumns}, or one of {@link detailNames},
- * a dot and a key.
+ * Sums by figure, as decimals in text form. A figure is either a name of {@link figureColumns}, or a name of {@link
+ * detailNames} followed by a dot and a key.
  */
 export type Figures = ReadonlyMap<string, string>;
 
 export interface FigureRequest {
   readonly scope: RunScope;
   /**
-   * Right side of `IN` for the traces: a list or a subquery. `targets` is the same for the runs whose figures are
-   * requested.
+   * Right side of `IN` for the traces: a list or a subquery. `targets` is the right side of `IN` for the runs whose
+   * figures are requested.
    */
   readonly traces: string;
   readonly targets: string;
@@ -55,13 +55,13 @@ export interface FigureRequest {
   readonly timeoutMs?: number | undefined;
 }
 
-/** Time ranges with a smaller gap are read as one. */
+/** Time ranges with a smaller gap between them are read as one range. */
 const maxGapMicros = 60_000_000;
 const maxRanges = 100;
 /** Maximum number of traces that are walked at once, and of runs walked in one trace. */
 const maxWalkedTraces = 1_000;
 const maxWalkedRuns = 100_000;
-/** Target in the sums which marks that some model call has no dotted_order, so that its ancestors have to be walked. */
+/** Target in the sums that indicates a model call without dotted_order, whose ancestors have to be walked. */
 const unwalkedMarker = '00000000-0000-0000-0000-000000000000';
 
 /**
@@ -108,7 +108,7 @@ async function findTimeRanges(clickhouse: ClickHouse, request: FigureRequest): P
 }
 
 const toSqlList = (names: readonly string[]) => `[${names.map((name) => `'${name}'`).join(', ')}]`;
-/** Names and values, as texts, of the keys of the details of a model call. */
+/** SQL: names and values of the keys of the details of a model call, all as text. */
 export const detailsSql = `arrayFlatten(arrayMap(detail -> arrayMap(
     pair -> (concat(detail, '.', pair.1), trim(BOTH '"' FROM pair.2)),
     JSONExtractKeysAndValuesRaw(ifNull(usage_details, ''), detail)), ${toSqlList(detailNames)}))`;
@@ -120,7 +120,9 @@ const figuresSql = `arrayFilter(figure -> isNotNull(figure.2), arrayMap(
 const toAncestors = (dottedOrder: string) =>
   `arrayDistinct(arrayMap(segment -> toUUID(right(segment, 36)), arrayPopBack(splitByChar('.', assumeNotNull(${dottedOrder})))))`;
 
-/** Ancestors of a run as its own row states them: those in dotted_order, or else only its parent. */
+/**
+ * SQL: ancestors of a run as stated by its own row, which are those in dotted_order or, without it, only its parent.
+ */
 export const statedAncestors = `multiIf(isNotNull(dotted_order), ${toAncestors('dotted_order')},
   isNull(parent_run_id), CAST([] AS Array(UUID)), [assumeNotNull(parent_run_id)])`;
 
@@ -225,12 +227,14 @@ function bindRequest({
 
 /**
  * Builds an SQL condition on `runs FINAL`: the figure of a run, as {@link sumDescendants} computes it, satisfies
- * `condition`. A run does not match if no model call in its subtree states the figure. In each branch of the trace, only
- * the lowest model call that states the figure counts, for itself and for all its ancestors. A run that was sent without
- * dotted_order counts for its parent only, and not for the ancestors of its parent.
+ * `condition`. A run does not match if no model call in its subtree states the figure. A run that was sent without
+ * dotted_order counts only for its parent, and not for the ancestors of its parent.
  *
- * @param condition on `total`, a decimal.
- * @param traceRange conditions on the key of all runs of the traces that the query reads.
+ * In each branch of the trace, only the lowest model call that states the figure counts, for itself and for all its
+ * ancestors.
+ *
+ * @param condition Condition on `total`, which is a decimal.
+ * @param traceRange Conditions on the key of all runs of the traces that the query reads.
  */
 export function buildFigureCondition(
   figure: keyof typeof figureColumns,

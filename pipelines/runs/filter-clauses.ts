@@ -6,31 +6,31 @@ import { buildProjectsCondition } from './run-scope.ts';
 
 /** The parts of a query on `runs FINAL` that select the runs that match a filter. */
 export interface FilterClauses {
-  /** Before SELECT; empty if no clause is needed. */
+  /** WITH clause, to be placed before SELECT; empty if no clause is needed. */
   readonly withSql: string;
-  /** The expressions of that clause. */
+  /** The expressions of the WITH clause. */
   readonly expressions: readonly string[];
   /** Conditions of the WHERE clause, joined by AND. */
   readonly sql: readonly string[];
-  /** A condition that some stored row of every matching run satisfies, for a query without FINAL. */
+  /** Condition for a query without FINAL: some stored row of every matching run satisfies it. */
   readonly rowSql?: string | undefined;
   readonly params: KeyCondition['params'];
   readonly settings: ClickHouseSettings;
 }
 
 const filterSettings = {
-  // Conditions are evaluated from left to right, for the rows that the conditions before them leave.
+  // Conditions are evaluated from left to right, each only for the rows that satisfy the conditions before it.
   short_circuit_function_evaluation: 'force_enable',
   precise_float_parsing: 1,
-  // A filter with many conditions is long SQL.
+  // A filter with many conditions produces long SQL.
   max_query_size: '4000000',
 } as const satisfies ClickHouseSettings;
 
 /**
- * Builds the clauses for conditions in the filter language, of a query that reads the runs of `scope` in `keyRange`.
- * Subqueries on other runs of their traces read the time between the first and the last of these.
+ * Builds the clauses for conditions in the filter language, for a query that reads the runs of `scope` in `keyRange`.
+ * Subqueries on other runs of the same traces read the time range between the first and the last of these runs.
  *
- * @param live SQL: whether a merged row of runs or feedback is neither deleted nor expired.
+ * @param live SQL condition: a merged row of runs or feedback is neither deleted nor expired.
  */
 export function buildFilterClauses(
   conditions: RunFilterConditions | undefined,

@@ -1,22 +1,22 @@
 /**
- * Step 1 of reading a page: find the keys of its runs.
+ * Step 1 of reading a page: finds the keys of its runs.
  *
  * A query with `FINAL` cannot stop early, so it reads only time slices that each contain about as many rows as needed:
- *
  *   1. The time range is divided into consecutive windows, each wider than the one before. A probe without `FINAL`
  *      reads the start times of a window in key order, stops after some thousand rows and returns the time range of
- *      these rows: this is the slice. A window with fewer rows is one slice; an empty window is skipped.
- *   2. A slice is read with `FINAL`: keys and filter columns only, with the conditions on values.
+ *      these rows, which is the slice. A window with fewer rows is one slice; an empty window is skipped.
+ *   2. A slice is read with `FINAL`: only keys and filter columns, with the conditions on values.
  *   3. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is eight times
- *      as wide as the one before, or 64 times with a filter that begins on the merged runs.
+ *      as wide as the one before, or 64 times if the filter is evaluated on the merged runs from the beginning.
  *
- * For a filter with a condition on stored rows (`FilterClauses.rowSql`), a query without `FINAL` first finds the keys of
- * rows in the slice that satisfy it, which a skip index makes fast; only these are read with `FINAL`. If there are too
- * many for the page, the rest of it is read as without this condition. The slices still grow eightfold: the first had 16
- * times as many rows as the first slice of other filters, so the second already has about 262,000, as theirs has 131,000.
- * Growing by 64 would read 2 million rows with `FINAL` for a page that a seventh of them may fill, to save one query.
+ * For a filter with a condition on stored rows (`FilterClauses.rowSql`), a query without `FINAL` first finds the keys
+ * of the rows in the slice that satisfy the condition, which a skip index makes fast; only these keys are read with
+ * `FINAL`. If there are too many keys for the page, the remaining part of the page is read without this condition. The
+ * slices still grow eightfold: the first slice had 16 times as many rows as the first slice of other filters, so the
+ * second slice already has about 262,000 rows, compared with 131,000 for other filters. Growing by 64 would read 2
+ * million rows with `FINAL` for a page that a seventh of them may fill, in order to save one query.
  *
- * The number of queries for a page is therefore bounded, even if few runs match and lie far apart.
+ * The number of queries for a page is therefore bounded, even if few runs match and are far apart.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { startRoundingMicros } from '../ingest/run-event/times.ts';
@@ -43,7 +43,7 @@ export interface PageRequest {
   /** Maximum number of runs on the page. */
   readonly limitRows: number;
   readonly after?: RunKey | undefined;
-  /** If present, only these runs. */
+  /** If present, only these runs are considered. */
   readonly among?: readonly RunKey[] | undefined;
 }
 
@@ -53,19 +53,24 @@ export interface FoundRun extends RunKey {
 }
 
 const maxProbedRows = 2_048;
-/** If a condition on stored rows finds the runs of a slice, the slice may be larger. */
+/**
+ * Maximum number of rows of the first slice if a condition on stored rows finds its runs; the slice may then be larger.
+ */
 const maxProbedCandidates = 32_768;
-/** Reading more runs by their keys takes longer than reading a slice. */
+/** Maximum number of candidates. Reading more runs by their keys takes longer than reading a slice. */
 const maxCandidates = 2_000;
 /** Minimum number of candidates that are read at once. */
 const minPartRuns = 200;
 const sliceGrowth = 8;
-/** A filter without candidates begins with a small slice and is slow in every query, so its slices grow faster. */
+/**
+ * Growth of the slices of a filter without candidates. The filter begins with a small slice and is slow in every query,
+ * so its slices grow faster.
+ */
 const filteredSliceGrowth = 64;
 const minSliceMicros = 1_000_000;
 
 /**
- * Finds the keys of the runs of a page, in order; one key more than requested if more runs follow.
+ * Finds the keys of the runs of a page, in order. Returns one key more than requested if more runs follow.
  *
  * @throws errors of ClickHouse.
  */
@@ -75,11 +80,11 @@ export async function findPage(clickhouse: ClickHouse, request: PageRequest): Pr
   if (among !== undefined) return findAmong(clickhouse, request, among, limit);
   if (scope.projectIds.length === 0) return [];
   const range = boundTimeRange(request);
-  // The index on trace ids finds a trace in any time range.
+  // The index on trace ids finds a trace in any time range, so no slices are needed.
   if (filter.traceId !== undefined) return findKeys(clickhouse, request, buildScopeCondition(scope, range), limit);
   const found: FoundRun[] = [];
   const begin = order === 'asc' && request.after === undefined ? await clipToOldestRun(clickhouse, range) : range;
-  // Candidates are sent as an external table, as longer lists of projects are.
+  // Candidates are sent as an external table, in the same way as longer lists of projects.
   let usesCandidates =
     scope.projectIds.length <= maxListedIds && buildFilterClauses(filter.conditions, scope, '').rowSql !== undefined;
   const growth = usesCandidates || filter.conditions === undefined ? sliceGrowth : filteredSliceGrowth;
@@ -107,13 +112,15 @@ export async function findPage(clickhouse: ClickHouse, request: PageRequest): Pr
 }
 
 interface Slicing {
-  /** Maximum rows of the first slice. */
+  /** Maximum number of rows of the first slice. */
   readonly probedRows: number;
-  /** Factor by which each further slice is wider than the previous one. */
+  /** Factor by which each further slice is wider than the one before. */
   readonly growth: number;
 }
 
-/** Generates the slices of `range` in order, each only when the previous ones did not fill the page. */
+/**
+ * Generates the slices of `range` in order. Each slice is generated only if the previous slices did not fill the page.
+ */
 async function* generateSlices(
   clickhouse: ClickHouse,
   request: PageRequest,
@@ -133,7 +140,7 @@ async function* generateSlices(
   }
 }
 
-/** Returns the slice after `slice`, which is wider; undefined at the end of `range`. */
+/** Returns the next slice after `slice`, which is wider; returns undefined at the end of `range`. */
 function nextSlice(slice: TimeWindow, range: TimeWindow, order: Order, growth: number): TimeWindow | undefined {
   const { fromMicros, untilMicrosExclusive } = slice;
   const width = Math.max(untilMicrosExclusive - fromMicros, minSliceMicros) * growth;
@@ -163,8 +170,8 @@ export function boundTimeRange({ filter, order, after }: Pick<PageRequest, 'filt
 }
 
 /**
- * Returns `range` without the time before the oldest run of the whole table. ClickHouse reads this minimum from
- * partition metadata.
+ * Removes from `range` the time before the oldest run of the whole table. ClickHouse reads this minimum from partition
+ * metadata.
  */
 async function clipToOldestRun(clickhouse: ClickHouse, range: TimeWindow): Promise<TimeWindow> {
   const [row] = await clickhouse.query<{ micros: number }>({
@@ -207,9 +214,9 @@ function toRunKey({ session_id, micros, trace_id, id }: KeyRow): RunKey {
   return { projectId: session_id, startTimeMicros: micros, traceId: trace_id, runId: id };
 }
 
-/** The clauses of a query for the keys of matching runs in `keyRange`, and what the query binds. */
+/** Builds the clauses of a query for the keys of matching runs in `keyRange`, and the values that the query binds. */
 function buildKeyQuery({ scope, filter, order, after, among }: PageRequest, keyRange: KeyCondition) {
-  // Subqueries of a filter need the projects; `keyRange` has them unless it lists runs.
+  // Subqueries of a filter need the projects; `keyRange` contains them unless it lists runs.
   const projects = among && filter.conditions ? buildProjectsCondition(scope).params : {};
   const keys = buildKeyConditions(filter);
   const values = buildValueConditions(filter);
@@ -261,7 +268,10 @@ function findAmong(
   return findKeys(clickhouse, { ...request, among }, buildKeysCondition(request.scope.tenantId, among), limit);
 }
 
-/** Finds the keys of runs with a stored row that the row condition of the filter selects; one more than the maximum if there are more. */
+/**
+ * Finds the keys of runs that have a stored row selected by the row condition of the filter. Returns one key more than
+ * the maximum if there are more.
+ */
 async function findCandidates(clickhouse: ClickHouse, request: PageRequest, keyRange: KeyCondition): Promise<RunKey[]> {
   const { keySql, positionSql, rowSql, withSql, orderSql, bound } = buildKeyQuery(request, keyRange);
   const rows = await clickhouse.query<KeyRow>({

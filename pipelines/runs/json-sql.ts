@@ -1,4 +1,7 @@
-/** ClickHouse SQL that reads JSON text as it is stored. Every function takes the SQL of a column that is not null. */
+/**
+ * Builds ClickHouse SQL that reads JSON text as it is stored. Every function takes the SQL of a column that is not
+ * null.
+ */
 
 /**
  * Replaces escapes of lone surrogates by U+FFFD, because ClickHouse refuses them. First, double backslashes are
@@ -12,29 +15,29 @@ function replaceLoneSurrogates(json: string): string {
   return `replaceAll(${halves}, '\\x01', '\\\\u')`;
 }
 
-/** The text of a JSON string, of which escapes are decoded. */
+/** Builds SQL for the text of a JSON string with its escapes decoded. */
 const decodeString = (json: string) =>
   `JSONExtractString(if(isValidJSON(${json}), ${json}, ${replaceLoneSurrogates(json)}))`;
 
 /**
- * JSON that ClickHouse can parse. Its parser refuses two kinds of valid JSON: escapes of lone surrogates, and integers
- * beyond 64 bits, which become fractions.
+ * Builds SQL for JSON that ClickHouse can parse. Its parser refuses two kinds of valid JSON: escapes of lone
+ * surrogates, and integers beyond 64 bits, which become fractions.
  */
 export function toReadableJson(json: string): string {
   const fraction = (text: string) =>
     `replaceRegexpAll(${text}, '([:,\\\\[]\\\\s*-?[0-9]{19,})(\\\\s*[,}\\\\]])', '\\\\1.0\\\\2')`;
-  // Twice, because the match of an item in a list contains the comma before the next one.
+  // Applied twice, because the match of an item in a list includes the comma before the next item.
   return `if(isValidJSON(${json}), ${json}, ${fraction(fraction(replaceLoneSurrogates(json)))})`;
 }
 
-/** Text of a JSON value: of a string its decoded text, of any other value its JSON. */
+/** Builds SQL for the text of a JSON value: the decoded text of a string, and the JSON of any other value. */
 export function toPlainText(json: string): string {
   return `if(startsWith(${json}, '"'), ${decodeString(json)}, ${json})`;
 }
 
 /**
- * JSON with all its escapes decoded, for searches. The whole text is turned into one JSON string, which ClickHouse
- * decodes.
+ * Builds SQL for JSON with all its escapes decoded, for searches. The whole text is turned into one JSON string, which
+ * ClickHouse decodes.
  */
 export function toDecodedText(json: string): string {
   const single = `replaceAll(${json}, '\\\\\\\\', '\\\\u005c')`;
@@ -44,13 +47,13 @@ export function toDecodedText(json: string): string {
   return decodeString(string);
 }
 
-/** Maximum depth of nested objects and lists in which keys are found. */
+/** Maximum nesting depth of objects and lists at which keys are found. */
 export const maxKeyDepth = 32;
 
 /**
- * The keys and values of a JSON object that ClickHouse can parse, as `Array(Tuple(String, Nullable(String)))`. The key
- * of a nested value is the path to it, joined by dots; the items of a list have the key of the list. A value is its plain text; objects and empty
- * lists have none.
+ * Builds SQL for the keys and values of a JSON object that ClickHouse can parse, as `Array(Tuple(String,
+ * Nullable(String)))`. The key of a nested value is the path to it, joined by dots; the items of a list have the key of
+ * the list. A value is its plain text; objects and empty lists have none.
  *
  * Each step of the fold moves one level of values from the second list to the first, and expands it.
  */

@@ -48,7 +48,10 @@ export async function locateRuns(
   }));
 }
 
-/** Traces of runs of any workspaces, by workspace and run (`tenantId runId`); runs that are not stored are omitted. */
+/**
+ * Finds the traces of runs of any workspaces, by workspace and run (`tenantId runId`). Runs that are not stored are
+ * omitted.
+ */
 export async function locateRunsOfTenants(
   clickhouse: ClickHouse,
   runs: readonly { readonly tenantId: string; readonly runId: string }[],
@@ -68,7 +71,7 @@ export async function locateRunsOfTenants(
   return new Map(rows.map((row) => [`${row.tenant_id} ${row.id}`, row.trace_id]));
 }
 
-/** Finds one run; undefined if it is not stored (yet). */
+/** Finds one run; returns undefined if the run is not stored (yet). */
 export async function locateRun(
   clickhouse: ClickHouse,
   tenantId: string,
@@ -77,7 +80,7 @@ export async function locateRun(
   return (await locateRuns(clickhouse, tenantId, [runId]))[0];
 }
 
-/** Finds the project of a trace. The list is empty if the trace is not stored (yet). */
+/** Finds the project of a trace. Returns an empty list if the trace is not stored (yet). */
 export async function locateTrace(clickhouse: ClickHouse, tenantId: string, traceId: string): Promise<string[]> {
   const rows = await clickhouse.query<{ session_id: string }>({
     name: 'locate-trace',
@@ -107,7 +110,11 @@ export async function readLiveProjectIds(
   return rows.map((row) => row.id);
 }
 
-/** @throws NOT_FOUND if one of `projectIds` is not a project of the workspace, or is deleted. */
+/**
+ * Checks that projects exist.
+ *
+ * @throws NOT_FOUND if one of `projectIds` is not a project of the workspace, or is deleted.
+ */
 export async function requireProjects(
   database: Database,
   workspaceId: string,
@@ -145,7 +152,7 @@ interface RunRequest {
 /**
  * Reads the selected fields of one run, as JSON.
  *
- * @throws NOT_FOUND if the workspace has no such run, or the run or its project was deleted; errors of the stores.
+ * @throws NOT_FOUND if the workspace has no such run, or if the run or its project was deleted; errors of the stores.
  */
 export async function getRun(deps: ReadDeps, request: RunRequest): Promise<Buffer> {
   const { tenantId, runId } = request;

@@ -1,4 +1,4 @@
-/** Conversion of the inputs and outputs of runs and examples to the messages of the OpenAI chat format. */
+/** Converts the inputs and outputs of runs and examples to messages of the OpenAI chat format. */
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -7,7 +7,7 @@ export interface OpenAiMessage extends Json {
   readonly content: unknown;
 }
 
-/** Roles by the types of messages of LangChain. */
+/** OpenAI roles by LangChain message type. */
 const roles: Readonly<Record<string, string>> = {
   human: 'user',
   humanmessage: 'user',
@@ -25,9 +25,10 @@ const roles: Readonly<Record<string, string>> = {
 const keptMembers = ['name', 'tool_calls', 'tool_call_id', 'function_call'] as const;
 
 /**
- * Returns the messages in the inputs or outputs of a run or an example. A message may have the form of OpenAI, of LangChain
- * (`type` and `content` or `data`), or of LangChain's serialised objects (`id` and `kwargs`). A document without
- * messages becomes one message of the role `role`: its only value, or the document as JSON.
+ * Returns the messages in the inputs or outputs of a run or an example. A message may have the form of OpenAI, of
+ * LangChain (`type` and `content` or `data`), or of LangChain's serialised objects (`id` and `kwargs`). A document
+ * without messages becomes one message with the role `role`; its content is the only value of the document, or the
+ * document as JSON.
  */
 export function toOpenAiMessages(document: Json, role: 'user' | 'assistant'): OpenAiMessage[] {
   for (const value of Object.values(document)) {
@@ -64,7 +65,10 @@ function pick(message: Json, role: string): OpenAiMessage {
   return { role, content: message.content, ...Object.fromEntries(kept) };
 }
 
-/** Tool calls of LangChain have `args` as an object; those of OpenAI have `function.arguments` as text. */
+/**
+ * Converts tool calls to those of OpenAI. Tool calls of LangChain have `args` as an object; tool calls of OpenAI have
+ * `function.arguments` as text.
+ */
 function toOpenAiCalls(name: string, value: unknown): unknown {
   if (name !== 'tool_calls' || !Array.isArray(value)) return value;
   return value.map((call: unknown) =>

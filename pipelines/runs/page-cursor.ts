@@ -1,7 +1,7 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { allTimes, type Order, type RunKey, type TimeWindow } from './run-columns.ts';
 
-/** The last run of a page. The next page begins after this run, even if other runs were stored meanwhile. */
+/** The last run of a page. The next page begins after this run, even if other runs have been stored in the meantime. */
 export interface PageCursor {
   readonly order: Order;
   readonly after: RunKey;
@@ -25,7 +25,11 @@ export function writeCursor({ order, after }: PageCursor): string {
   return bytes.toString('base64url');
 }
 
-/** @throws BAD_REQUEST if `text` is not a valid cursor, or was issued for a query in another order. */
+/**
+ * Decodes a cursor.
+ *
+ * @throws BAD_REQUEST if `text` is not a valid cursor, or was issued for a query in another order.
+ */
 export function readCursor(text: string, order: Order): PageCursor {
   const bytes = Buffer.from(text, 'base64url');
   // The decoder ignores invalid characters; encoding again detects them.

@@ -21,22 +21,26 @@ export interface ReadDeps {
 
 export interface RunQuery {
   readonly tenantId: string;
-  /** If present, only these runs, in any time. */
+  /** If present, only these runs are read, regardless of their time. */
   readonly runIds?: readonly string[] | undefined;
-  /** If absent, all projects of the workspace that are not deleted. */
+  /** Default: all projects of the workspace that are not deleted. */
   readonly projectIds?: readonly string[] | undefined;
   readonly filter: RunFilter;
   readonly selected: Selection;
   readonly order: Order;
-  /** At least 1. */
+  /** Maximum number of runs, at least 1. */
   readonly limitRows: number;
   readonly cursor?: string | undefined;
 }
 
-/** JSON around the list of runs of a page. */
+/** JSON that surrounds the list of runs of a page. */
 export interface PageEnvelope {
   readonly before: string;
-  /** @param next cursor of the next page; null if there is none. */
+  /**
+   * Returns the JSON after the list.
+   *
+   * @param next Cursor of the next page; null if there is none.
+   */
   after(next: string | null): string;
 }
 
@@ -53,7 +57,7 @@ export const v2Envelope: PageEnvelope = {
 /** Number of runs that {@link listRuns} reads at once. */
 const listedRowsAtOnce = 1_000;
 
-/** A response of version 2 without pages. */
+/** Envelope of a response of version 2 without pages. */
 export const v2ListEnvelope: PageEnvelope = { before: '{"items":', after: () => '}' };
 
 /**
@@ -75,7 +79,7 @@ export async function queryRuns(deps: ReadDeps, query: RunQuery, envelope: PageE
 }
 
 /**
- * Reads all runs that match, page by page, with `limitRows` in each, as parsed JSON.
+ * Reads all matching runs, page by page, with `limitRows` runs per page, as parsed JSON.
  *
  * @throws errors of the stores.
  */
@@ -90,7 +94,7 @@ export async function* readAllRuns<Run>(deps: ReadDeps, query: Omit<RunQuery, 'c
 }
 
 /**
- * Reads the newest run that matches, as JSON.
+ * Reads the newest matching run, as JSON.
  *
  * @throws NOT_FOUND; errors of the stores.
  */
@@ -101,10 +105,10 @@ export async function readOneRun(deps: ReadDeps, query: Omit<RunQuery, 'limitRow
 }
 
 /**
- * Reads all runs that match, without pages, as a JSON list in an envelope. Use it only for queries that are limited to
- * one trace.
+ * Reads all matching runs, without pages, as a JSON list in an envelope. Use this function only for queries that are
+ * limited to one trace.
  *
- * @throws BAD_REQUEST if their JSON exceeds `maxPageBytes`; errors of the stores.
+ * @throws BAD_REQUEST if the JSON of the runs exceeds `maxPageBytes`; errors of the stores.
  */
 export async function listRuns(
   deps: ReadDeps,
@@ -135,11 +139,11 @@ export async function listRuns(
   return json.toBuffer();
 }
 
-/** Maximum size of the runs that {@link readEachRun} keeps in memory. */
+/** Maximum total size of the runs that {@link readEachRun} keeps in memory. */
 const maxEachBytes = 64 * 1024 * 1024;
 
 /**
- * Reads all runs that match, each with its JSON text. For the runs of one page of a queue or of examples.
+ * Reads all matching runs, each with its JSON text. Intended for the runs of one page of a queue or of examples.
  *
  * @throws BAD_REQUEST if the runs are too large for one response; errors of the stores.
  */
@@ -182,7 +186,7 @@ async function buildPageRequest(deps: ReadDeps, query: RunQuery): Promise<PageRe
 }
 
 /**
- * Finds what a query has to read, with a scope as narrow as its ids allow.
+ * Determines what a query has to read, with a scope that is as narrow as the ids of the query allow.
  *
  * @throws errors of the stores.
  */
@@ -207,8 +211,8 @@ export async function findRunSet(
 }
 
 /**
- * Finds the trace that all matching runs are in, because the filter demands the trace, the run or its parent. If that
- * run is not stored, returns undefined, and the query is not narrowed.
+ * Finds the trace that contains all matching runs, if the filter requires the trace, the run or its parent. If that run
+ * is not stored, returns undefined, and the query is not narrowed.
  */
 async function findRequiredTrace(clickhouse: ClickHouse, tenantId: string, filter: RunFilter) {
   const traceId = filter.traceId ?? findRequiredId(filter.conditions, 'trace_id');
@@ -224,7 +228,7 @@ function listDistinctProjects(keys: readonly RunKey[]): string[] {
 
 interface Page {
   readonly found: ReadRuns;
-  /** Size of the JSON columns of its runs. */
+  /** Size of the JSON columns of the runs. */
   readonly bytes: number;
   /** The last run that was considered for the page, if more runs follow. */
   readonly last: RunKey | undefined;

@@ -22,8 +22,9 @@ export interface ReadRuns {
 }
 
 /**
- * Reads runs, and the data that the response needs beyond their rows: at most one query for each kind, all concurrently
- * unless they need the rows. Runs deleted or expired since their keys were found are omitted.
+ * Reads runs, and the data that the response needs in addition to their rows. Each kind of data takes at most one
+ * query; all queries run concurrently unless they need the rows. Runs that were deleted or have expired since their
+ * keys were found are omitted.
  *
  * @throws errors of ClickHouse.
  */
@@ -95,7 +96,7 @@ function buildDottedOrders(runs: readonly RunWithoutDottedOrder[], members: Memb
   return new Map(runs.map((run) => [run.runId, buildDottedOrder(run, byTrace.get(run.traceId) ?? new Map())]));
 }
 
-/** Children and descendants of `runs` among the members of their traces. */
+/** Finds the children and descendants of `runs` among the members of their traces. */
 function findChildren(runs: readonly RunWithoutDottedOrder[], members: Members) {
   const children = new Map(runs.map((run) => [run.runId, { all: [] as string[], direct: [] as string[] }]));
   for (const [traceId, list] of members) {

@@ -5,23 +5,32 @@ import { toPairs, toReadableJson } from './json-sql.ts';
 
 const toMicrosSql = (time: string) => `toUnixTimestamp64Micro(${time})`;
 const statedStartMicros = toMicrosSql('started_at');
-/** Start of a run as shown, in microseconds: the stated one, unless it differs from the key time too much. */
+/**
+ * SQL: start of a run as shown, in microseconds. This is the stated start, unless it differs too much from the key
+ * time.
+ */
 export const startedAtMicros = `if(abs(${statedStartMicros} - ${toMicrosSql('start_time')}) <= ${startRoundingMicros}, ${statedStartMicros}, ${toMicrosSql('start_time')})`;
-/** Only model calls have usage. The type is checked on read, because a patch may omit it. */
+/**
+ * SQL condition: the run is a model call. Only model calls have usage. The type is checked on read, because a patch may
+ * omit it.
+ */
 export const isModelCall = `run_type IN ('llm', 'embedding')`;
-/** Whether the run is the root of its trace. The id of an OpenTelemetry root span differs from its trace id. */
+/** SQL condition: the run is the root of its trace. The id of an OpenTelemetry root span differs from its trace id. */
 export const isRootSql = '(id = trace_id OR isNull(parent_run_id))';
 const onlyForModelCalls = (name: string) => `if(${isModelCall}, ${name}, NULL)`;
 const readableExtra = toReadableJson(`ifNull(extra, '')`);
 const metadataText = (key: string) => `nullIf(JSONExtractString(${readableExtra}, 'metadata', '${key}'), '')`;
 
-/** Thread (conversation) of a run, null if it has none: the first of three metadata keys that is not null or empty. */
+/**
+ * SQL: thread (conversation) of a run, null if it has none. The thread is the first of three metadata keys that is not
+ * null or empty.
+ */
 export const threadIdSql = `coalesce(${['thread_id', 'session_id', 'conversation_id'].map(metadataText).join(', ')})`;
 
 /** Type of a run for which no event has stated a type yet. */
 export const defaultRunType: RunType = 'chain';
 
-/** Values as they are shown, for filters and statistics: never null, and `tags` as an array. */
+/** SQL: values as they are shown, for filters and statistics. They are never null, and `tags` is an array. */
 export const shownValues = {
   name: `ifNull(name, '')`,
   run_type: `ifNull(run_type, '${defaultRunType}')`,
@@ -29,23 +38,26 @@ export const shownValues = {
   tags: `JSONExtract(${toReadableJson(`ifNull(tags, '[]')`)}, 'Array(String)')`,
 } as const;
 
-/** Expressions of a WITH clause or a SELECT; the last, `metadata_pairs`, has the metadata as {@link toPairs} lists it. */
+/**
+ * Expressions for a WITH clause or a SELECT. The last expression, `metadata_pairs`, contains the metadata as {@link
+ * toPairs} lists it.
+ */
 export const metadataPairs: readonly string[] = [
   `${toReadableJson(`ifNull(extra, '{}')`)} AS metadata_extra`,
   `JSONExtractRaw(metadata_extra, 'metadata') AS metadata_json`,
   `${toPairs('metadata_json')} AS metadata_pairs`,
 ];
 
-/** Maximum characters of a preview. One more character is read to detect truncation. */
+/** Maximum number of characters of a preview. One more character is read to detect truncation. */
 export const previewCharacters = 250;
 const preview = (name: string) => `substringUTF8(${name}, 1, ${previewCharacters + 1})`;
 
-/** Number of bytes sent for a run, in post and patch. */
+/** SQL: number of bytes sent for a run, in its post and patch. */
 export const runBytes = 'coalesce(post_bytes, 0) + coalesce(patch_bytes, 0)';
 
 /**
- * The readable columns of a run, as SQL over `runs FINAL`. Columns are read whole, because reading a subcolumn would skip
- * the merging.
+ * The readable columns of a run, as SQL over `runs FINAL`. Columns are read as a whole, because reading a subcolumn
+ * would skip merging.
  */
 export const runColumns = {
   projectId: 'session_id',
@@ -82,24 +94,24 @@ export const runColumns = {
   completionCost: onlyForModelCalls('completion_cost'),
   totalCost: onlyForModelCalls('total_cost'),
   usageDetails: onlyForModelCalls('usage_details'),
-  /** Entry of the price map that the costs come from; null if the run states its costs. */
+  /** Entry of the price map from which the costs are computed; null if the run states its costs. */
   priceModelId: onlyForModelCalls('price_model_id'),
   firstTokenTimeMicros: toMicrosSql(onlyForModelCalls('first_token_time')),
   threadId: threadIdSql,
-  /** JSON object; null if the extra data has none. */
+  /** Metadata as a JSON object; null if the extra data contains none. */
   metadata: `nullIf(JSONExtractRaw(${readableExtra}, 'metadata'), '')`,
 } as const satisfies Record<string, string>;
 
 export type RunColumn = keyof typeof runColumns;
 
 /**
- * Data of runs that other modules store. The functions take the runs of a page and are only called if the response
- * needs them. The values of the first two maps are JSON objects as text.
+ * Data about runs that other modules store. The functions receive the runs of a page and are called only if the
+ * response needs them. The values of the first two maps are JSON objects as text.
  */
 export interface RunExtras {
-  /** Feedback key → statistics (`n`, `avg`, `values`, …), by run. Runs without feedback are omitted. */
+  /** Map from feedback key to statistics (`n`, `avg`, `values`, …), by run. Runs without feedback are omitted. */
   feedbackStats(tenantId: string, runIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
-  /** `attachment.<name>` → `{presigned_url, mime_type}`, by run. Runs without attachments are omitted. */
+  /** Map from `attachment.<name>` to `{presigned_url, mime_type}`, by run. Runs without attachments are omitted. */
   attachmentUrls(tenantId: string, runIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
   /** Token and URL of the public view, by trace. Traces that are not shared are omitted. */
   shares(tenantId: string, traceIds: readonly string[]): Promise<ReadonlyMap<string, Share>>;
@@ -110,7 +122,7 @@ export interface Share {
   readonly url: string;
 }
 
-/** Sorting key of a run without the tenant. Ids are lower case with dashes. */
+/** Sorting key of a run without the tenant. Ids are in lower case with dashes. */
 export interface RunKey {
   readonly projectId: string;
   readonly startTimeMicros: number;
@@ -118,7 +130,7 @@ export interface RunKey {
   readonly runId: string;
 }
 
-/** Newest or oldest first by key time; ties are ordered by the ids, as ClickHouse compares them. */
+/** Order by key time, newest or oldest first. Ties are ordered by the ids, as ClickHouse compares them. */
 export type Order = 'asc' | 'desc';
 
 /** A half-open range of key times, in microseconds since 1970. */

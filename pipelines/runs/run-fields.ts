@@ -5,28 +5,28 @@ import { defaultRunType, previewCharacters, type RunColumn, type Share } from '.
 import type { TraceSpan } from './trace-facts.ts';
 import type { TracedRunRow } from './write-runs.ts';
 
-/** Data of runs that their rows do not contain, read only if a field needs it. */
+/** Data about runs that is not in their rows. It is read only if a field needs it. */
 export interface RelatedData {
   readonly tenantId: string;
-  /** By run; contains every run. */
+  /** dotted_order by run; contains every run. */
   readonly dottedOrders: ReadonlyMap<string, string>;
   /** By run, as JSON; runs without values are absent. */
   readonly feedbackStats: ReadonlyMap<string, string>;
   readonly attachmentUrls: ReadonlyMap<string, string>;
-  /** By trace; traces that are not shared are absent. */
+  /** Shares by trace; traces that are not shared are absent. */
   readonly shares: ReadonlyMap<string, Share>;
-  /** By run: tokens and costs of the model calls among its descendants. */
+  /** Tokens and costs of the model calls among the descendants of each run, by run. */
   readonly figures: ReadonlyMap<string, Figures>;
-  /** By run: all its descendants, and its direct children. */
+  /** All descendants and the direct children of each run, by run. */
   readonly children: ReadonlyMap<string, { readonly all: readonly string[]; readonly direct: readonly string[] }>;
-  /** By trace: time at which its first event was accepted, in microseconds since 1970. */
+  /** Time at which the first event of each trace was accepted, in microseconds since 1970, by trace. */
   readonly firstReceived: ReadonlyMap<string, number>;
-  /** By trace: time of the first token of any model call, in microseconds since 1970. */
+  /** Time of the first token of any model call of each trace, in microseconds since 1970, by trace. */
   readonly firstTokens: ReadonlyMap<string, number>;
   readonly spans: ReadonlyMap<string, TraceSpan>;
 }
 
-/** Kinds of data read separately, each with one query. */
+/** Kinds of data that are read separately, each with one query. */
 export type RelatedKind =
   | 'feedbackStats'
   | 'attachmentUrls'
@@ -37,7 +37,7 @@ export type RelatedKind =
   | 'firstTokens'
   | 'spans';
 
-/** One field of the response: the columns it needs, and its JSON text. Stored JSON is returned byte for byte. */
+/** One field of the response: the columns that it needs, and its JSON text. Stored JSON is returned byte for byte. */
 export interface RunField {
   readonly columns: readonly RunColumn[];
   readonly relatedKind?: RelatedKind;
@@ -164,7 +164,7 @@ export const runFields = {
 
 export type RunFieldName = keyof typeof runFields;
 
-/** The status is derived on read, so that late events cannot contradict it. */
+/** Derives the status of a run. The status is derived on read, so that late events cannot contradict it. */
 function deriveStatus(run: TracedRunRow): string {
   if (run.bytes('failed') !== undefined) return 'error';
   return run.bytes('endedAtMicros') === undefined ? 'pending' : 'success';
@@ -176,7 +176,7 @@ export function truncate(start: string | undefined): string | undefined {
 }
 
 function detailField(name: string): RunField {
-  // Costs are decimals as text, as in all other fields.
+  // Costs are decimals in text form, as in all other fields.
   const shown = name.includes('cost') ? String : (value: unknown) => value;
   return createField(
     ['usageDetails'],

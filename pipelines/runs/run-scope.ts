@@ -8,11 +8,11 @@ import { allTimes, isRootSql, type RunKey, shownValues, startedAtMicros, type Ti
 /** Tenant and projects that a query is restricted to. Every query on runs has a scope. */
 export interface RunScope {
   readonly tenantId: string;
-  /** At least one. */
+  /** Ids of the projects, at least one. */
   readonly projectIds: readonly string[];
 }
 
-/** The conditions and parameters that restrict a query to some keys. */
+/** The conditions and parameters that restrict a query to certain keys. */
 export interface KeyCondition {
   /** Conditions on the sorting key, joined by AND. */
   readonly sql: string;
@@ -20,7 +20,10 @@ export interface KeyCondition {
   readonly external?: ExternalTable;
 }
 
-/** Longer lists of ids are sent as an external table, because parameters have a size limit. */
+/**
+ * Maximum length of a list of ids in a parameter. Longer lists are sent as an external table, because parameters have a
+ * size limit.
+ */
 export const maxListedIds = 1_000;
 
 /**
@@ -47,7 +50,7 @@ export function buildProjectsCondition({ tenantId, projectIds }: RunScope): KeyC
   };
 }
 
-/** Restricts a query to runs of some projects in a time window. */
+/** Restricts a query to runs of the given projects in a time window. */
 export function buildScopeCondition(scope: RunScope, window: TimeWindow): KeyCondition {
   const projects = buildProjectsCondition(scope);
   return {
@@ -58,8 +61,8 @@ export function buildScopeCondition(scope: RunScope, window: TimeWindow): KeyCon
 }
 
 /**
- * Restricts a query to exactly these runs; `keys` must not be empty. Both the plain bounds on time and the set of
- * tuples prune granules.
+ * Restricts a query to exactly the runs in `keys`, which must not be empty. Both the plain bounds on time and the set
+ * of tuples prune granules.
  */
 export function buildKeysCondition(tenantId: string, keys: readonly RunKey[]): KeyCondition {
   let earliest = Number.POSITIVE_INFINITY;
@@ -90,24 +93,27 @@ export interface RunFilter {
   /** Whether the run is the root of its trace. */
   readonly isRoot?: boolean | undefined;
   readonly hasError?: boolean | undefined;
-  /** Start of the run as shown, inclusive. */
+  /** Lower bound of the start of the run as shown, inclusive. */
   readonly startedFromMicros?: number | undefined;
-  /** Start of the run as shown, exclusive. */
+  /** Upper bound of the start of the run as shown, exclusive. */
   readonly startedBeforeMicros?: number | undefined;
-  /** End of the run, inclusive. A run without an end does not match. */
+  /** Upper bound of the end of the run, inclusive. A run without an end does not match. */
   readonly endedUntilMicros?: number | undefined;
   readonly referenceExampleIds?: readonly string[] | undefined;
   /** Conditions in the filter language. */
   readonly conditions?: RunFilterConditions | undefined;
 }
 
-/** Conditions of a WHERE clause, to be joined by AND, and the values that they bind. */
+/** Conditions of a WHERE clause, to be joined by AND, with the values that they bind. */
 interface Conditions {
   readonly sql: readonly string[];
   readonly params: Readonly<Record<string, QueryParameter>>;
 }
 
-/** Conditions on the key. They have the same value for all stored rows of a run, so they are valid without `FINAL`. */
+/**
+ * Builds the conditions on the key. They have the same value for all stored rows of a run, so they are valid without
+ * `FINAL`.
+ */
 export function buildKeyConditions({ traceId, traceIds }: RunFilter): Conditions {
   const sql: string[] = [];
   const params: Record<string, QueryParameter> = {};
@@ -122,7 +128,7 @@ export function buildKeyConditions({ traceId, traceIds }: RunFilter): Conditions
   return { sql, params };
 }
 
-/** Conditions on values, which require `FINAL`. Excludes deleted and expired runs. */
+/** Builds the conditions on values, which require `FINAL`. Excludes deleted and expired runs. */
 export function buildValueConditions(filter: RunFilter): Conditions {
   const { isRoot, parentRunId, runType, hasError, referenceExampleIds } = filter;
   const { startedFromMicros, startedBeforeMicros, endedUntilMicros } = filter;

@@ -15,7 +15,7 @@ const fieldAliases = {
   trace_min_max_start_time: ['trace_min_start_time', 'trace_max_start_time'],
 } as const satisfies Record<string, readonly RunFieldName[]>;
 
-/** Token counts and costs are returned with their details. */
+/** Token counts and costs, each with the details that are returned with it. */
 const detailFields = {
   prompt_tokens: ['prompt_token_details'],
   completion_tokens: ['completion_token_details'],
@@ -61,9 +61,9 @@ const omittedByDefault: ReadonlySet<RunFieldName> = new Set([
   'messages',
 ]);
 
-/** The fields of a response, and the data that has to be read for them. */
+/** The fields of a response, and the data that must be read for them. */
 export interface Selection {
-  /** How each field of {@link fields} is written. */
+  /** The form in which each field of {@link fields} is written. */
   readonly form: Readonly<Record<string, RunField>>;
   readonly fields: readonly string[];
   readonly columns: ReadonlySet<RunColumn>;
@@ -82,7 +82,7 @@ export function selectFields(names: readonly SelectName[] | undefined): Selectio
   return createSelection((field) => selected.has(field));
 }
 
-/** All fields except those in `without`. */
+/** Selects all fields except those in `without`. */
 export function selectAll(without: readonly RunFieldName[] = []): Selection {
   return createSelection((field) => !without.includes(field));
 }
@@ -95,8 +95,8 @@ function createSelection(isSelected: (field: RunFieldName) => boolean): Selectio
 }
 
 /**
- * Fields of a run of a shared trace. Source: the public schema of shared runs. Links to attachments are omitted, because
- * they stay valid when the sharing ends.
+ * Fields of a run in a shared trace. Source: the public schema of shared runs. Links to attachments are omitted,
+ * because they stay valid after the sharing has ended.
  */
 export const publicFields = [
   'id',
@@ -136,22 +136,29 @@ export const publicFields = [
   'feedback_stats',
 ] as const satisfies readonly RunFieldName[];
 
-/** @param more fields that the token gives access to, besides the public ones. */
+/**
+ * Selects the fields that are public.
+ *
+ * @param more Further fields that the token gives access to, in addition to the public ones.
+ */
 export function selectPublicFields(more: readonly RunFieldName[] = []): Selection {
   return createFormSelection(runFields, [...publicFields, ...more]);
 }
 
-/** Returns the selection of fields of version 2 for names in upper case; only the id if there are none. */
+/** Selects fields of version 2 by their names in upper case. Without names, selects only the id. */
 export function selectV2Fields(names: readonly string[] | undefined): Selection {
   return selectUpperCase(v2Fields, names, ['ID']);
 }
 
-/** As {@link selectV2Fields}, for the traces of a thread; the id of the trace is always selected. */
+/** Like {@link selectV2Fields}, but for the traces of a thread; the id of the trace is always selected. */
 export function selectThreadTraceFields(names: readonly string[] = []): Selection {
   return selectUpperCase(threadTraceFields, ['TRACE_ID', ...names], []);
 }
 
-/** As {@link selectV2Fields}, for traces: `root_run` with its fields, and `trace_aggregates` if one is selected. */
+/**
+ * Like {@link selectV2Fields}, but for traces: selects `root_run` with its fields, and `trace_aggregates` if one of its
+ * fields is selected.
+ */
 export function selectTraceFields(names: readonly string[] | undefined): Selection {
   const aggregates = selectUpperCase(traceAggregateFields, names, []);
   const ofRoot = (names ?? []).filter((name) => !aggregates.fields.includes(name.toLowerCase()));
@@ -165,7 +172,7 @@ export function selectTraceFields(names: readonly string[] | undefined): Selecti
   };
 }
 
-/** A field that is an object with the selected fields. */
+/** Creates a field that is an object with the selected fields. */
 function nestSelection(selection: Selection): RunField {
   return {
     columns: [...selection.columns],

@@ -1,4 +1,4 @@
-/** Traces and threads that are shared by a token, see `pipelines/shares/share-tokens.ts`. */
+/** Traces and threads that are shared by means of a token; see `pipelines/shares/share-tokens.ts`. */
 import { createHash } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -20,7 +20,7 @@ export interface SharedTraceDeps extends ShareDeps {
   readonly clickhouse: ClickHouse;
 }
 
-/** A run of a request. Its trace is shared as a whole. */
+/** A run named in a request. Its trace is shared as a whole. */
 export interface SharedRun {
   readonly tenantId: string;
   readonly runId: string;
@@ -34,7 +34,7 @@ const identifyTrace = ({ tenantId: workspaceId }: Pick<SharedRun, 'tenantId'>, t
   ({ kind: 'trace', workspaceId, targetId }) as const;
 
 /**
- * Shares the trace of a run, and returns its token; the existing token if the trace is already shared.
+ * Shares the trace of a run and returns the token. If the trace is already shared, returns the existing token.
  *
  * @throws NOT_FOUND if there is no such run; SEAL_KEY_UNKNOWN, SEAL_BROKEN; errors of the stores.
  */
@@ -43,7 +43,7 @@ export async function shareTrace(deps: SharedTraceDeps, run: SharedRun, userId: 
 }
 
 /**
- * Returns the token of the trace of a run; undefined if the trace is not shared.
+ * Returns the token with which the trace of a run is shared; undefined if the trace is not shared.
  *
  * @throws NOT_FOUND if there is no such run; SEAL_KEY_UNKNOWN, SEAL_BROKEN; errors of the stores.
  */
@@ -51,7 +51,10 @@ export async function readShareOfRun(deps: SharedTraceDeps, run: SharedRun): Pro
   return readShare(deps, identifyTrace(run, await findTrace(deps, run)));
 }
 
-/** Ends the sharing of the trace of a run; does nothing if it is not shared. The run itself need not exist any more. */
+/**
+ * Ends the sharing of the trace of a run; does nothing if the trace is not shared. The run itself does not have to
+ * exist any more.
+ */
 export async function unshareTrace(
   { clickhouse, database }: Pick<SharedTraceDeps, 'clickhouse' | 'database'>,
   run: Pick<SharedRun, 'tenantId' | 'runId'>,
@@ -72,7 +75,7 @@ async function findTrace({ clickhouse, database }: SharedTraceDeps, run: SharedR
   return located.traceId;
 }
 
-/** A thread of a request. All its traces are shared, also those that are added later. */
+/** A thread named in a request. All its traces are shared, including traces that are added later. */
 export interface ThreadToShare extends SharedThread {
   readonly tenantId: string;
 }
@@ -84,7 +87,7 @@ const identifyThread = ({ tenantId: workspaceId, projectId, threadId }: ThreadTo
 };
 
 /**
- * Shares a thread, and returns its token; the existing token if the thread is already shared.
+ * Shares a thread and returns the token. If the thread is already shared, returns the existing token.
  *
  * @throws NOT_FOUND if the project or the thread does not exist; SEAL_KEY_UNKNOWN, SEAL_BROKEN; errors of the stores.
  */
@@ -96,13 +99,20 @@ export async function shareThread(deps: SharedTraceDeps, thread: ThreadToShare, 
   return createShare(deps, identifyThread(thread), { userId, thread });
 }
 
-/** The token of a thread; undefined if it is not shared. @throws as {@link shareThread}. */
+/**
+ * Returns the token of a thread; undefined if the thread is not shared.
+ *
+ * @throws the same errors as {@link shareThread}.
+ */
 export async function readShareOfThread(deps: SharedTraceDeps, thread: ThreadToShare): Promise<string | undefined> {
   await requireProjects(deps.database, thread.tenantId, [thread.projectId]);
   return readShare(deps, identifyThread(thread));
 }
 
-/** Ends the sharing of a thread; does nothing if it is not shared. The thread itself need not exist any more. */
+/**
+ * Ends the sharing of a thread; does nothing if the thread is not shared. The thread itself does not have to exist any
+ * more.
+ */
 export async function unshareThread(database: Database, thread: ThreadToShare): Promise<void> {
   const { targetId, ...of } = identifyThread(thread);
   await deleteShares(database, of, [targetId]);
@@ -123,10 +133,10 @@ export interface SharedRuns {
 }
 
 /**
- * Finds the runs that a token gives access to: those of a trace, or of the traces of a thread.
+ * Finds the runs that a token gives access to: the runs of a trace, or of the traces of a thread.
  *
- * @param conditions further conditions on the runs.
- * @throws NOT_FOUND if there are none, or their workspace is deleted.
+ * @param conditions Further conditions on the runs.
+ * @throws NOT_FOUND if the token gives access to none, or if their workspace is deleted.
  */
 export async function openShare(
   database: Database,

@@ -1,4 +1,4 @@
-/** Previews of a thread: its conversation as text, in the forms that clients ask for. */
+/** Previews of a thread: its conversation as text, in the forms that clients request. */
 import { type OpenAiMessage, toOpenAiMessages, toText } from './openai-messages.ts';
 import { type ReadDeps, readAllRuns } from './query-runs.ts';
 import { selectFields } from './run-select.ts';
@@ -7,7 +7,7 @@ import { addThreads } from './threads.ts';
 export const previewForms = ['all_messages', 'human_ai_pairs', 'first_human_last_ai'] as const;
 export type PreviewForm = (typeof previewForms)[number];
 
-/** Longer previews are cut, and end with `…`. */
+/** Maximum length of a preview. Longer previews are truncated and end with `…`. */
 const maxPreviewCharacters = 10_000;
 const turnsAtOnce = 20;
 
@@ -24,8 +24,8 @@ interface Turn {
 }
 
 /**
- * Reads previews of a thread; undefined if it has no trace. Turns are read, oldest first, until the texts have their
- * maximum length.
+ * Reads previews of a thread; returns undefined if the thread has no trace. Turns are read, oldest first, until the
+ * texts have reached their maximum length.
  *
  * @throws errors of the stores.
  */
@@ -80,8 +80,9 @@ function readTurns(
 }
 
 /**
- * Adds the messages of a turn to the transcript, and returns its last message of the human and its last answer. The
- * inputs of a turn often repeat the conversation so far, and its outputs the inputs; repeated messages are not added.
+ * Adds the messages of a turn to the transcript, and returns the last human message and the last answer of the turn.
+ * The inputs of a turn often repeat the conversation so far, and its outputs often repeat the inputs; repeated messages
+ * are not added.
  */
 function addTurn(transcript: OpenAiMessage[], { inputs, outputs }: Turn) {
   const asked = withoutRepeated(transcript, readMessages(inputs, 'user'), (newest) => Math.max(newest, 0));
@@ -100,7 +101,12 @@ function readMessages(value: unknown, role: 'user' | 'assistant'): OpenAiMessage
   return toOpenAiMessages(isObject ? (value as Record<string, unknown>) : { value }, role);
 }
 
-/** @param findStart returns the first new message from the place of the newest one of the human, -1 if there is none. */
+/**
+ * Returns the messages that the transcript does not contain yet.
+ *
+ * @param findStart Returns the index of the first new message, given the index of the newest human message, which is -1
+ *   if there is none.
+ */
 function withoutRepeated(
   transcript: readonly OpenAiMessage[],
   messages: readonly OpenAiMessage[],
@@ -126,7 +132,7 @@ function exceedsPreview(messages: readonly OpenAiMessage[]): boolean {
   return messages.reduce((sum, message) => sum + readText(message).length, 0) > 2 * maxPreviewCharacters;
 }
 
-/** The text of a message; of a list of content blocks, the text blocks. */
+/** Returns the text of a message; for a list of content blocks, returns the text of its text blocks. */
 function readText({ content }: OpenAiMessage): string {
   if (content === null || content === undefined) return '';
   if (!Array.isArray(content)) return toText(content);

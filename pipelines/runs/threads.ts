@@ -1,8 +1,8 @@
 /**
  * Threads: the traces of a project whose root runs have the same thread id. ClickHouse computes everything from merged
- * rows; figures are those of `stats/read-stats.ts`.
+ * rows; the figures are those of `stats/read-stats.ts`.
  *
- *   1. One query groups the root runs that match by thread, newest thread first, and returns a page of threads.
+ *   1. One query groups the matching root runs by thread, newest thread first, and returns a page of threads.
  *   2. Statistics, and the first and last turns, are read for the threads of the page.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
@@ -25,13 +25,13 @@ interface ThreadScope {
 }
 
 export interface ThreadQuery extends ThreadScope {
-  /** At least 1. */
+  /** Maximum number of threads, at least 1. */
   readonly limitRows: number;
   readonly cursor?: string | undefined;
   readonly offset?: number | undefined;
 }
 
-/** First and last turns of a thread. Times are microseconds since 1970, texts are previews. */
+/** First and last turns of a thread. Times are in microseconds since 1970; texts are previews. */
 interface ThreadEdges {
   readonly first_trace: string;
   readonly last_trace: string;
@@ -52,7 +52,7 @@ export interface Thread extends ThreadEdges {
 export interface ThreadPage {
   readonly threads: readonly Thread[];
   readonly next: string | null;
-  /** Number of threads after the cursor, or of all without one. */
+  /** Number of threads after the cursor, or of all threads if there is no cursor. */
   readonly total: number;
 }
 
@@ -70,7 +70,7 @@ const listedStats: ReadonlySet<StatName> = new Set([
 ] satisfies StatName[]);
 
 /**
- * Reads a page of threads, the one with the newest trace first. A thread without a trace that matches is left out, and
+ * Reads a page of threads, the thread with the newest trace first. A thread without a matching trace is omitted, and
  * traces that do not match do not count.
  *
  * @throws BAD_REQUEST for an invalid cursor; errors of ClickHouse.
@@ -101,7 +101,7 @@ export async function queryThreads(clickhouse: ClickHouse, query: ThreadQuery): 
   return { threads, next, total: found[0]?.total ?? 0 };
 }
 
-/** Number of threads with a root run that matches. */
+/** Counts the threads that have a matching root run. */
 export async function countThreads(clickhouse: ClickHouse, scope: ThreadScope): Promise<number> {
   const { sql, ...query } = buildMatchingRuns(buildSet(scope), []);
   const [row] = await clickhouse.query<{ threads: number }>({
@@ -112,7 +112,7 @@ export async function countThreads(clickhouse: ClickHouse, scope: ThreadScope): 
   return row?.threads ?? 0;
 }
 
-/** Statistics of the root runs that have a thread, and the number of threads. */
+/** Reads statistics of the root runs that belong to a thread, and the number of threads. */
 export async function readThreadsStats(
   clickhouse: ClickHouse,
   scope: ThreadScope,
@@ -126,7 +126,7 @@ export async function readThreadsStats(
   return { stats: stats.get(wholeSet) ?? createEmptyStats(selected), threads };
 }
 
-/** Statistics of one thread, and its first and last turns; these are absent if no trace matches. */
+/** Reads statistics of one thread, and its first and last turns. The turns are absent if no trace matches. */
 export async function readThreadStats(
   clickhouse: ClickHouse,
   scope: ThreadScope & { readonly threadId: string },
@@ -145,7 +145,9 @@ function buildSet({ tenantId, projectId, filter }: ThreadScope): RunSet {
   return { scope: { tenantId, projectIds: [projectId] }, filter: { ...filter, isRoot: true }, groupBy: byThread };
 }
 
-/** Adds the condition that the run is in one of some threads. The index on metadata finds up to a hundred of them. */
+/**
+ * Adds the condition that the run is in one of the given threads. The index on metadata finds up to a hundred of them.
+ */
 export function addThreads(
   threadIds: readonly string[],
   conditions: RunFilterConditions | undefined,
@@ -192,7 +194,7 @@ async function findThreads(clickhouse: ClickHouse, query: ThreadQuery): Promise<
   });
 }
 
-/** Inputs of the first turn, outputs of the last one, and the newest error, of each thread of a set. */
+/** Reads the inputs of the first turn, the outputs of the last turn and the newest error, for each thread of a set. */
 async function readEdges(clickhouse: ClickHouse, set: RunSet): Promise<Map<string, ThreadEdges>> {
   const { sql, ...query } = buildMatchingRuns(set, [
     `${startedAtMicros} AS started`,
@@ -206,7 +208,7 @@ async function readEdges(clickhouse: ClickHouse, set: RunSet): Promise<Map<strin
   const rows = await clickhouse.query<ThreadEdges & { readonly grp: string }>({
     ...query,
     name: 'read-thread-edges',
-    // A tuple keeps a null, which `argMin` would leave out.
+    // A tuple preserves a null, which `argMin` would skip.
     sql: `SELECT grp, argMin(trace_id, position) AS first_trace, argMax(trace_id, position) AS last_trace,
             min(started) AS first_start, max(started) AS last_start, max(ended) AS last_end, countIf(isNotNull(error_text)) AS errors,
             argMin(tuple(first_text), position).1 AS first_inputs, argMax(tuple(last_text), position).1 AS last_outputs,
@@ -228,7 +230,7 @@ async function readEdges(clickhouse: ClickHouse, set: RunSet): Promise<Map<strin
 
 const preview = (text: string | null) => truncate(text ?? undefined) ?? null;
 
-/** Position of a thread in the list. Like the cursor of runs, it grants no access. */
+/** Encodes the position of a thread in the list. Like the cursor of runs, it grants no access. */
 function writeCursor({ newest, thread }: FoundThread): string {
   return Buffer.from(JSON.stringify([newest, thread])).toString('base64url');
 }

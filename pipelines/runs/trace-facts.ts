@@ -10,7 +10,7 @@ interface TraceOfRun {
   readonly traceTimeMicros: number;
 }
 
-/** Time at which the first event of each trace was accepted, in microseconds since 1970, by trace. */
+/** Reads the time at which the first event of each trace was accepted, in microseconds since 1970, by trace. */
 export async function readFirstReceived(
   clickhouse: ClickHouse,
   tenantId: string,
@@ -29,7 +29,10 @@ export async function readFirstReceived(
   return new Map(rows.map((row) => [row.trace_id, row.micros]));
 }
 
-/** Time of the first token of any model call of each trace, in microseconds since 1970; traces without one are left out. */
+/**
+ * Reads the time of the first token of any model call of each trace, in microseconds since 1970. Traces without a first
+ * token are omitted.
+ */
 export async function readFirstTokens(
   clickhouse: ClickHouse,
   scope: RunScope,
@@ -82,8 +85,8 @@ export interface TraceMember {
 }
 
 /**
- * Maximum number of members read for one trace; further children are left out of lists of ids. A query for the runs of
- * the trace returns all of them.
+ * Maximum number of members that are read for one trace. Further children are omitted from lists of ids, but a query
+ * for the runs of the trace returns all of them.
  */
 const maxMembersOfTrace = 10_000;
 const maxMembers = 100_000;
@@ -97,7 +100,7 @@ interface MemberRow {
 }
 
 interface MemberLimits {
-  /** Restricts the members by key time. Default: all times. */
+  /** If present, restricts the members by key time. Default: all times. */
   readonly window?: TimeWindow;
   /** Maximum number of members per trace. */
   readonly maxOfTrace?: number;
@@ -126,7 +129,7 @@ export async function readMembersOfTraces(
   );
 }
 
-/** Reads the members of some traces, by trace, oldest first; at most {@link maxMembers}. */
+/** Reads the members of the given traces, by trace, oldest first; at most {@link maxMembers}. */
 export async function readTraceMembers(
   clickhouse: ClickHouse,
   scope: RunScope,

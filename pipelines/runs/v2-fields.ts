@@ -23,7 +23,7 @@ const costField = (name: 'total_cost' | 'prompt_cost' | 'completion_cost') => {
   return createField(columns, (run, related) => toJsonNumber(readFigure(name)(run, related)), relatedKind);
 };
 
-/** Details in version 2 are in `raw`, and costs are numbers. */
+/** Converts a details field to version 2, in which details are in `raw` and costs are numbers. */
 const detailField = (field: RunField, isCost = false): RunField => ({
   ...field,
   json(run, related) {
@@ -46,7 +46,7 @@ function formatLatency(run: TracedRunRow): string | undefined {
   return start === undefined || end === undefined ? undefined : JSON.stringify((end - start) / 1e6);
 }
 
-/** A stored error is a JSON string, unless a client sent another value. */
+/** Reads the text of the run's error. A stored error is a JSON string, unless a client sent another value. */
 function readErrorText(run: TracedRunRow): string | undefined {
   const stored = run.text('error');
   if (stored === undefined) return undefined;
@@ -127,7 +127,7 @@ const privateFields: readonly string[] = ['app_path', 'attachments', 'share_url'
 
 export const publicV2Fields = (Object.keys(v2Fields) as V2FieldName[]).filter((name) => !privateFields.includes(name));
 
-/** Fields of a trace in the list of traces of a thread: those of its root run, some under other names. */
+/** Fields of a trace in the list of traces of a thread. They are the fields of its root run, some under other names. */
 export const threadTraceFields = {
   trace_id: v2Fields.trace_id,
   thread_id: v2Fields.thread_id,
@@ -154,7 +154,7 @@ export const threadTraceFields = {
   completion_cost_details: v2Fields.completion_cost_details,
 } as const satisfies Record<string, RunField>;
 
-/** Fields over all runs of a trace. Tokens and costs of the root run are those of the trace. */
+/** Fields that cover all runs of a trace. Tokens and costs of the root run are those of the trace. */
 export const traceAggregateFields = {
   total_tokens: v2Fields.total_tokens,
   total_cost: v2Fields.total_cost,

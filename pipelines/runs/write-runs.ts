@@ -9,7 +9,7 @@ import type { Selection } from './run-select.ts';
 /** Selected columns of one run. */
 export interface TracedRunRow {
   readonly key: RunKey;
-  /** The stored bytes; undefined if the column is null. */
+  /** Returns the stored bytes; undefined if the column is null. */
   bytes(column: RunColumn): Buffer | undefined;
   text(column: RunColumn): string | undefined;
   number(column: RunColumn): number | undefined;
@@ -18,8 +18,8 @@ export interface TracedRunRow {
 const keyColumns = ['id', 'traceId', 'projectId', 'keyTimeMicros'] as const satisfies RunColumn[];
 
 /**
- * Step 2 of reading a page: reads the requested columns of exactly these runs, in the order of `keys`. Runs deleted
- * or expired since step 1 are left out.
+ * Step 2 of reading a page: reads the requested columns of exactly these runs, in the order of `keys`. Runs that were
+ * deleted or have expired since step 1 are omitted.
  *
  * @throws errors of ClickHouse.
  */
@@ -82,7 +82,7 @@ export class JsonChunks {
     this.#chunks.push(value);
   }
 
-  /** The whole text, in UTF-8. */
+  /** Returns the whole text, in UTF-8. */
   toBuffer(): Buffer {
     this.#flush();
     return Buffer.concat(this.#chunks);

@@ -1,4 +1,4 @@
-/** What a workspace shares by tokens. */
+/** Lists and ends the shares of a workspace. */
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { hashToken, openSealedToken, type ShareDeps, type ShareKind } from './share-tokens.ts';
@@ -17,7 +17,10 @@ interface ShareRow extends Omit<ListedShare, 'token'> {
   readonly sealed: string;
 }
 
-/** The shares of a workspace, newest first. Those whose token no configured key decrypts are left out. */
+/**
+ * Lists the shares of a workspace, newest first. Shares whose token cannot be decrypted with any configured key are
+ * omitted.
+ */
 export async function listShares(
   deps: ShareDeps,
   workspaceId: string,
@@ -40,7 +43,7 @@ export async function listShares(
   });
 }
 
-/** Ends the sharing of everything with these tokens, or of everything that the workspace shares. */
+/** Ends the sharing of everything that these tokens share, or of everything that the workspace shares. */
 export async function endShares(
   database: Database,
   workspaceId: string,

@@ -1,6 +1,6 @@
 /**
- * Traces, threads and datasets that are shared by a token. A client that has the token can read them without a key, and change
- * nothing. The server creates a random token; it is valid until its row is deleted.
+ * Traces, threads and datasets that are shared by a token. A client that has the token can read them without a key, but
+ * cannot change anything. The server creates a random token, which is valid until its row is deleted.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
@@ -25,7 +25,7 @@ export interface ShareDeps {
 
 export type ShareKind = 'trace' | 'thread' | 'dataset';
 
-/** What is shared. */
+/** The object that is shared. */
 export interface Shared {
   readonly kind: ShareKind;
   readonly workspaceId: string;
@@ -56,10 +56,12 @@ const identifyRow = ({ kind, workspaceId }: Omit<Shared, 'targetId'>, targetId: 
   `${kind} ${workspaceId} ${targetId}`;
 
 /**
- * Shares a trace, a thread or a dataset, and returns its token; the existing token if it is already shared.
+ * Shares a trace, a thread or a dataset, and returns the token. If the object is already shared, returns the existing
+ * token.
  *
  * @param thread Project and id of a thread, whose `targetId` is a hash.
- * @param withExperiments Share the experiments on a dataset too. If the dataset is already shared, this changes.
+ * @param withExperiments Whether to share the experiments on a dataset too. If the dataset is already shared, this
+ *   setting is changed.
  * @throws CONFLICT; SEAL_KEY_UNKNOWN, SEAL_BROKEN; errors of the database.
  */
 export async function createShare(
@@ -105,7 +107,10 @@ export async function readShare({ database, shareSealer }: ShareDeps, shared: Sh
   return row && shareSealer.open(row.sealed, identifyRow(shared, row.target)).text;
 }
 
-/** Tokens of those targets that are shared, by target. Tokens that no configured key decrypts are left out. */
+/**
+ * Reads the tokens of the shared targets among the given targets, by target. Tokens that cannot be decrypted with any
+ * configured key are omitted.
+ */
 export async function readShareTokens(
   { database, shareSealer }: ShareDeps,
   of: Omit<Shared, 'targetId'>,
@@ -138,9 +143,10 @@ function readRows(
 }
 
 /**
- * Encrypts the tokens of all shares again that were encrypted with a former key; see {@link resealRows}.
+ * Encrypts again the tokens of all shares that were encrypted with a former key; see {@link resealRows}.
  *
- * @returns the number of these tokens. @throws errors of the database.
+ * @returns the number of these tokens.
+ * @throws errors of the database.
  */
 export async function resealShares({ database, shareSealer }: ShareDeps, logger: Logger): Promise<number> {
   const rows = await database.query<ShareRow & { readonly kind: ShareKind; readonly workspace: string }>(
@@ -151,7 +157,7 @@ export async function resealShares({ database, shareSealer }: ShareDeps, logger:
     share,
     row: identifyRow({ kind: share.kind, workspaceId: share.workspace }, share.target),
   }));
-  // The sharing may have ended and begun again meanwhile.
+  // The sharing may have ended and started again in the meantime.
   const store = ({ share, sealed }: (typeof identified)[number], resealed: string) =>
     database.execute(
       `UPDATE shares SET sealed_token = $4
@@ -161,7 +167,7 @@ export async function resealShares({ database, shareSealer }: ShareDeps, logger:
   return resealRows(identified, store, { sealer: shareSealer, logger });
 }
 
-/** Ends the sharing of those targets that are shared. */
+/** Ends the sharing of the given targets; targets that are not shared are ignored. */
 export async function deleteShares(
   database: Pick<Database, 'execute'>,
   { kind, workspaceId }: Omit<Shared, 'targetId'>,
@@ -194,7 +200,7 @@ const names: Readonly<Record<ShareKind, string>> = {
 /**
  * Finds what a token gives access to.
  *
- * @throws NOT_FOUND if there is nothing of these kinds, or its workspace is deleted.
+ * @throws NOT_FOUND if there is nothing of these kinds, or if the workspace is deleted.
  */
 export async function openShareToken(
   database: Database,

@@ -1,7 +1,7 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { deleteRows } from '../../infra/clickhouse/delete-rows.ts';
 
-/** Maximum number of ids per statement. It keeps a list within the size limit of a parameter. */
+/** Maximum number of ids per statement. The limit keeps a list within the size limit of a parameter. */
 const maxIdsPerStatement = 1_000;
 
 export interface DeletedStreams {
@@ -13,7 +13,7 @@ export interface DeletedStreams {
 }
 
 /**
- * Deletes the stored events of threads, or of single runs of threads, permanently. Resolves when the events are
+ * Deletes the stored events of threads, or of single runs of threads, permanently. Resolves when the events have been
  * deleted. Events that are still in the log are stored after the deletion. Callers therefore delete a run only after
  * its producers have stopped, and then either call this function again or let the remaining events expire. A deletion
  * rewrites data parts, so pass many ids in one call. Idempotent.

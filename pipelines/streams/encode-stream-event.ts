@@ -1,10 +1,10 @@
 import { AvroWriter } from '../../infra/event-log/avro.ts';
 import { isNamedAlike, type StreamEvent, type StreamEventName } from './stream-event.ts';
 
-/** Placeholder for partition and offset, which the sink fills in, because the producer does not know them. */
+/** Placeholder for partition and offset. The sink fills them in, because the producer does not know them. */
 const emptyPosition = Buffer.alloc(8);
 
-/** The leading fields, which are equal for all events of one attempt that are published together. */
+/** The leading fields, which are the same for all events of one attempt that are published together. */
 export type StreamEventHead = Pick<
   StreamEvent,
   'deploymentId' | 'threadId' | 'runId' | 'kept' | 'expiresAtMicros' | 'createdAtMicros' | 'attempt'

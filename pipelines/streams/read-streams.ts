@@ -1,7 +1,7 @@
 import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
 
-/** One stored event. */
+/** One stored event of a stream. */
 export interface StreamRow {
   readonly runId: string;
   readonly attempt: number;
@@ -10,7 +10,7 @@ export interface StreamRow {
   readonly mode: string;
   readonly event: string;
   readonly namespace: string;
-  /** The data, unchanged. */
+  /** The data of the event, unchanged. */
   readonly data: Buffer;
   readonly isEnd: boolean;
   readonly createdAtMicros: number;
@@ -21,35 +21,35 @@ export interface StreamRow {
 
 export interface StreamPage {
   readonly rows: readonly StreamRow[];
-  /** Whether more events follow; the next page starts after the last row of this page. */
+  /** Whether more events follow. The next page starts after the last row of this page. */
   readonly more: boolean;
 }
 
 interface StreamLimits {
-  /** At most 10,000. */
+  /** Maximum number of rows; at most 10,000. */
   readonly limitRows: number;
-  /** Maximum total size of the data; a single larger event is returned alone. */
+  /** Maximum total size of the data. If a single event is larger, it is returned alone. */
   readonly limitBytes: number;
-  /** Events that expired before this time are not read. Default: now. */
+  /** Time in microseconds since 1970. Events that expired before this time are not read. Default: now. */
   readonly nowMicros?: number;
   readonly signal?: AbortSignal;
 }
 
-/** The events to read and their order, as SQL over the columns of `stream_events`. */
+/** Describes the events to read and their order, as SQL over the columns of `stream_events`. */
 interface StreamRead {
   readonly name: string;
   /** Condition on deployment, thread and, for a single run, the run: a prefix of the sorting key. */
   readonly scope: string;
-  /** Columns that number the events of the scope and determine their order. */
+  /** Columns that number the events in the scope and determine their order. */
   readonly order: readonly string[];
-  /** Condition for the events after the cursor. */
+  /** Condition that selects the events after the cursor. */
   readonly after: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
 }
 
 const dayMicros = 86_400_000_000;
 
-/** The columns of {@link StreamRow}, each read as text or bytes. */
+/** The columns of {@link StreamRow}, each of which is read as text or bytes. */
 const columns = [
   'run_id',
   'attempt',
@@ -67,10 +67,10 @@ const columns = [
 
 /**
  * Reads a page in two steps: first keys and sizes until the page is full, then the events with exactly these keys. It
- * therefore reads no more data than fits. A redelivered event is returned once, even if ClickHouse has not merged its
- * copies. An event is left out if it follows the first event of a higher attempt of its run in the log, because its
- * worker had already lost the run. Log positions are compared only within a partition; if the number of partitions was
- * changed between two attempts, the events of both are returned.
+ * therefore reads no more data than fits on the page. A redelivered event is returned once, even if ClickHouse has not
+ * merged its copies. If an event follows, in the log, the first event of a higher attempt of its run, it is omitted,
+ * because its worker had already lost the run. Log positions are compared only within a partition; if the number of
+ * partitions was changed between two attempts, the events of both attempts are returned.
  *
  * @throws errors of ClickHouse.
  */
@@ -143,7 +143,7 @@ export interface RunStreamQuery extends StreamLimits {
   readonly deploymentId: string;
   readonly threadId: string;
   readonly runId: string;
-  /** Read events after this one. Default: from the start. */
+  /** Position after which events are read. Default: the start of the stream. */
   readonly after?: { readonly attempt: number; readonly seq: number } | undefined;
 }
 
@@ -174,13 +174,13 @@ export function readRunStream(
 interface ThreadStreamQuery extends StreamLimits {
   readonly deploymentId: string;
   readonly threadId: string;
-  /** Read events after this number in the thread. Default: from the start. */
+  /** Number in the thread after which events are read. Default: the start of the stream. */
   readonly after?: number | undefined;
 }
 
 /**
  * Reads a page of the stored events of all runs of a thread, ordered by their number in the thread. If two events have
- * the same number, the one that is first in the log is read. The page is empty for a thread of another deployment.
+ * the same number, the event that comes first in the log is read. The page is empty for a thread of another deployment.
  *
  * @throws errors of ClickHouse.
  */
@@ -201,11 +201,11 @@ export function readThreadStream(
   );
 }
 
-/** Outcome of an attempt at a run: a later attempt has begun, or the run has ended. */
+/** Outcome of an attempt to execute a run: either a later attempt has begun, or the run has ended. */
 export type AttemptOutcome = 'superseded' | 'ended';
 
 /**
- * Outcome of an attempt according to the stored events; undefined if they do not show one yet.
+ * Returns the outcome of an attempt according to the stored events; undefined if they do not show an outcome yet.
  *
  * @throws errors of ClickHouse.
  */

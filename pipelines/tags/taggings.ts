@@ -1,4 +1,4 @@
-/** Resources that have tags. A tagging of a deleted resource is not returned. */
+/** Assignments of tags to resources. A tagging of a deleted resource is not returned. */
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
@@ -24,7 +24,7 @@ export const resourceTypes = [
 ] as const;
 export type ResourceType = (typeof resourceTypes)[number];
 
-/** SQL for each type: id and name of the resources of the workspace `$1`. */
+/** SQL for each resource type: id and name of the resources of the workspace `$1`. */
 const resourcesSql: Readonly<Record<ResourceType, string>> = {
   project: `SELECT id, name FROM projects
     WHERE workspace_id = $1 AND deleted_at IS NULL AND reference_dataset_id IS NULL`,
@@ -59,7 +59,11 @@ interface ResourceName {
   readonly id: string;
 }
 
-/** Gives a resource a value; does nothing if it has it. @throws NOT_FOUND; LIMIT_REACHED. */
+/**
+ * Assigns a tag value to a resource; does nothing if the resource already has the value.
+ *
+ * @throws NOT_FOUND; LIMIT_REACHED.
+ */
 export async function createTagging(
   database: Database,
   workspaceId: string,
@@ -92,7 +96,11 @@ export async function createTagging(
   });
 }
 
-/** @throws NOT_FOUND */
+/**
+ * Deletes a tagging.
+ *
+ * @throws NOT_FOUND
+ */
 export async function deleteTagging(database: Database, workspaceId: string, id: string): Promise<void> {
   const deleted = await database.execute(
     `DELETE FROM taggings WHERE id = $2 AND tag_value_id IN (
@@ -107,7 +115,7 @@ interface TaggingConditions {
   readonly resourceIds?: readonly string[] | undefined;
 }
 
-/** The taggings of a workspace that meet every given condition, by name of the resource. */
+/** Lists the taggings of a workspace that meet every given condition, ordered by the name of the resource. */
 export function listTaggings(
   database: Sql,
   workspaceId: string,
@@ -127,7 +135,7 @@ export interface TagKeyWithValues<V> extends TagKey {
   readonly values: V[];
 }
 
-/** All keys of a workspace with their values. */
+/** Lists all tag keys of a workspace with their values. */
 export async function listTags(database: Sql, workspaceId: string): Promise<TagKeyWithValues<TagValue>[]> {
   const [keys, values] = await Promise.all([listTagKeys(database, workspaceId), listTagValues(database, workspaceId)]);
   const byKey = groupBy(values, ({ tag_key_id }) => tag_key_id);
@@ -136,7 +144,7 @@ export async function listTags(database: Sql, workspaceId: string): Promise<TagK
 
 type TaggedValue = TagValue & { readonly taggings: Tagging[] };
 
-/** The tags of resources, by id of the resource: keys and values that it has, with its taggings. */
+/** Lists the tags of resources, by id of the resource: the keys and values that the resource has, with its taggings. */
 export async function listTagsOf(
   database: Sql,
   workspaceId: string,
@@ -167,7 +175,10 @@ export async function listTagsOf(
   );
 }
 
-/** Groups `all` in their order. A workspace may have a million tag values, so that no list is searched for each of them. */
+/**
+ * Groups the elements of `all`, keeping their order. A workspace may have a million tag values, so a map is used, and
+ * no list is searched for each value.
+ */
 export function groupBy<Each>(all: readonly Each[], toKey: (each: Each) => string): Map<string, Each[]> {
   const groups = new Map<string, Each[]>();
   for (const each of all) {

@@ -1,4 +1,4 @@
-/** Tags of resources: keys of a workspace, and their values. */
+/** Tags of resources: the tag keys of a workspace, and their values. */
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
@@ -37,7 +37,7 @@ export interface TagValue extends Named {
   readonly tag_key_id: string;
 }
 
-/** Absent fields stay unchanged; so does a null name. */
+/** Absent fields stay unchanged. A null name also leaves the name unchanged. */
 interface Change {
   readonly name?: string | null | undefined;
   readonly description?: string | null | undefined;
@@ -46,21 +46,29 @@ interface Change {
 const keyColumns = 'id, key, description, created_at, updated_at';
 const valueColumns = 'id, tag_key_id, value, description, created_at, updated_at';
 
-/** The keys of a workspace in alphabetical order. */
+/** Lists the tag keys of a workspace in alphabetical order. */
 export function listTagKeys(database: Sql, workspaceId: string): Promise<TagKey[]> {
   return database.query<TagKey>(`SELECT ${keyColumns} FROM tag_keys WHERE workspace_id = $1 ORDER BY key, id`, [
     workspaceId,
   ]);
 }
 
-/** @throws NOT_FOUND */
+/**
+ * Reads a tag key.
+ *
+ * @throws NOT_FOUND
+ */
 export async function readTagKey(database: Sql, workspaceId: string, id: string): Promise<TagKey> {
   const sql = `SELECT ${keyColumns} FROM tag_keys WHERE workspace_id = $1 AND id = $2`;
   const [found] = await database.query<TagKey>(sql, [workspaceId, id]);
   return found ?? fail('Tag key');
 }
 
-/** @throws CONFLICT if the workspace has this key; LIMIT_REACHED. */
+/**
+ * Creates a tag key.
+ *
+ * @throws CONFLICT if the workspace already has this key; LIMIT_REACHED.
+ */
 export async function createTagKey(
   database: Database,
   workspaceId: string,
@@ -79,7 +87,11 @@ export async function createTagKey(
   );
 }
 
-/** @throws NOT_FOUND; CONFLICT if the workspace has another key with this name. */
+/**
+ * Changes a tag key.
+ *
+ * @throws NOT_FOUND; CONFLICT if the workspace has another key with this name.
+ */
 export async function updateTagKey(
   database: Database,
   workspaceId: string,
@@ -97,13 +109,17 @@ export async function updateTagKey(
   return changed ?? fail('Tag key');
 }
 
-/** Deletes a key with its values, and takes them from resources. @throws NOT_FOUND */
+/**
+ * Deletes a key with its values, and removes them from resources.
+ *
+ * @throws NOT_FOUND
+ */
 export async function deleteTagKey(database: Database, workspaceId: string, id: string): Promise<void> {
   const deleted = await database.execute('DELETE FROM tag_keys WHERE workspace_id = $1 AND id = $2', [workspaceId, id]);
   if (deleted === 0) fail('Tag key');
 }
 
-/** The values of some keys, or of all keys of the workspace, in alphabetical order. */
+/** Lists the values of the given keys, or of all keys of the workspace, in alphabetical order. */
 export function listTagValues(database: Sql, workspaceId: string, keyIds?: readonly string[]): Promise<TagValue[]> {
   return database.query<TagValue>(
     `SELECT ${valueColumns} FROM tag_values
@@ -120,7 +136,11 @@ interface ValuePath {
 
 const isOfKey = 'id = $3 AND tag_key_id = (SELECT id FROM tag_keys WHERE workspace_id = $1 AND id = $2)';
 
-/** @throws NOT_FOUND */
+/**
+ * Reads a tag value.
+ *
+ * @throws NOT_FOUND
+ */
 export async function readTagValue(
   database: Sql,
   workspaceId: string,
@@ -131,7 +151,11 @@ export async function readTagValue(
   return found ?? fail('Tag value');
 }
 
-/** @throws NOT_FOUND for an unknown key; CONFLICT if the key has this value; LIMIT_REACHED. */
+/**
+ * Creates a tag value.
+ *
+ * @throws NOT_FOUND for an unknown key; CONFLICT if the key already has this value; LIMIT_REACHED.
+ */
 export async function createTagValue(
   database: Database,
   workspaceId: string,
@@ -156,7 +180,11 @@ export async function createTagValue(
   );
 }
 
-/** @throws NOT_FOUND; CONFLICT if the key has another value with this name. */
+/**
+ * Changes a tag value.
+ *
+ * @throws NOT_FOUND; CONFLICT if the key has another value with this name.
+ */
 export async function updateTagValue(
   database: Database,
   workspaceId: string,
@@ -174,7 +202,11 @@ export async function updateTagValue(
   return changed ?? fail('Tag value');
 }
 
-/** Deletes a value, and takes it from resources. @throws NOT_FOUND */
+/**
+ * Deletes a value, and removes it from resources.
+ *
+ * @throws NOT_FOUND
+ */
 export async function deleteTagValue(
   database: Database,
   workspaceId: string,

@@ -10,9 +10,9 @@ import { effectivePermissions } from './permissions.ts';
 /** Credentials of a request; empty headers are omitted. */
 export interface Credentials {
   readonly key: string;
-  /** `X-Tenant-Id` */
+  /** Value of the header `X-Tenant-Id`. */
   readonly workspace?: string | undefined;
-  /** `X-Organization-Id` */
+  /** Value of the header `X-Organization-Id`. */
   readonly organization?: string | undefined;
 }
 
@@ -23,10 +23,14 @@ export interface Credentials {
  * that revokes a key, {@link Authenticator.forgetKey} removes it at once.
  */
 export interface Authenticator {
-  /** @throws API_KEY_INVALID, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN if the key belongs to another organisation. */
+  /**
+   * Authenticates a request.
+   *
+   * @throws API_KEY_INVALID, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN if the key belongs to another organisation.
+   */
   authenticate(credentials: Credentials): Promise<Caller>;
   forgetKey(hash: Buffer): void;
-  /** Clears the cache. Call this method after creating or deleting workspaces. */
+  /** Clears the cache. Call this method after workspaces have been created or deleted. */
   forgetAll(): void;
   /** Waits for pending writes of `last_used_at`. */
   close(): Promise<void>;
@@ -37,7 +41,7 @@ const minUseWriteIntervalMs = 60_000;
 
 const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** A cached key: the caller without the workspace of one request. */
+/** A cached key: the caller without the workspace, which depends on the request. */
 interface KnownKey {
   readonly caller: Omit<Caller, 'workspaceId'>;
   readonly liveWorkspaceIds: ReadonlySet<string>;
@@ -78,7 +82,7 @@ export function createAuthenticator({ database, logger }: { database: Database; 
         uuidPattern.test(workspace.toLowerCase()) &&
         !known.liveWorkspaceIds.has(workspace.toLowerCase())
       ) {
-        // Another process may have just created the workspace.
+        // Another process may have created the workspace just now.
         keys.forget(name);
         known = await keys.get(name, () => readKey(database, hash));
       }
@@ -99,8 +103,8 @@ export function createAuthenticator({ database, logger }: { database: Database; 
 }
 
 /**
- * Chooses the workspace named by the header, otherwise the default workspace of the key, otherwise its only workspace.
- * Returns undefined if the key has several workspaces or is for the whole organisation.
+ * Chooses the workspace named by the header; otherwise the default workspace of the key; otherwise its only workspace.
+ * Returns undefined if the key has several workspaces or is valid for the whole organisation.
  */
 function chooseWorkspace(
   { caller, liveWorkspaceIds, defaultWorkspaceId }: KnownKey,

@@ -27,12 +27,13 @@ const firstUserEmail = 'admin@runlake.local';
 const keyDescription = 'Bootstrap admin key';
 
 /**
- * Creates what the first start needs, exactly once, however many processes start concurrently.
+ * Creates the objects that the first start needs, exactly once, regardless of how many processes start concurrently.
  *
  * Invariant: there is at most one first organisation. Steps, in one transaction:
  *   1. Take the advisory lock, which is held until the commit.
- *   2. Read the first organisation. A process that waited in step 1 finds the one that another process created.
- *   3. Create what is missing.
+ *   2. Read the first organisation. A process that waited in step 1 finds the organisation that another process
+ *      created.
+ *   3. Create the objects that are missing.
  */
 export function bootstrap(database: Database, settings: Pick<Config, 'bootstrapApiKey'>): Promise<BootstrapOutcome> {
   return database.transaction(async (tx) => {

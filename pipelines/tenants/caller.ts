@@ -23,7 +23,11 @@ export interface Caller {
 /** A caller whose workspace is determined. */
 export type WorkspaceCaller = Caller & { readonly workspaceId: string };
 
-/** @throws FORBIDDEN with the name of the permission if the caller lacks it. */
+/**
+ * Checks that the caller has a permission.
+ *
+ * @throws FORBIDDEN with the name of the permission if the caller lacks it.
+ */
 export function requirePermission(caller: Caller, permission: Permission): void {
   if (!caller.permissions.has(permission)) throw runlakeError('FORBIDDEN', { permission });
 }

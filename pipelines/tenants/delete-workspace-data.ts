@@ -48,22 +48,23 @@ const agentDeletionStatements = [
   ...['store_items', 'assistants'].map(deleteDeploymentRowsSql),
 ];
 
-/** The statement locks the rows before it changes them, see `agents.require_open_deployment`. */
+/** The statement locks the rows before it changes them; see `agents.require_open_deployment`. */
 const closeWorkspaceSql = `
 UPDATE agents.deployments SET closed_at = coalesce(closed_at, now())
 FROM (SELECT deployment_id AS id FROM agents.deployments WHERE deployment_id = ANY ($1::uuid[]) FOR UPDATE) locked
 WHERE deployment_id = locked.id`;
 
 /**
- * Processes that still run after this time are fenced in Postgres; the second purge deletes the events that they
- * publish.
+ * Maximum time to wait for processes to end. Processes that still run after this time are fenced in Postgres; the
+ * second purge deletes the events that they publish.
  */
 const processTimeoutMs = 30_000;
 const pollIntervalMs = 250;
 
 /**
- * Runs the steps of the header comment. Leaves a workspace without `deleted_at` unchanged. @throws errors of the
- * stores.
+ * Performs the steps of the header comment. Leaves a workspace without `deleted_at` unchanged.
+ *
+ * @throws errors of the stores.
  */
 export async function deleteWorkspaceData(
   deps: WorkspaceDeletionDeps,
@@ -87,14 +88,15 @@ export async function deleteWorkspaceData(
   await execute(closeWorkspaceSql, [deploymentIds]);
   await waitForProcesses(deps, deploymentIds, signal);
   for (const deletion of agentDeletionStatements) await execute(deletion, [deploymentIds]);
-  // Examples and versions are deleted with their datasets, and attachments of examples with those of runs.
+  // Examples and versions are deleted together with their datasets, and attachments of examples together with those of
+  // runs.
   await execute('DELETE FROM datasets WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM repos WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM pending_attachment_sets WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM annotation_queues WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM feedback_configs WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM feedback_tokens WHERE workspace_id = $1', [workspaceId]);
-  // Values and taggings are deleted with their tag keys.
+  // Values and taggings are deleted together with their tag keys.
   await execute('DELETE FROM tag_keys WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM usage_limits WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM workspace_secrets WHERE workspace_id = $1', [workspaceId]);
@@ -103,7 +105,7 @@ export async function deleteWorkspaceData(
   await execute('DELETE FROM deferred_events WHERE tenant_id = $1', [workspaceId]);
   await execute('DELETE FROM shares WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM trace_changes WHERE tenant_id = $1', [workspaceId]);
-  // Keys of all topics begin with the id of the workspace or of the deployment.
+  // The keys of all topics begin with the id of the workspace or of the deployment.
   await execute(`DELETE FROM dead_letters WHERE encode(substring(key FOR 36), 'escape') = ANY ($1::uuid[]::text[])`, [
     [workspaceId, ...deploymentIds],
   ]);
@@ -125,7 +127,7 @@ export async function deleteWorkspaceData(
       ...(signal && { signal }),
     });
   }
-  // Decided at the start: a first purge that runs past the hour must not count as the second.
+  // This was decided at the start, because a first purge that runs past the hour must not count as the second purge.
   await database.execute(
     `UPDATE workspaces SET purged_at = CASE WHEN $2 THEN now() ELSE deleted_at END WHERE id = $1`,
     [workspaceId, isSecond],
@@ -164,8 +166,8 @@ async function endExports({ database, jobs, logger }: WorkspaceDeletionDeps, wor
 }
 
 /**
- * Queues the deletion of workspaces that were not purged, or are due for the second purge. Before that, workspaces that
- * were created while their organisation was being deleted are marked as deleted.
+ * Queues the deletion of workspaces that have not been purged, or that are due for the second purge. Before that, marks
+ * workspaces as deleted if they were created while their organisation was being deleted.
  */
 export async function requeueWorkspaceDeletions({
   database,

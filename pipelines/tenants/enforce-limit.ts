@@ -4,7 +4,10 @@ import type { Sql } from '../../infra/postgres/database.ts';
 export type Limit = {
   /** Maximum number of objects that an owner may have. */
   readonly max: number;
-  /** SQL that counts the objects of the owner `$1`, of an organisation for a workspace; the column is named `count`. */
+  /**
+   * SQL that counts the objects of the owner `$1`; the column is named `count`. If the owner is given as `workspaceId`,
+   * `$1` is the organisation of the workspace.
+   */
   readonly countSql: string;
 } & (
   | { readonly what: string; readonly hint: string }
@@ -12,13 +15,16 @@ export type Limit = {
   | { readonly createError: () => RunlakeError }
 );
 
-/** SQL that counts the rows of a table that belong to the workspaces of an organisation that are not deleted. */
+/**
+ * Builds SQL that counts the rows of a table that belong to workspaces of an organisation. Deleted workspaces are not
+ * included.
+ */
 export function countInWorkspaces(table: string, condition = 'true'): string {
   return `SELECT count(*) AS count FROM ${table} AS counted JOIN workspaces AS w ON w.id = counted.workspace_id
     WHERE w.organization_id = $1 AND w.deleted_at IS NULL AND ${condition}`;
 }
 
-/** `workspaceId` stands for the organisation of the workspace, `ownWorkspaceId` for the workspace itself. */
+/** `workspaceId` means the organisation of the workspace; `ownWorkspaceId` means the workspace itself. */
 type Owner =
   | { readonly organizationId: string }
   | { readonly workspaceId: string }
@@ -38,7 +44,7 @@ const lockOwnerSql = {
 } as const;
 
 /**
- * Enforces a limit. If the transaction exceeds it, throws an error, so that the transaction is rolled back.
+ * Enforces a limit. If the transaction exceeds the limit, throws an error, so that the transaction is rolled back.
  *
  * Invariant: transactions that create objects of one owner count them one after the other, and each count includes the
  * objects that earlier transactions committed, so that two concurrent transactions cannot exceed a limit together.
@@ -47,8 +53,8 @@ const lockOwnerSql = {
  *   2. This function locks the row of the owner until the end of the transaction.
  *   3. A separate statement counts the objects, so it sees everything that was committed before it started.
  *
- * Call this function last in the transaction, so that the lock is held briefly and the transaction does not wait for
- * other locks meanwhile. Objects created before a limit was lowered stay.
+ * Call this function last in the transaction, so that the lock is held only briefly and the transaction does not wait
+ * for other locks while it holds the lock. Objects that were created before a limit was lowered stay.
  *
  * @throws LIMIT_REACHED, or the error of the limit.
  */

@@ -14,12 +14,15 @@ export function generateKey(): string {
   return keyPrefix + randomBytes(32).toString('base64url');
 }
 
-/** The hash that is stored instead of the key. */
+/** Returns the hash that is stored instead of the key. */
 export function hashKey(key: string): Buffer {
   return createHash('sha256').update(key).digest();
 }
 
-/** Returns the short form of a key that is stored and shown: its first and last characters, fewer for a short key. */
+/**
+ * Returns the short form of a key that is stored and shown: its first and last characters. A short key shows fewer
+ * characters.
+ */
 export function toShortKey(key: string): string {
   return key.length < 40
     ? `${key.slice(0, 2)}...${key.slice(-2)}`
@@ -56,15 +59,18 @@ const keyTables = `api_keys k JOIN users u ON u.id = k.user_id
 export interface NewKey {
   readonly description: string;
   readonly readOnly: boolean;
-  /** ISO 8601. Default: the expiry of the caller's key. */
+  /** Expiry time in ISO 8601. Default: the expiry of the caller's key. */
   readonly expiresAt?: string | null | undefined;
-  /** At least one. Default: the caller's workspace, or the whole organisation if `organizationWide` is set. */
+  /**
+   * Ids of the workspaces, at least one. Default: the caller's workspace, or the whole organisation if
+   * `organizationWide` is set.
+   */
   readonly workspaceIds?: readonly string[] | null | undefined;
   readonly organizationWide: boolean;
   readonly defaultWorkspaceId?: string | null | undefined;
-  /** Default: the permissions of the caller. */
+  /** Permissions of the key. Default: the permissions of the caller. */
   readonly permissions?: readonly Permission[] | null | undefined;
-  /** Email of the key's user. Default: the caller. For an unknown email, a new user of the organisation is created. */
+  /** Email of the key's user. Default: the caller. For an unknown email, a new user is created in the organisation. */
   readonly userEmail?: string | null | undefined;
 }
 
@@ -123,7 +129,7 @@ export async function createKey(
   });
 }
 
-/** Returns the workspaces that the new key is for; null means the whole organisation. */
+/** Returns the workspaces that the new key is valid for; null means the whole organisation. */
 function resolveWorkspaces(caller: Caller, newKey: NewKey): string[] | null {
   const named = newKey.workspaceIds?.map((id) => id.toLowerCase());
   for (const id of named ?? []) {
@@ -152,7 +158,7 @@ function resolveExpiry(caller: Caller, newKey: string | null | undefined): strin
 }
 
 /**
- * Returns the id of the user with this email; creates the user if there is none. Only a caller with a certain
+ * Returns the id of the user with this email; creates the user if no such user exists. Only a caller with a certain
  * permission may create keys for another user.
  */
 async function findOrCreateUser(
@@ -183,8 +189,8 @@ async function findOrCreateUser(
 }
 
 /**
- * Lists keys that are not revoked, newest first: the keys of `workspaceId` or, if this is null, all keys whose
- * workspaces the caller has access to. Keys of the whole organisation are not listed under a workspace.
+ * Lists keys that are not revoked, newest first: the keys of `workspaceId` or, if it is null, all keys whose workspaces
+ * the caller has access to. Keys of the whole organisation are not listed under a workspace.
  */
 export function listKeys(database: Database, caller: Caller, workspaceId: string | null): Promise<KeyRecord[]> {
   return database.query<KeyRecord>(
@@ -198,22 +204,22 @@ export function listKeys(database: Database, caller: Caller, workspaceId: string
 }
 
 /**
- * Condition for a key that the caller may revoke. Parameters: key, organisation, whether the caller has access to the
- * whole organisation, workspaces of the caller, workspace.
+ * SQL condition for a key that the caller may revoke. Parameters: key, organisation, whether the caller has access to
+ * the whole organisation, workspaces of the caller, workspace.
  */
 const revocableCondition = `id = $1 AND organization_id = $2 AND revoked_at IS NULL
   AND ($3 OR workspace_ids <@ $4::uuid[])
   AND ($5::uuid IS NULL OR workspace_ids @> ARRAY[$5::uuid])`;
 
 /**
- * Revokes a key, which takes effect at once in this process. The row of the key stays, because usage shows its name.
- * `workspaceId` has the same meaning as in {@link listKeys}.
+ * Revokes a key; the revocation takes effect at once in this process. The row of the key stays, because usage shows its
+ * name. `workspaceId` has the same meaning as in {@link listKeys}.
  *
- * A caller cannot revoke a key that has a permission the caller lacks. Otherwise a key created to rotate other keys
- * could lock out the owner.
+ * A caller cannot revoke a key that has a permission that the caller lacks. Otherwise a key created to rotate other
+ * keys could lock out the owner.
  *
  * @throws FORBIDDEN with the permission that the caller lacks; NOT_FOUND if the caller has no access to a key with this
- *   id, or the key is already revoked.
+ *   id, or if the key is already revoked.
  */
 export async function revokeKey(
   { database, authenticator }: { database: Database; authenticator: Authenticator },

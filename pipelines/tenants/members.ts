@@ -16,7 +16,7 @@ export interface MemberRecord {
   readonly full_name: string | null;
 }
 
-/** The users of the caller's organisation, oldest first. */
+/** Lists the users of the caller's organisation, oldest first. */
 export function listMembers(database: Database, caller: Caller): Promise<MemberRecord[]> {
   return database.query<MemberRecord>(
     `SELECT id, organization_id, created_at, email, full_name FROM users
@@ -25,7 +25,7 @@ export function listMembers(database: Database, caller: Caller): Promise<MemberR
   );
 }
 
-/** Limits of an organisation. */
+/** Limits on the API keys and members of an organisation. */
 export type TenantLimits = Pick<Config, 'maxApiKeys' | 'maxMembers'>;
 
 /** Rolls back the transaction if the inserted user puts the organisation above its limit. @throws LIMIT_REACHED */
@@ -38,7 +38,11 @@ export function requireMemberQuota(
   return enforceLimit(tx, owner, { max: maxMembers, countSql, what: 'users', hint: 'Create keys for existing users' });
 }
 
-/** @throws CONFLICT if the organisation has a user with that email, ignoring case; LIMIT_REACHED. */
+/**
+ * Creates a user in the organisation of the caller.
+ *
+ * @throws CONFLICT if the organisation has a user with that email, ignoring case; LIMIT_REACHED.
+ */
 export async function createMember(
   database: Database,
   caller: Caller,
@@ -59,11 +63,11 @@ export async function createMember(
 }
 
 /**
- * Removes a user from the organisation of the caller and revokes the user's keys, which takes effect at once in this
+ * Removes a user from the organisation of the caller and revokes the user's keys; this takes effect at once in this
  * process. The rows stay, because usage and feedback show the names. As with single keys, a caller cannot revoke a key
- * that has a permission the caller lacks.
+ * that has a permission that the caller lacks.
  *
- * @throws NOT_FOUND if the organisation has no such user, FORBIDDEN with the permission that the caller lacks, CONFLICT
+ * @throws NOT_FOUND if the organisation has no such user; FORBIDDEN with the permission that the caller lacks; CONFLICT
  *   if no other user has a key that manages the organisation.
  */
 export async function removeMember(

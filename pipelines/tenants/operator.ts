@@ -13,7 +13,7 @@ interface FirstRow {
 
 /**
  * Returns the caller for the command line, which has direct access to the stores and therefore all permissions. The
- * caller is the first user of the given organisation, or of the first organisation if none is given.
+ * caller is the first user of the given organisation or, if none is given, of the first organisation.
  *
  * @throws NOT_FOUND before the first start, or if no organisation has this id.
  */
@@ -42,13 +42,20 @@ export async function loadOperator(database: Database, organizationId?: string):
   };
 }
 
-/** Whether the caller belongs to the organisation of the operator: the first one, which cannot be deleted. */
+/**
+ * Returns whether the caller belongs to the organisation of the operator, which is the first organisation and cannot be
+ * deleted.
+ */
 export async function isOperator(sql: Sql, caller: Caller): Promise<boolean> {
   const [first] = await sql.query<{ id: string }>('SELECT id FROM organizations ORDER BY created_at, id LIMIT 1');
   return first?.id === caller.organizationId;
 }
 
-/** @throws FORBIDDEN, OPERATOR_ONLY if the caller may not manage organisations. */
+/**
+ * Checks that the caller may manage organisations.
+ *
+ * @throws FORBIDDEN, OPERATOR_ONLY if the caller may not manage organisations.
+ */
 export async function requireOperator(sql: Sql, caller: Caller): Promise<void> {
   requirePermission(caller, 'organizations:manage');
   if (!(await isOperator(sql, caller))) throw runlakeError('OPERATOR_ONLY');

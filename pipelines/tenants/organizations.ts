@@ -18,14 +18,14 @@ export interface OrganizationRecord {
 }
 
 export interface ListedOrganization extends OrganizationRecord {
-  /** Null if the organisation is not deleted. */
+  /** Time of the deletion; null if the organisation is not deleted. */
   readonly deleted_at: string | null;
   readonly workspaces: number;
-  /** Number of workspaces of a deleted organisation whose data has been deleted. */
+  /** For a deleted organisation, the number of workspaces whose data has been deleted. */
   readonly purged_workspaces: number;
 }
 
-/** The organisation of the caller's key. */
+/** Reads the organisation of the caller's key. */
 export async function readOrganization(database: Database, caller: Caller): Promise<OrganizationRecord> {
   const [organization] = await database.query<OrganizationRecord>(
     'SELECT id, display_name, created_at FROM organizations WHERE id = $1',
@@ -40,7 +40,7 @@ const listedColumns = `o.id, o.display_name, o.created_at, o.deleted_at,
   (SELECT count(*) FROM workspaces WHERE organization_id = o.id AND o.deleted_at IS NOT NULL AND purged_at IS NOT NULL)
     AS purged_workspaces`;
 
-/** All organisations if the caller is the operator, otherwise only the caller's; oldest first. */
+/** Lists all organisations if the caller is the operator, otherwise only the caller's organisation; oldest first. */
 export async function listOrganizations(
   database: Database,
   caller: Caller,
@@ -57,9 +57,9 @@ export async function listOrganizations(
 interface NewOrganization {
   readonly id?: string | undefined;
   readonly displayName: string;
-  /** Default: `Default`. */
+  /** Name of the first workspace. Default: `Default`. */
   readonly workspaceName?: string | undefined;
-  /** Default: derived from the name of the organisation. */
+  /** Handle of the first workspace. Default: derived from the name of the organisation. */
   readonly handle?: string | null | undefined;
   /** Email of the first user, who has all permissions. Default: the email of the caller. */
   readonly adminEmail?: string | undefined;
@@ -181,8 +181,8 @@ export async function insertAdminKey(
 }
 
 /**
- * Derives a handle from a name: lower case, without accents; every other character becomes a dash. Clients need a
- * handle for prompts.
+ * Derives a handle from a name: lower case, without accents; all other characters become dashes. Clients need a handle
+ * for prompts.
  */
 export function handleFrom(displayName: string): string {
   const plain = displayName.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
@@ -197,21 +197,21 @@ export function handleFrom(displayName: string): string {
  * Deletes organisations: their keys, users and workspaces become invalid at once, and jobs delete the data
  * (`delete-workspace-data.ts`).
  *
- * Invariant: `deleted_at` of an organisation is never cleared, and no key of such an organisation is accepted.
+ * Invariant: `deleted_at` of an organisation is never cleared, and no key of a deleted organisation is accepted.
  *
  *   1. One transaction sets `deleted_at` of the organisation and its workspaces, revokes its keys and removes its
  *      users.
  *   2. A job is queued for each workspace.
  *
  * A crash after step 1 leaves `purged_at` of the workspaces empty; the job `requeue-deletions` or a repeated request
- * then queues these workspaces.
+ * then queues the jobs for these workspaces.
  */
 
 /**
- * Deletes one organisation in the steps above. Idempotent; a repeated call queues the deletion of workspaces that are
- * not purged yet.
+ * Deletes one organisation in the steps above. Idempotent; a repeated call queues the deletion of workspaces that have
+ * not been purged yet.
  *
- * @throws FORBIDDEN, OPERATOR_ONLY, NOT_FOUND, CONFLICT for the organisation of the operator.
+ * @throws FORBIDDEN, OPERATOR_ONLY, NOT_FOUND; CONFLICT for the organisation of the operator.
  */
 export async function deleteOrganization(
   {

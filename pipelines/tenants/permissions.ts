@@ -1,4 +1,7 @@
-/** Every permission that a key can have: name, description, scope (organisation or workspace), whether it is read-only. */
+/**
+ * Every permission that a key can have, with name, description, scope (organisation or workspace), and whether it is
+ * read-only.
+ */
 const permissionTable = {
   'organization:read': ['Read the organisation, its members, its permissions and its usage.', 'organization', true],
   'organization:manage': [
@@ -80,7 +83,7 @@ export const permissions: readonly PermissionEntry[] = (Object.keys(permissionTa
   return { name, about, scope, reads };
 });
 
-/** Stored for a key that has every permission, including permissions that later releases add. */
+/** Value that is stored for a key that has every permission, including permissions that later releases add. */
 export const EVERYTHING = '*';
 
 export function isPermission(name: string): name is Permission {
@@ -88,8 +91,8 @@ export function isPermission(name: string): name is Permission {
 }
 
 /**
- * The effective permissions of a stored key. Unknown names grant nothing, and permissions that change the organisation
- * require a key for the whole organisation.
+ * Returns the effective permissions of a stored key. Unknown names grant nothing, and permissions that change the
+ * organisation require a key for the whole organisation.
  */
 export function effectivePermissions(
   stored: readonly string[],

@@ -1,4 +1,4 @@
-/** Secrets of a workspace: encrypted, and never returned. */
+/** Secrets of a workspace. Secrets are encrypted and never returned. */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Sealer } from '../../infra/sealing/sealer.ts';
@@ -13,11 +13,11 @@ const secretLimit = {
 
 export interface SecretChange {
   readonly key: string;
-  /** Null deletes the secret. */
+  /** Value of the secret; null deletes the secret. */
   readonly value: string | null;
 }
 
-/** The keys of the secrets of a workspace, in alphabetical order. */
+/** Lists the keys of the secrets of a workspace, in alphabetical order. */
 export async function listSecretKeys(database: Database, workspaceId: string): Promise<string[]> {
   const rows = await database.query<{ key: string }>(
     'SELECT key FROM workspace_secrets WHERE workspace_id = $1 ORDER BY key',
@@ -26,14 +26,18 @@ export async function listSecretKeys(database: Database, workspaceId: string): P
   return rows.map(({ key }) => key);
 }
 
-/** Sets and deletes secrets, all or none. If a key is repeated, its last value applies. @throws LIMIT_REACHED */
+/**
+ * Sets and deletes secrets; either all changes are made or none. If a key is repeated, its last value applies.
+ *
+ * @throws LIMIT_REACHED
+ */
 export async function changeSecrets(
   { database, secretSealer }: { readonly database: Database; readonly secretSealer: Sealer },
   workspaceId: string,
   changes: readonly SecretChange[],
 ): Promise<void> {
   await database.transaction(async (tx) => {
-    // Concurrent changes wait for each other, because they may change the same keys in another order.
+    // Concurrent changes wait for each other, because they may change the same keys in different orders.
     await tx.query('SELECT FROM workspaces WHERE id = $1 FOR NO KEY UPDATE', [workspaceId]);
     for (const { key, value } of changes) {
       if (value === null) {
@@ -50,13 +54,21 @@ export async function changeSecrets(
   });
 }
 
-/** @throws NOT_FOUND */
+/**
+ * Deletes a secret.
+ *
+ * @throws NOT_FOUND
+ */
 export async function deleteSecret(database: Database, workspaceId: string, key: string): Promise<void> {
   const sql = 'DELETE FROM workspace_secrets WHERE workspace_id = $1 AND key = $2';
   if ((await database.execute(sql, [workspaceId, key])) === 0) throw createNotFoundError();
 }
 
-/** @throws NOT_FOUND */
+/**
+ * Checks that a secret exists.
+ *
+ * @throws NOT_FOUND
+ */
 export async function requireSecret(database: Database, workspaceId: string, key: string): Promise<void> {
   if (!(await listSecretKeys(database, workspaceId)).includes(key)) throw createNotFoundError();
 }

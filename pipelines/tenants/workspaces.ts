@@ -22,13 +22,17 @@ export const maxHandleLength = 64;
 const workspaceColumns =
   'id, organization_id, created_at, display_name, tenant_handle, deleted_at IS NOT NULL AS is_deleted';
 
-/** Whether the workspace exists and is not deleted. Used for links, which contain no API key. */
+/** Returns whether the workspace exists and is not deleted. Used for links, which contain no API key. */
 export async function isLiveWorkspace(database: Database, workspaceId: string): Promise<boolean> {
   const rows = await database.query('SELECT FROM workspaces WHERE id = $1 AND deleted_at IS NULL', [workspaceId]);
   return rows.length > 0;
 }
 
-/** @throws NOT_FOUND if the caller has no access to a workspace with this id, or it is deleted. */
+/**
+ * Reads a workspace.
+ *
+ * @throws NOT_FOUND if the caller has no access to a workspace with this id, or if the workspace is deleted.
+ */
 export async function readWorkspace(database: Database, caller: Caller, workspaceId: string): Promise<WorkspaceRecord> {
   const [workspace] = await database.query<WorkspaceRecord>(
     `SELECT ${workspaceColumns} FROM workspaces
@@ -39,7 +43,7 @@ export async function readWorkspace(database: Database, caller: Caller, workspac
   return workspace;
 }
 
-/** The workspaces that the caller has access to, oldest first. */
+/** Lists the workspaces that the caller has access to, oldest first. */
 export function listWorkspaces(
   database: Database,
   caller: Caller,
@@ -67,7 +71,11 @@ interface CreateDeps {
 
 const countWorkspacesSql = 'SELECT count(*) AS count FROM workspaces WHERE organization_id = $1 AND deleted_at IS NULL';
 
-/** @throws CONFLICT if the id or the handle is taken, LIMIT_REACHED. */
+/**
+ * Creates a workspace.
+ *
+ * @throws CONFLICT if the id or the handle is taken, LIMIT_REACHED.
+ */
 export async function createWorkspace(
   { database, authenticator, config }: CreateDeps,
   caller: Caller,
@@ -118,8 +126,10 @@ interface WorkspaceChange {
 }
 
 /**
- * @throws NOT_FOUND if the caller has no access to a workspace with this id, or it is deleted, CONFLICT if the handle
- *   is taken.
+ * Changes a workspace.
+ *
+ * @throws NOT_FOUND if the caller has no access to a workspace with this id, or if the workspace is deleted; CONFLICT
+ *   if the handle is taken.
  */
 export async function updateWorkspace(
   database: Database,
@@ -152,8 +162,8 @@ export async function updateWorkspace(
  * Deletes a workspace: requests to it fail at once, and a job deletes its data. Its row and its usage stay. A crash
  * before the job is queued leaves `purged_at` empty; the job `requeue-deletions` then queues the deletion.
  *
- * @throws NOT_FOUND if the caller has no access to a workspace with this id, or it is deleted, CONFLICT if it is the
- *   last workspace of the organisation.
+ * @throws NOT_FOUND if the caller has no access to a workspace with this id, or if the workspace is deleted; CONFLICT
+ *   if it is the last workspace of the organisation.
  */
 export async function deleteWorkspace(
   {
@@ -187,7 +197,7 @@ export async function deleteWorkspace(
   await enqueueWorkspaceDeletion(workspaceId.toLowerCase());
 }
 
-/** How many objects a workspace has. */
+/** Numbers of objects in a workspace. */
 export interface WorkspaceStats {
   readonly tenant_id: string;
   readonly dataset_count: number;

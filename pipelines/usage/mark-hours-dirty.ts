@@ -4,9 +4,9 @@ import type { Database } from '../../infra/postgres/pool.ts';
 /**
  * Marks the hours of inserted traces dirty (rows of `usage_dirty_hours`), so that the roll-up counts them again. Call
  * this function after the insert into ClickHouse and before the offsets are committed, or in the transaction that
- * commits them. Marking an hour twice only costs a second count; a missing mark leaves usage wrong.
+ * commits them. Marking an hour twice only costs a second count; a missing mark makes usage wrong.
  *
- * Uses one statement for any number of hours. Hours may repeat; an empty list does nothing.
+ * Uses one statement for any number of hours. Hours may be repeated; an empty list does nothing.
  */
 export async function markHoursDirty(database: Pick<Database, 'query'>, hours: readonly DirtyHour[]): Promise<void> {
   if (hours.length === 0) return;

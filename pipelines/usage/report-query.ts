@@ -5,13 +5,13 @@ import type { BucketPlan } from './rollup-query.ts';
 export const groupings = ['workspace', 'project', 'user', 'api_key'] as const;
 export type Grouping = (typeof groupings)[number];
 
-/** Counts of one bucket, in no particular order. If the query does not sum, a bucket may have several rows. */
+/** Counts of one bucket, in no particular order. If the query does not aggregate, a bucket may have several rows. */
 export interface UsageCounts {
   /** Index of the bucket. */
   readonly bucket: number;
   /** Ids of projects, users, keys or workspaces. */
   readonly ids: readonly string[];
-  /** The number of traces of each id. */
+  /** Number of traces for each id. */
   readonly traces: readonly number[];
 }
 
@@ -21,13 +21,16 @@ const daySeconds = 86_400;
 /** The last whole hour that a ClickHouse `DateTime` can hold, in 2106. */
 const lastHourSeconds = 4_294_965_600;
 
-/** Longer lists of ids are sent as an external table, because parameters have a size limit. */
+/**
+ * Maximum number of ids in the statement. Longer lists are sent as an external table, because parameters have a size
+ * limit.
+ */
 const maxInlineIds = 2_000;
 
 /**
- * Builds the query of every usage report, with {@link UsageCounts} as rows; undefined if there can be no rows.
+ * Builds the query of every usage report, with {@link UsageCounts} as rows; returns undefined if there can be no rows.
  *
- * Whole UTC days of the range are read from `usage_daily`; the hours before and after them, and all hours of an hourly
+ * Whole UTC days of the range are read from `usage_daily`. The hours before and after them, and all hours of an hourly
  * report, are read from `usage_hourly`. Daily rows are sums of the same hours, and daily buckets begin at midnight, so
  * no day has to be divided.
  */
@@ -51,7 +54,7 @@ export function buildUsageQuery(
         ]
       : [selectHours(workspaceCondition, 'start', 'end')];
   const rows = sources.join('\nUNION ALL\n');
-  // If a bucket is one row of the table, no GROUP BY is needed; the reader sums the few remaining rows.
+  // If each bucket is one row of the table, no GROUP BY is needed; the reader sums the few remaining rows.
   const summed = strideSeconds === (from < to ? daySeconds : hourSeconds);
   return {
     name: 'granular-usage',
@@ -74,7 +77,9 @@ ${rows}
   };
 }
 
-/** A single workspace uses `=`, which ClickHouse plans faster than a list. */
+/**
+ * Builds the condition on workspaces. For a single workspace, `=` is used, which ClickHouse plans faster than a list.
+ */
 function buildWorkspacesCondition(ids: readonly string[]): Pick<Query, 'sql' | 'params' | 'external'> {
   if (ids.length === 1) return { sql: 'tenant_id = {workspace:UUID}', params: { workspace: ids[0]! } };
   if (ids.length <= maxInlineIds) return { sql: 'tenant_id IN {workspaces:Array(UUID)}', params: { workspaces: ids } };

@@ -5,7 +5,7 @@ import { buildUsageQuery, type Grouping, type UsageCounts } from './report-query
 import { type BucketBounds, computeBucketBounds, planBuckets, type Stride, type UsageRange } from './rollup-query.ts';
 
 /**
- * Queries for the current names by id, including deleted projects and revoked keys. Each query is restricted to one
+ * Queries for the current names by id, which include deleted projects and revoked keys. Each query is restricted to one
  * organisation.
  */
 const nameSources: Readonly<Record<Grouping, string>> = {
@@ -69,9 +69,9 @@ function toNames(rows: readonly NameRow[]): Names {
 
 export interface GranularUsageRequest {
   readonly organizationId: string;
-  /** Workspaces of that organisation that the caller may read. If empty, the report has no rows. */
+  /** Workspaces of that organisation that the caller may read. If there are none, the report has no rows. */
   readonly workspaceIds: readonly string[];
-  /** Between 1970 and 2200; the end is after the start. */
+  /** Time range between 1970 and 2200; the end is after the start. */
   readonly range: UsageRange;
   readonly groupBy: Grouping;
 }
@@ -86,15 +86,15 @@ type Dimensions = Readonly<Record<string, string | null>>;
 
 /** One bucket of a report: a half-open time range, in seconds since 1970, UTC. */
 interface UsageBucket extends BucketBounds {
-  /** Traces for each entry of the report's `dimensions`, in that order; zero if there are none. */
+  /** Number of traces for each entry of the report's `dimensions`, in the same order; zero if there are none. */
   readonly traces: Float64Array;
 }
 
 export interface GranularUsage {
   readonly stride: Stride;
-  /** Sorted and unique. */
+  /** Sorted list without duplicates. */
   readonly dimensions: readonly Dimensions[];
-  /** Sorted by time, without buckets that have no traces. */
+  /** Sorted by time; buckets without traces are omitted. */
   readonly buckets: readonly UsageBucket[];
 }
 
@@ -107,8 +107,8 @@ export interface UsageRow extends BucketBounds {
 /**
  * Counts traces per bucket and dimension, with current names.
  *
- * JSON, CSV and dashboards all use this query. For the same workspaces and hours the rows have the same total for every
- * grouping and stride.
+ * JSON, CSV and dashboards all use this query. For the same workspaces and hours, the rows have the same total
+ * regardless of grouping and stride.
  *
  * @throws errors of ClickHouse and Postgres.
  */
@@ -146,7 +146,9 @@ export function* usageRows({ buckets, dimensions }: GranularUsage): Generator<Us
   }
 }
 
-/** Adds up ids with equal labels, such as two keys with the same short form. */
+/**
+ * Sums the counts by bucket and label. Ids with equal labels, such as two keys with the same short form, are added up.
+ */
 function sumBuckets(counts: readonly UsageCounts[], ranks: ReadonlyMap<string, number>, width: number) {
   const buckets = new Map<number, Float64Array>();
   for (const { bucket: index, ids, traces } of counts) {
@@ -160,7 +162,7 @@ function sumBuckets(counts: readonly UsageCounts[], ranks: ReadonlyMap<string, n
   return buckets;
 }
 
-/** Returns the distinct labels in order, and for each id the index of its label. */
+/** Returns the distinct labels in order and, for each id, the index of its label. */
 function rankLabels(groupBy: Grouping, ids: readonly string[], names: Names) {
   const labels = new Map<string, Dimensions>();
   const labelByIndex = ids.map((id) => {

@@ -1,7 +1,7 @@
 import type { Command, ExternalTable } from '../../infra/clickhouse/clickhouse.ts';
 import type { DirtyHour } from '../../infra/event-log/event-log.ts';
 
-/** Size of a bucket as the API returns it: exactly one of the two fields is not zero. */
+/** Size of a bucket as the API returns it; exactly one of the two fields is not zero. */
 export interface Stride {
   readonly days: number;
   readonly hours: number;
@@ -17,10 +17,15 @@ export interface UsageRange {
 export interface BucketPlan {
   readonly stride: Stride;
   readonly strideSeconds: number;
-  /** The counted hours: the start of the range rounded down, and the end of the range rounded up to whole hours. */
+  /**
+   * The counted hours: from the start of the range, rounded down, to the end of the range, rounded up, in whole hours.
+   */
   readonly startInclusiveSeconds: number;
   readonly endExclusiveSeconds: number;
-  /** Start of bucket 0: the hour of the start for hourly buckets, the UTC day of the start for larger ones. */
+  /**
+   * Start of bucket 0: for hourly buckets, the hour in which the range starts; for larger buckets, the UTC day in which
+   * it starts.
+   */
   readonly originSeconds: number;
 }
 
@@ -34,8 +39,9 @@ const daySeconds = 86_400;
 const dayMs = daySeconds * 1_000;
 
 /**
- * The strides and the ranges that they are used for, by unrounded length: less than a day for hourly buckets, otherwise
- * up to and including the given number of days. Longer ranges use {@link yearlyStride}.
+ * The strides, each with the ranges that it is used for, by their unrounded length. Hourly buckets are used for ranges
+ * of less than a day; each other stride is used for ranges up to and including the given number of days. Longer ranges
+ * use {@link yearlyStride}.
  */
 const strides: ReadonlyArray<{ readonly fits: (rangeMs: number) => boolean; readonly stride: Stride }> = [
   { fits: (rangeMs) => rangeMs < dayMs, stride: { days: 0, hours: 1 } },
@@ -45,7 +51,7 @@ const strides: ReadonlyArray<{ readonly fits: (rangeMs: number) => boolean; read
 ];
 const yearlyStride: Stride = { days: 365, hours: 0 };
 
-/** Bucket size of a range, by its unrounded length. */
+/** Returns the bucket size of a range, by its unrounded length. */
 export function chooseStride(range: UsageRange): Stride {
   const rangeMs = range.endMs - range.startMs;
   return strides.find(({ fits }) => fits(rangeMs))?.stride ?? yearlyStride;
@@ -67,7 +73,7 @@ export function planBuckets(range: UsageRange): BucketPlan {
   };
 }
 
-/** Bounds of bucket `index`, half-open; the last bucket is clipped to the counted range. */
+/** Returns the bounds of bucket `index`, half-open; the last bucket is clipped to the counted range. */
 export function computeBucketBounds(plan: BucketPlan, index: number): BucketBounds {
   const startSeconds = plan.originSeconds + index * plan.strideSeconds;
   return { startSeconds, endSeconds: Math.min(startSeconds + plan.strideSeconds, plan.endExclusiveSeconds) };
@@ -77,28 +83,28 @@ function roundDownTo(value: number, step: number): number {
   return Math.floor(value / step) * step;
 }
 
-/** The dirty hours as an external table, because a list of keys in the statement would have a size limit. */
+/** Returns the dirty hours as an external table, because a list of keys in the statement would have a size limit. */
 function toDirtyHoursTable(hours: readonly DirtyHour[]): ExternalTable {
   return {
     name: 'dirty_hours',
-    // The column is not a DateTime, because ClickHouse parses short numbers in a DateTime column as other formats.
+    // The column is not a DateTime, because in a DateTime column ClickHouse parses short numbers as other formats.
     structure: 'tenant_id UUID, hour_seconds UInt32',
     rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
   };
 }
 
 /**
- * The third condition selects the dirty hours. The first two are added because ClickHouse can use the sorting key only
- * for conditions on one column.
+ * Builds the condition on the dirty hours. The third condition selects the dirty hours. The first two conditions are
+ * added because ClickHouse can use the sorting key only for conditions on one column.
  */
 const dirtyHoursCondition = (column: string, ofSeconds: string) => `tenant_id IN (SELECT tenant_id FROM dirty_hours)
       AND ${column} IN (SELECT ${ofSeconds} FROM dirty_hours)
       AND (tenant_id, ${column}) IN (SELECT tenant_id, ${ofSeconds} FROM dirty_hours)`;
 
 /**
- * Step 4 of a roll-up run (`rollup.ts`) on one shard: counts its traces of the dirty hours. Reads the traces once for
- * all dimensions. The second half of the UNION emits empty lists for hours that no longer have traces. `pick` is read
- * by position, because under FINAL a subcolumn read by name returns unmerged rows.
+ * Builds step 4 of a roll-up run (`rollup.ts`) for one shard: counts the traces of the dirty hours that are stored
+ * there. Reads the traces once for all dimensions. The second half of the UNION emits empty lists for hours that no
+ * longer have traces. `pick` is read by position, because under FINAL a subcolumn read by name returns unmerged rows.
  */
 export function countHours(
   hours: readonly DirtyHour[],
@@ -129,7 +135,7 @@ ARRAY JOIN [('workspace', by_workspace), ('project', by_project), ('user', by_us
   };
 }
 
-/** Step 5 of a roll-up run (`rollup.ts`): sums the days of the dirty hours. */
+/** Builds step 5 of a roll-up run (`rollup.ts`): sums the days of the dirty hours. */
 export function sumDays(hours: readonly DirtyHour[], rollUp: number): Command {
   return {
     name: 'sum-usage-days',

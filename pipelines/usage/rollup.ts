@@ -71,7 +71,7 @@ export const oldestDirtyHourAge = scrapedGauge(
   [],
 );
 
-/** Returns the age in seconds. The query costs one index lookup. */
+/** Returns the age of the oldest dirty hour in seconds. The query costs one index lookup. */
 export async function readOldestDirtyHourAge(database: Pick<Database, 'query'>): Promise<number> {
   const [oldest] = await database.query<{ seconds: number }>(
     `SELECT greatest(0, extract(epoch FROM clock_timestamp() - marked_at))::float8 AS seconds
@@ -86,11 +86,11 @@ export interface RollUpDeps {
 }
 
 export interface RollUpLimits {
-  /** Maximum number of distinct hours per run; further hours stay dirty. Default {@link defaultMaxHours}. */
+  /** Maximum number of distinct hours per run; further hours stay dirty. Default: {@link defaultMaxHours}. */
   readonly hours?: number;
-  /** Maximum number of `usage_dirty_hours` rows read. Default 200,000. */
+  /** Maximum number of `usage_dirty_hours` rows that are read. Default: 200,000. */
   readonly dirtyHours?: number;
-  /** Timeout of each ClickHouse statement, in milliseconds. Default 10 minutes. */
+  /** Timeout of each ClickHouse statement, in milliseconds. Default: 10 minutes. */
   readonly timeoutMs?: number;
 }
 
@@ -98,14 +98,17 @@ export interface RollUpOutcome {
   /** `busy`: another process holds the lock. `idle`: no hour is dirty. */
   readonly outcome: 'counted' | 'idle' | 'busy';
   readonly hours: number;
-  /** Whether a limit was reached, so that dirty hours may be left. */
+  /** Whether a limit was reached, in which case dirty hours may be left. */
   readonly more: boolean;
 }
 
-/** Default maximum of distinct hours per roll-up run. */
+/** Default maximum number of distinct hours per roll-up run. */
 const defaultMaxHours = 20_000;
 
-/** First key of the advisory locks of groups, whose second key is the group; no other lock in this database uses it. */
+/**
+ * First key of the advisory locks of groups; the second key is the group. No other lock in this database uses this
+ * first key.
+ */
 const groupLocks = 721_550_843;
 
 /**
@@ -122,7 +125,7 @@ export async function runRollUp(deps: RollUpDeps, limits: RollUpLimits = {}): Pr
     await transaction.query('SET LOCAL idle_in_transaction_session_timeout = 0');
     const { outcome, dirtyHours, more } = await lockDirtyHours(transaction, { maxHours, maxDirtyHours });
     if (outcome !== 'counted') return { outcome, hours: 0, more: false };
-    // Not in the transaction, because a transaction that has an id holds vacuum back.
+    // This query is not in the transaction, because a transaction that has an id holds back vacuum.
     const [next] = await deps.database.query<{ rollUp: number }>(`SELECT nextval('usage_roll_up') AS "rollUp"`);
 
     const hours = dirtyHours.map(({ tenant_id, hour_seconds }) => ({ tenantId: tenant_id, hourSeconds: hour_seconds }));
@@ -143,7 +146,7 @@ export async function runRollUp(deps: RollUpDeps, limits: RollUpLimits = {}): Pr
   return outcome;
 }
 
-/** Whether any hour is dirty. Costs one index lookup. */
+/** Returns whether any hour is dirty. The query costs one index lookup. */
 export async function hasDirtyHours(database: Pick<Database, 'query'>): Promise<boolean> {
   return (await database.query('SELECT 1 FROM usage_dirty_hours ORDER BY sequence LIMIT 1')).length > 0;
 }
@@ -152,7 +155,7 @@ interface DirtyHourRow {
   readonly tenant_id: string;
   readonly hour_seconds: number;
   readonly sequences: string[];
-  /** Age of the oldest row of this hour when the transaction began. */
+  /** Age of the oldest row of this hour when the transaction began, in seconds. */
   readonly waited_seconds: number;
 }
 
@@ -163,7 +166,7 @@ interface LockedHours {
   readonly more: boolean;
 }
 
-/** Steps 1 and 2. */
+/** Performs steps 1 and 2. */
 async function lockDirtyHours(
   transaction: Sql,
   { maxHours, maxDirtyHours }: { readonly maxHours: number; readonly maxDirtyHours: number },
@@ -217,8 +220,8 @@ export interface RollUpOptions extends RollUpDeps {
 
 export interface RollUp {
   /**
-   * Signals that hours were marked dirty, so that they are counted now and not at the next check. Never blocks, never
-   * throws.
+   * Signals that hours were marked dirty, so that they are counted now instead of at the next check. Never blocks and
+   * never throws.
    */
   wake(): void;
   /**
@@ -228,13 +231,20 @@ export interface RollUp {
    * @throws errors of {@link runRollUp}.
    */
   runNow(): Promise<RollUpOutcome>;
-  /** @throws the last error after several consecutive failures; usage then lags behind. */
+  /**
+   * Checks that roll-up runs succeed.
+   *
+   * @throws the last error after several consecutive failures; usage then lags behind.
+   */
   check(): Promise<void>;
-  /** Stops the loop; resolves when a running roll-up run has finished. */
+  /** Stops the loop; resolves when a roll-up run that is in progress has finished. */
   stop(): Promise<void>;
 }
 
-/** One or two failures in a row are expected when an engine restarts. */
+/**
+ * Minimum number of consecutive failures that are reported. One or two failures in a row are expected when an engine
+ * restarts.
+ */
 const minReportedFailures = 3;
 /**
  * The pause after a run is three times the duration of the run, because each run counts the current hour again while

@@ -1,13 +1,15 @@
 /**
  * Limits on the traces of a workspace in a month (UTC).
  *
- * Invariant: a workspace below its hard limit is never refused. A workspace above it is refused as soon as the roll-up has
- * counted its traces and the state that this process has cached is older than {@link cacheMs}.
+ * Invariant: a workspace below its hard limit is never refused. A workspace above its hard limit is refused as soon as
+ * the roll-up has counted its traces and the state that this process has cached is older than {@link cacheMs}.
  *
- *   1. Ingest asks {@link UsageLimits.check} before it reads a request. The state of the workspace is cached.
- *   2. The state is its limits, and if it has any, the traces of the month from `usage_daily`.
- *   3. If the state cannot be read in time, the last one applies. Without one, the request fails if Postgres does not
- *      respond, which it needs anyway, and is accepted if only ClickHouse does not.
+ *   1. Ingest calls {@link UsageLimits.check} before it reads a request. The state of the workspace is cached.
+ *   2. The state consists of the limits of the workspace and, if it has any, the traces of the month from
+ *      `usage_daily`.
+ *   3. If the state cannot be read in time, the last known state applies. If there is none, the request fails if
+ *      Postgres does not respond, because the request needs Postgres anyway; the request is accepted if only
+ *      ClickHouse does not respond.
  */
 import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
@@ -33,7 +35,7 @@ export interface UsageLimit {
 
 const columns = 'id, workspace_id AS tenant_id, limit_type, limit_value, is_hard, created_at, updated_at';
 
-/** The limits of some workspaces. */
+/** Lists the limits of the given workspaces. */
 export function listUsageLimits(database: Sql, workspaceIds: readonly string[]): Promise<UsageLimit[]> {
   return database.query<UsageLimit>(
     `SELECT ${columns} FROM usage_limits WHERE workspace_id = ANY ($1::uuid[])
@@ -45,7 +47,7 @@ export function listUsageLimits(database: Sql, workspaceIds: readonly string[]):
 
 type NewLimit = Pick<UsageLimit, 'limit_type' | 'limit_value' | 'is_hard'>;
 
-/** Sets the soft or the hard limit of a type. */
+/** Sets the soft or the hard limit of a limit type. */
 export async function setUsageLimit(database: Sql, workspaceId: string, limit: NewLimit): Promise<UsageLimit> {
   const [set] = await database.query<UsageLimit>(
     `INSERT INTO usage_limits (id, workspace_id, limit_type, limit_value, is_hard) VALUES ($1, $2, $3, $4, $5)
@@ -70,7 +72,11 @@ export async function changeUsageLimit(
   return changed ?? fail();
 }
 
-/** @throws NOT_FOUND */
+/**
+ * Deletes a limit.
+ *
+ * @throws NOT_FOUND
+ */
 export async function deleteUsageLimit(database: Sql, workspaceId: string, id: string): Promise<void> {
   const sql = 'DELETE FROM usage_limits WHERE workspace_id = $1 AND id = $2';
   if ((await database.execute(sql, [workspaceId, id])) === 0) fail();
@@ -80,16 +86,18 @@ function fail(): never {
   throw runlakeError('NOT_FOUND', { what: 'Usage limit' });
 }
 
-/** Limits of a workspace and its traces in the current month. Without limits, `used` is 0: nothing was counted. */
+/**
+ * Limits of a workspace, and its traces in the current month. Without limits, `used` is 0, because nothing was counted.
+ */
 export interface UsageState {
   readonly hard: number | undefined;
   readonly soft: number | undefined;
   readonly used: number;
-  /** Such as `2026-01`. */
+  /** Month, for example `2026-01`. */
   readonly month: string;
 }
 
-/** Returns the limit if the workspace has as many traces. */
+/** Returns the limit if the number of traces of the workspace has reached it; otherwise returns undefined. */
 export function findExceededLimit(state: UsageState, name: 'hard' | 'soft'): number | undefined {
   const limit = state[name];
   return limit !== undefined && state.used >= limit ? limit : undefined;
@@ -97,7 +105,7 @@ export function findExceededLimit(state: UsageState, name: 'hard' | 'soft'): num
 
 const cacheMs = 5_000;
 const countTimeoutMs = 5_000;
-/** Maximum time that a request waits for the state if an older one is known. */
+/** Maximum time that a request waits for the state if an older state is known. */
 const maxWaitMs = 500;
 const maxWorkspaces = 50_000;
 
@@ -110,10 +118,10 @@ export interface UsageLimitDeps {
 export class UsageLimits {
   readonly #deps: UsageLimitDeps;
   readonly #states: PromiseCache<UsageState>;
-  /** Last state of each workspace, for when none can be read. */
+  /** Last known state of each workspace, used if no current state can be read. */
   readonly #last = new LRUCache<string, UsageState>({ max: maxWorkspaces });
 
-  /** @param ttlMs tests vary it. */
+  /** @param ttlMs Duration of caching, which tests vary. */
   constructor(deps: UsageLimitDeps, ttlMs = cacheMs) {
     this.#deps = deps;
     this.#states = new PromiseCache({ max: maxWorkspaces, ttlMs });
@@ -122,8 +130,8 @@ export class UsageLimits {
   /**
    * Resolves with a warning if the soft limit of the workspace is exceeded.
    *
-   * @throws USAGE_LIMIT_REACHED if the workspace has as many traces as its hard limit; errors of Postgres if its limits
-   *   were never read.
+   * @throws USAGE_LIMIT_REACHED if the number of traces of the workspace has reached its hard limit; errors of Postgres
+   *   if its limits were never read.
    */
   async check(workspaceId: string): Promise<string | undefined> {
     const state = await this.#findState(workspaceId);
@@ -135,12 +143,15 @@ export class UsageLimits {
     return soft === undefined ? undefined : `${used} traces in ${month} (UTC), soft limit ${soft}`;
   }
 
-  /** Applies a change of the limits at once in this process; others notice it within seconds. */
+  /** Applies a change of the limits at once in this process; other processes apply it within seconds. */
   forget(workspaceId: string): void {
     this.#states.forget(workspaceId);
   }
 
-  /** If the stores do not respond in time, returns the last state: the next steps of the request need them, too. */
+  /**
+   * Finds the state of a workspace. If the stores do not respond in time, returns the last known state, because the
+   * next steps of the request need the stores, too.
+   */
   async #findState(workspaceId: string): Promise<UsageState | undefined> {
     const reading = this.#states.get(workspaceId, () => this.#readState(workspaceId));
     const last = this.#last.get(workspaceId);
@@ -165,7 +176,7 @@ export class UsageLimits {
     }
   }
 
-  /** Logs once when a limit is exceeded. */
+  /** Logs a warning once when a limit is exceeded. */
   #warn(workspaceId: string, state: UsageState): void {
     const previous = this.#last.get(workspaceId);
     for (const name of ['soft', 'hard'] as const) {
@@ -179,7 +190,11 @@ export class UsageLimits {
   }
 }
 
-/** @throws errors of the stores. */
+/**
+ * Reads the state of a workspace.
+ *
+ * @throws errors of the stores.
+ */
 export async function readUsageState(
   { database, clickhouse }: Pick<UsageLimitDeps, 'database' | 'clickhouse'>,
   workspaceId: string,

@@ -1,16 +1,16 @@
 import { type Static, type TObject, Type } from 'typebox';
 
 /**
- * All kinds of background jobs, with payload schema and execution rules. Producers and workers share this table.
- * Released payloads must stay readable: add only optional fields, and never rename a field.
+ * All kinds of background jobs, each with its payload schema and execution rules. Producers and workers share this
+ * table. Payloads of released versions must stay readable: add only optional fields, and never rename a field.
  */
 export interface JobEntry<Payload extends TObject = TObject> {
   readonly payload: Payload;
-  /** Timeout of one attempt. When it expires, the handler's signal is aborted and the attempt has failed. */
+  /** Timeout of one attempt. When it expires, the handler's signal is aborted and the attempt counts as failed. */
   readonly timeoutMs: number;
-  /** Maximum number of attempts; after the last one the job is kept as failed for a week. */
+  /** Maximum number of attempts. After the last attempt, the job is kept as failed for a week. */
   readonly attempts: number;
-  /** Delay before the second attempt. If `growing` is true, the delay doubles for each further attempt. */
+  /** Delay before the second attempt. If `exponentialBackoff` is true, the delay doubles for each further attempt. */
   readonly retryDelayMs: number;
   readonly exponentialBackoff: boolean;
   /** Maximum number of concurrent jobs of this kind in one process. */

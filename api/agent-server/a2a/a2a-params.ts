@@ -6,7 +6,7 @@ import { exceedsMaxElements } from '../../server/schema-check.ts';
 import type { Values } from '../access/rules.ts';
 import { isObject, stringEnum } from '../agent-schema.ts';
 
-/** Source: JSON-RPC 2.0, 5.1; A2A 0.3.0, 8. */
+/** JSON-RPC error codes of A2A. Source: JSON-RPC 2.0, 5.1; A2A 0.3.0, 8. */
 const errorCodes = {
   invalidRequest: -32600,
   methodNotFound: -32601,
@@ -34,7 +34,7 @@ export class A2aError extends Error {
   }
 }
 
-/** Converts an error to a JSON-RPC error; undefined if the client did not cause it. */
+/** Converts an error to a JSON-RPC error. Returns undefined if the client did not cause the error. */
 export function toRpcError(error: unknown): RpcError | undefined {
   if (error instanceof A2aError) return { code: error.code, message: error.message };
   if (!isRunlakeError(error) || error.class !== 'caller') return undefined;
@@ -44,7 +44,7 @@ export function toRpcError(error: unknown): RpcError | undefined {
   };
 }
 
-/** Returns true for errors of custom authentication, which are sent with their HTTP status. Source: A2A 0.3.0, 4.4. */
+/** Returns true for custom authentication errors, which are sent with their HTTP status. Source: A2A 0.3.0, 4.4. */
 export function isCustomAuthError(error: unknown): boolean {
   return isRunlakeError(error) && error.code.startsWith('AUTH_');
 }
@@ -52,8 +52,8 @@ export function isCustomAuthError(error: unknown): boolean {
 export const internalError: RpcError = { code: errorCodes.internal, message: 'Internal error' };
 
 /**
- * Accepts any text, so that an unknown id results in a TaskNotFoundError and not in a validation error. Source: A2A
- * 0.3.0, TaskNotFoundError.
+ * Id of a task. Accepts any text, so that an unknown id results in a TaskNotFoundError instead of a validation error.
+ * Source: A2A 0.3.0, TaskNotFoundError.
  */
 const TaskId = () => Type.String({ minLength: 1, maxLength: 1_000 });
 const HistoryLength = () => optional(Type.Integer({ minimum: 0, maximum: 10 }));
@@ -86,7 +86,11 @@ export const GetParams = Type.Object({
   historyLength: HistoryLength(),
 });
 
-/** @throws A2aError that names the first invalid location. */
+/**
+ * Validates params against a schema.
+ *
+ * @throws A2aError that names the first invalid location.
+ */
 export function readParams<const S extends TSchema>(schema: S, params: unknown): Static<S> {
   if (Value.Check(schema, params)) return params;
   const [first] = exceedsMaxElements(params) ? [] : Value.Errors(schema, params);
@@ -100,11 +104,15 @@ export function readParams<const S extends TSchema>(schema: S, params: unknown):
 interface MessageContent {
   /** All text parts, separated by line feeds. */
   readonly text: string | undefined;
-  /** All data parts merged; later ones overwrite earlier ones. */
+  /** All data parts, merged. If two parts have the same key, the later part overwrites the earlier one. */
   readonly data: Values | undefined;
 }
 
-/** @throws A2aError for file parts and for invalid parts. */
+/**
+ * Reads the text and the data of a message.
+ *
+ * @throws A2aError for file parts and for invalid parts.
+ */
 export function readMessageContent(parts: readonly { readonly kind: string }[]): MessageContent {
   const texts: string[] = [];
   let data: Values | undefined;
@@ -118,8 +126,8 @@ export function readMessageContent(parts: readonly { readonly kind: string }[]):
 }
 
 /**
- * Builds the input of the graph: the data, with the text as an additional message. The graph assigns the id of that
- * message, because a message with an id that was used before replaces the earlier message.
+ * Builds the input of the graph: the data, plus the text as an additional message. The graph assigns the id of this
+ * message, because a message whose id was used before would replace the earlier message.
  */
 export function buildInput({ text, data }: MessageContent, { role }: { readonly role: string }) {
   if (text === undefined) return data;
@@ -128,8 +136,8 @@ export function buildInput({ text, data }: MessageContent, { role }: { readonly 
 }
 
 /**
- * Builds the value that resumes an interrupt: the data `{resume: [{id, value}]}` for several interrupts, otherwise
- * `resume` or the whole data, otherwise the text.
+ * Builds the value that resumes an interrupt. For several interrupts, this is the data `{resume: [{id, value}]}`.
+ * Otherwise it is `resume` or the whole data or, without data, the text.
  */
 export function buildResumeValue({ text, data }: MessageContent): unknown {
   if (data === undefined) return text;

@@ -19,7 +19,7 @@ import { getAgentRun } from '../runs/read.ts';
 import { toRunRequest } from '../runs/run-schema.ts';
 import { A2aError, buildInput, buildResumeValue, readMessageContent, type SendParams } from './a2a-params.ts';
 
-/** Types of A2A 0.3.0 that responses contain, with their names on the wire. Source: A2A 0.3.0, 6. */
+/** Types of A2A 0.3.0 that occur in responses. The names are those used on the wire. Source: A2A 0.3.0, 6. */
 
 type MessagePart =
   | { readonly kind: 'text'; readonly text: string }
@@ -90,7 +90,8 @@ const taskStateByRunStatus = {
 
 /**
  * Reads a run and its last state, and converts them to a task.
- * @throws RUN_NOT_FOUND, also if the assistant of the run is not `assistantId`; the errors of graph code.
+ *
+ * @throws RUN_NOT_FOUND if the run does not exist or its assistant is not `assistantId`; the errors of graph code.
  */
 export async function readTaskOfRun(
   agents: Agents,
@@ -131,7 +132,7 @@ export async function readTaskOfRun(
   }
 }
 
-/** Returns the last state that a run has stored. `isHead` is true if it is still the newest state of the thread. */
+/** Returns the last state that a run stored. `isHead` is true if it is still the newest state of the thread. */
 async function readRunState(agents: Agents, { threadId, runId }: TaskIds) {
   const readNewest = async (metadata?: object): Promise<ThreadState | undefined> =>
     JSON.parse(
@@ -147,7 +148,7 @@ function toInterruptParts({ interrupts }: ThreadState): MessagePart[] {
   return [{ kind: 'data', data: { interrupts: interrupts.map(({ id, value }) => ({ id, value })) } }];
 }
 
-/** Builds the artifact: the text of the last model message or, without messages, the state. */
+/** Builds the artifact. It contains the text of the last model message or, if there is none, the state. */
 function buildArtifact(runId: string, values: unknown): Artifact {
   const last = readMessages(values, {}).findLast(({ role }) => role === 'agent');
   const parts: readonly MessagePart[] = last?.parts ?? [{ kind: 'data', data: isObject(values) ? values : { values } }];
@@ -159,7 +160,7 @@ function buildArtifact(runId: string, values: unknown): Artifact {
   };
 }
 
-/** Returns the messages of users and models; omits tool messages and empty texts. */
+/** Returns the messages of users and models. Omits tool messages and messages without text. */
 function readMessages(values: unknown, task: { readonly taskId?: string; readonly contextId?: string }): A2aMessage[] {
   const messages: readonly unknown[] = isObject(values) && Array.isArray(values.messages) ? values.messages : [];
   return messages.flatMap((message, index): A2aMessage[] => {
@@ -182,7 +183,10 @@ const roleByMessageType: Readonly<Record<string, A2aMessage['role']>> = {
   AIMessageChunk: 'agent',
 };
 
-/** Returns the text of a message of the graph; undefined if it is neither from a user nor a model, or has no text. */
+/**
+ * Converts a message of the graph to a text message. Returns undefined if the message is not from a user or a model, or
+ * has no text.
+ */
 function readTextMessage(message: unknown): { role: A2aMessage['role']; text: string; id?: string } | undefined {
   if (!isObject(message)) return undefined;
   const { type, content, id } = message;
@@ -196,8 +200,8 @@ function readTextMessage(message: unknown): { role: A2aMessage['role']; text: st
 }
 
 /**
- * Creates the run for a message, on the thread `contextId`, which is created if it does not exist. With `taskId`, the
- * message resumes the interrupt of that run.
+ * Creates the run for a message on the thread `contextId`. Creates the thread if it does not exist. If `taskId` is set,
+ * the message resumes the interrupt of that run.
  *
  * @throws A2aError and the errors of creating a run.
  */
@@ -229,8 +233,10 @@ export async function startTask(
 }
 
 /**
- * Returns the ids of a task that needs input. @throws A2aError if the task does not need input; RUN_NOT_FOUND, also if
- * the task has another assistant
+ * Returns the ids of a task that needs input.
+ *
+ * @throws A2aError if the task does not need input; RUN_NOT_FOUND if the task does not exist or belongs to another
+ *   assistant
  */
 async function findWaitingTask(
   input: AgentInput,
@@ -245,7 +251,11 @@ async function findWaitingTask(
 
 const uuidPattern = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/;
 
-/** Reads a task of an assistant; without `context`, searches all threads. @throws RUN_NOT_FOUND */
+/**
+ * Reads a task of an assistant. Without `context`, searches all threads.
+ *
+ * @throws RUN_NOT_FOUND
+ */
 export async function readTask(
   { services: { agents }, request }: AgentInput,
   { assistant_id: assistantId }: Assistant,
@@ -260,8 +270,9 @@ export async function readTask(
 }
 
 /**
- * Checks that the graph accepts messages, because the text of a task is sent as one. @throws A2aError if the graph has
- * an input schema without `messages`.
+ * Checks that the graph accepts messages, because the text of a task is sent as a message.
+ *
+ * @throws A2aError if the graph has an input schema without `messages`.
  */
 async function requireMessages({ services: { agents } }: AgentInput, assistant: Assistant): Promise<void> {
   const { graph_id: graphId, config } = assistant;
@@ -274,7 +285,7 @@ async function requireMessages({ services: { agents } }: AgentInput, assistant: 
 }
 
 /**
- * Streams a task: its submission, model output while it runs, its artifact, and its final state. If `signal` is
+ * Streams a task: its submission, model output while the task runs, its artifact, and its final state. If `signal` is
  * aborted, the stream ends with the current state; the run continues.
  */
 export async function* streamTask(
@@ -298,7 +309,7 @@ export async function* streamTask(
       yield { kind: 'status-update', ...task, status, final: false };
     }
   } catch (error) {
-    // A failed stream loses only intermediate output, because the final state is read from the database.
+    // If the stream fails, only intermediate output is lost, because the final state is read from the database.
     if (!isRunlakeError(error) || error.class !== 'transient') throw error;
   } finally {
     signal.removeEventListener('abort', closeReader);
@@ -311,7 +322,7 @@ export async function* streamTask(
   yield { kind: 'status-update', ...task, status, final: true };
 }
 
-/** Converts a streamed message of a model to an A2A message with the same id; undefined for all other messages. */
+/** Converts a streamed model message to an A2A message with the same id. Returns undefined for any other message. */
 function toModelMessage({ data }: StreamedEvent, task: { taskId: string; contextId: string }): A2aMessage | undefined {
   const [message] = JSON.parse(Buffer.from(data).toString('utf8')) as unknown[];
   const textMessage = readTextMessage(message);

@@ -36,7 +36,7 @@ export const postA2a = defineAgentOperation({
   description:
     'JSON-RPC 2.0: message/send, message/stream (server-sent events) and tasks/get. A context is a thread, a task is a run. Errors of methods are JSON-RPC errors with status 200.',
   access: runs,
-  // Messages are also authorised like `waitForRun`, and tasks like `getAgentRun`.
+  // Sending a message also requires the authorisation for `waitForRun`, and reading a task that for `getAgentRun`.
   rule: async ({ params }, ask, proceed) => {
     await ask.authorizeUseAssistant(params.assistant_id as string);
     return proceed();
@@ -102,8 +102,8 @@ async function callMethod(input: Call, method: string, params: unknown): Promise
 }
 
 /**
- * Responds to `message/send`. Line feeds keep the connection open until the task has ended or needs input. When the
- * server stops, the response contains the current state of the task.
+ * Responds to `message/send`. Sends line feeds to keep the connection open until the task has ended or needs input. If
+ * the server stops first, the response contains the current state of the task.
  */
 async function send(input: Call, params: unknown): Promise<RawResponse> {
   const { agents } = input.services;
@@ -159,8 +159,8 @@ async function get(input: Call, params: unknown): Promise<Task> {
 }
 
 /**
- * Wraps `items` as a live source. `items` receives a signal that aborts when the server stops or the body is closed,
- * and must then return.
+ * Wraps `items` as a live source. `items` receives an abort signal and must return when it is aborted, that is, when
+ * the server stops or the body is closed.
  */
 function createStoppableSource(input: Call, items: (signal: AbortSignal) => AsyncGenerator<string>) {
   const closed = new AbortController();
@@ -217,7 +217,7 @@ export const getAgentCard = defineAgentOperation({
       capabilities: { streaming: true, pushNotifications: false, stateTransitionHistory: false },
       defaultInputModes: mediaTypes,
       defaultOutputModes: mediaTypes,
-      // The requirements of custom authentication are defined by project code and unknown here.
+      // The authentication scheme of custom authentication is defined by project code and unknown here.
       ...(request.agentAccess === undefined && apiKeySecurity),
       skills: [
         {

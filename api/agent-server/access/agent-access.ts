@@ -6,7 +6,7 @@ import type { AgentOperation } from '../agent-operation.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set if custom authentication of the project identified the caller. */
+    /** Set if the project's custom authentication identified the caller. */
     agentAccess?: AgentAccess;
   }
 }
@@ -17,11 +17,11 @@ export interface AgentAccess {
   threads?: ThreadAccess;
   /** Restricts the store items that the request can find. Unset: all items. */
   items?: RequiredMetadata | undefined;
-  /** Assistant of the last run that was authorised, from the request or from its thread. */
+  /** Assistant of the last authorised run, taken from the request or from the run's thread. */
   assistantId?: string | undefined;
   /**
-   * Authorises a part of the request with the rule of `operation`, then calls `proceed` with the input that the rule
-   * returns and an access object for this part only.
+   * Authorises one part of the request with the rule of `operation`. Then calls `proceed` with the input that the rule
+   * returned and an access object that is valid only for this part.
    */
   part(
     operation: AgentOperation,
@@ -30,7 +30,7 @@ export interface AgentAccess {
   ): Promise<unknown>;
 }
 
-/** Input of one part of a request, validated against the schema of its operation. */
+/** Input of one part of a request, validated against the schema of the part's operation. */
 interface PartInput {
   readonly params?: Readonly<Record<string, string>>;
   readonly query?: Readonly<Record<string, unknown>>;
@@ -39,9 +39,9 @@ interface PartInput {
 
 /**
  * Executes one part of a request that can consist of several parts. Under custom authentication, the handlers and
- * filters of `operation` authorise the part. `proceed` receives the input after their changes, and the access object of
- * the part. `proceed` is not called for a search that cannot match anything; the result is then the empty result of
- * `operation`.
+ * filters of `operation` authorise the part. `proceed` receives the input as changed by them, and the access object of
+ * the part. If the part is a search that cannot match anything, `proceed` is not called, and the result is the empty
+ * result of `operation`.
  *
  * @throws the errors of the rule of `operation`, such as AUTH_FORBIDDEN
  */

@@ -23,8 +23,8 @@ interface AuthorizerDeps {
 }
 
 /**
- * Runs the checks of rules: calls the handlers of the project, and compares rows with the metadata that the handlers
- * require.
+ * Performs the checks that rules request: calls the project's handlers, and compares rows with the metadata that the
+ * handlers require.
  */
 export class Authorizer {
   readonly deps: AuthorizerDeps;
@@ -35,7 +35,11 @@ export class Authorizer {
     this.rows = new AuthorizedRows(deps.database, deps.deploymentId);
   }
 
-  /** @throws AUTH_FORBIDDEN, AUTH_UNAVAILABLE, AUTH_HANDLER_INVALID */
+  /**
+   * Calls the project's handler for an event.
+   *
+   * @throws AUTH_FORBIDDEN, AUTH_UNAVAILABLE, AUTH_HANDLER_INVALID
+   */
   allow(event: AuthorizationRequest['event'], value: Values): Promise<Allowed> {
     return this.deps.authProcess.allow({ event, value, user: this.deps.access.user });
   }
@@ -62,8 +66,10 @@ export class Authorizer {
   }
 
   /**
-   * Authorises the use of an assistant. Every caller can use the assistants that the server creates for graphs; any
-   * other assistant requires read access. @throws ASSISTANT_NOT_FOUND
+   * Authorises the use of an assistant. Every caller can use the assistants that the server creates for graphs; other
+   * assistants require read access.
+   *
+   * @throws ASSISTANT_NOT_FOUND
    */
   async authorizeUseAssistant(idOrGraphId: string): Promise<void> {
     const id = resolveAssistantId(idOrGraphId);
@@ -73,8 +79,10 @@ export class Authorizer {
   }
 
   /**
-   * Authorises reading an assistant. Unlike {@link authorizeUseAssistant}, this method also calls the handler for the
-   * assistants of graphs. @throws ASSISTANT_NOT_FOUND
+   * Authorises reading an assistant. Unlike {@link authorizeUseAssistant}, also calls the handler for assistants that
+   * the server creates for graphs.
+   *
+   * @throws ASSISTANT_NOT_FOUND
    */
   async authorizeReadAssistant(idOrGraphId: string): Promise<void> {
     const id = resolveAssistantId(idOrGraphId);
@@ -84,7 +92,7 @@ export class Authorizer {
   }
 
   /**
-   * Authorises a new run and stores in the access object which threads the run may use. Returns the metadata of the
+   * Authorises a new run and records in the access object which threads the run may use. Returns the metadata of the
    * run.
    */
   async startRun(

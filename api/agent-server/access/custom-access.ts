@@ -11,8 +11,8 @@ import { Authorizer } from './authorizer.ts';
 import type { Rule, RuledInput } from './rules.ts';
 
 /**
- * Authenticates and authorises requests by project code in place of API keys. The rule of each operation decides what
- * the caller can access. For the rest of Runlake, every such caller is `operator`.
+ * Returns an access check that authenticates and authorises requests with project code instead of API keys. The rule of
+ * each operation decides what the caller can access. All other code of Runlake treats every such caller as `operator`.
  */
 export function customAccess(options: {
   readonly authProcess: AuthProcess;

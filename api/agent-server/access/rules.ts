@@ -7,7 +7,7 @@ import type { Authorizer } from './authorizer.ts';
 export type Values = Readonly<Record<string, unknown>>;
 type Event = AuthorizationRequest['event'];
 
-/** Input that is already validated against the schema of the operation. */
+/** Input of an operation, already validated against the operation's schema. */
 export interface RuledInput {
   readonly params: Readonly<Record<string, string>>;
   readonly query: Values;
@@ -17,18 +17,18 @@ export interface RuledInput {
 type Proceed = (changes?: { readonly query?: unknown; readonly body?: unknown }) => Promise<unknown>;
 
 /**
- * Authorises an operation under custom authentication: runs checks, then calls `proceed` with the input, possibly
- * restricted. Resolves with the response.
+ * Authorises an operation under custom authentication. Runs checks, then calls `proceed` with the input, which the rule
+ * may have restricted. Resolves with the response.
  */
 export type Rule = (input: RuledInput, authorizer: Authorizer, proceed: Proceed) => Promise<unknown>;
 
-/** Checks nothing, for operations that authorise their parts themselves; see `asOperation`. */
+/** Rule without checks, for operations that authorise the parts of a request themselves; see `asOperation`. */
 export const open: Rule = (_input, _ask, proceed) => proceed();
 
 export const readThreadId = ({ params }: RuledInput) => (params.thread_id as string).toLowerCase();
 export const threadNotFound = (thread: string) => runlakeError('THREAD_NOT_FOUND', { thread });
 
-/** Checks access to the thread. A run is accessible if its thread is. */
+/** Returns a rule that checks access to the thread. A run is accessible if its thread is. */
 export const onThread =
   (event: Event, missing: (input: RuledInput) => RunlakeError = (input) => threadNotFound(readThreadId(input))): Rule =>
   async (input, authorizer, proceed) => {
@@ -41,7 +41,8 @@ export const onThread =
   };
 
 /**
- * Authorises the creation of a row. If the row already existed (`if_exists`), the caller must have access to it, too.
+ * Returns a rule that authorises the creation of a row. If the row already existed (`if_exists`), the caller must also
+ * have access to it.
  */
 export const creating =
   (event: 'threads:create' | 'assistants:create', exists: (id: string) => RunlakeError): Rule =>
@@ -57,8 +58,8 @@ export const creating =
   };
 
 /**
- * Authorises a change of a row. A change of metadata keeps the metadata that the handler requires, so that the row
- * stays accessible.
+ * Returns a rule that authorises a change of a row. If the metadata is changed, the metadata that the handler requires
+ * is kept, so that the row stays accessible.
  */
 export const changing =
   (event: Event, idOf: (input: RuledInput) => string, missing: (id: string) => RunlakeError): Rule =>
@@ -72,7 +73,7 @@ export const changing =
     return proceed({ body: { ...input.body, metadata: addRequiredToChanges(toRecord(metadata), required) } });
   };
 
-/** Authorises a search. `nothing` builds the response if no row can match. */
+/** Returns a rule that authorises a search. `nothing` builds the response if no row can match. */
 export const searching =
   (event: Event, nothing: () => unknown): Rule =>
   async (input, authorizer, proceed) => {

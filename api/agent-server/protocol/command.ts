@@ -13,12 +13,12 @@ export const Command = Type.Object({
 });
 export type Command = Static<typeof Command>;
 
-/** The caller and the thread of a command. */
+/** The caller of a command and the thread that the command applies to. */
 export interface CommandContext extends Pick<AgentInput, 'caller' | 'request'> {
   readonly agents: Agents;
-  /** Access of this command. Default: that of the request. */
+  /** Access rights of this command. Default: the access rights of the request. */
   readonly access?: AgentAccess;
-  /** Id of the thread, in lower case. */
+  /** Id of the thread in lower case. */
   readonly threadId: string;
 }
 
@@ -48,7 +48,7 @@ export interface CommandSuccess {
   readonly meta: { readonly thread_id: string; readonly applied_through_seq: number };
 }
 
-/** The error with which a command is rejected. */
+/** Error that rejects a command. */
 export class CommandRejectedError extends Error {
   readonly code: CommandErrorCode;
 
@@ -69,7 +69,7 @@ const protocolCodes: Readonly<Record<string, CommandErrorCode>> = {
   AUTH_REJECTED: 'permission_denied',
 };
 
-/** Builds the error response for an error that the caller caused; undefined for other errors. */
+/** Builds the error response for an error that the caller caused. Returns undefined for other errors. */
 export function buildErrorResponse(id: number | null, error: unknown): CommandError | undefined {
   if (error instanceof CommandRejectedError) return { type: 'error', id, error: error.code, message: error.message };
   if (!isRunlakeError(error) || error.class !== 'caller') return undefined;
@@ -81,7 +81,11 @@ export function buildErrorResponse(id: number | null, error: unknown): CommandEr
   };
 }
 
-/** Returns a function that validates params. @throws INVALID_REQUEST */
+/**
+ * Returns a function that validates the params of a command.
+ *
+ * @throws INVALID_REQUEST
+ */
 export function createParamsReader<const S extends TSchema>(schema: S): (params: unknown) => Static<S> {
   const check = compileCheck({ schema, httpPart: 'body', method: '', url: '' });
   return (params) => {

@@ -33,8 +33,8 @@ const commands: ReadonlyMap<unknown, PermittedCommand> = new Map<string, Permitt
 ]);
 
 /**
- * Commands of the protocol that are refused here: `input.inject` is not implemented (decision 0057), and subscription
- * commands exist only on a WebSocket.
+ * Commands of the protocol that this endpoint refuses. `input.inject` is not implemented (decision 0057), and
+ * subscription commands exist only on a WebSocket.
  */
 const unsupportedCommands = new Set([
   'input.inject',
@@ -57,8 +57,10 @@ export function readCommand(
 }
 
 /**
- * Executes a command with its handler in `also`, otherwise with its handler in {@link commands}. Errors that the caller
- * caused become an error response. @throws all other errors.
+ * Executes a command. Uses its handler in `also` if there is one, otherwise its handler in {@link commands}. Errors
+ * that the caller caused are returned as an error response.
+ *
+ * @throws all other errors.
  */
 export async function handleCommand(
   context: CommandContext,
@@ -75,7 +77,11 @@ export async function handleCommand(
   }
 }
 
-/** @throws CommandRejectedError for unknown commands; FORBIDDEN */
+/**
+ * Returns the handler of a command.
+ *
+ * @throws CommandRejectedError for unknown commands; FORBIDDEN
+ */
 function requireHandler({ caller }: CommandContext, method: string): CommandHandler {
   const command = commands.get(method);
   if (command === undefined) throw createUnsupportedError(method);
@@ -117,14 +123,14 @@ export const postThreadCommand = defineAgentOperation({
   description:
     'run.start {assistant_id, input, config, metadata, multitaskStrategy}, which creates the thread if it does not exist; input.respond {interrupt_id, response} or {responses}, with update and goto; state.get {namespace, keys}; state.listCheckpoints {namespace, limit, before}; state.fork {checkpoint_id, input, config}, which runs from there; agent.getTree. A failed command results in 200 with an `error`, an invalid command in 400.',
   access: runs,
-  // A command that starts a run is authorised like a new run. Any other command needs read access to the thread, which
-  // must exist.
+  // A command that starts a run is authorised like the creation of a run. Other commands need read access to the
+  // thread, which must exist.
   rule: async (input, ask, proceed) => {
     const threadId = readThreadId(input);
     const { method, params } = toRecord(input.body);
     if (commands.get(method)?.permission !== 'agents:run') return onThread('threads:read')(input, ask, proceed);
     const { assistant_id, ...startParams } = toRecord(params);
-    // Only `run.start` chooses its assistant; other commands continue with the assistant of the thread.
+    // Only `run.start` can select an assistant; other commands continue with the assistant of the thread.
     const choosesAssistant = method === 'run.start' && typeof assistant_id === 'string';
     const started = choosesAssistant ? assistant_id : await ask.rows.assistantOfThread(threadId);
     const metadata = await ask.startRun(threadId, { ...startParams, assistant_id: started });

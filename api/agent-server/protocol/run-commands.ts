@@ -30,9 +30,9 @@ const readStartParams = createParamsReader(
 );
 
 /**
- * `run.start`: starts a run, and creates the thread if it does not exist. If the thread has an open interrupt, the
- * input resumes it, because the Python library sends `Command(resume=...)` in this form. Source:
- * `@langchain/langgraph-api` 1.5.1, protocol/service.mts.
+ * `run.start`: starts a run. Creates the thread if it does not exist. If the thread has an open interrupt, the input
+ * resumes it, because the Python library sends `Command(resume=...)` as the input. Source: `@langchain/langgraph-api`
+ * 1.5.1, protocol/service.mts.
  */
 export async function startRun(context: CommandContext, params: unknown): Promise<object> {
   const {
@@ -48,7 +48,11 @@ export async function startRun(context: CommandContext, params: unknown): Promis
   };
 }
 
-/** Returns true if the checkpoint that a new run starts from has an open interrupt. @throws CHECKPOINT_NOT_FOUND */
+/**
+ * Returns true if the checkpoint from which a new run starts has an open interrupt.
+ *
+ * @throws CHECKPOINT_NOT_FOUND
+ */
 async function hasOpenInterrupt(
   context: CommandContext,
   { checkpoint_id }: Readonly<Record<string, unknown>> = {},
@@ -70,10 +74,10 @@ async function hasOpenInterrupt(
     if (isRunlakeError(error) && error.code === 'THREAD_NOT_FOUND') return false;
     throw error;
   }
-  // A client can respond as soon as it receives the interrupt, before the run that raised it has ended.
+  // A client can respond as soon as it receives the interrupt, even if the run that raised it has not ended yet.
   const runId = await findRunningRun(agents, threadId);
   if (runId !== undefined && !(await hasStreamedInterrupt(context, runId))) return false;
-  // If no run is running, the run has ended since the thread was read, or has not begun yet.
+  // If no run was found, the run has not started yet, or it has ended since the thread was read.
   const thread = await awaitRun(context, runId);
   return (runId !== undefined && thread.status === 'busy') || listOpenInterrupts(thread).size > 0;
 }
@@ -118,13 +122,13 @@ const readResponses = createParamsReader(
 );
 const readOneResponse = createParamsReader(Closed({ ...InterruptResponse.properties, ...otherFields }));
 
-/** `input.respond`: starts one run that resumes all given interrupts. */
+/** `input.respond`: starts a single run that resumes all interrupts in `params`. */
 export async function respondToInput(context: CommandContext, params: unknown): Promise<object> {
   const hasSeveral = typeof params === 'object' && params !== null && 'responses' in params;
   const responseParams = hasSeveral ? readResponses(params) : toResponses(readOneResponse(params));
   const { agents, threadId } = context;
   let thread = await readThread(agents.database, agents.deploymentId, threadId);
-  // A client can respond as soon as it receives the interrupt, before the run that raised it has ended.
+  // A client can respond as soon as it receives the interrupt, even if the run that raised it has not ended yet.
   if (thread.status === 'busy') thread = await awaitRun(context, await findRunningRun(agents, threadId));
   const open = listOpenInterrupts(thread);
   for (const { interrupt_id: id } of responseParams.responses) {
@@ -139,18 +143,19 @@ export async function respondToInput(context: CommandContext, params: unknown): 
     command: { resume, update: responseParams.update, goto: responseParams.goto },
     config: responseParams.config,
     metadata: responseParams.metadata,
-    // Rejects this response if a concurrent response has already started a run.
+    // If a concurrent response has already started a run, this response is rejected.
     multitask_strategy: 'reject',
   });
   return {};
 }
 
 /**
- * Maximum wait for an interrupted run to end before a response to its interrupt is applied. The run stores its state before it ends.
+ * Maximum time to wait for the end of an interrupted run before a response to its interrupt is applied. A run stores
+ * its state before it ends.
  */
 const runEndTimeoutMs = 5_000;
 
-/** Waits for the run, if any, to end, or for the timeout. Returns the thread. */
+/** Waits until the run, if any, has ended or the timeout expires. Returns the thread. */
 async function awaitRun({ agents, threadId, request }: CommandContext, runId: string | undefined): Promise<Thread> {
   const { database, deploymentId } = agents;
   if (runId !== undefined) {
@@ -176,8 +181,11 @@ function toResponses({
 }
 
 /**
- * Returns the assistant that continues a thread, from the metadata of the thread. Under custom authentication, returns
- * the assistant that was authorised, because the metadata may have changed since then. @throws THREAD_WITHOUT_GRAPH
+ * Returns the assistant that continues a thread. It is read from the metadata of the thread. Under custom
+ * authentication, the authorised assistant is returned instead, because the metadata may have changed since the
+ * authorisation.
+ *
+ * @throws THREAD_WITHOUT_GRAPH
  */
 function resolveThreadAssistant({ request, access = request.agentAccess }: CommandContext, thread: Thread): string {
   const { graph_id, assistant_id: named = graph_id } = thread.metadata;
@@ -203,8 +211,8 @@ const readForkParams = createParamsReader(
 );
 
 /**
- * `state.fork`: starts a run that continues from a checkpoint of this thread. Without input, the graph continues where
- * it stopped at the checkpoint. Source: `@langchain/protocol` 0.0.13, StateForkParams.
+ * `state.fork`: starts a run that continues from a checkpoint of this thread. Without input, the graph continues from
+ * the point where it stopped at the checkpoint. Source: `@langchain/protocol` 0.0.13, StateForkParams.
  */
 export async function forkState(context: CommandContext, params: unknown): Promise<object> {
   const { checkpoint_id, input = null, config, metadata } = readForkParams(params);
@@ -258,8 +266,8 @@ interface LifecycleEvent {
 const readTreeParams = createParamsReader(Closed({ run_id: optional(Uuid()) }));
 
 /**
- * `agent.getTree`: returns the graph and its subgraphs with their status, from the events of the given run, otherwise
- * of the active runs, otherwise of the last run.
+ * `agent.getTree`: returns the graph and its subgraphs with their status. The status is derived from the events of the
+ * given run. Without a run, it is derived from the active runs or, if there are none, from the last run.
  */
 export async function getTree({ agents, threadId }: CommandContext, params: unknown): Promise<object> {
   const { run_id: runId } = readTreeParams(params);

@@ -34,7 +34,9 @@ interface SubscriptionFilter {
   readonly since?: number | null;
 }
 
-/** Opens a reader of the events of a thread, and returns it with the filter to apply. The thread need not exist yet. */
+/**
+ * Opens a reader for the events of a thread. Returns the reader and the filter to apply. The thread need not exist yet.
+ */
 async function openEvents(
   { hub, database, deploymentId }: Pick<Agents, 'hub' | 'database' | 'deploymentId'>,
   threadId: string,
@@ -45,7 +47,10 @@ async function openEvents(
   return { reader, filter: { channels, namespaces: namespaces ?? undefined, depth: depth ?? undefined } };
 }
 
-/** Source: `@langchain/protocol` 0.0.13, EventStreamRequest and SubscribeParams. Other fields are ignored. */
+/**
+ * Filter of an event stream. Fields that are not listed are ignored. Source: `@langchain/protocol` 0.0.13,
+ * EventStreamRequest and SubscribeParams.
+ */
 const Filter = Type.Object({
   channels: Type.Array(
     Type.String({
@@ -78,8 +83,9 @@ const FilterSince = Type.Object({
 });
 
 /**
- * Builds the message for a failure of the stream itself: an error without a command id. Stock clients report it through
- * `onError` or raise it. Source: `@langchain/protocol` 0.0.21, ErrorResponse, which has no code for streams.
+ * Builds the message for a failure of the stream itself. It is an error without a command id. The official clients
+ * report it through `onError` or raise it. Source: `@langchain/protocol` 0.0.21, ErrorResponse, which defines no error
+ * code for streams.
  */
 function buildStreamFailure(err: unknown): CommandError {
   const { error, message } = toStreamError(err);
@@ -87,8 +93,8 @@ function buildStreamFailure(err: unknown): CommandError {
 }
 
 /**
- * Builds the error message if events of the run are missing; undefined if none are. Readers receive it before the end
- * of the run.
+ * Builds the error message for a run with missing events. Returns undefined if no events are missing. Readers receive
+ * the message before the end of the run.
  */
 function buildMissingEventsError({ isEnd, data }: StreamedEvent): CommandError | undefined {
   return isEnd && decodeEnd(data).events_missing ? buildStreamFailure(runlakeError('STREAM_INCOMPLETE')) : undefined;
@@ -137,25 +143,27 @@ function toFailureFrame(failure: CommandError): SseFrame {
 }
 
 /**
- * One WebSocket of the event-stream protocol: the client sends commands, the server sends responses and events. Each
- * message is one JSON text.
+ * A WebSocket connection of the event-stream protocol. The client sends commands; the server sends responses and
+ * events. Each message is one JSON text.
  *
- * Invariant: the server executes commands one at a time, in order. It reads no more events from the log than the socket
- * accepts. When either side closes the socket, the server closes all its readers.
+ * Invariant: the server executes commands one at a time, in order. It reads events from the log only as fast as the
+ * socket accepts them. When either side closes the socket, the server closes all readers of the connection.
  *
- *   1. A command runs after the response to the previous one. The socket closes if more than `maxQueuedCommands` wait.
- *   2. After the response to `subscription.subscribe`, the server sends the events of the subscription, from the
- *      beginning of the active runs or else of the last run. The next event is read after the previous one is sent.
- *   3. If a reader fails, the socket sends an error and closes: clients reconnect and subscribe again.
- *   4. A peer that does not respond to a ping in time is disconnected. When the server stops, it closes the socket with
- *      1012.
- *   5. The caller is authenticated again for each command. If that fails, or the caller loses access, the socket closes
- *      with 1008 and the code of the error.
- *   6. Each command counts as a request for the rate limits. The server refuses a command that exceeds them; the socket
- *      stays open.
+ *   1. A command runs after the response to the previous command. If more than `maxQueuedCommands` are waiting, the
+ *      socket closes.
+ *   2. After the response to `subscription.subscribe`, the server sends the events of the subscription. They start at
+ *      the beginning of the active runs or, if there are none, of the last run. The server reads the next event after
+ *      it has sent the previous one.
+ *   3. If a reader fails, the server sends an error and closes the socket. Clients then reconnect and subscribe again.
+ *   4. A peer that does not respond to a ping in time is disconnected. When the server stops, it closes the socket
+ *      with 1012.
+ *   5. The caller is authenticated again for each command. If authentication fails or the caller has lost access, the
+ *      socket closes with 1008 and the error code.
+ *   6. Each command counts as a request for the rate limits. The server refuses a command that exceeds them; the
+ *      socket stays open.
  */
 
-/** The methods of a `ws` socket that are used here. */
+/** The methods of a `ws` socket that this file uses. */
 interface Socket {
   send(text: string, sent: (error?: Error) => void): void;
   ping(): void;
@@ -167,13 +175,13 @@ interface Socket {
 
 const maxSubscriptions = 100;
 const maxQueuedCommands = 100;
-/** How long a peer has to complete the closing handshake. */
+/** Maximum time for a peer to complete the closing handshake. */
 const closeTimeoutMs = 1_000;
 
 const readSubscribeParams = createParamsReader(Filter);
 const readUnsubscribeParams = createParamsReader(Closed({ subscription_id: Type.String({ maxLength: 100 }) }));
 
-/** Returns the HTTP operation that authorises a command. */
+/** Returns the HTTP operation whose rule authorises a command. */
 const findOperation = ({ method }: Command) =>
   method.startsWith('subscription.') ? streamThreadEvents : postThreadCommand;
 

@@ -38,7 +38,7 @@ export const cancelAgentRun = defineAgentOperation({
     await cancel(database, deploymentId, run, query.action ?? 'interrupt');
     wake();
     if (!query.wait) return new RawResponse({ status: 202 });
-    // If the wait is aborted, the response is the same. Clients can read the state of the run at any time.
+    // The response does not change if the wait is aborted. Clients can read the state of the run at any time.
     const signal = AbortSignal.any([request.signal, request.server.drainStarted]);
     await awaitRunEnd(agents, { deploymentId, ...run }, { signal });
     return new RawResponse({ status: 204 });

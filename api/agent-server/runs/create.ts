@@ -100,8 +100,8 @@ export const streamStatelessRun = defineAgentOperation({
 async function stream(input: RunInput, kind: RunKind): Promise<RawResponse> {
   const made = await requestFollowedRun(input.services.agents, toRunRequest(input));
   const path = runPath(made.run, kind === 'stateless');
-  // `-1` is for a client that has received no event. A client that sends the id of its last event continues without a
-  // gap.
+  // `-1` applies to a client that has not received any event. A client that sends the id of its last event continues
+  // after that event, without a gap.
   const reconnectTo = made.run.kwargs.resumable ? `${path}/stream?last_event_id=-1` : undefined;
   return streamRunEvents(input, toFollowedRun(made, path, reconnectTo), made);
 }
@@ -136,7 +136,7 @@ export const waitForStatelessRun = defineAgentOperation({
 async function wait(input: RunInput, kind: RunKind): Promise<RawResponse> {
   const made = await requestFollowedRun(input.services.agents, toRunRequest(input));
   const path = runPath(made.run, kind === 'stateless');
-  // Clients cannot reconnect to a stateless run, because it may be deleted at its end.
+  // Clients cannot reconnect to a stateless run, because the run may be deleted when it ends.
   return respondWithRunEnd(
     input,
     toFollowedRun(made, path, kind === 'thread' ? `${path}/join` : undefined),
@@ -144,7 +144,10 @@ async function wait(input: RunInput, kind: RunKind): Promise<RawResponse> {
   );
 }
 
-/** Converts a created run for its response, with the paths for following the run and for reconnecting to it. */
+/**
+ * Converts a created run to a run that a response can follow. Adds the path of the run and the path for reconnecting to
+ * it.
+ */
 function toFollowedRun(
   { run, deploymentId, cancelOnDisconnect }: RequestedRunResult,
   path: string,
@@ -154,8 +157,8 @@ function toFollowedRun(
 }
 
 /**
- * The JavaScript client sends the bodies of a batch as its caller wrote them: with camelCase names, and with the field
- * `signal`, which only the client uses.
+ * Maps camelCase names to field names. In a batch, the JavaScript client sends the request bodies as its caller wrote
+ * them: with camelCase names, and with the field `signal`, which only the client uses.
  */
 const camelFields = Object.fromEntries(
   Object.entries(RunBody.properties)
@@ -171,7 +174,7 @@ const BatchBody = Type.Array(
   { minItems: 1, maxItems: 1_000 },
 );
 
-/** Converts a body of a batch to the field names of other requests. */
+/** Converts a request body of a batch to the field names that other requests use. */
 function toSnakeCase(body: Static<typeof RunBody>): RunRequest {
   const values: Readonly<Record<string, unknown>> = { ...body };
   const renamed = Object.keys(RunBody.properties)

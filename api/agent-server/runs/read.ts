@@ -66,13 +66,21 @@ export const getAgentRun = defineAgentOperation({
     formatRun(await readRun(agents.database, agents.deploymentId, normaliseRunIds(params))),
 });
 
-/** With `cancel_on_disconnect`, a reader can stop the run, so it also needs `threads:update`. */
+/**
+ * Authorises joining a run. With `cancel_on_disconnect`, the reader can cancel the run and therefore also needs
+ * `threads:update`.
+ */
 const joiningRun: Rule = async (input, ask, proceed) => {
   if (input.query.cancel_on_disconnect) await onRun('threads:update')(input, ask, async () => undefined);
   return onRun('threads:read')(input, ask, proceed);
 };
 
-/** A read-only key must not cancel a run by disconnecting. @throws FORBIDDEN */
+/**
+ * Checks the permission to cancel runs if `cancelOnDisconnect` is set, because a read-only key must not cancel a run by
+ * disconnecting.
+ *
+ * @throws FORBIDDEN
+ */
 function requireCancelPermission(caller: Caller, cancelOnDisconnect: boolean): void {
   if (cancelOnDisconnect) requirePermission(caller, 'agents:run');
 }

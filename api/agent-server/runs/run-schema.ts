@@ -14,20 +14,20 @@ import { Checkpoint, Closed, GraphConfigBody, JsonValue, stringEnum, ThreadParam
 
 export const ThreadRunParams = Type.Object({ ...ThreadParams.properties, run_id: Uuid() });
 
-/** Returns the ids in lower case, as they are stored and streamed. */
+/** Returns the ids in lower case, which is how they are stored and streamed. */
 export function normaliseRunIds(params: { readonly thread_id: string; readonly run_id: string }) {
   return { threadId: params.thread_id.toLowerCase(), runId: params.run_id.toLowerCase() };
 }
 
 /**
- * Returns the path of a run. It is below the path of its thread or, if the thread was created only for the run, below
- * `/runs`. Clients parse the ids from this path.
+ * Returns the path of a run. It is below the path of the run's thread or, if the thread was created only for this run,
+ * below `/runs`. Clients parse the ids from this path.
  */
 export function runPath({ thread_id, run_id }: Pick<RunRecord, 'thread_id' | 'run_id'>, stateless: boolean): string {
   return stateless ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
 }
 
-/** A run is accessible if its thread is. */
+/** Returns a rule that checks access to a run. A run is accessible if its thread is. */
 export const onRun = (event: 'threads:read' | 'threads:update' | 'threads:delete') =>
   onThread(event, ({ params }) => runlakeError('RUN_NOT_FOUND', { run: params.run_id as string }));
 
@@ -99,7 +99,7 @@ const fields = {
   ),
 } as const;
 
-/** Source: LangGraph Platform API, RunCreateStateful and RunCreateStateless. */
+/** Body of a request that creates a run. Source: LangGraph Platform API, RunCreateStateful and RunCreateStateless. */
 export const RunBody = Closed(fields);
 
 const responseFields = Type.Object({
@@ -115,17 +115,17 @@ const responseFields = Type.Object({
   langsmith_session_name: Type.String({ description: 'Project of the trace.' }),
 });
 export const Run = Type.Unsafe<RunResponse>(responseFields);
-/** A run in responses. With `select`, it has only the selected fields. */
+/** A run in a response. If the request has `select`, the run has only the selected fields. */
 export const SelectedRun = Type.Unsafe<Partial<RunResponse>>(Type.Partial(responseFields));
 export const runFields = Object.keys(responseFields.properties);
 
-/** Converts an HTTP request to a run request of the pipeline. */
+/** Converts an HTTP request to the run request that the pipeline expects. */
 export function toRunRequest(input: {
   readonly caller: Caller;
   readonly body: RunRequest;
   readonly request: FastifyRequest;
   readonly params?: { readonly thread_id?: string } | undefined;
-  /** Access of the run. Default: the access of the request. */
+  /** Access rights of the run. Default: the access rights of the request. */
   readonly access?: AgentAccess | undefined;
 }): RequestedRun {
   const { userId, keyId, workspaceId } = input.caller;

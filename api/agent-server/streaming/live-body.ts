@@ -4,13 +4,13 @@
  * Invariant: items of the source are sent in order and at most once. The source is closed exactly once. At most one
  * item is read beyond what the socket accepts.
  *
- *   1. Sends the response headers and a first heartbeat immediately.
+ *   1. The response headers and a first heartbeat are sent immediately.
  *   2. Items that the source has ready are collected and sent as one chunk. While the socket is full, no item is read.
- *   3. Every `heartbeatMs` a heartbeat is sent, unless the socket is full.
+ *   3. A heartbeat is sent every `heartbeatMs`, unless the socket is full.
  *   4. When the source ends, the body ends. If the source fails, the result of `failed` is sent first. When the server
- *      stops, the result of `stopped` is sent and the body ends. If the client reconnects by itself, the connection is
- *      aborted instead, because the client would take a clean end for the end of the stream.
- *   5. When the caller loses access, the result of `failed` for the cause is sent and the body ends.
+ *      stops, the result of `stopped` is sent and the body ends. For a client that reconnects by itself, the
+ *      connection is aborted instead, because the client would interpret a clean end as the end of the stream.
+ *   5. If the caller loses access, `failed` is called with the cause, its result is sent, and the body ends.
  *   6. If the client disconnects before the body ends, `left` is called once.
  */
 
@@ -25,27 +25,27 @@ export interface LiveSource<Item> extends AsyncIterable<Item> {
   close(): void;
 }
 
-/** Text, or bytes that are sent unchanged. */
+/** Text, or bytes that are sent as they are. */
 export type BodyPart = string | Uint8Array;
 
 export interface LiveBodyOptions<Item> {
   readonly source: LiveSource<Item>;
-  /** Returns the parts of an item in order; an empty list skips the item. */
+  /** Returns the parts to send for an item, in order. An empty list skips the item. */
   encode(item: Item): readonly BodyPart[];
   readonly heartbeat: string;
   readonly heartbeatMs: number;
-  /** Returns the last bytes of the body if the source fails. */
+  /** Returns the last bytes to send if the source fails. */
   failed(error: unknown): Uint8Array;
   /** Aborted when the server stops. */
   readonly stopping: AbortSignal;
   /** Aborted when the caller loses access; see `OpenAccess.ended`. */
   readonly accessEnded: AbortSignal | undefined;
-  /** Returns the last bytes if the server stops. Undefined: the client reconnects by itself. */
+  /** Returns the last bytes to send if the server stops. Undefined if the client reconnects by itself. */
   readonly stopped: (() => Uint8Array) | undefined;
   left?(): void;
 }
 
-/** Returns the body options that every streaming response takes from its request. */
+/** Returns the body options that every streaming response derives from its request. */
 export function buildLiveOptions({ services, request }: Pick<AgentInput, 'services' | 'request'>) {
   return {
     heartbeatMs: services.agents.config.agentsHeartbeatMs,
@@ -56,7 +56,7 @@ export function buildLiveOptions({ services, request }: Pick<AgentInput, 'servic
 }
 
 const maxChunkBytes = 64 * 1024;
-/** How long a client may take to receive the remaining bytes after the body has ended. */
+/** Maximum time for a client to receive the remaining bytes after the body has ended. */
 const finalSendTimeoutMs = 30_000;
 
 export function liveBody<Item>(options: LiveBodyOptions<Item>): Readable {
@@ -127,7 +127,7 @@ class LiveBody<Item> extends Readable {
     }
     if (this.#flushing || this.#bytes === 0) return;
     this.#flushing = true;
-    // Runs after all items that are ready have been read.
+    // Runs after all available items have been read.
     process.nextTick(() => {
       this.#flushing = false;
       this.#flush();
@@ -136,7 +136,7 @@ class LiveBody<Item> extends Readable {
 
   #flush(): void {
     if (this.#bytes === 0 || this.#ended) return;
-    // One buffer per chunk: a buffer for each small part would dominate the cost of an event.
+    // Allocates one buffer per chunk. Allocating a buffer for each small part would dominate the cost of an event.
     const chunk = Buffer.allocUnsafe(this.#bytes);
     let at = 0;
     for (const part of this.#parts) {

@@ -15,11 +15,11 @@ import { buildLiveOptions, liveBody } from './live-body.ts';
 import { eventStream, eventStreamHeaders, formatEventId, type SseFrame, toStreamError } from './sse.ts';
 
 export interface FollowedRun extends AwaitedRun {
-  /** Whether the run is cancelled if the client disconnects before the end. */
+  /** Whether the run is cancelled if the client disconnects before the run ends. */
   readonly cancelOnDisconnect: boolean;
-  /** Path of the run, for `Content-Location`. */
+  /** Path of the run, sent in `Content-Location`. */
   readonly path: string;
-  /** Path that clients reconnect to; undefined if they would miss events. */
+  /** Path for reconnecting to the run. Undefined if a client that reconnects would miss events. */
   readonly reconnectTo?: string | undefined;
 }
 
@@ -51,7 +51,7 @@ export function streamRunEvents(
 }
 
 /**
- * Responds with the final state of a run as JSON, after line feeds that keep the connection open. `reader` must be
+ * Responds with the final state of a run as JSON. Until then, line feeds keep the connection open. `reader` must be
  * attached before the run is created.
  */
 export function respondWithRunEnd(context: RunContext, run: FollowedRun, reader?: StreamReader): RawResponse {
@@ -103,8 +103,8 @@ function encodeEvent(event: StreamedEvent): SseFrame {
 }
 
 /**
- * Returns the last frame of a run: its failure, if no earlier event reported the failure, or else its feedback links.
- * Undefined if it has neither. `id` is the event id for readers that reconnect.
+ * Returns the last frame of a run. It contains the failure of the run if no earlier event reported it, otherwise the
+ * feedback links. Returns undefined if there is neither. `id` is the event id for readers that reconnect.
  */
 export function buildEndFrame({ unsaid, feedback }: RunEnd, id?: string): SseFrame | undefined {
   const idField = id === undefined ? {} : { id };
@@ -113,14 +113,15 @@ export function buildEndFrame({ unsaid, feedback }: RunEnd, id?: string): SseFra
 }
 
 /**
- * Returns the event name with the namespace of a subgraph after `|`. Source: reference of the agent server, "Events".
+ * Returns the name of an event. For an event of a subgraph, the namespace follows the name after `|`. Source: reference
+ * of the agent server, "Events".
  */
 export function formatEventName({ event, namespace }: Pick<StreamedEvent, 'event' | 'namespace'>): string {
   return namespace === '' ? event : `${event}|${namespace}`;
 }
 
 /**
- * Returns true if `modes` contains the mode of the event or the first part of its name, such as `messages` for
+ * Returns true if `modes` contains the mode of the event or the first part of the event's name, such as `messages` for
  * `messages/partial`.
  */
 function isRequested({ mode, event }: StreamedEvent, modes: ReadonlySet<string>): boolean {

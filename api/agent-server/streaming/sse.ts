@@ -5,40 +5,44 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 import type { RunReadFrom, StreamedEvent, ThreadReadFrom } from '../../../pipelines/agents/streams/stream-types.ts';
 import { type BodyPart, type LiveSource, liveBody } from './live-body.ts';
 
-/** Server-sent events. Source: HTML standard, "Server-sent events". */
+/** A server-sent event. Source: HTML standard, "Server-sent events". */
 export interface SseFrame {
   readonly event?: string;
-  /** UTF-8 text; each of its lines becomes a `data` line. */
+  /** UTF-8 text. Each line of the text becomes a `data` line. */
   readonly data: Uint8Array;
-  /** Must not contain line ends. */
+  /** Event id. Must not contain line breaks. */
   readonly id?: string;
 }
 
 interface SseOptions<Item> {
   readonly source: LiveSource<Item>;
-  /** Returns the frames of an item; undefined or an empty list skips the item. */
+  /** Returns the frames to send for an item. Undefined or an empty list skips the item. */
   frame(item: Item): SseFrame | readonly SseFrame[] | undefined;
   readonly heartbeatMs: number;
   /** Aborted when the server stops. */
   readonly stopping: AbortSignal;
   /** Aborted when the caller loses access; see `OpenAccess.ended`. */
   readonly accessEnded: AbortSignal | undefined;
-  /** Whether the client reconnects by itself, and without a gap, when the connection breaks. */
+  /** Whether the client reconnects by itself when the connection breaks, and then continues without a gap. */
   readonly clientReconnects: boolean;
   readonly logger: Pick<FastifyBaseLogger, 'warn'>;
-  /** The last event if the source fails. Default: `error` with the error code and the message. */
+  /**
+   * Returns the last event to send if the source fails. Default: an `error` event with the error code and the message.
+   */
   failure?(error: unknown): SseFrame;
-  /** Called once if the client disconnects before the end. */
+  /** Called once if the client disconnects before the body ends. */
   left?(): void;
 }
 
-/** A comment without an empty line after it: after an id, some clients treat an empty line as an event. */
+/**
+ * A comment that is not followed by an empty line, because some clients treat an empty line after an id as an event.
+ */
 const heartbeatComment = ': heartbeat\n';
 const lineFeedByte = 10;
 
 /**
- * Builds a body of server-sent events from the frames of each item of `source`. Sends a comment at the start and every
- * `heartbeatMs`. If the source fails, the last event is {@link SseOptions.failure}.
+ * Builds a body of server-sent events from the frames of each item of `source`. Sends a comment at the start and then
+ * every `heartbeatMs`. If the source fails, {@link SseOptions.failure} provides the last event.
  */
 export function eventStream<Item>(sseOptions: SseOptions<Item>): Readable {
   const { source, frame, clientReconnects, logger, failure = buildErrorFrame, ...options } = sseOptions;
@@ -61,7 +65,7 @@ export function eventStream<Item>(sseOptions: SseOptions<Item>): Readable {
 
 export const eventStreamType = 'text/event-stream';
 
-/** Headers of the response. They prevent proxies from buffering it. */
+/** Response headers of an event stream. They prevent proxies from buffering the stream. */
 export const eventStreamHeaders = {
   'content-type': eventStreamType,
   'cache-control': 'no-cache',
@@ -87,7 +91,7 @@ function encodeHead(event: string | undefined): string {
   return event === undefined ? 'data: ' : `event: ${event.replace(/[\r\n]/g, ' ')}\ndata: `;
 }
 
-/** Returns the error for a streamed body, whose status has already been sent. */
+/** Converts an error to the form that is sent in a streamed body, because the status has already been sent. */
 export function toStreamError(error: unknown): { readonly error: string; readonly message: string } {
   const { code, message } = isRunlakeError(error) ? error : runlakeError('INTERNAL');
   return { error: code, message };
@@ -97,20 +101,25 @@ function buildErrorFrame(error: unknown): SseFrame {
   return { event: 'error', data: Buffer.from(JSON.stringify(toStreamError(error))) };
 }
 
-/** Query parameter for clients that cannot send the header `Last-Event-ID`. The header takes precedence. */
+/**
+ * Query parameter that replaces the header `Last-Event-ID` for clients that cannot send the header. The header takes
+ * precedence.
+ */
 export const LastEventId = Type.Optional(
   Type.String({ description: 'Like the header Last-Event-ID: the last received event, `-1` for none.' }),
 );
 type LastEventQuery = { readonly last_event_id?: string };
 
-/** Returns the id of an event of a run. Readers treat it as opaque. */
+/** Returns the id of a run event. Readers must treat the id as opaque. */
 export function formatEventId({ attempt, seq }: Pick<StreamedEvent, 'attempt' | 'seq'>): string {
   return `${attempt}-${seq}`;
 }
 
 /**
- * Returns where a reader of a run starts: after the event with the given id, at the beginning for the ids `-` and `-1`,
- * or with the next event if there is no id. @throws INVALID_REQUEST
+ * Returns the position at which a reader of a run starts: after the event with the given id, at the beginning for the
+ * ids `-` and `-1`, or at the next event if there is no id.
+ *
+ * @throws INVALID_REQUEST
  */
 export function readRunFrom(request: FastifyRequest, query: LastEventQuery): RunReadFrom {
   const id = readLastEventId(request) ?? query.last_event_id;
@@ -121,7 +130,11 @@ export function readRunFrom(request: FastifyRequest, query: LastEventQuery): Run
   return { attempt: Number(attempt), seq: Number(seq) };
 }
 
-/** Like {@link readRunFrom}, for readers of a thread. @throws INVALID_REQUEST */
+/**
+ * Returns the position at which a reader of a thread starts, like {@link readRunFrom} for a run.
+ *
+ * @throws INVALID_REQUEST
+ */
 export function readThreadFrom(request: FastifyRequest, query: LastEventQuery): ThreadReadFrom {
   const id = readLastEventId(request) ?? query.last_event_id;
   if (id === undefined) return 'now';
@@ -145,7 +158,11 @@ function createUnknownIdError(msg: string) {
   return runlakeError('INVALID_REQUEST', {}, { fields });
 }
 
-/** Refuses clients that do not accept the response type. Source: RFC 9110 12.5.1. @throws EVENT_STREAM_NOT_ACCEPTED */
+/**
+ * Refuses clients that do not accept event streams. Source: RFC 9110 12.5.1.
+ *
+ * @throws EVENT_STREAM_NOT_ACCEPTED
+ */
 export function requireEventStream({ headers: { accept } }: FastifyRequest): void {
   if (accept === undefined || acceptsEventStream(accept)) return;
   throw runlakeError('EVENT_STREAM_NOT_ACCEPTED', { accept: accept.slice(0, 200) });

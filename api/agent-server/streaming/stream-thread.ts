@@ -13,15 +13,15 @@ import { buildLiveOptions, type LiveSource } from './live-body.ts';
 import { buildEndFrame, formatEventName } from './run-response.ts';
 import { eventStream, eventStreamHeaders, LastEventId, readThreadFrom, type SseFrame, toStreamError } from './sse.ts';
 
-/** An event, or the state of its thread at that event: JSON text of {thread_id, state}. */
+/** An event, or the state of its thread at the time of the event. The state is JSON text of {thread_id, state}. */
 interface ThreadEvent {
   readonly event: StreamedEvent;
   readonly state?: string;
 }
 
-/** Returns the events of a thread and, after the end of each run, the current state of the thread. */
+/** Returns the events of a thread. After the end of each run, adds the current state of the thread. */
 function addStates(reader: StreamReader, agents: Agents, threadId: string): LiveSource<ThreadEvent> {
-  /** Returns undefined if the thread is deleted or its graph is unusable. */
+  /** Reads the current state. Returns undefined if the thread is deleted or its graph is unusable. */
   async function readCurrentState(): Promise<string | undefined> {
     try {
       return encodeStateUpdate(threadId, await readThreadState(agents, threadId, { subgraphs: false }));
@@ -115,8 +115,8 @@ function buildStateFrame({ threadSeq }: StreamedEvent, state: string): SseFrame 
 }
 
 /**
- * Returns the frame to send before the end of a run: an error if events of the run are missing in the log, otherwise
- * its {@link buildEndFrame}.
+ * Returns the frame to send before the end of a run. If events of the run are missing in the log, the frame is an
+ * error; otherwise it is the result of {@link buildEndFrame}.
  */
 function buildLastFrame({ data }: StreamedEvent): SseFrame | undefined {
   const end = decodeEnd(data);

@@ -23,7 +23,7 @@ export interface CreateOptions {
   readonly json?: boolean;
 }
 
-/** The command-line option for each field of the API request. */
+/** The command-line option that corresponds to each field of the API request. */
 const optionByField: Readonly<Record<string, string>> = {
   start_time: '--start',
   end_time: '--end',
@@ -31,7 +31,7 @@ const optionByField: Readonly<Record<string, string>> = {
   export_fields: '--fields',
 };
 
-/** `runlake export create`. With --watch the exit code is 0 only if the export is COMPLETED. */
+/** Runs `runlake export create`. With --watch, the exit code is 0 only if the export is COMPLETED. */
 export async function createOne(options: CreateOptions): Promise<void> {
   const startTimeMicros = parseMicros('--start', options.start);
   const endTimeMicros = options.end === undefined ? undefined : parseMicros('--end', options.end);
@@ -79,7 +79,7 @@ export async function createOne(options: CreateOptions): Promise<void> {
   });
 }
 
-/** Replaces field names in a validation error by command-line options. */
+/** Replaces the field names in a validation error with the names of the command-line options. */
 function toOptionError(error: unknown): unknown {
   if (!isRunlakeError(error) || error.fields === undefined) return error;
   const reasons = error.fields.map(({ loc, msg }) => {
@@ -104,7 +104,9 @@ function parseHours(text: string): number {
   throw runlakeError('BAD_REQUEST', { reason });
 }
 
-/** `runlake export cancel <id>`. Workers stop within about two seconds; finished files stay. */
+/**
+ * Runs `runlake export cancel <id>`. Workers stop within about two seconds. Files that are already complete are kept.
+ */
 export async function cancelOne(id: string, { json = false }: { readonly json?: boolean }): Promise<void> {
   await withExports(async (access) => {
     const { workspaceId } = await findExport(access, id);

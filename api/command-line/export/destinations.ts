@@ -21,7 +21,7 @@ export interface DestinationOptions {
   readonly json?: boolean;
 }
 
-/** `runlake export destinations list` */
+/** Runs `runlake export destinations list`. */
 export async function printDestinations(options: {
   readonly workspace?: string;
   readonly json?: boolean;
@@ -49,7 +49,7 @@ export async function printDestinations(options: {
   });
 }
 
-/** The command-line option for each field of the API request. */
+/** The command-line option that corresponds to each field of the API request. */
 const optionByField: Readonly<Record<string, string>> = {
   display_name: '--name',
   'config.bucket_name': '--bucket',
@@ -58,7 +58,7 @@ const optionByField: Readonly<Record<string, string>> = {
   'config.endpoint_url': '--endpoint',
 };
 
-/** `runlake export destinations create` */
+/** Runs `runlake export destinations create`. */
 export async function createDestinationWithOptions(options: DestinationOptions): Promise<void> {
   if (options.type === 's3' && options.bucket === undefined) {
     throw runlakeError('BAD_REQUEST', { reason: 'Specify --bucket, or --type local for a folder.' });
@@ -80,7 +80,7 @@ export async function createDestinationWithOptions(options: DestinationOptions):
     const [first] = Value.Errors(NewDestination, requested);
     const field = first?.instancePath.slice(1).replaceAll('/', '.') ?? '';
     const where = optionByField[field] ?? field;
-    // The message omits the value: it may be a secret.
+    // The message omits the value because it may be a secret.
     throw runlakeError('BAD_REQUEST', { reason: `The destination is not valid: ${where} ${first?.message}.` });
   }
   await withExports(async (access) => {
@@ -91,7 +91,7 @@ export async function createDestinationWithOptions(options: DestinationOptions):
       throw runlakeError('BAD_REQUEST', { reason });
     }
     const workspace = await findWorkspace(access, options.workspace);
-    // The running process has created its secret key before it wrote its run file.
+    // The running process created its secret key before it wrote its run file.
     const secretKey = config.secretKey ?? keepSecretKey(config.dataDir);
     const made = await createDestination(destinationDeps(config, database, secretKey), workspace.id, {
       type: options.type,
@@ -108,8 +108,9 @@ export async function createDestinationWithOptions(options: DestinationOptions):
 }
 
 /**
- * The settings of the instance that uses the data folder, because it executes the exports. Undefined if there is none:
- * with servers at addresses, the command cannot know the settings of the other processes.
+ * Reads the settings of the instance that uses the data folder, because that instance executes the exports. Returns
+ * undefined if there is no such instance: if the servers have configured addresses, the command cannot know the
+ * settings of other processes.
  */
 async function readInstanceSettings(config: Config): Promise<DestinationSettings | undefined> {
   try {
@@ -127,9 +128,9 @@ function formatLocation({ destination_type: type, config }: DestinationRecord): 
 }
 
 /**
- * Reads the unvalidated JSON for `--credentials-stdin`. On a terminal it prints a prompt; typed text is visible.
+ * Reads the unvalidated JSON for `--credentials-stdin`. On a terminal, prints a prompt; the typed text is visible.
  *
- * @throws BAD_REQUEST if the input is not JSON; the message does not repeat the input.
+ * @throws BAD_REQUEST if the input is not JSON. The message does not repeat the input.
  */
 export async function readCredentials(
   input: NodeJS.ReadableStream & { readonly isTTY?: boolean },

@@ -13,17 +13,21 @@ import { withStores } from '../open-stores.ts';
 import { formatNames, isId, type Named, pickNamed } from '../pick-named.ts';
 import { printable } from '../print-table.ts';
 
-/** Dependencies of the bulk export commands, with the permissions of the operator. */
+/** Dependencies of the bulk export commands. The commands have the permissions of the operator. */
 export interface ExportAccess {
   readonly config: Config;
   readonly database: Database;
   readonly operator: Caller;
-  /** Creates and cancels exports. The job queue and Kafka (if configured) are connected at their first use. */
+  /**
+   * Dependencies for creating and cancelling exports. The job queue and Kafka (if configured) are connected at first
+   * use.
+   */
   readonly deps: ExportDeps;
 }
 
 /**
- * Opens the dependencies of a bulk export command and closes them when `work` has finished.
+ * Opens the dependencies of a bulk export command, and closes them when `work` has finished.
+ *
  * @throws NOT_RUNNING and the errors of the dependencies.
  */
 export async function withExports<Result>(work: (access: ExportAccess) => Promise<Result>): Promise<Result> {
@@ -38,8 +42,8 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
       opened ??= openKafka();
       return opened;
     };
-    // The in-process log stores events before it acknowledges them, so there is no position to wait for. A command
-    // could not read its position anyway, because only the running process can access that log.
+    // The in-process log stores events before it acknowledges them, so the command need not wait for a position. It
+    // could not read the position anyway, because only the running process can access that log.
     const log: ExportDeps['log'] =
       config.kafkaBrokers === undefined
         ? { position: async () => ({}), isStored: async () => true }
@@ -62,8 +66,9 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
 const pageRows = 1_000;
 
 /**
- * Returns the operator's workspaces, oldest first, or only the one with the name or id `nameOrId`. @throws BAD_REQUEST
- * if there is none.
+ * Returns all workspaces of the operator, oldest first, or only the workspace with the name or id `nameOrId`.
+ *
+ * @throws BAD_REQUEST if there is none.
  */
 export async function findWorkspaces({ database, operator }: ExportAccess, nameOrId?: string): Promise<Named[]> {
   const all = (await listWorkspaces(database, operator, { includeDeleted: false })).map(
@@ -73,8 +78,9 @@ export async function findWorkspaces({ database, operator }: ExportAccess, nameO
 }
 
 /**
- * Returns the workspace that a command applies to. @throws BAD_REQUEST if there are several and `nameOrId` is
- * undefined.
+ * Returns the workspace that a command applies to.
+ *
+ * @throws BAD_REQUEST if there are several workspaces and `nameOrId` is undefined.
  */
 export async function findWorkspace(access: ExportAccess, nameOrId?: string): Promise<Named> {
   const found = await findWorkspaces(access, nameOrId);
@@ -84,7 +90,11 @@ export async function findWorkspace(access: ExportAccess, nameOrId?: string): Pr
   });
 }
 
-/** @throws BAD_REQUEST if the workspace has no such project. */
+/**
+ * Finds a project of a workspace by name or id.
+ *
+ * @throws BAD_REQUEST if the workspace has no such project.
+ */
 export async function findProject(database: Database, workspace: Named, nameOrId: string): Promise<Named> {
   const all = { sortBy: 'name', descending: false, limit: pageRows, offset: 0 } as const;
   const ids = isId(nameOrId) ? [nameOrId] : undefined;
@@ -96,7 +106,11 @@ export async function findProject(database: Database, workspace: Named, nameOrId
   );
 }
 
-/** @throws BAD_REQUEST if the workspace has no such destination, or several with that name. */
+/**
+ * Finds a destination of a workspace by name or id.
+ *
+ * @throws BAD_REQUEST if the workspace has no such destination, or several with that name.
+ */
 export async function findDestination(database: Database, workspace: Named, nameOrId: string): Promise<Named> {
   const all = (await listAllDestinations(database, workspace.id)).map(({ id, display_name: name }) => ({ id, name }));
   if (all.length === 0) {
@@ -115,7 +129,11 @@ export async function listAllDestinations(database: Database, workspaceId: strin
   }
 }
 
-/** Finds an export by its id in all workspaces of the operator. @throws BAD_REQUEST if there is none. */
+/**
+ * Finds an export by id in all workspaces of the operator.
+ *
+ * @throws BAD_REQUEST if there is none.
+ */
 export async function findExport({ database, operator }: ExportAccess, id: string): Promise<ExportWithProgress> {
   for (const workspaceId of isId(id) ? operator.readableWorkspaceIds : []) {
     try {

@@ -7,7 +7,7 @@ const json = ['--json', 'as JSON, in the form of the API'] as const;
 const workspace = ['--workspace <name or id>', 'required if there are several workspaces'] as const;
 const statuses = ['CREATED', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMEDOUT'];
 
-/** Adds `runlake export …`. The code of a command is loaded when it runs. */
+/** Adds the commands `runlake export …`. The code of a command is loaded only when the command runs. */
 export function addExportCommands(program: Command): void {
   const exports = program
     .command('export')

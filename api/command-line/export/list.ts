@@ -21,7 +21,7 @@ export interface ListOptions {
 
 const maxExports = 1_000;
 
-/** `runlake export list` */
+/** Runs `runlake export list`. */
 export async function listAll(options: ListOptions): Promise<void> {
   const limit = parseLimit(options.limit);
   const { source } = options;

@@ -16,11 +16,11 @@ import { printable } from '../print-table.ts';
 import { type ExportAccess, findExport, withExports } from './export-access.ts';
 
 const pollIntervalMs = 250;
-/** How long to retry while the stores are unavailable. */
+/** Maximum time to retry while the stores are unavailable. */
 const maxRetryMs = 60_000;
 const pageRows = 1_000;
 
-/** `runlake export watch <id>` */
+/** Runs `runlake export watch <id>`. */
 export async function watchOne(id: string, { json = false }: { readonly json?: boolean }): Promise<void> {
   await withExports(async (access) => {
     const found = await findExport(access, id);
@@ -33,8 +33,8 @@ export async function watchOne(id: string, { json = false }: { readonly json?: b
 }
 
 /**
- * Shows the progress of an export until it ends, then its result. The exit code is 0 only if the export is COMPLETED,
- * and 130 if SIGINT stopped the watching.
+ * Shows the progress of an export until the export ends, then shows its result. The exit code is 0 only if the export
+ * is COMPLETED. It is 130 if SIGINT stopped the command.
  */
 export async function watchUntilEnd(
   { database, deps }: ExportAccess,
@@ -79,8 +79,8 @@ export async function watchUntilEnd(
 }
 
 /**
- * Retries `ask` while the stores are unavailable, and calls `onUnavailable` once. Resolves with undefined if `signal`
- * is aborted.
+ * Retries `ask` while the stores are unavailable. Calls `onUnavailable` once. Resolves with undefined if `signal` is
+ * aborted.
  */
 async function retryWhileUnavailable<Answer>(
   ask: () => Promise<Answer>,
@@ -140,8 +140,8 @@ const clearLine = '\r\x1b[K';
 const plainLineIntervalMs = 10_000;
 
 /**
- * Opens the output. It shows a progress bar on a terminal; otherwise it prints a line for each 10 % of progress, at
- * each change of status and every ten seconds. With `json` it prints one object per change.
+ * Opens the output. On a terminal, it shows a progress bar. Otherwise it prints a line for each 10 % of progress, at
+ * each change of status, and every ten seconds. With `json`, it prints one object per change.
  */
 export function openScreen(output: Output, json: boolean): WatchScreen {
   if (json) return createJsonScreen(output);
@@ -150,7 +150,7 @@ export function openScreen(output: Output, json: boolean): WatchScreen {
 
 function createBarScreen(output: Output): WatchScreen {
   return {
-    // One column stays free because some terminals wrap a full line. Some terminals report no width or 0.
+    // One column stays free, because some terminals wrap a full line. Some terminals report no width or 0.
     show: (of, now) => output.write(`${clearLine}${printable(formatProgressBar(of, now, (output.columns || 80) - 1))}`),
     note: (line) => output.write(`${clearLine}${printable(line)}\n`),
     end: (lines) => output.write(`\n${lines.join('\n')}\n`),
@@ -177,7 +177,7 @@ function createJsonScreen(output: Output): WatchScreen {
   let before = '';
   return {
     show: (of, now) => {
-      // Rate and time left change constantly; they are printed only together with another change.
+      // The rate and the remaining time change constantly, so they are printed only together with another change.
       const snapshot = JSON.stringify(of);
       if (snapshot === before) return;
       before = snapshot;
@@ -191,8 +191,8 @@ function createJsonScreen(output: Output): WatchScreen {
 const barCells = 24;
 
 /**
- * Formats progress as `40 %  1,200 of 3,000 rows  1.2 MB  800 rows/s  3 s left`, or as the reason why the export has
- * not started.
+ * Formats progress as `40 % 1,200 of 3,000 rows 1.2 MB 800 rows/s 3 s left`. If the export has not started, returns the
+ * reason.
  */
 export function formatProgress(of: ExportWithProgress, now: Date): string {
   if (of.status === 'CREATED') return of.statusReason ?? 'Waiting for a worker.';
@@ -209,14 +209,17 @@ export function formatProgress(of: ExportWithProgress, now: Date): string {
   ].join('  ');
 }
 
-/** Formats {@link formatProgress} after a progress bar, truncated to `columns`. */
+/** Formats a progress bar followed by {@link formatProgress}. Truncates the text to `columns`. */
 export function formatProgressBar(of: ExportWithProgress, now: Date, columns: number): string {
   const full = Math.round(barCells * shareDone(of));
   const line = `${'█'.repeat(full)}${'░'.repeat(barCells - full)}  ${formatProgress(of, now)}`;
   return line.length <= columns ? line : `${line.slice(0, Math.max(0, columns - 1))}…`;
 }
 
-/** Formats the result of an export as text: rows, files, their path, and the failures of each day. */
+/**
+ * Formats the result of an export as text: the numbers of rows and files, the path of the files, and the failures of
+ * each day.
+ */
 export function formatResult(of: ExportWithProgress, runs: readonly ExportRunWithFiles[]): string[] {
   const lines = [
     `${of.status}${formatTimeTaken(of)}: ${counted(of.rowsWritten, 'row')} in ${counted(of.files, 'file')}, ${formatBytes(of.bytesWritten)}.`,
@@ -234,8 +237,8 @@ export function formatResult(of: ExportWithProgress, runs: readonly ExportRunWit
 }
 
 /**
- * Formats the failed attempts of an export run; consecutive attempts with the same cause share a line. Returns an empty
- * list if none failed.
+ * Formats the failed attempts of an export run. Consecutive attempts with the same cause share a line. Returns an empty
+ * list if no attempt failed.
  */
 export function formatFailures(run: ExportRunWithFiles): string[] {
   const causes = listFailedAttempts(run);
@@ -274,7 +277,9 @@ export function formatNumber(value: number): string {
   return Math.round(value).toLocaleString('en-US');
 }
 
-/** Formats bytes as `900 B` or `1.2 MB`, in decimal units with at least two significant digits above 1 kB. */
+/**
+ * Formats a number of bytes as `900 B` or `1.2 MB`. Uses decimal units, and at least two significant digits above 1 kB.
+ */
 export function formatBytes(bytes: number): string {
   const units = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
   let value = bytes;

@@ -1,10 +1,10 @@
 /**
- * The child process that runs the ClickHouse server: `clickhouse local` of libchdb, which starts to listen when its
- * start-up query runs. Arguments: path of the library, then those of `clickhouse local`.
+ * The child process that runs the ClickHouse server. The server is `clickhouse local` of libchdb, which starts to
+ * listen when its start-up query runs. Arguments: path of the library, followed by the arguments of `clickhouse local`.
  *
  * The child never outlives its parent. When the parent ends for any reason, the IPC channel closes and the child kills
- * itself, because a normal `exit` waits for the engine's threads, which may run forever; ClickHouse loses no committed
- * data.
+ * itself. It does not use a normal `exit`, because that waits for the engine's threads, which may run forever.
+ * ClickHouse loses no committed data.
  */
 import ffi from 'ffi-rs';
 
@@ -16,8 +16,8 @@ if (!process.connected) killProcess();
 
 const [path = '', ...args] = process.argv.slice(2);
 ffi.open({ library: 'chdb', path });
-// The engine runs in its own thread, so that this thread still receives IPC events. The call returns when the start-up
-// query ends.
+// The engine runs in its own thread, so that this thread can still receive IPC events. The call returns when the
+// start-up query ends.
 await ffi.load({
   library: 'chdb',
   funcName: 'chdb_query_cmdline',

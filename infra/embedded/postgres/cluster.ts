@@ -1,11 +1,11 @@
 /**
- * Chooses the account, binaries and folder for the embedded Postgres of a data folder.
+ * Chooses the account, the binaries and the folder for the embedded Postgres of a data folder.
  *
- * If Runlake runs as an ordinary user, Postgres runs as that user, from the npm package, in `<data folder>/postgres`.
- * Postgres refuses to run as root. If Runlake runs as root, Postgres therefore runs as the owner of existing data,
- * otherwise as `nobody`. If that account cannot access the package, the binaries are copied to a shared folder. If that
- * account cannot access the data folder, the data go to a new folder in the shared folder. The file `postgres.location`
- * in the data folder then contains the path of the new folder.
+ * If Runlake runs as an ordinary user, Postgres runs as the same user, from the npm package, with its data in `<data
+ * folder>/postgres`. Postgres refuses to run as root. If Runlake runs as root, Postgres therefore runs as the owner of
+ * the existing data or, if there are none, as `nobody`. If that account cannot access the package, the binaries are
+ * copied to a shared folder. If that account cannot access the data folder, the data are stored in a new folder in the
+ * shared folder. The file `postgres.location` in the data folder then contains the path of the new folder.
  */
 import { execFile, execFileSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -32,15 +32,20 @@ export interface ClusterLocation {
   readonly account: Account | undefined;
   readonly binaries: string;
   readonly dataFolder: string;
-  /** Records the location. Call it after the data have been created, so that later starts use the same folder. */
+  /**
+   * Records the location. Must be called after the data have been created, so that later starts use the same folder.
+   */
   record(): void;
 }
 
 const sharedFolders = ['/var/lib/runlake', join(tmpdir(), 'runlake')];
 
 /**
- * @param shared shared folders to try in this order, if the account cannot access the package or the data folder.
- * @throws ENGINE_START_FAILED if the data are missing, or no folder can be accessed.
+ * Chooses the location of a cluster.
+ *
+ * @param shared shared folders, which are tried in this order if the account cannot access the package or the data
+ *   folder.
+ * @throws ENGINE_START_FAILED if the data are missing or no folder can be accessed.
  */
 export function chooseLocation(
   folder: string,
@@ -77,7 +82,7 @@ export function chooseLocation(
   };
 }
 
-/** Grants the account search permission on the data folder; it still cannot read its contents. */
+/** Grants the account search permission on the data folder. The account still cannot read its contents. */
 function openFolder(folder: string, account: Account): void {
   const { mode, uid } = statSync(folder);
   if (uid !== account.uid && (mode & 0o001) === 0) chmodSync(folder, (mode & 0o777) | 0o011);
@@ -90,8 +95,8 @@ function createFolderFor(account: Account, path: string): void {
 }
 
 /**
- * Returns the path of a new folder for the data. Its name contains a hash of the data folder and a random part, so that
- * a recreated data folder does not get the old data.
+ * Returns the path of a new folder for the data. The name of the folder contains a hash of the data folder and a random
+ * part, so that a recreated data folder does not get the old data.
  */
 function createLocation(folder: string, account: Account, shared: readonly string[]): string {
   const hash = createHash('sha256').update(folder).digest('hex').slice(0, 12);
@@ -140,11 +145,11 @@ const createStartError = (reason: string) => runlakeError('ENGINE_START_FAILED',
 export const user = 'runlake';
 
 /**
- * Creates the database cluster in `dataFolder` if it is missing: UTF-8, text sorted by code point on every machine,
- * password authentication only. The cluster is created under another name and then renamed, so that a killed start
- * leaves no partial cluster.
+ * Creates the database cluster in `dataFolder` if it is missing. The cluster uses UTF-8, sorts text by code point on
+ * every machine, and accepts only password authentication. It is created under another name and then renamed, so that a
+ * start that is killed does not leave a partial cluster.
  *
- * @throws ENGINE_START_FAILED with the last output line of initdb.
+ * @throws ENGINE_START_FAILED with the last line of initdb's output.
  */
 export async function ensureCluster(
   { binaries, dataFolder, account }: ClusterLocation,
@@ -174,7 +179,7 @@ export async function ensureCluster(
         '--builtin-locale=C.UTF-8',
         '--locale=C',
         '--no-instructions',
-        // One sync of the file system is faster than a sync for each of a thousand files.
+        // One sync of the whole file system is faster than a separate sync for each of a thousand files.
         ...(process.platform === 'linux' ? ['--sync-method=syncfs'] : []),
       ],
       { cwd: draft, env: { LC_ALL: 'C', TZ: 'UTC' }, ...account },
@@ -192,16 +197,19 @@ export async function ensureCluster(
   }
 }
 
-/** User and group id that Postgres runs as, if they differ from those of this process. */
+/** User id and group id that Postgres runs as, if they differ from the ids of this process. */
 interface Account {
   readonly uid: number;
   readonly gid: number;
 }
 
-/** `nobody`. Postgres refuses to run as root. */
+/** The account `nobody`, because Postgres refuses to run as root. */
 const nobody: Account = { uid: 65_534, gid: 65_534 };
 
-/** Returns true if the account has search permission on the folder and all its parents, by owner and mode. */
+/**
+ * Returns true if the account has search permission on the folder and on all its parents, according to their owner and
+ * mode.
+ */
 function canPass(account: Account, folder: string): boolean {
   for (let path = folder; ; path = dirname(path)) {
     const { uid, gid, mode } = statSync(path);
@@ -212,8 +220,8 @@ function canPass(account: Account, folder: string): boolean {
 }
 
 /**
- * Returns true if the path is a real folder of this owner that no other user can write to. This protects against
- * planted paths in a shared folder.
+ * Returns true if the path is a real folder that belongs to this owner and that no other user can write to. This check
+ * protects against folders that other users have planted in a shared folder.
  */
 function isOwnFolder(path: string, uid: number): boolean {
   const stat = lstatSync(path, { throwIfNoEntry: false });

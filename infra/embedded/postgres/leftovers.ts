@@ -1,8 +1,8 @@
 /**
- * Stops Postgres servers that an earlier Runlake left running on a data folder, because its watchdog was killed, alone
- * or together with Runlake.
+ * Stops Postgres servers that an earlier Runlake process left running on a data folder. This happens if the watchdog
+ * was killed, alone or together with Runlake.
  *
- * Invariant: only processes that are proven to be Postgres on this folder get a signal. The caller holds the lock of
+ * Invariant: a process gets a signal only if it is proven to be Postgres on this folder. The caller holds the lock of
  * the Runlake data folder, so no other process uses these servers.
  */
 import { execFileSync } from 'node:child_process';
@@ -16,8 +16,8 @@ const immediateShutdownMs = 2_000;
 const killTimeoutMs = 2_000;
 
 /**
- * Stops the servers and resolves when none is left. Also deletes a `postmaster.pid` that contains the process id of
- * another program, because Postgres would refuse to start.
+ * Stops the servers. Resolves when none is left. Also deletes a `postmaster.pid` that contains the process id of
+ * another program, because Postgres would otherwise refuse to start.
  */
 export async function endLeftovers(dataFolder: string): Promise<void> {
   const pidFile = join(dataFolder, 'postmaster.pid');
@@ -33,7 +33,7 @@ export async function endLeftovers(dataFolder: string): Promise<void> {
     sendSignal(find(), 'SIGKILL');
     await waitForExit(areGone, killTimeoutMs);
   }
-  // The process id now belongs to another program. If no process has it, Postgres ignores the file.
+  // The process id now belongs to another program. If no process had this id, Postgres would ignore the file.
   if (areGone() && processIdentity(postmaster) !== undefined) rmSync(pidFile, { force: true });
 }
 
@@ -47,7 +47,7 @@ function sendSignal(pids: readonly number[], name: NodeJS.Signals): void {
   }
 }
 
-/** Returns the process ids of the Postgres servers whose working directory is this data folder. */
+/** Returns the process ids of Postgres servers whose working directory is this data folder. */
 function listServersOn(dataFolder: string, postmaster: number): number[] {
   if (process.platform !== 'linux') return isServerByPs(postmaster, dataFolder) ? [postmaster] : [];
   return readdirSync('/proc')

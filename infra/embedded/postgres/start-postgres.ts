@@ -18,7 +18,10 @@ import { type ClusterLocation, chooseLocation, ensureCluster, user } from './clu
 import { endLeftovers } from './leftovers.ts';
 
 export interface EmbeddedPostgres {
-  /** `postgres://user:password@127.0.0.1:port/database`; does not change when the engine restarts. */
+  /**
+   * URL of the server, as `postgres://user:password@127.0.0.1:port/database`. It does not change when the engine
+   * restarts.
+   */
   readonly url: string;
   /** Resolves when the engine has ended permanently. Never rejects. */
   readonly exited: Promise<EngineExit>;
@@ -26,17 +29,20 @@ export interface EmbeddedPostgres {
 }
 
 export interface PostgresOptions {
-  /** The data folder; the caller holds its lock. */
+  /** The data folder. The caller holds its lock. */
   readonly folder: string;
-  /** Default: a free port. */
+  /** Port of the server. Default: a free port. */
   readonly port?: number;
   readonly logger?: Logger;
   readonly times?: SupervisionTimes;
-  /** Default: the npm package. */
+  /** The Postgres build. Default: the build in the npm package. */
   readonly build?: PostgresBinaries;
-  /** Turns `fsync` off, for tests: commits survive a crash of the engine, but not of the machine. Default: false. */
+  /**
+   * Turns `fsync` off, for tests. Commits then survive a crash of the engine, but not a crash of the machine. Default:
+   * false.
+   */
   readonly disableFsync?: boolean;
-  /** Folders that another account can access, if Runlake runs as root; see `cluster.ts`. */
+  /** Folders that an account other than root can access. Used if Runlake runs as root; see `cluster.ts`. */
   readonly sharedFolders?: readonly string[];
 }
 
@@ -45,9 +51,9 @@ const maxLogBytes = 5 * 1024 * 1024;
 
 /**
  * Starts a Postgres server in a child process, on a free loopback port, with durable data in the data folder and a
- * stored password. Resolves when the server is ready; a server that exits unexpectedly is restarted.
+ * stored password. Resolves when the server is ready. A server that exits unexpectedly is restarted.
  *
- * @throws ENGINE_PACKAGE_MISSING, ENGINE_START_FAILED with the engine's last error.
+ * @throws ENGINE_PACKAGE_MISSING; ENGINE_START_FAILED with the engine's last error.
  */
 export async function startPostgres(options: PostgresOptions): Promise<EmbeddedPostgres> {
   const { folder, logger, disableFsync = false, times = {} } = options;
@@ -74,7 +80,10 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
   };
 }
 
-/** The password is stored before the cluster is created, so that a cluster never exists without a stored password. */
+/**
+ * Returns the stored password. A new password is stored before the cluster is created, so that a cluster never exists
+ * without a stored password.
+ */
 function keepPassword(folder: string, dataFolder: string): string {
   const path = join(folder, 'postgres.password');
   if (!readFileIfThere(path)?.trim() && existsSync(dataFolder)) {
@@ -95,12 +104,12 @@ interface ServerLaunch {
 
 /** Startup timeout, including crash recovery. */
 const readyTimeoutMs = 120_000;
-/** SQLSTATE invalid_password. */
+/** SQLSTATE `invalid_password`. */
 const invalidPasswordState = '28P01';
 
 /**
- * Server settings for a machine that is shared with other programs and for one client: little memory, no replication,
- * durable commits.
+ * Server settings for a machine that is shared with other programs, and for a single client: little memory, no
+ * replication, durable commits.
  */
 const serverSettings = {
   listen_addresses: '127.0.0.1',
@@ -113,7 +122,7 @@ const serverSettings = {
   max_wal_senders: '0',
   max_wal_size: '256MB',
   max_parallel_workers_per_gather: '0',
-  // Vacuums and analyses new tables within the first minute of load.
+  // Makes autovacuum vacuum and analyse new tables within the first minute of load.
   autovacuum_naptime: '10s',
   log_min_messages: 'warning',
   log_checkpoints: 'off',
@@ -123,7 +132,8 @@ const serverSettings = {
 } as const;
 
 /**
- * Starts one server process and waits until it accepts the user and password. Creates the database if it is missing.
+ * Starts one server process and waits until the server accepts the user and the password. Creates the database if it is
+ * missing.
  *
  * @throws ENGINE_START_FAILED after the process has exited.
  */
@@ -160,7 +170,7 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
   });
 }
 
-/** Returns true if the server responds with a result or with an error, as it does during recovery. Never rejects. */
+/** Returns true if the server responds. An error is also a response, for example during recovery. Never rejects. */
 async function isResponding(launch: ServerLaunch): Promise<boolean> {
   const timeoutMs = launch.times.probeTimeoutMs ?? 10_000;
   const client = createClient(launch, { database, connectionTimeoutMillis: timeoutMs, query_timeout: timeoutMs });
@@ -171,12 +181,16 @@ async function isResponding(launch: ServerLaunch): Promise<boolean> {
   } catch (error) {
     return error instanceof pg.DatabaseError;
   } finally {
-    // Not awaited, because a suspended server does not close the connection.
+    // The call is not awaited, because a suspended server does not close the connection.
     client.end().catch(() => {});
   }
 }
 
-/** Returns `ready`, or the reason why not yet. @throws ENGINE_START_FAILED if the cluster has another password. */
+/**
+ * Returns `ready`, or the reason why the server is not ready yet.
+ *
+ * @throws ENGINE_START_FAILED if the cluster has another password.
+ */
 async function ensureDatabase(launch: ServerLaunch): Promise<string> {
   const client = createClient(launch, { database: 'postgres', connectionTimeoutMillis: 5_000 });
   try {
@@ -197,7 +211,7 @@ async function ensureDatabase(launch: ServerLaunch): Promise<string> {
 
 function createClient({ port, password }: ServerLaunch, options: pg.ClientConfig): pg.Client {
   const client = new pg.Client({ host: '127.0.0.1', port, user, password, ...options });
-  // If the connection breaks, the running query fails and reports the error.
+  // If the connection breaks, the running query fails and reports the error. This listener need not do anything.
   client.on('error', () => {});
   return client;
 }

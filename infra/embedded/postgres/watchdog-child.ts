@@ -1,10 +1,10 @@
 /**
- * The child process that owns the Postgres server, so that Postgres never outlives Runlake: when the parent ends for
+ * The child process that owns the Postgres server, so that Postgres never outlives Runlake. When the parent ends for
  * any reason, the IPC channel closes and the child stops the server. Arguments: path of `postgres`, its data folder,
- * user id and group id to run as (empty: those of this process), then the arguments of the server.
+ * the user id and the group id to run as (if empty, those of this process), followed by the arguments of the server.
  *
- * The child first requests a fast shutdown (SIGINT). If the server still runs, it gets SIGQUIT (immediate shutdown)
- * after 5 s and SIGKILL after 8 s. The child exits when the server has exited.
+ * The child first requests a fast shutdown (SIGINT). If the server is still running, the child sends SIGQUIT (immediate
+ * shutdown) after 5 s and SIGKILL after 8 s. The child exits when the server has exited.
  */
 import { spawn } from 'node:child_process';
 

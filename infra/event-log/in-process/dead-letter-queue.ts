@@ -1,4 +1,7 @@
-/** The dead-letter queue of the in-process log: the table `dead_letters`. Ids are `<topic>/<id of the row>`. */
+/**
+ * The dead-letter queue of the in-process log. It is the table `dead_letters`. Ids have the form `<topic>/<id of the
+ * row>`.
+ */
 import type { Database, Sql } from '../../postgres/pool.ts';
 import {
   type DeadLetterHead,
@@ -75,8 +78,8 @@ function toHead(row: HeadRow): DeadLetterHead {
 }
 
 /**
- * Stores a record with its original bytes and headers, and its version as a header, so that a replay does not change its
- * order; `topic` is the name of its topic. Repeats of the same offset are stored once.
+ * Stores a record with its original bytes and headers. Its version is stored as a header, so that a replay does not
+ * change its order. `topic` is the name of the record's topic. Repeated records with the same offset are stored once.
  */
 export async function insertDeadLetter(
   database: Sql,
@@ -108,7 +111,7 @@ export async function markReplayed(database: Sql, deadLetterId: string): Promise
   ]);
 }
 
-/** Returns the time of the last replay in ISO 8601; undefined if the record was never replayed. */
+/** Returns the time of the last replay in ISO 8601. Returns undefined if the record was never replayed. */
 export async function findLastReplay(database: Sql, deadLetterId: string): Promise<string | undefined> {
   const [row] = await database.query<{ replayed_at: string | null }>(
     'SELECT replayed_at FROM dead_letters WHERE id = $1',

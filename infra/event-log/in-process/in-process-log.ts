@@ -1,24 +1,26 @@
 /**
- * The event log inside one process.
+ * The event log within one process.
  *
- * Invariant: `publish` resolves only after every consumer group has stored the batch, so a crash loses no event that
- * was acknowledged. Each organisation has at most one batch in flight per partition, so events of a key keep their
+ * Invariant: `publish` resolves only after all consumer groups have stored the batch, so that a crash loses no
+ * acknowledged event. Each organisation has at most one batch in flight per partition, so that events of a key stay in
  * order.
  *
- *   1. `publish` gives the messages of a request their offsets, passes them to the followers, adds those that are to be
- *      stored to the queues of their partitions, and waits. Messages that are not to be stored need no further step.
- *   2. The log takes the waiting requests, up to the limits of the consumers, as one batch; while several organisations
- *      publish, it takes from them in turn (`take-batch.ts`). A second batch, of other organisations, may be in flight
- *      at the same time, so that a small request does not wait for a large batch of another organisation. While several
- *      publish, the organisations of a large batch pause for as long as the batch took, which leaves half of the time
- *      to the others.
- *      After a batch of several requests, the partition waits a moment for the next ones of the same senders: an insert
- *      takes nearly as long for half of the rows.
- *   3. Each group handles the batch. The sink records each insert in Postgres before it begins (3a), and deletes the
- *      record in the transaction that marks the hours dirty (3b). After a crash in between, the next start finds the
- *      record and marks the hours, because the publishers may have given up.
- *   4. When all groups have handled the batch, `publish` resolves for its requests. If a group fails, `publish` rejects
- *      for all requests of the batch, and their senders retry; rows that are already stored merge with the repeats.
+ *   1. `publish` assigns offsets to the messages of a request and passes them to the followers. It adds the messages
+ *      that are to be stored to the queues of their partitions, and waits. Messages that are not to be stored need no
+ *      further step.
+ *   2. The log takes the waiting requests, up to the limits of the consumers, as one batch. While several
+ *      organisations publish, it takes their requests in turn (`take-batch.ts`). A second batch, of other
+ *      organisations, may be in flight at the same time, so that a small request does not wait for a large batch of
+ *      another organisation. While several organisations publish, the organisations of a large batch pause for as
+ *      long as the batch took, which leaves half of the time to the other organisations. After a batch of several
+ *      requests, the partition waits a moment for the next requests of the same senders, because an insert of half as
+ *      many rows takes nearly as long.
+ *   3. Each group handles the batch. The sink records each insert in Postgres before the insert begins (3a), and
+ *      deletes the record in the transaction that marks the hours dirty (3b). After a crash between the two, the next
+ *      start finds the record and marks the hours, because the publishers may have given up.
+ *   4. When all groups have handled the batch, `publish` resolves for its requests. If a group fails, `publish`
+ *      rejects for all requests of the batch, and their senders retry. Rows that are already stored are merged with
+ *      the repeated rows.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Topic } from '../../../schemas/topics.ts';
@@ -57,7 +59,7 @@ export interface InProcessLogOptions {
 /** Maximum number of batches in flight per partition. */
 const maxBatchesInFlight = 2;
 
-/** How long batches stay small after a second organisation has published. */
+/** Time for which batches stay small after a second organisation has published. */
 const sharedModeMs = 10_000;
 
 interface WaitingRequest extends WaitingShare {
@@ -73,12 +75,15 @@ interface Partition extends Gathering {
   /** Number of events that are queued or being handled. */
   waitingEvents: number;
   nextOffset: number;
-  /** Batches that are being handled or whose organisations pause. No two of them share an organisation. */
+  /**
+   * Batches that are being handled, or whose organisations are pausing. An organisation is part of at most one of these
+   * batches.
+   */
   readonly inFlight: Map<readonly WaitingRequest[], Promise<void>>;
   isStarting: boolean;
 }
 
-/** A topic and the processing of its events in this process. */
+/** A topic and the state of its processing in this process. */
 interface TopicState {
   readonly partitions: readonly Partition[];
   readonly subscriptions: Subscription[];
@@ -86,9 +91,9 @@ interface TopicState {
 }
 
 /**
- * Opens the log. Offsets increase across restarts: they start at the current time in microseconds, which no process can
- * exceed, and after the stored ones, because the clock may have been set back and a reused offset would be dropped as a
- * duplicate.
+ * Opens the log. Offsets increase across restarts. They start at the current time in microseconds, which the offsets of
+ * an earlier process cannot have exceeded, and are greater than all stored offsets, because the clock may have been set
+ * back and a reused offset would be dropped as a duplicate.
  *
  * @throws the errors of the database.
  */
@@ -108,10 +113,10 @@ export class InProcessLog implements EventLog {
   #pendingBytes = 0;
   #closed = false;
   #lastTenantId: string | undefined;
-  /** Until this time batches are shared between organisations. */
+  /** Time until which batches are shared between organisations. */
   #sharedUntilMs = 0;
 
-  /** Use {@link openInProcessLog}, which finds the first free offset. */
+  /** Creates the log. Callers use {@link openInProcessLog}, which finds the first free offset. */
   constructor(options: InProcessLogOptions, firstOffset: number) {
     this.#options = options;
     this.inFlightInserts = createInFlightInserts(options.database);
@@ -149,11 +154,13 @@ export class InProcessLog implements EventLog {
     this.#getState(subscription.topic).subscriptions.push(subscription);
   }
 
-  /** Follows from the next event on. There is nothing to catch up with, because the log stores no events. */
+  /**
+   * Follows a topic from the next event on. There are no earlier events to deliver, because the log stores no events.
+   */
   async follow(topic: Topic, { onRecords }: FollowOptions): Promise<TopicFollower> {
     if (this.#closed) throw drainingError();
     const { partitions, followers } = this.#getState(topic);
-    // Wrapped, so that the same function can follow twice.
+    // The function is wrapped, so that the same function can follow a topic twice.
     const follower: FollowOptions['onRecords'] = (records) => onRecords(records);
     followers.add(follower);
     return {
@@ -178,7 +185,7 @@ export class InProcessLog implements EventLog {
     try {
       const inFlight = this.#byPartition(topic, messages).map((share) => this.#enqueue(...share));
       onOffsetsAssigned?.();
-      // Wait for all of them, even after a failure, before the bytes are released.
+      // Waits for all of them, even after a failure, before the bytes are released.
       const outcomes = await Promise.allSettled(inFlight);
       const failed = outcomes.find((outcome) => outcome.status === 'rejected');
       if (failed) throw failed.reason;
@@ -199,7 +206,7 @@ export class InProcessLog implements EventLog {
     return [...shares];
   }
 
-  /** Step 1. */
+  /** Executes step 1. */
   async #enqueue(partition: Partition, messages: readonly LogMessage[]): Promise<void> {
     const appended = messages.map(({ key, value, headers = {} }): LogRecord => {
       const offset = partition.nextOffset++;
@@ -233,18 +240,20 @@ export class InProcessLog implements EventLog {
     }
   }
 
-  /** Requests that arrive in the same turn of the event loop join one batch. */
+  /**
+   * Starts batches soon, so that requests that arrive in the same turn of the event loop are part of the same batch.
+   */
   #startSoon(partition: Partition): void {
     if (partition.isStarting) return;
     partition.isStarting = true;
     setImmediate(() => {
       partition.isStarting = false;
-      // The batch may hold requests of several organisations, so it runs outside the context of the one that started it.
+      // The batch may contain requests of several organisations, so it runs outside the tenant context of the caller.
       runWithoutTenant(() => this.#startBatches(partition));
     });
   }
 
-  /** Step 2. */
+  /** Executes step 2. */
   #startBatches(partition: Partition): void {
     while (partition.inFlight.size < maxBatchesInFlight) {
       const waiting = this.#take(partition);
@@ -253,7 +262,7 @@ export class InProcessLog implements EventLog {
     }
   }
 
-  /** Steps 3 and 4. */
+  /** Executes steps 3 and 4. */
   async #run(partition: Partition, waiting: readonly WaitingRequest[]): Promise<void> {
     const startedAtMs = performance.now();
     try {
@@ -303,14 +312,14 @@ export class InProcessLog implements EventLog {
     await insertDeadLetter(transaction ?? this.#options.database, topic.name, record, reason, step);
   }
 
-  /** Always empty, because `publish` resolves only after the events are stored. */
+  /** Returns an empty position, because `publish` resolves only after the events are stored. */
   async position(): Promise<LogPosition> {
     return {};
   }
 
   /**
-   * Returns true if all events before `position` are stored. Only events of this process can be missing, because an
-   * earlier process has stored every event that it acknowledged.
+   * Returns true if all events before `position` are stored. Only events of this process can be missing, because
+   * earlier processes stored all events that they acknowledged.
    */
   async isStored(topic: Topic, position: LogPosition): Promise<boolean> {
     return this.#getState(topic).partitions.every(({ number, inFlight, queue }) => {
@@ -359,22 +368,22 @@ function collectTenantIds(batches: Iterable<readonly WaitingShare[]>): Set<strin
   return tenants;
 }
 
-/** Computes FNV-1a, which spreads keys over partitions. It is not a cryptographic hash. */
+/** Computes the FNV-1a hash, which distributes keys over partitions. It is not a cryptographic hash. */
 function hashKey(key: string): number {
   let hash = 0x811c9dc5;
   for (let index = 0; index < key.length; index++) hash = Math.imul(hash ^ key.charCodeAt(index), 0x01000193);
   return hash >>> 0;
 }
 
-/** Drops the records whose `storedIf` flag is false, if the topic has one. */
+/** Removes the records whose `storedIf` flag is false, if the topic has such a flag. */
 function selectStored(topic: Topic, records: readonly LogRecord[]): readonly LogRecord[] {
   if (topic.storedIf === undefined) return records;
   const at = fieldOffset(topic, topic.storedIf);
-  // Keep records that are too short to have the flag: the sink sends them to the dead-letter queue.
+  // Records that are too short to contain the flag are kept: the sink sends them to the dead-letter queue.
   return records.filter(({ value }) => value[at] !== 0);
 }
 
-/** Stores in-flight inserts in the table `in_flight_inserts`. */
+/** Creates the store for in-flight inserts, which uses the table `in_flight_inserts`. */
 function createInFlightInserts(database: Database): InFlightInserts {
   return {
     async begin({ id, hours }) {

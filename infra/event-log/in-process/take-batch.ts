@@ -1,6 +1,6 @@
-/** The part of a request that waits for one partition. */
+/** The share of a request that is waiting for one partition. */
 export interface WaitingShare {
-  /** The organisation; undefined for Runlake's own work. */
+  /** Id of the organisation. Undefined for Runlake's internal work. */
   readonly tenantId: string | undefined;
   readonly rows: number;
   readonly bytes: number;
@@ -12,25 +12,25 @@ export interface BatchLimits {
 }
 
 /**
- * Maximum bytes of a batch while several organisations publish. ClickHouse stores this much in a fraction of a second,
- * even under load.
+ * Maximum number of bytes in a batch while several organisations publish. ClickHouse stores this amount in a fraction
+ * of a second, even under load.
  */
 const maxSharedBatchBytes = 1024 * 1024;
 
 export interface Sharing {
-  /** Whether several organisations publish at present. */
+  /** Whether several organisations are currently publishing. */
   readonly isShared: boolean;
-  /** Organisations that already have a batch in flight; their requests are skipped. */
+  /** Organisations that already have a batch in flight. Their requests are skipped. */
   readonly exceptFor: ReadonlySet<string | undefined>;
 }
 
 /**
- * Takes the next batch from a queue. The first candidate is always taken, whatever its size.
+ * Takes the next batch from a queue. The first candidate is always taken, regardless of its size.
  *
- * While one organisation publishes, the batch is the head of the queue, up to the limits. While several publish,
- * batches are small, because each request waits for the batch before its own, and are filled in turn: the organisation
- * with the fewest bytes in the batch comes next, so that no organisation waits for the queue of another. Requests of
- * one organisation keep their order, and so do events of a key.
+ * While only one organisation publishes, the batch is the head of the queue, up to the limits. While several
+ * organisations publish, batches are small, because each request waits for the batch before its own batch. They are
+ * filled in turn: the organisation with the fewest bytes in the batch is next, so that no organisation waits for the
+ * queue of another organisation. The requests of one organisation stay in order, and so do the events of a key.
  */
 export function dequeueBatch<Share extends WaitingShare>(
   queue: Share[],
@@ -61,7 +61,7 @@ export function dequeueBatch<Share extends WaitingShare>(
   return batch;
 }
 
-/** Returns true if one organisation has at least a quarter of the maximum bytes of a shared batch. */
+/** Returns true if one organisation has at least a quarter of the maximum number of bytes of a shared batch. */
 export function holdsLargePart(batch: readonly WaitingShare[]): boolean {
   const bytesByTenant = new Map<string | undefined, number>();
   for (const { tenantId, bytes } of batch) bytesByTenant.set(tenantId, (bytesByTenant.get(tenantId) ?? 0) + bytes);
@@ -75,7 +75,8 @@ interface Tenant<Share> {
 }
 
 /**
- * Yields shares of the organisation with the fewest bytes so far; of equal ones, the organisation that has waited longest.
+ * Yields the next share of the organisation that has the fewest bytes so far. If several organisations have equally few
+ * bytes, chooses the organisation that has waited longest.
  */
 function* yieldInTurn<Share extends WaitingShare>(queue: readonly Share[]): Generator<Share> {
   const byId = new Map<string | undefined, Tenant<Share>>();
@@ -98,20 +99,23 @@ function* yieldInTurn<Share extends WaitingShare>(queue: readonly Share[]): Gene
 }
 
 /**
- * Maximum time that a partition gathers requests after a batch, as a share of the time that the batch took, and in
- * milliseconds.
+ * Maximum time for which a partition gathers requests after a batch: as a fraction of the time that the batch took, and
+ * in milliseconds.
  */
 const maxGatheringShare = 0.25;
 const maxGatheringMs = 50;
 
-/** A partition that can wait for requests. */
+/** A partition that can wait for further requests. */
 export interface Gathering {
   readonly queue: readonly unknown[];
-  /** Set while it waits: call `done` when `requests` are queued. */
+  /** Set while the partition waits. `done` must be called when the number of queued requests is `requests`. */
   gathering?: { readonly requests: number; readonly done: () => void } | undefined;
 }
 
-/** Waits until so many requests are queued, at most for a share of `batchMs`. A single sender does not wait. */
+/**
+ * Waits until `requests` requests are queued, but at most for a fraction of `batchMs`. Does not wait if there is only
+ * one sender.
+ */
 export async function gather(partition: Gathering, requests: number, batchMs: number): Promise<void> {
   if (requests < 2 || partition.queue.length >= requests) return;
   await new Promise<void>((resolve) => {

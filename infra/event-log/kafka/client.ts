@@ -1,5 +1,6 @@
 /**
- * Clients of Kafka with sockets that can be destroyed, their errors and log lines, and the client for admin requests.
+ * Kafka clients whose sockets can be destroyed, the errors and log lines of these clients, and the client for admin
+ * requests.
  */
 import net from 'node:net';
 import tls from 'node:tls';
@@ -10,7 +11,7 @@ import type { Logger } from '../../telemetry/logger.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
 import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
 
-/** Brokers and credentials of Kafka. */
+/** Brokers of Kafka and credentials for them. */
 export type KafkaAddress = Pick<
   Config,
   'kafkaBrokers' | 'kafkaTls' | 'kafkaSaslMechanism' | 'kafkaUser' | 'kafkaPassword' | 'tlsCaFile'
@@ -19,11 +20,13 @@ export type KafkaAddress = Pick<
 export interface KafkaClient {
   readonly kafka: Kafka;
   /**
-   * Destroys the connections opened before `openedBeforeMs` (`performance.now`), so that requests on them fail at once.
+   * Destroys the connections that were opened before `openedBeforeMs` (`performance.now`), so that requests on them
+   * fail immediately.
    */
   breakConnections(openedBeforeMs: number): void;
   /**
-   * Destroys every connection and refuses new ones: this client sends nothing from now on, even if its code continues.
+   * Destroys all connections and refuses new connections. From then on, this client sends nothing, even if its code
+   * continues to run.
    */
   fence(): void;
 }
@@ -32,10 +35,10 @@ const connectionTimeoutMs = 3_000;
 const keepAliveMs = 15_000;
 
 /**
- * Opens a Kafka client with its own connections. The library aborts neither a request on a connection that no longer
- * responds nor a client that hangs, so this module creates the sockets itself and can destroy them.
+ * Opens a Kafka client with its own connections. The library aborts neither requests on an unresponsive connection nor
+ * a client that hangs. Therefore this module creates the sockets itself and can destroy them.
  *
- * @param requestTimeoutMs after this time a request fails, with its outcome unknown.
+ * @param requestTimeoutMs time after which a request fails; its outcome is then unknown.
  * @throws TLS_FILE_UNUSABLE
  */
 export function openKafkaClient(address: KafkaAddress, requestTimeoutMs: number, logger: Logger): KafkaClient {
@@ -95,7 +98,7 @@ function buildSaslOptions({ kafkaSaslMechanism, kafkaUser, kafkaPassword }: Kafk
 }
 
 /**
- * Fields that are copied from the client's log lines. Other fields may contain requests, stack traces and internal
+ * Fields of the client's log lines that are copied. Other fields may contain requests, stack traces and internal
  * objects.
  */
 const loggedFields = ['broker', 'groupId', 'memberId', 'topic', 'partition', 'retryCount', 'retryTime'] as const;
@@ -103,9 +106,9 @@ const logIntervalMs = 30_000;
 const maxRememberedLines = 200;
 
 /**
- * Forwards the client's log lines. Its errors become warnings, because Runlake logs their effect itself. All other
- * lines, and every line of a fenced client, become debug lines. While a broker is down the client repeats its lines at
- * each attempt, so the same line is logged at most once in 30 seconds.
+ * Forwards the log lines of the client. Errors are logged as warnings, because Runlake logs their effect itself. All
+ * other lines, and all lines of a fenced client, are logged at debug level. While a broker is down, the client repeats
+ * its lines at each attempt; therefore the same line is logged at most once in 30 seconds.
  */
 function createLogCreator(logger: Logger, isFenced: () => boolean): logCreator {
   const lastAtMs = new Map<string, number>();
@@ -135,8 +138,8 @@ interface ClientError {
 }
 
 /**
- * Returns the names of the broker's errors (`NOT_ENOUGH_REPLICAS`, …) and of the client's error classes, from the
- * outermost error to its innermost cause.
+ * Returns the names of the broker's errors (`NOT_ENOUGH_REPLICAS`, …) and of the client's error classes, ordered from
+ * the outermost error to the innermost cause.
  */
 export function listErrorNames(error: unknown): string[] {
   const kinds: string[] = [];
@@ -159,12 +162,12 @@ const accessKinds = [
   'CLUSTER_AUTHORIZATION_FAILED',
 ];
 
-/** Returns true if the error or one of its causes has one of the names in `kinds`. */
+/** Returns true if the error or one of its causes has a name that is in `kinds`. */
 export function isOfKind(error: unknown, kinds: readonly string[]): boolean {
   return listErrorNames(error).some((kind) => kinds.includes(kind));
 }
 
-/** Converts an error of the client to ACCESS_DENIED_BY_STORE or KAFKA_UNAVAILABLE; returns a RunlakeError unchanged. */
+/** Converts an error of the client to ACCESS_DENIED_BY_STORE or KAFKA_UNAVAILABLE. Returns a RunlakeError unchanged. */
 export function kafkaError(error: unknown, brokers: string | undefined): RunlakeError {
   if (isRunlakeError(error)) return error;
   const reason = String((error as ClientError)?.message ?? error).slice(0, 200);
@@ -176,7 +179,7 @@ export function kafkaError(error: unknown, brokers: string | undefined): Runlake
 const adminRequestTimeoutMs = 5_000;
 const adminCallTimeoutMs = 15_000;
 
-/** Runs admin requests on one shared client. After a failure the next call opens a new client. */
+/** Runs admin requests on a shared client. After a failure, the next call opens a new client. */
 export class KafkaAdmin {
   readonly #address: KafkaAddress;
   readonly #logger: Logger;
@@ -188,7 +191,11 @@ export class KafkaAdmin {
     this.#logger = logger;
   }
 
-  /** @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, and the RunlakeErrors that `work` throws. */
+  /**
+   * Calls `work` with the admin client.
+   *
+   * @throws KAFKA_UNAVAILABLE, ACCESS_DENIED_BY_STORE, and the RunlakeErrors that `work` throws.
+   */
   async call<Result>(work: (admin: Admin) => Promise<Result>): Promise<Result> {
     this.#link ??= this.#open();
     const link = this.#link;

@@ -1,20 +1,20 @@
 /**
- * Consumes one topic as a member of a consumer group: {@link ConsumerSupervisor} replaces the Kafka client when it
- * fails, and {@link GroupConsumer} passes the records of a client to partition consumers.
+ * Consumes a topic as a member of a consumer group. {@link ConsumerSupervisor} replaces the Kafka client when it fails.
+ * {@link GroupConsumer} passes the records of a client to partition consumers.
  *
- * Invariant: one client at a time, and events of an earlier client are ignored. At most one partition consumer per
- * partition may commit, and it belongs to the client's current generation.
+ * Invariant: there is only one client at a time, and events of earlier clients are ignored. For each partition, at most
+ * one partition consumer may commit, and it belongs to the current generation of the client.
  *
- *   1. A client joins the group. Its loop also sends the heartbeats, so fetched records go to the consumers of their
- *      partitions at once, and the loop never waits for an insert.
- *   2. On each rebalance every partition consumer ends, and a new one starts for each assigned partition. One admin
- *      request fetches the starting positions of all of them.
- *   3. Fetching pauses for a partition that has its next batch in memory; when the byte budget is spent, for each that has
- *      any records in memory, also those that are being stored.
- *   4. A request that times out closes its connection. A client that crashed, or shows no activity for a while, is
- *      fenced with its sockets; its partition consumers end, and another client joins.
- *   5. On close, the partition consumers take no further batch, finish and commit the batch in progress, and the client
- *      leaves the group.
+ *   1. A client joins the group. Its loop also sends the heartbeats. Therefore fetched records are passed to the
+ *      partition consumers immediately, and the loop never waits for an insert.
+ *   2. On each rebalance, all partition consumers end, and a new partition consumer starts for each assigned
+ *      partition. One admin request fetches the start positions of all of them.
+ *   3. Fetching pauses for a partition that has its next batch in memory. When the byte budget is exhausted, fetching
+ *      pauses for every partition that has any records in memory, including records that are being stored.
+ *   4. A request that times out closes its connection. A client that has crashed, or that shows no activity for a
+ *      while, is fenced, which destroys its sockets. Its partition consumers end, and another client joins.
+ *   5. On close, the partition consumers take no further batch, and finish and commit the batch in progress. Then the
+ *      client leaves the group.
  */
 import type { Consumer, ConsumerConfig, EachBatchPayload } from 'kafkajs';
 import type { Logger } from '../../telemetry/logger.ts';
@@ -34,22 +34,29 @@ interface ConsumerSupervisorOptions {
   readonly topicName: string;
   readonly address: KafkaAddress;
   readonly logger: Logger;
-  /** Returns group and fetch options of the next client. */
+  /** Returns the group and fetch options for the next client. */
   consumer(): ConsumerConfig;
   /** Called after a rebalance; a `seek` during this call takes effect. */
   onAssigned(consumer: Consumer, partitions: readonly number[]): void;
-  /** Must return immediately, without waiting. */
+  /** Called with each fetched batch. Must return immediately. */
   onBatch(payload: EachBatchPayload): void;
-  /** Called when the client loses its partitions, by a rebalance or because it ended. May be called several times. */
+  /**
+   * Called when the client loses its partitions, because of a rebalance or because the client stopped. May be called
+   * several times.
+   */
   onLost?(): void;
-  /** For groups with a single client: called after the client has left the group and is fenced, however it ended. */
+  /**
+   * For groups with a single client. Called after the client has left the group and has been fenced, whether it failed
+   * or was stopped.
+   */
   forget?(group: string): Promise<void>;
 }
 
 const requestTimeoutMs = 15_000;
 const heartbeatIntervalMs = 2_000;
 /**
- * A client without activity for this long is replaced. The time is longer than any request or join of a working client.
+ * A client that shows no activity for this long is replaced. The timeout is longer than any request or group join of a
+ * healthy client.
  */
 const stallTimeoutMs = 75_000;
 const joinTimeoutMs = 60_000;
@@ -84,7 +91,7 @@ export class ConsumerSupervisor {
     }
   }
 
-  /** Runs one client from joining the group to closing. */
+  /** Runs one client, from joining the group until it is closed. */
   async #runClient(): Promise<void> {
     const { address, logger, onLost, forget } = this.#options;
     const over = new AbortController();
@@ -134,12 +141,12 @@ export class ConsumerSupervisor {
         this.#lastActivityMs = performance.now();
       });
     }
-    // Fetches use their own connection. They may continue while all commits and heartbeats time out on a dead
+    // Fetches use a separate connection. They may continue while all commits and heartbeats time out on a dead
     // connection.
     consumer.on(events.REQUEST_TIMEOUT, ({ payload }) => {
       client.breakConnections(performance.now() - (Date.now() - payload.createdAt));
     });
-    // The library drops a seek that comes before it has its partitions, so wait for the join.
+    // Wait for the join, because the library ignores a seek that precedes the partition assignment.
     consumer.on(events.GROUP_JOIN, ({ payload }) => {
       if (!over.signal.aborted) onAssigned(consumer, payload.memberAssignment[topicName] ?? []);
     });
@@ -179,7 +186,7 @@ function waitForAbort(signal: AbortSignal): Promise<true> {
 
 interface GroupConsumerOptions {
   readonly subscription: Subscription;
-  /** Names of topic and group in Kafka. */
+  /** Names of the topic and the group in Kafka. */
   readonly topicName: string;
   readonly group: string;
   readonly address: KafkaAddress;
@@ -187,28 +194,29 @@ interface GroupConsumerOptions {
   readonly budget: ByteBudget;
   /** How long the broker waits for more records before it responds to a fetch with a small batch. */
   readonly insertBatchMs: number;
-  /** The group removes this member after this time without a heartbeat. */
+  /** The broker removes this member from the group after this time without a heartbeat. */
   readonly sessionTimeoutMs: number;
   readonly logger: Logger;
 }
 
-/** Maximum time until the client finds partitions that were added to the topic. */
+/** Maximum time until the client discovers partitions that were added to the topic. */
 const metadataMaxAgeMs = 30_000;
 const minRebalanceTimeoutMs = 30_000;
 /**
- * While the batch of a partition is stored, one fetch brings its next batch. The peak memory of `bench/sink` follows this
- * size: 320 to 340 MiB with 4 MiB, 350 to 370 with 6, 380 to 420 with 8, for the same CPU time a run.
+ * While one batch of a partition is being stored, one fetch gets the next batch. The peak memory of `bench/sink`
+ * depends on this size: 320 to 340 MiB with 4 MiB, 350 to 370 MiB with 6 MiB, 380 to 420 MiB with 8 MiB, for the same
+ * CPU time per run.
  */
 const maxPartitionBytes = 5 * 1024 * 1024;
 const maxFetchBytes = 2 * maxPartitionBytes;
 
-/** Consumes from its construction until {@link GroupConsumer.close}. */
+/** Consumes a topic as a member of a group, from its construction until {@link GroupConsumer.close}. */
 export class GroupConsumer {
   readonly #options: GroupConsumerOptions;
   readonly #logger: Logger;
   readonly #stop = new AbortController();
   readonly #partitions = new Map<number, PartitionConsumer>();
-  /** The pending `run()` of the consumers of each partition; a new assignment waits for the previous one. */
+  /** The pending `run()` of the latest consumer of each partition; the next consumer of the partition waits for it. */
   readonly #handlers = new Map<number, Promise<void>>();
   readonly #paused = new Set<number>();
   #consumer: Consumer | undefined;
@@ -222,7 +230,10 @@ export class GroupConsumer {
     this.#supervisor = this.#join();
   }
 
-  /** First unconsumed offset of each assigned partition; partitions without a known starting position are missing. */
+  /**
+   * First unconsumed offset of each assigned partition; partitions whose starting position is not known yet are
+   * omitted.
+   */
   get positions(): ReadonlyMap<number, number> {
     return new Map(
       [...this.#partitions.values()].flatMap(({ partition, position, alive }) =>
@@ -231,7 +242,7 @@ export class GroupConsumer {
     );
   }
 
-  /** Finishes the batches in progress within `ms` and leaves the group. */
+  /** Waits at most `ms` for the batches in progress, then leaves the group. */
   async close(ms: number): Promise<void> {
     for (const partitionConsumer of this.#partitions.values()) partitionConsumer.close();
     await settlesBeforeTimeout(Promise.all(this.#handlers.values()), ms);
@@ -273,7 +284,7 @@ export class GroupConsumer {
     this.#balanceFetching();
   }
 
-  /** Step 2. */
+  /** Step 2 of the header comment: starts a partition consumer for each assigned partition. */
   #assign(partitions: readonly number[]): void {
     const { subscription, topicName, budget, address, group } = this.#options;
     this.#endAssignment();
@@ -325,7 +336,7 @@ export class GroupConsumer {
     this.#partitions.clear();
   }
 
-  /** Step 3. */
+  /** Step 3 of the header comment: pauses the partitions that have enough records in memory, and resumes the others. */
   #balanceFetching(): void {
     const { budget, subscription } = this.#options;
     const enoughBytes = Math.min(subscription.limits.bytes, maxPartitionBytes);

@@ -1,9 +1,9 @@
 /**
- * The dead-letter queues in Kafka: the topics `<topic>-dead-letters`. An id is `<topic>/<partition>/<offset>`,
- * where partition and offset are those of the dead-letter record itself.
+ * The dead-letter queues in Kafka: the topics `<topic>-dead-letters`. An id is `<topic>/<partition>/<offset>`, where
+ * partition and offset are those of the dead-letter record itself.
  *
- * The client library reads only through consumer groups. Each query uses its own group, which commits nothing:
- *   1. Fetch the first and log-end offsets of the partitions, and choose the offset range to read of each.
+ * The client library reads only through consumer groups. Each query uses a separate group, which commits nothing:
+ *   1. Fetch the first and log-end offsets of the partitions, and choose the offset range to read from each.
  *   2. Join the group, seek each partition to the start of its range, and pause the other partitions.
  *   3. Read until every partition has reached the log-end offset of step 1.
  *   4. Leave the group and delete it.
@@ -28,7 +28,10 @@ import { type KafkaAddress, KafkaAdmin, kafkaError, openKafkaClient } from './cl
 import type { KafkaRecord } from './record-buffer.ts';
 import { type TopicNames, topicNames } from './topics.ts';
 
-/** Headers of a dead-letter record: why the record was refused, and its topic, partition and offset. */
+/**
+ * Headers that are added to a dead-letter record: the reason for the refusal, and the original topic, partition and
+ * offset.
+ */
 const deadLetterHeaders = {
   reason: 'runlake-dlq-reason',
   step: 'runlake-dlq-step',
@@ -93,7 +96,7 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
       const { value: _value, headers: _headers, ...head } = toDeadLetter(topic, partition, message);
       if (!matchesFilter(head, filter)) return;
       newest.push(head);
-      // Bounds memory use, however many records there are.
+      // Limit the memory use, regardless of the number of records.
       if (newest.length > 2 * limit + 100) newest.sort(compareNewestFirst).splice(limit);
     });
     return newest.sort(compareNewestFirst).slice(0, limit);
@@ -124,13 +127,13 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
     await this.#admin.close();
   }
 
-  /** Step 1. */
+  /** Step 1 of the header comment: chooses the offset range to read from each partition. */
   async #chooseRanges(admin: Admin, filter: DeadLetterFilter, limit: number): Promise<TopicRange[]> {
     const ranges: TopicRange[] = [];
     for (const topic of filter.topics) {
       const name = this.#names.deadLetterTopic(topic);
       for (const { partition, low, high } of (await fetchOffsets(admin, name)) ?? []) {
-        // A filter requires reading all records: only the records contain the step, and their times come from clocks
+        // With a filter, read all records: the step is known only from the records, and their times come from clocks
         // that differ slightly.
         const isUnfiltered = filter.step === undefined && filter.sinceMs === undefined && filter.untilMs === undefined;
         const from = isUnfiltered ? Math.max(low, high - limit) : low;
@@ -140,7 +143,7 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
     return ranges;
   }
 
-  /** Steps 2 to 4. */
+  /** Steps 2 to 4 of the header comment: reads the offset ranges in a temporary consumer group. */
   async #read(
     ranges: readonly TopicRange[],
     onMessage: (topic: Topic, partition: number, message: KafkaMessage) => void,
@@ -163,8 +166,8 @@ interface TopicRange extends Omit<OffsetRange, 'topic'> {
 }
 
 /**
- * Returns the first and the log-end offset of each partition. Returns undefined if the topic does not exist, because no
- * record was ever written to it.
+ * Returns the first and the log-end offset of each partition; undefined if the topic does not exist because no record
+ * was ever written to it.
  */
 async function fetchOffsets(admin: Admin, name: string) {
   if (!(await admin.listTopics()).includes(name)) return undefined;
@@ -173,8 +176,8 @@ async function fetchOffsets(admin: Admin, name: string) {
 }
 
 /**
- * Converts a record of the queue. A record without dead-letter headers was not written by Runlake and is returned as it
- * is.
+ * Converts a record of the queue. A record without dead-letter headers was not written by Runlake; its result has its
+ * own position and a fixed reason.
  */
 function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): DeadLetterRecord {
   const { key, headers = {}, offset, timestamp } = message;
@@ -220,7 +223,7 @@ function compareNewestFirst(a: DeadLetterHead, b: DeadLetterHead): number {
   return b.deadAtMs - a.deadAtMs || b.id.localeCompare(a.id, 'en', { numeric: true });
 }
 
-/** Offset range of one partition: from `from` up to but excluding `end`. */
+/** Offset range of one partition; `from` is included, `end` is excluded. */
 interface OffsetRange {
   readonly topic: string;
   readonly partition: number;
@@ -229,7 +232,10 @@ interface OffsetRange {
 }
 
 const requestTimeoutMs = 10_000;
-/** A read fails after this time without progress. The broker delays the first join, and a record may be large. */
+/**
+ * A read fails after this time without progress. The timeout is long because the broker delays the first join and a
+ * record may be large.
+ */
 const stallTimeoutMs = 30_000;
 const maxFetchBytes = 4 * 1024 * 1024;
 
@@ -266,7 +272,7 @@ async function readOffsets(
     consumer.on(consumer.events.CRASH, ({ payload }) => {
       if (!payload.restart) finish(payload.error);
     });
-    // The library drops a seek that comes before it has its partitions, so wait for the join.
+    // Wait for the join, because the library ignores a seek that precedes the partition assignment.
     consumer.on(consumer.events.GROUP_JOIN, ({ payload: { memberAssignment } }) => {
       for (const [topic, partitions] of Object.entries(memberAssignment)) {
         for (const partition of partitions) {
@@ -290,7 +296,7 @@ async function readOffsets(
           const offset = Number(message.offset);
           if (offset >= range.from && offset < range.end) onMessage(topic, partition, message);
         }
-        // Use the last offset of the batch, not of its records: a control record ends a batch without a message.
+        // Use the last offset of the batch, not of its messages: a batch may end with a control record, not a message.
         if (Number(batch.lastOffset()) + 1 < range.end) return;
         openRanges.delete(formatPartitionKey(range));
         consumer.pause([{ topic, partitions: [partition] }]);

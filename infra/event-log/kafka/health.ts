@@ -78,8 +78,8 @@ export async function inspectKafka({ config, topics, logger }: KafkaInspection):
 const largeLagRecords = 100_000;
 
 /**
- * Describes problems of each topic: no sink, more sinks than partitions, or a large lag. Fails without the permission
- * to describe groups, because a sink without it would block forever at startup.
+ * Describes the problems of each topic: no sink, more sinks than partitions, or a large lag. Fails if this user has no
+ * permission to describe groups, because a sink without this permission would block forever at startup.
  */
 async function describeSinks(admin: Admin, topics: readonly Topic[], names: TopicNames): Promise<string[]> {
   const { groups } = await admin.describeGroups(topics.map((topic) => names.group(storingGroup(topic))));
@@ -103,7 +103,10 @@ async function describeSinks(admin: Admin, topics: readonly Topic[], names: Topi
   return problems;
 }
 
-/** Describes how safe accepted events are, by the topics with the fewest replicas and the smallest quorum. */
+/**
+ * Describes how safe accepted events are: the smallest number of replicas and the smallest `min.insync.replicas` of all
+ * topics.
+ */
 async function describeReplication(admin: Admin, settings: ReadonlyMap<string, TopicSettings>): Promise<string> {
   const { topics } = await admin.fetchTopicMetadata({ topics: [...settings.keys()] });
   const replicas = Math.min(...topics.flatMap(({ partitions }) => partitions.map((each) => each.replicas.length)));

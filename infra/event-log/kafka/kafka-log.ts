@@ -51,13 +51,13 @@ export interface KafkaLogOptions {
 }
 
 /**
- * Maximum time that opening retries. After this time the role closes what is open and waits for the servers
- * (`api/command-line/start-role.ts`).
+ * How long opening the log is retried. After this time, the role closes everything that is open and waits for the
+ * servers (`api/command-line/start-role.ts`).
  */
 const startTimeoutMs = 10_000;
 /**
- * Maximum bytes of a batch: large enough to justify a request, small enough to keep it short. A larger event is sent
- * alone.
+ * Maximum bytes of a batch: large enough to justify a request, small enough for the request to be short. A larger event
+ * is sent alone.
  */
 const batchBytes = 1024 * 1024;
 /** Part of the drain timeout that is reserved for leaving the groups and closing the connections. */
@@ -122,7 +122,7 @@ export class KafkaLog implements EventLog {
   readonly #hideMetrics: readonly (() => void)[];
   #closing: Promise<void> | undefined;
 
-  /** Use {@link openKafkaLog}. */
+  /** Do not call the constructor directly; use {@link openKafkaLog}. */
   constructor(options: KafkaLogOptions, opened: OpenedParts) {
     const { config, logger } = options;
     const { publishTimeoutMs: timeoutMs, maxPendingBytes } = config;
@@ -210,7 +210,10 @@ export class KafkaLog implements EventLog {
     this.#consumers.push({ topic: subscription.topic, consumer });
   }
 
-  /** Kafka cannot join the transaction: the dead-letter record is durable before the caller commits. */
+  /**
+   * Appends a dead-letter record. Kafka cannot take part in the caller's transaction, so the record is durable before
+   * the caller commits.
+   */
   async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void> {
     const { names } = this.#opened;
     const message = buildDeadLetterMessage(names.of(topic), record, reason, step);
@@ -242,7 +245,8 @@ export class KafkaLog implements EventLog {
   }
 
   /**
-   * Rejects new events, finishes within the drain timeout what was accepted or is being handled, and leaves the groups.
+   * Rejects new events, finishes the accepted events and the batches in progress within the drain timeout, and leaves
+   * the groups.
    */
   close(): Promise<void> {
     this.#closing ??= this.#close();

@@ -1,19 +1,19 @@
 /**
  * Consumes one partition, from its assignment to this process until it is revoked or the process ends.
  *
- * Invariant: an offset is committed only after every event before it is stored. The batches of a partition are handled
+ * Invariant: an offset is committed only after all events before it are stored. The batches of a partition are handled
  * one at a time, across all assignments of the partition to this process. After a crash the next process handles the
  * events after the committed offset again; storing an event twice, or in another order, has no effect.
  *
- *   1. Buffer incoming records; handle none before the starting point is known ({@link findPositions}). If the client skips
- *      offsets, seek back once; accept a gap that remains, because its records no longer exist.
+ *   1. Buffer incoming records; handle none before the starting point is known ({@link findPositions}). If the client
+ *      skips offsets, seek back once; accept a gap that remains, because its records no longer exist.
  *   2. Handle a batch; retry until it succeeds. The client continues to fetch and to send heartbeats meanwhile, so a
  *      long insert does not end the session.
  *   3. Commit the offset after the batch. The commit carries the group's generation, so it fails if the partition was
  *      assigned to another process.
  *
  * Each commit starts at the beginning of a turn of the event loop. At that point generation and assignment always
- * match, because the client changes its generation and emits the event within one turn.
+ * match, because the client changes its generation and emits its event within the same turn.
  */
 import type { Admin, KafkaMessage, OffsetsByTopicPartition } from 'kafkajs';
 import { runlakeError } from '../../errors/runlake-error.ts';
@@ -76,7 +76,7 @@ export interface StartingPoint {
 
 /**
  * Decides where to start consuming a partition: at the committed offset or, if the log does not have it, at the first
- * offset. Events that were stored before may be stored again from there; the result is the same.
+ * offset. Events that are already stored may then be stored again, with the same result.
  */
 export function chooseStartingPoint({ committed, low, high }: FoundPosition): StartingPoint {
   if (committed < 0) return { offset: low, reason: 'the group has no committed offset', lostEvents: 0 };
@@ -91,7 +91,7 @@ const lostEvents = counter(
   ['topic'],
 );
 
-/** Commits with the client's current generation. */
+/** Commits offsets with the client's current generation. */
 type Commit = (offsets: OffsetsByTopicPartition) => Promise<void>;
 
 interface PartitionConsumerOptions {
@@ -104,9 +104,9 @@ interface PartitionConsumerOptions {
   readonly budget: ByteBudget;
   readonly logger: Logger;
   readonly brokers: string | undefined;
-  /** Makes the client deliver from `offset` on. */
+  /** Makes the client continue with the record at `offset`. */
   seek(offset: number): void;
-  /** Called when the buffer holds fewer bytes, because a batch was taken from it. */
+  /** Called after a batch was taken from the buffer, which then holds fewer bytes. */
   onTaken(): void;
 }
 
@@ -159,7 +159,7 @@ export class PartitionConsumer {
     return this.#isHandling;
   }
 
-  /** Step 1. */
+  /** Step 1 of the header comment: buffers the fetched messages. */
   accept(messages: readonly KafkaMessage[], commit: Commit): void {
     const [first] = messages;
     if (!this.alive || first === undefined) return;
@@ -185,7 +185,7 @@ export class PartitionConsumer {
     if (start.reason !== undefined) this.#logger.info(start, 'starting at the first offset of the log');
     const firstFetched = this.#buffer.firstOffset;
     this.#discard(() => this.#buffer.begin(start.offset));
-    // The buffered records begin after the starting point, so records between are missing: fetch again from there.
+    // Records between the starting point and the buffered records are missing, so fetch again from the starting point.
     if (firstFetched !== undefined && firstFetched > start.offset) {
       this.#discard(() => this.#buffer.clear());
       this.#buffer.begin(start.offset);
@@ -210,13 +210,13 @@ export class PartitionConsumer {
     this.#discard(() => this.#buffer.clear());
   }
 
-  /** Ends the assignment: no commit from now on. */
+  /** Ends the assignment. Nothing is committed afterwards. */
   end(): void {
     this.#ended.abort();
     this.#wake();
   }
 
-  /** Takes no further batch; finishes the batch in progress unless it is waiting for a retry. */
+  /** Stops taking batches. The batch in progress is finished unless it is waiting for a retry. */
   close(): void {
     this.#closing = true;
     this.#wake();
@@ -254,7 +254,7 @@ export class PartitionConsumer {
     }
   }
 
-  /** Steps 2 and 3. */
+  /** Steps 2 and 3 of the header comment: handles a batch, then commits its offset. */
   async #handle(records: readonly KafkaRecord[]): Promise<void> {
     const { subscription, partition } = this.#options;
     const next = (records.at(-1) as KafkaRecord).offset + 1;
@@ -283,7 +283,12 @@ export class PartitionConsumer {
     return false;
   }
 
-  /** @throws PARTITION_LOST if another process has the partition, KAFKA_UNAVAILABLE if the outcome is unknown. */
+  /**
+   * Commits an offset.
+   *
+   * @throws PARTITION_LOST if the partition is assigned to another process, KAFKA_UNAVAILABLE if the outcome is
+   *   unknown.
+   */
   async #commitOffset(offset: number): Promise<void> {
     const { topicName: topic, partition, brokers } = this.#options;
     await new Promise((resolve) => setImmediate(resolve));

@@ -1,18 +1,19 @@
 /**
  * Appends batches to partitions of Kafka, in order.
  *
- * Invariant: each partition has at most one batch in flight, and `append` keeps it until its outcome is known. A
+ * Invariant: each partition has at most one batch in flight, and `append` keeps the batch until its outcome is known. A
  * later batch therefore has later offsets, and no copy of a batch appears after a later batch.
  *
  *   1. The idempotent producer sends a batch under its producer id and the next sequence number of the partition. When
  *      a request fails, the library restores the sequence number, so the retry uses the same number.
  *   2. After a timeout or a transient error, `append` breaks the connections that timed out and sends the same batch
- *      again, until it succeeds. A stalled broker that later processes the first copy finds a used sequence number: it
- *      acknowledges the copy without appending it. (Giving up is unsafe: the next batch would reuse the sequence
+ *      again, until it succeeds. A stalled broker that later processes the first copy finds a used sequence number:
+ *      it acknowledges the copy without appending it. (Giving up is unsafe: the next batch would reuse the sequence
  *      number, and the broker would discard it as a duplicate if the first batch had been appended.)
- *   3. If the broker no longer has the producer's state (it was lost, or the topic was recreated), `append` waits until
- *      no other batch is in flight, replaces the library's producer by one with a new id, and sends the same batch
- *      first. The log may then contain it twice in a row, which merges.
+ *   3. If the broker no longer has the producer's state (it was lost, or the topic was recreated), `append` waits
+ *      until no other batch is in flight, replaces the library's producer by one with a new id, and sends the same
+ *      batch first. The log may then contain the batch twice in a row, which is harmless, because repeated events
+ *      merge.
  *   4. If an attempt does not settle, `append` fences the client: it destroys the sockets, so that the client sends
  *      nothing later, and replaces the producer as in step 3.
  *   5. A batch that the broker rejects for its content was not appended. Its sequence number is free, and its
@@ -111,7 +112,7 @@ export class IdempotentProducer {
     throw runlakeError('EVENT_LOG_UNAVAILABLE', {}, { retryAfterSeconds: 2 });
   }
 
-  /** Gives up the batches in flight. This process sends nothing to Kafka afterwards. */
+  /** Abandons the batches in flight. This process sends nothing to Kafka afterwards. */
   async close(): Promise<void> {
     this.#stop.abort();
     const session = this.#session;
@@ -150,7 +151,7 @@ export class IdempotentProducer {
     const client = openKafkaClient(this.#address, this.#requestTimeoutMs, this.#logger);
     const producer = client.kafka.producer({
       idempotent: true,
-      // The library queues requests above this number per connection; the partition queues keep one per partition.
+      // Limit per connection; the library queues further requests. Each partition queue has at most one in flight.
       maxInFlightRequests: 5,
       allowAutoTopicCreation: false,
       createPartitioner: Partitioners.DefaultPartitioner,
@@ -168,7 +169,10 @@ export class IdempotentProducer {
     return session.connected;
   }
 
-  /** Steps 3 and 4. */
+  /**
+   * Steps 3 and 4 of the header comment: replaces the producer. With `whenQuiet`, waits until no other batch is in
+   * flight.
+   */
   async #replace(old: Session, whenQuiet: boolean): Promise<void> {
     if (this.#session !== old) return this.#replacing;
     this.#session = undefined;

@@ -5,12 +5,12 @@
  * request waits longer than its time limit, which is `timeoutMs` for each started 16 MiB of its size.
  *
  *   1. Divide the messages of a request by partition and add them to the partition queues.
- *   2. Each partition queue appends what is waiting as one batch, bounded in bytes, then the next (see `producer.ts`).
- *      While a batch is in flight requests accumulate, so batches grow with the load.
+ *   2. Each partition queue appends the waiting messages in batches of bounded size, one batch at a time (see
+ *      `producer.ts`). While a batch is in flight, requests accumulate, so batches grow with the load.
  *   3. When all messages of the request are appended, `publish` resolves.
  *   4. After the time limit, `publish` rejects, and the client gets 503. Messages that are still queued are dropped; a
- *      batch in flight is retried, because the next batch must not overtake it. If the client repeats the request, the
- *      repeat merges with it.
+ *      batch in flight is retried, because the next batch must not overtake it. If the client repeats the request,
+ *      the repeated events merge with those in the batch.
  *   5. A partition queue whose batch has been in flight for longer than the limit refuses new requests at once.
  */
 import { type Message, Partitioners } from 'kafkajs';
@@ -32,7 +32,9 @@ export interface PublisherOptions {
 }
 
 const retryAfterSeconds = 2;
-/** Large requests get more time; otherwise the largest would fail, and so would their retries, unless Kafka is fast. */
+/**
+ * Large requests get more time. Otherwise, unless Kafka is fast, the largest requests and all their retries would fail.
+ */
 const bytesPerTimeout = 16 * 1024 * 1024;
 
 export class Publisher {
@@ -141,7 +143,7 @@ function createUnavailableError() {
 interface PartitionQueueOptions extends Pick<PublisherOptions, 'producer' | 'batchBytes'> {
   readonly topic: string;
   readonly partition: number;
-  /** Called exactly once for the bytes of each entry, when the queue no longer holds them. */
+  /** Called exactly once for each entry, with its bytes, when the queue no longer holds the entry. */
   released(bytes: number): void;
 }
 
@@ -156,8 +158,7 @@ interface WaitingEntry {
   readonly messages: readonly Message[];
   readonly bytes: number;
   /**
-   * True if the queue was idle when the entry arrived, so that the batch in flight has not waited longer than the
-   * entry.
+   * Whether the queue was idle when the entry arrived. If so, the batch in flight has not waited longer than the entry.
    */
   readonly queueWasIdle: boolean;
   /** Number of messages that are in a batch already. */
@@ -184,9 +185,9 @@ class PartitionQueue {
   }
 
   /**
-   * Returns true if the batch has been in flight for `timeoutMs`. The timer that rejects its first request may fire
-   * slightly before this clock reaches the limit; `#overdue` covers that moment, so that a request that arrives then
-   * does not wait for the whole limit again.
+   * Returns true if the current batch has been in flight for `timeoutMs`. The timer that rejects its first request may
+   * fire slightly before this clock reaches the limit. `#overdue` covers this interval: otherwise a request that
+   * arrives in it would wait for the full limit again.
    */
   isOverdue(timeoutMs: number): boolean {
     if (this.#batchSince === undefined) return false;
@@ -279,10 +280,10 @@ class PartitionQueue {
   }
 }
 
-/** Approximate overhead of a message in memory and on the wire besides value, key and headers. */
+/** Approximate overhead of a message in memory and on the wire, in addition to value, key and headers. */
 const overheadBytes = 100;
 
-/** Returns the approximate size of a message, slightly too high rather than too low. */
+/** Returns the approximate size of a message. The estimate is rather too high than too low. */
 function estimateBytes({ key, value, headers }: Message): number {
   let bytes = overheadBytes + (key?.length ?? 0) + (value?.length ?? 0);
   for (const [name, text] of Object.entries(headers ?? {})) bytes += name.length + (text?.length ?? 0) * 2 + 10;

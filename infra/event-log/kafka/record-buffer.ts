@@ -1,8 +1,8 @@
-/** Fetched records in memory: one partition's buffer of them, and the byte budget of all partitions. */
+/** Fetched records in memory: the buffer of one partition, and the byte budget that all partitions share. */
 import type { IHeaders, KafkaMessage } from 'kafkajs';
 import { type LogRecord, recordVersion, type Subscription } from '../event-log.ts';
 
-/** A record with its raw key and headers, which may contain any bytes, in addition to the decoded key and headers. */
+/** A record with its decoded key and headers, and with its raw key and headers, which may contain any bytes. */
 export interface KafkaRecord extends LogRecord {
   readonly raw: { readonly key: Buffer | null; readonly headers: IHeaders };
   /** Approximate size in memory. */
@@ -10,10 +10,13 @@ export interface KafkaRecord extends LogRecord {
 }
 
 const emptyBuffer = Buffer.alloc(0);
-/** Approximate overhead of a record in memory besides value, key and headers. */
+/** Approximate overhead of a record in memory, in addition to value, key and headers. */
 const overheadBytes = 200;
 
-/** Converts a fetched message. A message without a value gets an empty one; the sink sends that to the dead-letter queue. */
+/**
+ * Converts a fetched message. A message without a value gets an empty value; the sink sends the record to the
+ * dead-letter queue.
+ */
 export function toKafkaRecord(partition: number, message: KafkaMessage): KafkaRecord {
   const { key, value, headers = {} } = message;
   const texts: Record<string, string> = {};
@@ -37,7 +40,7 @@ export function toKafkaRecord(partition: number, message: KafkaMessage): KafkaRe
   };
 }
 
-/** Fetched records of one partition that are not handled yet, in log order and without repeats. */
+/** Fetched records of one partition that are not handled yet, in log order and without duplicates. */
 export class RecordBuffer {
   #records: KafkaRecord[] = [];
   #bytes = 0;
@@ -59,7 +62,7 @@ export class RecordBuffer {
     return this.#records.at(-1)?.offset;
   }
 
-  /** Offset that the next added records must continue from; undefined before {@link RecordBuffer.begin}. */
+  /** Expected offset of the next added record; undefined before {@link RecordBuffer.begin}. */
   get nextOffset(): number | undefined {
     return this.#nextOffset;
   }
@@ -86,7 +89,9 @@ export class RecordBuffer {
     this.#bytes = 0;
   }
 
-  /** Takes the next records up to `limits`; a record that exceeds them is taken alone. */
+  /**
+   * Removes and returns the next records up to `limits`. A record that exceeds the limits by itself is returned alone.
+   */
   take(limits: Subscription['limits']): KafkaRecord[] {
     let rows = 0;
     let bytes = 0;

@@ -16,13 +16,13 @@ const maxResponseBytes = 16 * 1024 * 1024;
 const contentType = 'application/vnd.schemaregistry.v1+json';
 /** The registry's error code for an unknown schema id. A plain 404 may also come from a proxy. */
 const schemaNotFoundCode = 40_403;
-/** Bounds the cache: the ids come from records, so a client of Kafka can make up any number of them. */
+/** Limits the size of the cache: the ids come from records, so a Kafka client can use any number of ids. */
 const maxSchemas = 1_000;
-/** Status codes that a retry does not change: incompatible, invalid, read-only. */
+/** Status codes of permanent errors, which a retry cannot resolve: incompatible, invalid, read-only. */
 const refusalStatuses = new Set([403, 405, 409, 422]);
 /**
- * Registering takes several requests. When processes start together on an empty registry, the registry refuses some of
- * them once.
+ * Registering a schema takes several requests. If processes start at the same time on an empty registry, the registry
+ * refuses some of these requests once.
  */
 const maxRegisterAttempts = 4;
 
@@ -33,8 +33,8 @@ interface RegistryResponse {
 }
 
 /**
- * Registers and reads the schemas of the log. It caches the schemas that it has read, so that only unknown ids fail
- * while the registry is down.
+ * Registers and reads the schemas of the log. Caches the schemas that it has read, so that while the registry is down,
+ * only lookups of unknown ids fail.
  */
 export class SchemaRegistry {
   /** URL without user and password. */
@@ -69,7 +69,7 @@ export class SchemaRegistry {
       clientId: 'runlake',
       retry: { retries: 1, initialRetryTimeInSecs: 0.1, maxRetryTimeInSecs: 1 },
       ...(this.#auth ? { auth: this.#auth } : {}),
-      // `tlsCaFile` may be meant for other servers: an agent with TLS options would fail on a plain http address.
+      // Only for https: `tlsCaFile` may be meant for other servers, and an https agent fails on a plain http address.
       ...(this.#ca && this.#base.startsWith('https:') ? { agent: new Agent({ ca: [...this.#ca] }) } : {}),
     });
     for (let attempt = 1; ; attempt++) {
@@ -128,8 +128,8 @@ export class SchemaRegistry {
   }
 
   /**
-   * The package reports a lost connection as status 400, which the registry itself never sends here; so check the
-   * registry first.
+   * Converts an error of registering a schema. Checks the registry first, because the package reports a lost connection
+   * as status 400, which the registry itself never sends here.
    */
   async #refusal(subject: string, error: unknown): Promise<Error> {
     try {
@@ -162,7 +162,7 @@ export class SchemaRegistry {
         ...(this.#auth ? { auth: `${this.#auth.username}:${this.#auth.password}` } : {}),
         ...(this.#ca ? { ca: [...this.#ca] } : {}),
       });
-      // `once` and the loop throw the first error; a later one must not crash the process.
+      // `once` and the loop throw the first error. This listener prevents a later error from crashing the process.
       request.on('error', () => undefined);
       request.end(content && JSON.stringify(content));
       const [response] = (await once(request, 'response')) as [IncomingMessage];

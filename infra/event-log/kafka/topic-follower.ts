@@ -1,16 +1,16 @@
 /**
  * Follows one topic outside its consumer groups: stores nothing and commits nothing.
  *
- * Invariant: the records of each partition are passed to `onRecords` in order from the starting offset, and only the
- * positions in this process record the progress.
+ * Invariant: the records of each partition are passed to `onRecords` in order from the starting offset, and the
+ * progress is recorded only in the positions of this process.
  *
  *   1. Fetch the offset of each partition at `sinceMs` ago, and its log-end offset.
  *   2. A client joins a consumer group with a random name, because the library reads only through groups and Kafka
- *      keeps the member of a dead client for a while. The client gets all partitions and seeks to the position of each.
+ *      keeps the member of a dead client for a while. The client gets all partitions and seeks each to its position.
  *      A partition that was added later is read from its beginning.
  *   3. Each fetch is passed on at once, so memory never holds more than one fetch.
  *   4. A client that crashed or stalled is fenced (`consumer.ts`), its group is deleted, and another client continues
- *      at the positions.
+ *      from the recorded positions.
  *   5. On close the client leaves its group, which is then deleted. Kafka expires the group of a process that was
  *      killed.
  */
@@ -25,12 +25,12 @@ import { toKafkaRecord } from './record-buffer.ts';
 export interface KafkaFollowerOptions extends FollowOptions {
   /** Name of the topic in Kafka. */
   readonly topicName: string;
-  /** Prefix of the names of its consumer groups. */
+  /** Prefix of the names of the follower's consumer groups. */
   readonly groupPrefix: string;
   readonly address: KafkaAddress;
   readonly admin: KafkaAdmin;
   readonly sessionTimeoutMs: number;
-  /** Maximum time until a new partition is found. Default: 30 s. */
+  /** Maximum time until a new partition is discovered. Default: 30 s. */
   readonly metadataMaxAgeMs?: number;
   readonly logger: Logger;
 }
@@ -59,8 +59,9 @@ export async function openKafkaFollower(options: KafkaFollowerOptions): Promise<
 export class KafkaFollower implements TopicFollower {
   readonly from: LogPosition;
   /**
-   * Resolves when all events that were in the log at opening are delivered. @throws DRAINING if the follower is closed
-   * before.
+   * Resolves when all events that were in the log when the follower was opened are delivered.
+   *
+   * @throws DRAINING if the follower is closed before that.
    */
   readonly caughtUp: Promise<void>;
   readonly #options: KafkaFollowerOptions;
@@ -71,7 +72,7 @@ export class KafkaFollower implements TopicFollower {
   #resolveCaughtUp: () => void = () => {};
   #rejectCaughtUp: () => void = () => {};
 
-  /** Use {@link openKafkaFollower}. */
+  /** Do not call the constructor directly; use {@link openKafkaFollower}. */
   constructor(options: KafkaFollowerOptions, from: LogPosition, ends: LogPosition) {
     this.#options = options;
     this.#logger = options.logger.child({ tail: options.topicName });
@@ -122,7 +123,7 @@ export class KafkaFollower implements TopicFollower {
     });
   }
 
-  /** Step 3. */
+  /** Step 3 of the header comment: passes fetched records to `onRecords`. */
   #accept({ batch }: EachBatchPayload): void {
     if (this.#supervisor.ending.aborted) return;
     const { partition, messages } = batch;

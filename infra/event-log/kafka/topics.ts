@@ -1,5 +1,5 @@
 /** The topics in Kafka: their names, and how startup creates and checks them. */
-// Node does not detect all named exports of this CommonJS package; the others are members of the default export.
+// Node does not detect all named exports of this CommonJS package; the others are properties of the default export.
 import kafkajs, { type Admin } from 'kafkajs';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
@@ -8,7 +8,7 @@ import type { Logger } from '../../telemetry/logger.ts';
 import { pause } from '../../timeouts/backoff.ts';
 import { isOfKind, listErrorNames } from './client.ts';
 
-/** Names in Kafka. Installations that share a cluster differ by their prefix. */
+/** Names of topics, schema subjects and groups in Kafka. Installations that share a cluster have different prefixes. */
 export interface TopicNames {
   of(topic: Topic): string;
   deadLetterTopic(topic: Topic): string;
@@ -27,9 +27,9 @@ export function topicNames(prefix: string): TopicNames {
 
 type TopicConfig = Pick<Config, 'kafkaBrokers' | 'kafkaPartitions' | 'kafkaReplication' | 'maxRunBytes'>;
 
-/** Size of everything around the value of a record: key, headers, batch framing. */
+/** Bytes reserved for a record in addition to its value: key, headers, batch framing. */
 const recordSlackBytes = 64 * 1024;
-/** Size of the headers that a dead-letter record adds. */
+/** Bytes reserved for the headers that a dead-letter record adds. */
 const deadLetterSlackBytes = 64 * 1024;
 /** Topics with at least this many replicas get `min.insync.replicas` 2. */
 const replicasWithQuorum = 3;
@@ -42,7 +42,9 @@ export interface RequiredTopic {
   readonly deadLetters: boolean;
 }
 
-/** The topics that must exist in Kafka: one for the events of each topic and one for its dead-letter records. */
+/**
+ * Lists the topics that must exist in Kafka: for each topic, one for its events and one for its dead-letter records.
+ */
 export function requiredTopics(topics: readonly Topic[], names: TopicNames): RequiredTopic[] {
   return topics.flatMap((topic) => [
     { name: names.of(topic), deadLetters: false },
@@ -51,8 +53,7 @@ export function requiredTopics(topics: readonly Topic[], names: TopicNames): Req
 }
 
 /**
- * Creates those of `topics` that do not exist, and waits until each partition has a leader. Does not alter existing
- * topics.
+ * Creates the topics that do not exist, and waits until each partition has a leader. Does not alter existing topics.
  *
  * @returns the number of partitions of each topic, by name.
  * @throws TOPIC_UNUSABLE if a run of the maximum size would not fit, and the errors of Kafka.
@@ -72,7 +73,7 @@ export async function ensureTopics(
     config.kafkaBrokers,
   );
   await checkTopics(admin, topics, shapes, config, logger);
-  // A newly elected broker may not know yet that it leads. Fetch offsets from it, so that the first publish and the
+  // A newly elected broker may not know yet that it is the leader. Fetch offsets, so that the first publish and the
   // first read find a leader.
   await Promise.all(topics.map(({ name }) => admin.fetchTopicOffsets(name)));
   return new Map([...shapes].map(([name, { partitions }]) => [name, partitions]));
@@ -144,7 +145,7 @@ interface TopicShape {
   readonly replicas: number;
 }
 
-/** Fetches partitions and replicas of the topics; retries, because brokers learn of a new topic with a delay. */
+/** Fetches partitions and replicas of the topics. Retries, because brokers learn of new topics with a delay. */
 async function fetchShapes(
   admin: Admin,
   names: readonly string[],
@@ -165,7 +166,7 @@ async function fetchShapes(
       if (attempt >= metadataAttempts || !isOfKind(error, ['UNKNOWN_TOPIC_OR_PARTITION'])) throw error;
     }
     if (attempt >= metadataAttempts) {
-      // Transient: brokers that restart or elect leaders learn of the topics later.
+      // Transient: brokers that are restarting or electing leaders do not know the topics yet.
       const reason = `the brokers do not have the topics yet: ${names.join(', ')}`;
       throw runlakeError('KAFKA_UNAVAILABLE', { brokers: brokers ?? '', reason });
     }
@@ -174,7 +175,7 @@ async function fetchShapes(
 }
 
 /**
- * Checks the settings of existing topics; logs a warning for each other unsuitable setting.
+ * Checks the settings of existing topics. Logs a warning for each unsuitable setting other than `max.message.bytes`.
  *
  * @throws TOPIC_UNUSABLE if `max.message.bytes` of a topic is too small for a run of the maximum size.
  */

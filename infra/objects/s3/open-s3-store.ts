@@ -148,7 +148,7 @@ export function openS3Store(options: S3Options): ObjectStore {
   async function verifyAndReadEtag(call: ObjectCall, name: string, bytes: number, signal: AbortSignal | undefined) {
     const found = await readObjectHead(call, name, signal).catch((error) => {
       if (isRunlakeError(error) && error.code === 'DESTINATION_ACCESS_DENIED') return undefined;
-      // The upload has just succeeded, so the object was moved or deleted since then.
+      // The upload has just succeeded, so the object has been moved or deleted since then.
       if (isMissing(error)) throw destinationError('DESTINATION_OBJECT_DAMAGED', call, 'it is not there', error);
       throw error;
     });

@@ -30,7 +30,10 @@ const unavailableCode = 'DESTINATION_UNAVAILABLE';
 const noBucketCode = 'DESTINATION_BUCKET_NOT_VALID';
 const noEndpointCode = 'DESTINATION_ENDPOINT_INVALID';
 
-/** Error names of stores; source: the S3 API's list of error responses, and names that compatible stores add. */
+/**
+ * Maps error names of stores to error codes and reasons. Source: the S3 API's list of error responses, and names that
+ * compatible stores add.
+ */
 const errorByName: Readonly<Record<string, readonly [code: Parameters<typeof destinationError>[0], reason: string]>> = {
   InvalidAccessKeyId: ['DESTINATION_KEY_UNKNOWN', 'the store does not know the key id'],
   SignatureDoesNotMatch: [deniedCode, 'the secret access key does not match the access key id'],
@@ -170,24 +173,26 @@ export interface S3Options {
   readonly bucket: string | undefined;
   /** Prefix of all keys; slashes at its ends are ignored. */
   readonly prefix: string;
-  /** Default: `us-east-1`, which stores other than AWS ignore. */
+  /** Region of the bucket. Default: `us-east-1`. Stores other than AWS ignore the region. */
   readonly region: string | undefined;
-  /** Default: AWS. */
+  /** URL of the S3 endpoint. Default: AWS. */
   readonly endpointUrl: string | undefined;
   /** Whether `endpointUrl` is the URL of the bucket; `resolvePath` then omits the bucket. */
   readonly isBucketInEndpoint: boolean;
-  /** Where URLs contain the bucket. `auto`: in the path with `endpointUrl`, in the host name for AWS. */
+  /**
+   * Where URLs contain the name of the bucket. `auto`: in the path if `endpointUrl` is set, in the host name for AWS.
+   */
   readonly addressingStyle: 'virtual' | 'path' | 'auto';
-  /** Default: the credential chain of the S3 client. */
+  /** Credentials for the store. Default: the credential chain of the S3 client. */
   readonly credentials: S3Credentials | undefined;
-  /** Allows endpoints on loopback and private addresses. */
+  /** Whether endpoints on loopback and private addresses are allowed. */
   readonly allowPrivateEndpoints: boolean;
   /** Trusted CA certificates, in PEM. */
   readonly authorities?: readonly string[] | undefined;
   readonly limits?: S3Limits | undefined;
 }
 
-/** Limits of calls; {@link defaultLimits} has the defaults. */
+/** Limits of calls. Defaults: {@link defaultLimits}. */
 export interface S3Limits {
   /** Maximum number of attempts of a request. */
   readonly attempts?: number;

@@ -40,15 +40,15 @@ import {
 } from './s3-connection.ts';
 
 const MIB = 1024 ** 2;
-/** Limit of the S3 API. */
+/** Maximum number of parts of an upload in the S3 API. */
 const maxParts = 10_000;
 const minPartBytes = 8 * MIB;
 const maxPartsInFlight = 3;
-/** Timeout for aborting an upload, after a failure and after its signal was aborted. */
+/** Timeouts for aborting an upload: after a failure, and after its signal was aborted. */
 const abortTimeoutMs = 10_000;
 const shortAbortTimeoutMs = 1_000;
 
-/** Returns the smallest part size with which the file has at most the maximum number of parts. */
+/** Returns the smallest part size for which the file does not have more than the maximum number of parts. */
 function choosePartSize(fileBytes: number): number {
   return Math.max(minPartBytes, Math.ceil(fileBytes / maxParts));
 }
@@ -253,7 +253,7 @@ async function listUploadsTo(
  * A write is one PutObject, or the completion of a multipart upload (`upload-parts.ts`).
  */
 
-/** Condition on the existing object. */
+/** Condition of a write, on the existing object. */
 export interface WriteCondition {
   /** No object exists. */
   readonly IfNoneMatch?: '*';
@@ -302,7 +302,11 @@ export async function writeOnce(
   }
 }
 
-/** @returns undefined if the ETag of the current object cannot be read. */
+/**
+ * Reads the condition that the current object still exists.
+ *
+ * @returns undefined if the ETag of the current object cannot be read.
+ */
 async function readCondition(now: () => Promise<ObjectStat>): Promise<WriteCondition | undefined> {
   try {
     const { etag } = await now();

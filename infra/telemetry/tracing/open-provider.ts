@@ -34,8 +34,8 @@ export function openProvider(
 }
 
 /**
- * Exports spans to `url`. A batch that cannot be delivered is dropped and counted, with at most one warning a minute,
- * so that traced requests never fail because of it.
+ * Exports spans to `url`. A batch that cannot be delivered is dropped and counted, with at most one warning per minute.
+ * Traced requests never fail because of the export.
  */
 function openExporter(url: string, { logger }: TracingOptions, exportedSpans: Counter<'outcome'>): SpanExporter {
   const exporter = new OTLPTraceExporter({

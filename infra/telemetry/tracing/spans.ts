@@ -77,7 +77,7 @@ export function startRequestSpan({ method, route, operation, headers }: TracedRe
 type Send = (messages: readonly LogMessage[]) => Promise<void>;
 
 /**
- * Sends `messages` in a new span, and sets the context of that span as their header `traceparent`. If tracing is off,
+ * Sends `messages` in a new span, and sets their header `traceparent` to the context of that span. If tracing is off,
  * or the current span is not recorded, `send` gets the messages unchanged.
  */
 export function tracePublish(topic: string, messages: readonly LogMessage[], send: Send): Promise<void> {

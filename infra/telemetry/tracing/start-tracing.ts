@@ -22,7 +22,10 @@ export interface ActiveTracing {
   readonly tracer: Tracer;
   /** Tracks the current span. Runlake uses its own context manager, so that a globally registered tracer is not affected. */
   readonly contexts: ContextManager;
-  /** Reads and writes `traceparent` (W3C Trace Context). Runlake does not register it globally, for the same reason. */
+  /**
+   * Reads and writes `traceparent` (W3C Trace Context). Runlake does not register it globally, so that a globally
+   * registered tracer is not affected.
+   */
   readonly propagator: TextMapPropagator;
 }
 
@@ -42,7 +45,7 @@ const exportedSpans = counter(
 );
 
 /**
- * Traces requests, publishes and insert batches of this process if an exporter is configured. Otherwise it does nothing
+ * Traces requests, publishes and insert batches of this process if an exporter is configured. Otherwise does nothing,
  * and does not load the SDK.
  */
 export async function startTracing(options: TracingOptions): Promise<Tracing> {

@@ -63,7 +63,7 @@ interface AppUser {
 }
 
 /**
- * Header that contains the user on the socket to the app's process. If a client sends this header, the server drops it.
+ * Header that passes the user to the app's process over the socket. If a client sends this header, the server drops it.
  */
 export const userHeader = 'x-runlake-app-user';
 

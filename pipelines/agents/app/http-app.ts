@@ -25,7 +25,7 @@ import { openModuleWorker } from '../workers/query-worker.ts';
 import { createRouteMatcher } from './app-route.ts';
 
 export interface HttpApp {
-  /** Whether the app itself defines this route. */
+  /** Returns true if the app itself defines this route. */
   names(method: string, path: string): boolean;
   /**
    * Resolves with the head of the response. The caller must read or destroy the body.
@@ -33,7 +33,7 @@ export interface HttpApp {
    * @throws APP_UNAVAILABLE, APP_FAILED, APP_TIMEOUT; errors of the request body; the reason of `signal`.
    */
   send(request: AppRequest): Promise<AppResponse>;
-  /** Id of the app's process. */
+  /** Process id of the app's process. */
   readonly pid: number | undefined;
   close(): Promise<void>;
 }
@@ -42,7 +42,7 @@ export interface AppRequest {
   readonly method: string;
   /** Path and query. */
   readonly target: string;
-  /** Names and values, alternating. */
+  /** Alternating names and values of the headers. */
   readonly headers: string[];
   readonly body: Readable | null;
   /** Aborted when the client disconnects. */
@@ -88,7 +88,7 @@ export async function openHttpApp(options: {
   let names: HttpApp['names'] = () => false;
   let inFlight = 0;
   let isClosing = false;
-  /** Folder in which the process listens: the home folder of its account, if it has an account of its own. */
+  /** Folder in which the process listens: the home folder of its account, if the process has a separate account. */
   let socketFolder: string | undefined;
   const ownAccounts = accounts && {
     take() {

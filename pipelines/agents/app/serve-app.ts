@@ -12,8 +12,8 @@ interface App {
 }
 
 /**
- * Generous limit for the headers of a request: the parent process enforces the configured limit and adds headers of its
- * own.
+ * Generous limit for the size of the request headers: the parent process enforces the configured limit and adds its own
+ * headers.
  */
 const maxHeaderBytes = 8 * 1024 * 1024;
 
@@ -65,7 +65,9 @@ function isApp(value: unknown): value is App & object {
   return typeof value === 'object' && value !== null && 'fetch' in value && typeof value.fetch === 'function';
 }
 
-/** Removes the user header from the request, so that the app sees only the headers of its client. */
+/**
+ * Removes the user header from the request and returns its value, so that the app sees only the headers of its client.
+ */
 function extractUserHeader({ rawHeaders }: IncomingMessage): string | undefined {
   const nameIndex = rawHeaders.findIndex((name, index) => index % 2 === 0 && name.toLowerCase() === userHeader);
   return nameIndex < 0 ? undefined : rawHeaders.splice(nameIndex, 2)[1];

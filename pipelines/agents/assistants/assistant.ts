@@ -31,7 +31,10 @@ export const insertVersionSql = `INSERT INTO agents.assistant_versions
   SELECT deployment_id, assistant_id, version, graph_id, name, description, config, context, metadata
   FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2`;
 
-/** Namespace of the ids of system assistants. It is that of the reference server, because clients compute these ids. */
+/**
+ * Namespace of the ids of system assistants. It equals the namespace of the reference server, because clients compute
+ * these ids.
+ */
 const graphNamespace = '6ba7b821-9dad-11d1-80b4-00c04fd430c8';
 
 /** Returns the id of a graph's system assistant. The server creates this assistant when it first serves the graph. */
@@ -62,8 +65,8 @@ const maxCachedAssistants = 200;
 const maxCachedCharacters = 16 * 1024;
 
 /**
- * Cache of assistants as last read. Entries can be stale, so code that uses an entry must check that its `updated_at`
- * is still current. The statement that creates a run does this.
+ * Cache of assistants, as they were when last read. Entries can be stale, so code that uses an entry must check that
+ * its `updated_at` is still current. The statement that creates a run does this.
  */
 export class RecentAssistants {
   readonly #assistants = new Map<string, Assistant>();
@@ -72,7 +75,7 @@ export class RecentAssistants {
     return this.#assistants.get(buildCacheKey(deploymentId, idOrGraphId));
   }
 
-  /** Caches the assistant, unless it is large. If the cache is full, evicts the entry that was cached longest ago. */
+  /** Caches the assistant, unless it is large. If the cache is full, evicts the oldest entry. */
   record(deploymentId: string, assistant: Assistant): void {
     const key = buildCacheKey(deploymentId, assistant.assistant_id);
     this.#assistants.delete(key);

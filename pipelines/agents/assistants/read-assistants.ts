@@ -41,13 +41,17 @@ export interface AssistantSearch<Field extends keyof Assistant = keyof Assistant
   readonly sortOrder: 'asc' | 'desc';
   readonly limit: number;
   readonly offset: number;
-  /** Default: all fields. */
+  /** Fields to return. Default: all fields. */
   readonly select?: readonly Field[] | null | undefined;
   /** Maximum size of the page as JSON. Default: no limit. */
   readonly limitBytes?: number;
 }
 
-/** Returns one page of the assistants that match, and their total number on all pages. @throws ANSWER_TOO_LARGE */
+/**
+ * Returns one page of the matching assistants, and the total number of matching assistants on all pages.
+ *
+ * @throws ANSWER_TOO_LARGE
+ */
 export async function searchAssistants<Field extends keyof Assistant = keyof Assistant>(
   database: Sql,
   deploymentId: string,

@@ -50,11 +50,11 @@ function encodeContext(context: unknown): string {
 }
 
 export interface NewAssistant {
-  /** Id of a served graph. The caller must have checked it. */
+  /** Id of the graph. The caller must have checked that the graph is served. */
   readonly graphId: string;
-  /** Default: a new id. */
+  /** Id of the new assistant. Default: a new id. */
   readonly assistantId?: string;
-  /** Default: the id of the graph. */
+  /** Name of the assistant. Default: the id of the graph. */
   readonly name?: string;
   readonly description?: string | null;
   readonly config?: GraphConfig;

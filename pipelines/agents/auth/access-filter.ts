@@ -33,7 +33,7 @@ export function requiredMetadata(filter: unknown, event: string): RequiredMetada
   return required.length === 0 ? undefined : Object.fromEntries(required);
 }
 
-/** Whether `metadata` contains `required`, with the semantics of `metadata @> required` in Postgres. */
+/** Returns true if `metadata` contains `required`, with the semantics of `metadata @> required` in Postgres. */
 export function containsRequired(metadata: Metadata, required: RequiredMetadata = {}): boolean {
   return Object.entries(required).every(([key, value]) => {
     const given = metadata[key];
@@ -89,7 +89,7 @@ export class AuthorizedRows {
     this.#deploymentId = deploymentId;
   }
 
-  /** Whether the row exists and its metadata contains `required`. */
+  /** Returns true if the row exists and its metadata contains `required`. */
   async rowMatches(kind: ProtectedTable, id: string, required: RequiredMetadata): Promise<boolean> {
     const [table, column] = tables[kind];
     const rows = await this.#database.query(
@@ -100,7 +100,7 @@ export class AuthorizedRows {
   }
 
   /**
-   * Returns the assistant or graph that the metadata of a thread names, with which the thread runs next. Users can
+   * Returns the assistant or graph that the metadata of a thread names. The next run of the thread uses it. Users can
    * write metadata, so the caller must check access to this assistant as to any other assistant.
    */
   async assistantOfThread(threadId: string): Promise<string | undefined> {
@@ -112,7 +112,7 @@ export class AuthorizedRows {
     return row?.assistant ?? undefined;
   }
 
-  /** Whether the metadata of all threads that the assistant ran on contains `required`. */
+  /** Returns true if the metadata of all threads that the assistant ran on contains `required`. */
   async ownsThreadsOf(assistantId: string, required: RequiredMetadata): Promise<boolean> {
     const others = await this.#database.query(
       `SELECT FROM agents.threads thread WHERE deployment_id = $1 AND NOT metadata @> $3

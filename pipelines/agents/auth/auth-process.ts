@@ -22,7 +22,7 @@ export interface AuthProcess {
   /** Authenticates a request. @throws AUTH_REJECTED with the handler's status and text, AUTH_UNAVAILABLE */
   identify(request: AuthRequest): Promise<AgentUser>;
   /**
-   * Calls the handler of `question.event`. Returns the value of the question as the handler changed it.
+   * Calls the handler of `request.event`. Returns the value of the request as the handler changed it.
    *
    * @throws AUTH_FORBIDDEN with the handler's status and text, AUTH_HANDLER_INVALID, AUTH_UNAVAILABLE
    */
@@ -59,7 +59,7 @@ export async function openAuthProcess(options: {
 }): Promise<AuthProcess> {
   const { file, environment, accounts, heartbeatTimeoutMs, logger } = options;
   const pending = new Map<number, PendingRequest>();
-  /** Keys of requests that timed out. The process may still answer them; such answers are ignored. */
+  /** Keys of requests that timed out. The process may still answer these requests; the answers are ignored. */
   const timedOutKeys = new Set<number>();
   let lastKey = 0;
   const worker = await openModuleWorker({

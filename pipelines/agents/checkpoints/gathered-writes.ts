@@ -3,12 +3,13 @@
  *
  * Invariant: one statement is in flight at a time. Each statement runs under the lease and is atomic.
  *
- *   1. Added parts are buffered while a statement is in flight and, if `batchDelayMs` is set, until it has passed.
+ *   1. Added parts are buffered while a statement is in flight and, if `batchDelayMs` is set, until this delay has
+ *      passed.
  *   2. One statement writes all buffered parts. If two parts write the same row, the result is as if they were written
  *      in order.
  *   3. Without `batchDelayMs`, `add` resolves or rejects with its statement. With `batchDelayMs`, `add` returns early;
- *      after the first failed statement nothing more is written, and every later `add` and `settled` rejects with that
- *      error.
+ *      after the first failed statement nothing more is written, and every later `add` and `settled` rejects with
+ *      that error.
  *   4. `settled` sends the buffered parts at once. Call it before reads and at the end.
  *   5. Above `maxBufferedBytes`, `add` waits for its statement even with `batchDelayMs`.
  */
@@ -34,7 +35,7 @@ const maxBufferedBytes = 4 * 1024 * 1024;
 interface Statement {
   readonly parts: GatheredPart[];
   bytes: number;
-  /** Sends the statement as soon as the previous statement has finished. */
+  /** Sends the statement as soon as the previous one has finished. */
   readonly go: () => void;
   readonly written: Promise<void>;
 }
@@ -42,7 +43,7 @@ interface Statement {
 export class GatheredWrites {
   readonly #options: GatheringOptions;
   #open: Statement | undefined;
-  /** Settles with the newest statement; never rejects. */
+  /** Settles when the newest statement has finished; never rejects. */
   #last: Promise<void> = Promise.resolve();
   #failure: { readonly reason: unknown } | undefined;
 

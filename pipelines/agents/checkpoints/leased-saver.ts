@@ -19,7 +19,7 @@ import { GatheredWrites } from './gathered-writes.ts';
 import { consumedResumeSql, deleteThreadSql, writeSql, writeValues } from './leased-statements.ts';
 import { jsonbText, listQuery, PageSizes, type StoredTuple, selectTuples, toTuple } from './stored-tuples.ts';
 
-/** The lease that a saver writes under, and the ids that it adds to checkpoints. */
+/** The lease under which a saver writes, and the ids that the saver adds to checkpoints. */
 export interface Lease {
   /** The `lease_token` of a run, or the `write_token` of a thread that is locked for an update of its state. */
   readonly leaseToken: string;
@@ -42,7 +42,10 @@ interface Owner {
   assistant_id?: string;
 }
 
-/** Lets `put` and `putWrites` return before the data is written. Writes keep their order, and reads wait for them. */
+/**
+ * Options for returning from `put` and `putWrites` before the data is written. Writes keep their order, and reads wait
+ * for them.
+ */
 export interface EarlyAcks {
   /** How long to buffer writes for one statement. */
   readonly batchDelayMs: number;
@@ -57,8 +60,8 @@ export interface EarlyAcks {
 const retryTimeoutMs = 10_000;
 
 /**
- * Whether `error` means that the lease was lost, because another process owns the run or the run has ended, and that
- * nothing was written.
+ * Returns true if `error` means that nothing was written because the lease was lost: another process owns the run, or
+ * the run has ended.
  */
 export function isLeaseLost(error: unknown): boolean {
   return isRunlakeError(error) && error.code === 'LEASE_LOST';
@@ -137,7 +140,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
     }
   }
 
-  /** Whether a task has consumed the resume value of this run, in this attempt or an earlier one. */
+  /** Returns true if a task has consumed the resume value of this run, in this attempt or an earlier one. */
   async hasConsumedResume(key: string): Promise<boolean> {
     await this.settled();
     const { rows } = await this.#query<{ taken: boolean }>({

@@ -84,7 +84,7 @@ written AS (
 )
 SELECT holds FROM lease`;
 
-/** Parameters $4 to $24 of {@link writeSql}. */
+/** Returns the parameters $4 to $24 of {@link writeSql}. */
 export function writeValues(
   checkpoints: readonly CheckpointPart[],
   writes: readonly WritePart[],

@@ -44,7 +44,11 @@ export interface FiringDeps {
 
 const firingRetentionMs = 24 * 3_600_000;
 
-/** Fires every cron that is due. If a cron fails, its fire time is skipped or it stays due. @returns how many fired. */
+/**
+ * Fires every cron that is due. If a cron fails, its fire time is skipped or the cron stays due.
+ *
+ * @returns how many fired.
+ */
 export async function fireCrons(deps: FiringDeps): Promise<number> {
   const { database, logger } = deps;
   const failed: string[] = [];

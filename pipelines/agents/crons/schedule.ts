@@ -2,10 +2,10 @@ import { CronExpressionParser } from 'cron-parser';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 /**
- * A cron expression of five fields (minute, hour, day of month, month, day of week) in local time of a zone. If both
- * day fields are restricted, a day matches if it matches either field. If a local time does not exist because clocks
- * are set forward, the cron fires later by the size of the gap. If a local time occurs twice, the cron fires once, at
- * the first instant; if the hour field matches every hour, it fires twice.
+ * A cron expression of five fields (minute, hour, day of month, month, day of week) in the local time of a zone. If
+ * both day fields are restricted, a day matches if it matches either field. If a local time does not exist because
+ * clocks are set forward, the cron fires later by the size of the gap. If a local time occurs twice, the cron fires
+ * once, at the first instant; if the hour field matches every hour, it fires twice.
  */
 export interface Schedule {
   /** Returns the first fire time after an instant, in milliseconds since the epoch; undefined if there is none. */
@@ -17,7 +17,7 @@ export interface Schedule {
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
 const hoursPerDay = 24;
-/** Longer than any change of clocks. */
+/** Upper bound for the size of a clock change. */
 const maxClockChangeMs = 4 * hourMs;
 
 /**
@@ -112,7 +112,7 @@ function findLast(schedule: Schedule, fromMs: number, untilMs: number): number {
 
 const formats = new Map<string, Intl.DateTimeFormat>();
 
-/** Whether the runtime supports this time zone name. Offsets such as `+02:00` are not names. */
+/** Returns true if the runtime supports this time zone name. Offsets such as `+02:00` are not names. */
 export function isTimeZone(name: string): boolean {
   if (!/^[A-Za-z]/.test(name)) return false;
   try {
@@ -137,7 +137,10 @@ export function findInstants(clockMs: number, timeZone: string): { readonly firs
   return { first: Math.min(...found), last: Math.max(...found) };
 }
 
-/** Whether the UTC offset of the zone four hours before or after an instant differs from the offset at the instant. */
+/**
+ * Returns true if the UTC offset of the zone four hours before or after an instant differs from the offset at the
+ * instant.
+ */
 export function isNearClockChange(instantMs: number, timeZone: string): boolean {
   const offset = getOffsetMs(instantMs, timeZone);
   return [-4, 4].some((hours) => getOffsetMs(instantMs + hours * hourMs, timeZone) !== offset);

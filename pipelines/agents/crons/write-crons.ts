@@ -12,7 +12,7 @@ export type NewCron = Omit<Cron, 'cron_id' | 'next_run_date' | 'created_at' | 'u
 const countCronsSql = 'SELECT count(*) AS count FROM agents.crons WHERE deployment_id = $1';
 
 /**
- * Creates a cron. The cron fires for the first time at the next time of its schedule.
+ * Creates a cron. The cron fires for the first time at the next fire time of its schedule.
  *
  * @param maxCrons Maximum number of crons of the deployment.
  * @throws CRON_SCHEDULE_INVALID, CRON_TIMEZONE_UNKNOWN, CRON_LIMIT_REACHED, THREAD_NOT_FOUND, INVALID_REQUEST
@@ -200,7 +200,10 @@ export const cronFields = [
 /** The columns of a {@link Cron}. Each column has the name of its field. */
 export const cronColumns = cronFields.join(', ');
 
-/** Notifies the processes of deployment $1, at commit, that the next fire time of a cron may have changed. */
+/**
+ * Statement that notifies the processes of deployment $1, at commit, that the next fire time of a cron may have
+ * changed.
+ */
 export const notifyCronsSql = "SELECT pg_notify('agent_crons', $1)";
 
 /** Reads a cron. @throws CRON_NOT_FOUND */
@@ -236,7 +239,7 @@ interface CronPage {
   readonly sortOrder: 'asc' | 'desc';
   readonly limitRows: number;
   readonly offsetRows: number;
-  /** Default: all fields. */
+  /** Fields to return. Default: all fields. */
   readonly select?: readonly string[] | null | undefined;
   /** Maximum size of the page as JSON. Default: no limit. */
   readonly limitBytes?: number;
@@ -250,7 +253,11 @@ function buildFilterParams(deploymentId: string, { assistantId, threadId, enable
   return [deploymentId, assistantId ?? null, threadId ?? null, enabled ?? null, metadata];
 }
 
-/** Returns one page of the crons that match `filter`, with nulls of `sortBy` last. @throws ANSWER_TOO_LARGE */
+/**
+ * Returns one page of the crons that match `filter`. Crons whose `sortBy` field is null come last.
+ *
+ * @throws ANSWER_TOO_LARGE
+ */
 export async function searchCrons(
   sql: Sql,
   deploymentId: string,

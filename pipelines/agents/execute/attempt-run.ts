@@ -11,8 +11,10 @@
  *   4. Wait until all events are in the log, and durable if the stream is resumable. If the log did not accept them,
  *      the end event reports missing events.
  *   5. Write the final state in one transaction, if the run still has the fencing token of this attempt. An attempt
- *      that lost its lease or threw requeues the run; this has no effect if another process already owns the run.
- *   6. Publish the end (`publish-end.ts`). After a crash between 5 and 6 the sweep of any process publishes it.
+ *      that has lost its lease or has thrown an error requeues the run; this has no effect if another process already
+ *      owns the run.
+ *   6. Publish the end (`publish-end.ts`). After a crash between steps 5 and 6, the sweep of any process publishes the
+ *      end.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
@@ -84,7 +86,7 @@ const retryPauseMs = 250;
 const maxLoggedCharacters = 500;
 
 interface AttemptDeps extends ExecutorDeps {
-  /** Whether this process is shutting down. */
+  /** Returns true if this process is shutting down. */
   isStopping(): boolean;
   /** Called when the worker pool has accepted the run. */
   onAccepted(): void;
@@ -116,7 +118,10 @@ export async function attemptRun(
       cancel();
     },
   });
-  /** Retries retryable errors while the lease is held, so that a short outage of the database does not end the run. */
+  /**
+   * Retries `work` after retryable errors while the lease is held, so that a short outage of the database does not end
+   * the run.
+   */
   async function retryWhileLeased<Result>(work: () => Promise<Result>): Promise<Result> {
     for (;;) {
       try {
@@ -256,9 +261,9 @@ interface Batch {
 }
 
 /**
- * Writes an ended run as the root run of its trace, with the same id, so that queries and usage include it. The trace
- * is stored in the project of the request or, if the request names none, in that of the graph. Idempotent. See
- * {@link writeTraceRecords} for runs that ingest rejects.
+ * Returns a function that writes an ended run as the root run of its trace, with the same id, so that queries and usage
+ * include it. The trace is stored in the project of the request or, if the request names none, in that of the graph.
+ * The function is idempotent. See {@link writeTraceRecords} for runs that ingest rejects.
  *
  * @throws retryable errors of the log.
  */

@@ -63,7 +63,7 @@ export interface Executor {
 }
 
 const sweepIntervalMs = 1_000;
-/** A claim may miss runs that became due within this time before it. */
+/** A claim may miss runs that became due less than this time before the claim. */
 const recentlyDueMs = 20;
 /** Delay before a claim for extra slots, so that runs created while all slots are used share one claim. */
 const extraDelayMs = 25;
@@ -91,7 +91,7 @@ export function startExecutor(deps: ExecutorDeps): Executor {
   const countFreeSlots = () => (leases.alive ? pool.freeSlots - reservedSlots : 0);
   const countExtraSlots = () => (leases.alive ? Math.max(0, pool.extraSlots + Math.min(0, countFreeSlots())) : 0);
 
-  /** Looks for runs, one search at a time. A call during a search starts another search after it. */
+  /** Looks for runs; only one search runs at a time. A call during a search starts another search after it. */
   function wake(): void {
     if (isStopping) return;
     needsAnotherSearch = true;

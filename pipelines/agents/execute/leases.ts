@@ -21,9 +21,9 @@ import type { ClaimedRun } from '../runs/run-row.ts';
 
 /** Callbacks for the attempt that holds a lease. Each is called at most once. */
 export interface LeaseWatcher {
-  /** A client requested to cancel the run. */
+  /** Called when a client has requested to cancel the run. */
   onCancelled(): void;
-  /** The lease is lost; another process may own the run. */
+  /** Called when the lease is lost; another process may own the run. */
   onLost(): void;
 }
 
@@ -42,7 +42,7 @@ export interface LeaseDeps {
 export class Leases {
   readonly #deps: LeaseDeps;
   readonly #watchedByToken = new Map<string, { readonly watcher: LeaseWatcher; cancelled: boolean }>();
-  /** By fencing token: when a run of this process was first seen without an attempt. */
+  /** Time at which a run of this process was first seen without an attempt, by fencing token. */
   readonly #firstSeenWithoutAttempt = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
   #expiry: NodeJS.Timeout | undefined;

@@ -86,7 +86,10 @@ export async function publishLateEnds(deps: ExecutorDeps): Promise<void> {
 /** Records in Postgres that the end of a run is published. @throws errors of the database. */
 export type MarkEndPublished = (run: EndedRun) => Promise<void>;
 
-/** Coalesces calls: ends that arrive while a statement executes are marked together by the next statement. */
+/**
+ * Returns a function that coalesces calls: ends that arrive while a statement executes are marked together by the next
+ * statement.
+ */
 export function markEndsTogether(database: Database, resumeMs: number): MarkEndPublished {
   let running: Promise<void> = Promise.resolve();
   let next: { readonly runs: EndedRun[]; readonly marked: Promise<void> } | undefined;
@@ -110,8 +113,8 @@ export function markEndsTogether(database: Database, resumeMs: number): MarkEndP
 export type FeedbackLinks = (run: EndedRun) => Readonly<Record<string, string>> | undefined;
 
 /**
- * Creates signed links that accept feedback on a run's trace without an API key. The links of a run are always the
- * same.
+ * Returns a function that creates signed links, which accept feedback on a run's trace without an API key. The links of
+ * a run are always the same.
  */
 export function createFeedbackLinks(deps: {
   readonly signer: TokenSigner;

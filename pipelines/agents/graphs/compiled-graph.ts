@@ -9,7 +9,7 @@ export interface CompiledGraph {
   readonly lg_is_pregel: true;
   checkpointer?: unknown;
   store?: unknown;
-  /** Config that the graph was bound to. */
+  /** Config that is bound to the graph. */
   config?: { readonly callbacks?: unknown };
   readonly name?: string;
   /** Default breakpoints; a run may override them. */
@@ -17,7 +17,7 @@ export interface CompiledGraph {
   readonly interruptAfter?: '*' | readonly string[];
   /** The builder of the graph; absent if no builder created it. */
   readonly builder?: unknown;
-  /** Returns a copy. Properties set on it do not change this graph. */
+  /** Returns a copy of the graph. Properties that are set on the copy do not change this graph. */
   withConfig(config: object): CompiledGraph;
   stream(input: unknown, options: object): Promise<AsyncIterable<unknown>>;
   streamEvents(input: unknown, options: object): AsyncIterable<GraphEvent>;
@@ -74,8 +74,8 @@ export function isCompiledGraph(value: unknown): value is CompiledGraph {
 }
 
 /**
- * Whether the value is an agent of `createAgent` (`langchain`). Use its `graph`, because copies of the agent have no
- * effect.
+ * Returns true if the value is an agent of `createAgent` (`langchain`). Use the `graph` of the agent, because copies of
+ * the agent have no effect.
  */
 export function isGraphWrapper(value: unknown): value is { readonly graph: CompiledGraph } {
   return typeof value === 'object' && value !== null && 'graph' in value && isCompiledGraph(value.graph);

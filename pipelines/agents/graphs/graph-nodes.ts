@@ -72,7 +72,7 @@ export function requireTargets(graphId: string, nodes: GraphNodes, command: Node
   requireNodes(graphId, nodes, { goto: toList(command?.goto).filter((to) => to !== endNode) });
 }
 
-/** Whether a command only ends the graph: its single `goto` is `__end__`, and it does not resume. */
+/** Returns true if a command only ends the graph: its single `goto` is `__end__`, and it does not resume. */
 export function goesToEnd(command: NodeCommand): boolean {
   const to = toList(command?.goto);
   return to.length === 1 && to[0] === endNode && (command?.resume ?? undefined) === undefined;
@@ -83,7 +83,7 @@ function toList(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [value];
 }
 
-/** Whether the target is a `Send`: a node with its own input. */
+/** Returns true if the target is a `Send`: a node with its own input. */
 function isSend(to: unknown): to is { readonly node: unknown } {
   return typeof to === 'object' && to !== null && 'node' in to;
 }

@@ -8,7 +8,7 @@ import { findInvalidSetting, type HttpSettings, httpSchema } from './http-settin
 
 const stringMapSchema = Type.Record(Type.String(), Type.String());
 const minutesSchema = Type.Number({ minimum: 0, maximum: 525_600_000 });
-/** Interval between one second and the maximum delay of a Node timer, in minutes. */
+/** Interval in minutes, from one second to the maximum delay of a Node timer. */
 const sweepMinutesSchema = Type.Number({ minimum: 1 / 60, maximum: 35_000 });
 const referenceSchema = Type.String({ minLength: 1 });
 
@@ -115,8 +115,8 @@ export interface GraphsFile {
 
 /**
  * Reads and validates a langgraph.json. Does not check that the named modules exist, because a missing module makes
- * only its graph unusable when it is loaded. Ignores fields of other tools (`node_version`, `dependencies`,
- * `dockerfile_lines`, …). Source: configuration file of the LangGraph CLI.
+ * only its own graph unusable, when that graph is loaded. Ignores fields of other tools (`node_version`,
+ * `dependencies`, `dockerfile_lines`, …). Source: configuration file of the LangGraph CLI.
  *
  * @throws GRAPHS_FILE_INVALID with the file, the field and the reason.
  */

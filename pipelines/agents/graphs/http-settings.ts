@@ -3,7 +3,7 @@ import { type Static, Type } from 'typebox';
 const optionalOrNull = <const S extends Parameters<typeof Type.Union>[0][number]>(schema: S) =>
   Type.Optional(Type.Union([schema, Type.Null()]));
 
-/** The name of a method or of a header, or `*`. Source: RFC 9110, "token". */
+/** Name of an HTTP method or header, or `*`. Source: RFC 9110, "token". */
 const token = Type.String({ pattern: "^[\\w!#$%&'*+.^`|~-]+$" });
 const optionalTokens = Type.Optional(Type.Array(token));
 const patterns = optionalOrNull(Type.Array(token));
@@ -52,7 +52,9 @@ interface InvalidSetting {
   readonly reason: string;
 }
 
-/** Returns the first setting that is invalid or unsupported. Such settings are rejected, never ignored. */
+/**
+ * Returns the first setting that is invalid or unsupported. The server rejects these settings; it never ignores them.
+ */
 export function findInvalidSetting(http: HttpSettings): InvalidSetting | undefined {
   return [...listInvalidSettings(http)].map(({ location, reason }) => ({ location: `http.${location}`, reason }))[0];
 }
@@ -116,5 +118,5 @@ export function toHeaderPatterns(choice: ConfigurableHeaders | null | undefined)
   };
 }
 
-/** Headers with API keys. */
+/** Headers that contain API keys. */
 const apiKeyHeaders: ReadonlySet<string> = new Set(['x-api-key', 'x-service-key']);

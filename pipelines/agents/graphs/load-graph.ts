@@ -91,7 +91,7 @@ export const testedLibraries = '1.x';
 
 const isTested = (version: string) => /^1\./.test(version);
 
-/** Returns the distinct copies of LangGraph with an untested version that the graphs of the file load. */
+/** Returns the distinct copies of LangGraph that the graphs of the file load and whose version is untested. */
 export async function findUntestedLibraries({ graphs }: GraphsFile): Promise<{ path: string; version: string }[]> {
   const found = new Map<string, string>();
   for (const folder of new Set(graphs.map(({ path }) => dirname(path)))) {

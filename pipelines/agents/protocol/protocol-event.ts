@@ -25,7 +25,7 @@ export interface ProtocolMessage {
   /** Event id, which is the same in every read. */
   readonly id: string;
   readonly method: string;
-  /** JSON text. */
+  /** The message as JSON text. */
   readonly text: string;
 }
 
@@ -129,9 +129,9 @@ function createLifecycleContent(data: {
 }
 
 /**
- * Converts the end of a run to a lifecycle event. `interrupted` means only that the graph waits for a resume value,
- * because the Python SDK ends its iterators at an interrupt, at `completed` and at `failed`. So a run that was
- * cancelled or stopped at a breakpoint is `completed`.
+ * Converts the end of a run to a lifecycle event. The event is `interrupted` only if the graph waits for a resume
+ * value; a run that was cancelled or stopped at a breakpoint is `completed`. The reason is that the Python SDK ends its
+ * iterators at an interrupt, at `completed` and at `failed`.
  */
 function convertEnd({ status, interrupted, interrupts, error }: RunEnd): {
   readonly event: string;

@@ -21,7 +21,7 @@ export interface GraphSchemas {
  * exists only as a TypeScript type is null.
  */
 export function readSchemas(graph: CompiledGraph): GraphSchemas {
-  // The metadata of `withLangGraph` is in the registry of the project's copy of LangGraph, which may differ from ours.
+  // The metadata of `withLangGraph` is in the registry of the project's LangGraph, which may be another copy than ours.
   const registry = (graph.builder as { readonly _metaRegistry?: typeof schemaMetaRegistry } | undefined)?._metaRegistry;
   const readSchema = (read: (graph: unknown, registry?: typeof schemaMetaRegistry) => unknown) => {
     try {

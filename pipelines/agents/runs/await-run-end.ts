@@ -164,7 +164,7 @@ async function readUnpublishedAttempt({ deploymentId, database }: FollowDeps, ru
   return row?.attempt;
 }
 
-/** Whether the reader has already received the end of this attempt. */
+/** Returns true if the reader has already received the end of this attempt. */
 function isPastEnd(from: RunReadFrom, attempt: number): boolean {
   if (typeof from === 'string') return false;
   return from.attempt > attempt || (from.attempt === attempt && from.seq >= endSeq);

@@ -31,8 +31,9 @@ export async function claimRuns(
 
 /**
  * Returns the milliseconds until the next run becomes due; 0 or less if a run became due in the last `sinceMs`, and
- * undefined if there is none. Considers only the first pending run of each thread without a running run. Call it only after
- * a claim with free slots returned nothing: other processes have then locked the runs that became due earlier.
+ * undefined if there is no run to consider. Considers only the first pending run of each thread without a running run.
+ * Call it only after a claim with free slots returned nothing: other processes have then locked the runs that became
+ * due earlier.
  */
 export async function getMsToNextRun(
   database: Sql,
@@ -76,7 +77,7 @@ interface LeasedRow {
 
 /**
  * Renews the heartbeat of a process and reads its running runs. The statement locks only the row of the process, so it
- * does not wait for transactions on runs or threads. If a lease is missing in the result, the process has lost it.
+ * does not wait for transactions on runs or threads. If a lease is missing from the result, the process has lost it.
  */
 export async function renewHeartbeat(sql: Sql, process: RunProcess, leaseMs: number): Promise<LeasedRun[]> {
   const rows = await sql.query<LeasedRow>(

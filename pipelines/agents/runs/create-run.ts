@@ -24,7 +24,10 @@ export interface NewRun {
   readonly assistant: Pick<Assistant, 'assistant_id' | 'graph_id'>;
   /** The thread of the run. If undefined, a new thread is created. */
   readonly threadId: string | undefined;
-  /** Whether a new thread is created for the run, with the given id if there is one. Default: true if there is no id. */
+  /**
+   * Whether a new thread is created for the run, with the id `threadId` if it is set. Default: true if `threadId` is
+   * undefined.
+   */
   readonly stateless?: boolean;
   /** What to do if the thread does not exist. */
   readonly ifNotExists: 'create' | 'reject';
@@ -103,7 +106,7 @@ const buildAddSql = (assistant: string) =>
   `agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ${assistant}, $12, $13, $14, $15, $16, $17, $18, $19)`;
 const addRunSql = `SELECT * FROM ${buildAddSql('$11')}`;
 /**
- * Adds a run only if the assistant is unchanged. The function takes the id from the row of the assistant, so that
+ * Adds a run only if the assistant is unchanged. `agents.add_run` gets the id from the row of the assistant, so that
  * Postgres calls the function only if it has found the row.
  */
 const addRunAsSeenSql = `
@@ -111,8 +114,8 @@ SELECT added.* FROM agents.assistants seen, LATERAL ${buildAddSql('seen.assistan
 WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $20`;
 
 /**
- * Returns `going` if the thread has another unfinished run and `allowOthers` is false; undefined if the assistant has
- * changed since `seenAt`.
+ * Adds a run. Returns `going` if the thread has another unfinished run and `allowOthers` is false; undefined if the
+ * assistant has changed since `seenAt`.
  */
 async function addRun(
   sql: Sql,

@@ -233,7 +233,7 @@ WHERE run.deployment_id = $1 AND run.run_id = $2 AND run.lease_token = $3 AND ru
   AND (NOT $8::boolean OR NOT ${liveProcessCondition})
 RETURNING run.status, run.removed, run.kwargs`;
 
-/** Whether a run failed because its attempts were lost, rather than with its own error. */
+/** Returns true if a run failed because its attempts were lost, rather than with its own error. */
 export const isGivenUp = ({ error, message }: RunFailure) =>
   error === lostRunFailure.error && message === lostRunFailure.message;
 

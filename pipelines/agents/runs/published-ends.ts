@@ -155,8 +155,8 @@ const maxEventCharacters = 1024 * 1024;
 const retentionMinutes = 5;
 
 /**
- * Whether the end event contains `json`. The end event of a temporary run always contains it, because the rows of the
- * run are deleted when the run ends.
+ * Returns true if the end event contains `json`. The end event of a temporary run always contains it, because the rows
+ * of the run are deleted when the run ends.
  */
 export function fitsEndEvent({ temporary }: EndedRun['kwargs'], json: string | undefined): boolean {
   return temporary || json === undefined || json.length <= maxEventCharacters;

@@ -5,7 +5,11 @@ import { findProject } from '../traces/root-run.ts';
 import type { Run, RunStatus } from './run.ts';
 import { type GraphRunRow, runColumns } from './run-row.ts';
 
-/** Reads a run; its thread can be hidden. @throws RUN_NOT_FOUND */
+/**
+ * Reads a run, even if its thread is hidden.
+ *
+ * @throws RUN_NOT_FOUND
+ */
 export async function readRun(
   sql: Sql,
   deploymentId: string,
@@ -25,7 +29,7 @@ interface RunPage<Field extends keyof Run> {
   readonly limit: number;
   readonly offset: number;
   readonly status?: RunStatus;
-  /** Default: all fields. */
+  /** Fields to return. Default: all fields. */
   readonly select?: readonly Field[] | undefined;
   /** Maximum size of the page as JSON. Default: no limit. */
   readonly limitBytes?: number;

@@ -42,7 +42,7 @@ export function createHeaderRule(choice?: ConfigurableHeaders | null): HeaderRul
     (isConfidential(name) ? includes.includes(name) : included(name));
 }
 
-/** Returns the headers that pass the test, with lists joined by commas. */
+/** Returns the headers that are copied to the run, with lists of values joined by commas. */
 function selectCopiedHeaders(
   headers: Readonly<Record<string, string | readonly string[] | undefined>>,
   isCopied: HeaderRule,

@@ -22,7 +22,7 @@ export interface ClaimedRun {
   readonly runId: string;
   readonly assistantId: string;
   readonly graphId: string;
-  /** Starts at 1. */
+  /** Number of the attempt, starting at 1. */
   readonly attempt: number;
   readonly leaseToken: string;
   /** Number of run starts on the thread so far, including this one. */
@@ -34,7 +34,7 @@ export interface ClaimedRun {
   readonly kwargs: RunKwargs;
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly sender?: Partial<RunSender>;
-  /** Start of the first attempt. */
+  /** Start time of the first attempt. */
   readonly startedAt: string;
 }
 
@@ -52,7 +52,7 @@ export interface EndedRun {
   readonly runId: string;
   readonly assistantId: string;
   readonly graphId: string;
-  /** 0 if the run never started. */
+  /** Number of the last attempt; 0 if the run never started. */
   readonly attempt: number;
   readonly threadStart: number;
   readonly status: Exclude<RunStatus, 'pending' | 'running'>;

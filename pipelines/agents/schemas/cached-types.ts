@@ -37,7 +37,7 @@ export async function cacheTypes(folder: string, source: ExportReference, types:
   }
 }
 
-/** Whether none of the files that the types depend on has changed. */
+/** Returns true if none of the files that the types depend on has changed. */
 export async function isCurrent({ files }: CachedTypes): Promise<boolean> {
   try {
     for (const [path, hash] of Object.entries(files)) if ((await hashFile(path)) !== hash) return false;

@@ -103,7 +103,7 @@ class TypeReader {
 
   #union(type: ts.UnionType): JsonSchema | undefined {
     const { checker } = this.#reading;
-    // Omit `Overwrite`, which only nodes use, to bypass the reducer.
+    // Omit `Overwrite`: only nodes use it, to bypass the reducer.
     const members = type.types.filter((each) => each.getProperty('__overwrite__') === undefined);
     const isList = (each: ts.Type) => checker.isArrayType(each);
     // If one alternative of the union is a message, omit all other alternatives, such as a string or a pair.
@@ -202,7 +202,7 @@ class TypeReader {
     return { $ref: '#/definitions/BaseMessage' };
   }
 
-  /** Whether the type is a message class of LangChain, or derived from one. */
+  /** Returns true if the type is a message class of LangChain, or derived from one. */
   #isMessage(type: ts.Type): boolean {
     if (type.isUnion()) return type.types.length > 0 && type.types.every((each) => this.#isMessage(each));
     if (!/Message(?:Chunk)?$/.test(type.symbol?.name ?? '')) return false;

@@ -9,7 +9,7 @@ import { subgraphsIn } from './subgraphs-in.ts';
 /** Schemas of a graph, read from its TypeScript types. */
 export interface TypedGraph {
   readonly schemas: GraphSchemas;
-  /** Schemas of its subgraphs, by namespace. */
+  /** Schemas of the graph's subgraphs, by namespace. */
   readonly subgraphs: Readonly<Record<string, GraphSchemas>>;
 }
 

@@ -29,7 +29,7 @@ export interface TypesOptions {
   /** The usable graphs. */
   readonly graphs: readonly GraphSource[];
   readonly pool: Pick<WorkerPool, 'query'>;
-  /** Folder of the cache of types. */
+  /** Folder for the cached types. */
   readonly cacheFolder: string;
   /** Timeout for one graph. If 0, types are not read. */
   readonly limitMs: number;
@@ -152,7 +152,7 @@ async function readCached(folder: string, sources: readonly GraphSource[]): Prom
   return kept;
 }
 
-/** Whether a graph has its schemas at run time. The config schema is excluded, because many graphs have none. */
+/** Returns true if a graph has its schemas at run time. Ignores the config schema, because many graphs have none. */
 export function isComplete({ input_schema, output_schema, state_schema }: GraphSchemas): boolean {
   return input_schema !== null && output_schema !== null && state_schema !== null;
 }

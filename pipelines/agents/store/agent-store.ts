@@ -22,8 +22,8 @@ import type { Embed, FoundItem, StoreConfig } from './store-item.ts';
 import { deleteItems, putItems } from './write-items.ts';
 
 /**
- * The LangGraph store of one deployment, in Postgres. A batch runs all reads before its writes. All gets are one
- * statement, as are all puts and all deletions.
+ * The LangGraph store of one deployment, in Postgres. A batch runs all reads before its writes. All gets of a batch are
+ * one statement; so are all puts, and all deletions.
  */
 export class AgentStore extends BaseStore {
   readonly #sql: Sql;

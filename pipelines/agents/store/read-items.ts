@@ -85,7 +85,10 @@ interface ItemSearch {
   readonly filter?: Readonly<Record<string, unknown>> | undefined;
   /** Filter of custom authentication. */
   readonly required?: RequiredMetadata | undefined;
-  /** Sorts by similarity to this text, items without indexed text last. Ignored if the store has no index. */
+  /**
+   * Text to which similar items are sorted first; items without indexed text come last. Ignored if the store has no
+   * index.
+   */
   readonly query?: string | undefined;
   readonly limit: number;
   readonly offset: number;
@@ -95,7 +98,10 @@ interface ItemSearch {
   readonly limitBytes?: number;
 }
 
-/** Maximum number of vectors that a search compares with the query. It compares all candidates, so that it is exact. */
+/**
+ * Maximum number of vectors that a search compares with the query. A search compares all candidates, so that its result
+ * is exact.
+ */
 const maxComparedVectors = 10_000;
 
 /**

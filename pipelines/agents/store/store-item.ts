@@ -66,7 +66,7 @@ export function checkKey(key: unknown): void {
 }
 
 /**
- * Builds the configuration from `store` of a langgraph.json. It has an index only if the file configures one and
+ * Builds the configuration from `store` of a langgraph.json. The store has an index only if the file configures one and
  * `embed` is given.
  */
 export function buildStoreConfig({ index, ttl = {} }: GraphsFile['store'], embed: Embed | undefined): StoreConfig {
@@ -90,15 +90,16 @@ export const itemColumns = `namespace, key, value, ${timeColumn('created_at')}, 
 export const notExpiredCondition = '(expires_at IS NULL OR expires_at > now())';
 
 /**
- * Converts a JSON list of labels to an array. Namespaces are bound as JSON, because a Postgres array cannot hold lists
- * of different lengths.
+ * Returns the SQL expression that converts a JSON list of labels to an array. Namespaces are bound as JSON, because a
+ * Postgres array cannot hold lists of different lengths.
  */
 export const labels = (json: string) =>
   `ARRAY(SELECT label FROM json_array_elements_text(${json}::json) WITH ORDINALITY AS labels (label, ordinality) ORDER BY ordinality)`;
 
 /**
- * The indexed text form of a namespace. Compute it in a separate CTE: under row-level security, Postgres does not use
- * the index for a condition that contains an array or a call of this function.
+ * Returns the SQL expression for the indexed text form of a namespace. Compute the text form in a separate CTE: under
+ * row-level security, Postgres does not use the index for a condition that contains an array or a call of this
+ * function.
  */
 export const namespacePath = (namespace: string) => `agents.namespace_path(${namespace})`;
 
@@ -121,7 +122,8 @@ export class Conditions {
   }
 
   /**
-   * Restricts the items to those whose value, namespace and key contain `required`. No restriction if it is undefined.
+   * Restricts the items to those whose value, namespace and key contain `required`. Does nothing if `required` is
+   * undefined.
    */
   requireMembers(required: RequiredMetadata | undefined): void {
     if (required === undefined) return;
@@ -141,7 +143,7 @@ export class Conditions {
     if (prefix.length === 0) return;
     const first = this.bind(prefix);
     const path = prefix.join('.');
-    // `/` is the character after the dot.
+    // In ASCII, `/` is the character after the dot.
     this.add(`namespace_path >= ${this.bind(`${path}.`)} AND namespace_path < ${this.bind(`${path}/`)}`);
     this.add(`namespace[1:${prefix.length}] = ${first}::text[]`);
   }

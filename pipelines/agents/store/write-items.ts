@@ -119,7 +119,10 @@ export async function putItems(
   );
 }
 
-/** Deletes only vectors that the statement does not replace, because two of its CTEs must not change the same row. */
+/**
+ * Statement that stores items. It deletes only vectors that it does not replace, because two of its CTEs must not
+ * change the same row.
+ */
 const putSql = `
 WITH given AS MATERIALIZED (
   SELECT ordinality, ${labels('labels_json')} AS namespace, key, value, searchable, ttl

@@ -115,8 +115,8 @@ const minPauseMs = 50;
 const maxPauseMs = 1_000;
 
 /**
- * Exponential backoff for publishing: each pause is twice as long, and retries end `ms` milliseconds after the object
- * was created.
+ * Exponential backoff for publishing: each pause is twice as long as the previous one, up to a maximum, and retries end
+ * `ms` milliseconds after the object was created.
  */
 export class RetryBackoff {
   readonly #endsAtMs: number;
@@ -126,7 +126,11 @@ export class RetryBackoff {
     this.#endsAtMs = performance.now() + ms;
   }
 
-  /** Pauses before the next try. @returns false at once if `reason` is not retryable or the deadline would pass. */
+  /**
+   * Pauses before the next attempt.
+   *
+   * @returns false, without a pause, if `reason` is not retryable or the deadline would pass.
+   */
   async retryAfter(reason: unknown): Promise<boolean> {
     const isRetryable = isRunlakeError(reason) && reason.class === 'transient' && reason.code !== 'DRAINING';
     if (!isRetryable || performance.now() + this.#pauseMs > this.#endsAtMs) return false;

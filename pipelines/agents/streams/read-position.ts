@@ -20,7 +20,7 @@ export interface ReadPosition {
    * published after the reader attached; earlier events are not available anywhere.
    */
   classify(event: StreamedEvent, kept: boolean): EventOrder;
-  /** Whether no event can be missing before this event. */
+  /** Returns true if no event can be missing before this event. */
   isContiguous(event: StreamedEvent): boolean;
   advanceTo(event: StreamedEvent): void;
   /** Skips all further events of the attempt except the end, because a newer attempt replaces it. */
@@ -68,7 +68,7 @@ export class RunPosition implements ReadPosition {
   }
 }
 
-/** Maximum number of unfinished starts that a reader remembers. It has several only if an end arrives late. */
+/** Maximum number of unfinished starts that a reader remembers. There are several only if an end arrives late. */
 const maxOpenStarts = 16;
 
 /**

@@ -39,8 +39,8 @@ interface Thread {
 }
 
 /**
- * What a cursor missed by eviction: no matching records, only records that are stored in ClickHouse, or records that
- * are lost.
+ * What a cursor has missed because of evictions: no matching records, only records that are stored in ClickHouse, or
+ * records that are lost.
  */
 export type EvictionLoss = 'nothing' | 'stored' | 'lost';
 
@@ -184,7 +184,7 @@ export class RecordRingBuffer {
       else if (cursor.missed === 'nothing') cursor.missed = 'stored';
       cursor.wake();
     }
-    // Without this, a reader that holds the record would keep all later records in memory.
+    // Clear the links: otherwise a reader that holds the record would keep all later records in memory.
     record.next = undefined;
     record.newer = undefined;
     this.#forgetUnused(thread);
@@ -295,7 +295,7 @@ class AvroFieldReader {
   long(): number {
     let value = 0;
     for (let factor = 1; ; factor *= 128) {
-      // Bytes beyond the end are read as zero; `isTruncated` detects this afterwards.
+      // Bytes past the end are read as zero; callers check `isTruncated` afterwards.
       const byte = this.#framed[this.#at++] ?? 0;
       value += (byte & 0x7f) * factor;
       if (byte < 0x80) return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
@@ -321,7 +321,10 @@ class AvroFieldReader {
   }
 }
 
-/** Decodes a text that usually equals the previous one: an equal text is returned from the cache without decoding. */
+/**
+ * Decodes strings that often repeat. Caches the last string and returns it without decoding if the next one has the
+ * same bytes.
+ */
 class TextCache {
   #bytes = Buffer.alloc(0);
   #text = '';

@@ -15,18 +15,21 @@ export interface StreamHubOptions {
   readonly deploymentId: string;
   /** Size limit of the ring buffer. Default: 64 MiB. */
   readonly recentBytes?: number;
-  /** Timeout for older events to be stored, and for the follower to reach the end of the log. Default: 10 s. */
+  /**
+   * Maximum time to wait until older events are stored, and until the follower reaches the end of the log. Default: 10
+   * s.
+   */
   readonly storeTimeoutMs?: number;
   /**
-   * Timeout for a gap in a stream to be filled. It must exceed the time until a new attempt starts after a process
-   * died. Default: `storeTimeoutMs`.
+   * Maximum time to wait until a gap in a stream is filled. It must exceed the time that a new attempt needs to start
+   * after a process has died. Default: `storeTimeoutMs`.
    */
   readonly gapTimeoutMs?: number;
 }
 
 /**
- * Maximum age of buffered records. It exceeds the time during which clients can resume an ended stream, and the usual
- * lag of the sink.
+ * Maximum age of buffered records. It exceeds both the time during which clients can resume an ended stream and the
+ * usual lag of the sink.
  */
 const maxRecordAgeMs = 150_000;
 /** Number of runs whose latest attempt is remembered. */
@@ -36,7 +39,7 @@ const pageLimits = { limitRows: 2_000, limitBytes: 2 * 1024 * 1024 };
 const pollIntervalMs = 20;
 
 /**
- * Opens the hub of all readers of this process, which share one follower of the topic. Resolves when the follower has
+ * Opens the stream hub of this process. All its readers share one follower of the topic. Resolves when the follower has
  * caught up.
  *
  * @throws errors of the log if it cannot be read.
@@ -54,7 +57,8 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
   const deploymentKeyPrefix = `${own}:`;
   const tail = await log.follow(streamEvents, {
     sinceMs: maxRecordAgeMs,
-    // The topic contains records of all deployments. Records of other deployments must not evict those of this one.
+    // The topic contains the records of all deployments. Skip those of other deployments, because they would evict
+    // records of this deployment.
     onRecords: (records) => ringBuffer.add(records.filter(({ key }) => key.startsWith(deploymentKeyPrefix))),
   });
   ringBuffer.beginAt(tail.from);

@@ -1,21 +1,23 @@
 /**
  * A subscription to the events of one run or thread.
  *
- * Invariant: a reader yields each valid event exactly once, in order and without gaps, or ends with an error. It holds
- * only a cursor into the ring buffer that all readers share, and no events, so a slow reader costs nothing.
+ * Invariant: a reader yields each valid event exactly once, in order and without gaps, or ends with an error. All
+ * readers share one ring buffer. Each reader holds only a cursor into the buffer and no events, so a slow reader costs
+ * nothing.
  *
- *   1. A reader from `now` starts at the end of the ring buffer. Every other reader starts at its oldest record. If
- *      that record does not directly follow the position of the reader, the reader waits until all older events are
- *      stored, and reads the stored rows first.
- *   2. The reader continues through the ring buffer, skips events that it has yielded, and waits at the end for new
- *      records.
+ *   1. A reader that starts at `now` begins at the end of the ring buffer. Every other reader begins at the oldest
+ *      record of the ring buffer. If that record does not directly follow the position of the reader, the reader
+ *      waits until all older events are stored, and reads the stored rows first.
+ *   2. The reader continues through the ring buffer, skips events that it has already yielded, and waits at the end
+ *      for new records.
  *   3. At a gap in the stored rows or in the buffered records, the reader reads both again until the gap is filled or
  *      the timeout has passed. If a newer attempt of the run has begun, the reader skips the remaining events of the
  *      old attempt, which are no longer valid. If the run has ended, the gap is an error. In both cases the reader
  *      reads rows and records once more before it skips events or fails.
- *   4. If records were evicted before the reader reached them, it reads the stored rows; if they are not stored, it
- *      ends with an error.
- *   5. The reader ends after the end event of its run, or after `finish`, at the end of the ring buffer.
+ *   4. If records were evicted before the reader reached them, it reads the stored rows; if the events are not stored,
+ *      it ends with an error.
+ *   5. The reader ends after the end event of its run. After a call to `finish`, it ends at the end of the ring
+ *      buffer.
  */
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { EventLog, LogPosition } from '../../../infra/event-log/event-log.ts';
@@ -36,15 +38,18 @@ export interface FollowedStream {
   readonly fromStored: boolean;
   /** The run to read. If undefined, the reader yields the events of all runs of the thread and never ends by itself. */
   readonly runId: string | undefined;
-  /** Timeout for older events to be stored. */
+  /** Maximum time to wait until older events are stored. */
   readonly storeTimeoutMs: number;
-  /** Timeout for a gap to be filled. */
+  /** Maximum time to wait until a gap is filled. */
   readonly gapTimeoutMs: number;
   /** Reads the stored events after the current position. */
   readPage(signal: AbortSignal): Promise<StreamPage>;
-  /** Reads from the stored events whether the attempt of the event was superseded or its run ended. */
+  /**
+   * Reads the outcome of the event's attempt from the stored events: whether the attempt was superseded or its run has
+   * ended.
+   */
   readAttemptOutcome(event: StreamedEvent, signal: AbortSignal): Promise<AttemptOutcome | undefined>;
-  /** Resolves when all records that are in the log now have arrived in this process. */
+  /** Resolves when this process has received all records that are in the log at the time of the call. */
   arrived(signal: AbortSignal): Promise<void>;
   /** Called once, when the reader is closed. */
   onClosed(): void;
@@ -53,7 +58,10 @@ export interface FollowedStream {
 /** Missing sequence numbers after the current position. */
 interface Gap {
   readonly sinceMs: number;
-  /** Whether the attempt with the missing events has ended or was superseded; undefined if neither is known. */
+  /**
+   * Outcome of the attempt whose events are missing: whether it has ended or was superseded; undefined if this is
+   * unknown.
+   */
   outcome: AttemptOutcome | undefined;
 }
 
@@ -146,7 +154,10 @@ export class StreamSubscription implements StreamReader {
     }
   }
 
-  /** Step 2 of the header comment: consumes the next event of the ring buffer. Returns undefined at the end. */
+  /**
+   * Step 2 of the header comment: reads the next event from the ring buffer and advances the cursor. Returns undefined
+   * at the end of the buffer.
+   */
   #nextRecorded(): StreamedEvent | 'gap' | undefined {
     for (let record = this.#cursor.next; record !== undefined; record = this.#cursor.next) {
       const event = this.#cursor.matches(record) ? decodeRecord(record) : undefined;
@@ -185,7 +196,11 @@ export class StreamSubscription implements StreamReader {
     }
   }
 
-  /** Yields stored rows up to a gap. @returns the event after the gap. */
+  /**
+   * Yields stored rows up to a gap.
+   *
+   * @returns the event after the gap; undefined if there is no gap.
+   */
   async *#readRows(): AsyncGenerator<StreamedEvent, StreamedEvent | undefined, undefined> {
     for (let hasMore = true; hasMore && !this.#closed; ) {
       const page = await this.#stream.readPage(this.#closing.signal);
@@ -201,7 +216,7 @@ export class StreamSubscription implements StreamReader {
 
   /** Whether the first matching record of the ring buffer directly follows the current position. */
   #isBufferContiguous(): boolean {
-    // `kept` only decides between `next` and `gap`, so its value does not matter here.
+    // `kept` affects only whether the result is `next` or `gap`, and both are handled alike here.
     for (const event of this.#unreadEvents()) {
       if (this.#stream.position.classify(event, true) !== 'past') return this.#stream.position.isContiguous(event);
     }
@@ -209,26 +224,27 @@ export class StreamSubscription implements StreamReader {
   }
 
   /**
-   * Step 3 of the header comment for a gap before the next buffered record: fills the gap, skips the attempt or waits.
-   * Afterwards the caller classifies the record again.
+   * Step 3 of the header comment, for a gap before the next buffered record: fills the gap, skips the attempt or waits.
+   * The caller then classifies the record again.
    */
   async *#resolveGapBeforeRecord(): AsyncGenerator<StreamedEvent, void, undefined> {
     const record = this.#cursor.next;
     const following = record && decodeRecord(record);
     if (record === undefined || following === undefined) return;
     yield* this.#resolveGap(following, record.kept);
-    // Events that are not stored exist only in the ring buffer.
+    // Read the stored rows only if the events are stored; other events exist only in the ring buffer.
     if (record.kept && this.#gap !== undefined) yield* this.#readStored();
   }
 
-  /** Yields buffered events that fill the gap; otherwise skips a superseded attempt or waits a short time. */
+  /** Yields buffered events that fill the gap. If the gap remains, skips a superseded attempt or waits a short time. */
   async *#resolveGap(following: StreamedEvent, kept: boolean): AsyncGenerator<StreamedEvent, void, undefined> {
     const { position, gapTimeoutMs } = this.#stream;
     for (const event of this.#repeatedEvents()) yield this.#advance(event);
     if (position.classify(following, kept) !== 'gap') return;
     this.#gap ??= { sinceMs: performance.now(), outcome: undefined };
     const gap = this.#gap;
-    // The attempt had already ended or been superseded before the last read, so the missing events will not arrive.
+    // The attempt had ended or been superseded before the last read of rows and records, so the missing events will not
+    // arrive.
     if (gap.outcome === 'ended') throw runlakeError('STREAM_INCOMPLETE');
     if (gap.outcome === 'superseded') {
       position.skipAttempt(following);
@@ -273,7 +289,7 @@ export class StreamSubscription implements StreamReader {
 const pollIntervalMs = 100;
 
 /**
- * Tracks the position of the log up to which events are stored in ClickHouse. Concurrent identical queries are
+ * Tracks the log position up to which events are stored in ClickHouse. Concurrent queries for the same position are
  * coalesced.
  */
 export class StoredWatch {
@@ -286,9 +302,9 @@ export class StoredWatch {
   }
 
   /**
-   * Waits at most `timeoutMs` until all events before `position` are stored. Retries when the query fails.
+   * Waits until all events before `position` are stored, for at most `timeoutMs`. If the query fails, it is retried.
    *
-   * @returns whether they are stored.
+   * @returns whether the events are stored.
    */
   async waitUntilStored(position: LogPosition, timeoutMs: number, signal: AbortSignal): Promise<boolean> {
     return poll(() => this.#isKnown(position) || this.#query(position), {

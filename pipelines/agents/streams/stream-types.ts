@@ -10,8 +10,8 @@ export interface RunStreamStart {
   readonly runId: string;
   readonly attempt: number;
   /**
-   * Number of this start in the thread (`starts`). Thread sequence numbers of the attempt begin at this number times
-   * 2^32.
+   * Number of this start, counted in the thread (column `starts`). The thread sequence numbers of the attempt begin at
+   * this number times 2^32.
    */
   readonly threadStart: number;
   /** Whether events are stored so that clients can resume the stream (`stream_resumable`). */
@@ -22,14 +22,18 @@ export interface RunStreamStart {
 export interface RunStreamWriter {
   /** Resolves when the writer accepts more chunks. {@link RunStreamWriter.settled} reports publish errors. */
   write(chunks: readonly Chunk[]): Promise<void>;
-  /** Resolves when all events are in the log, and durable if the stream is resumable. @throws errors of the log. */
+  /**
+   * Resolves when the log has accepted all events and, if the stream is resumable, has made them durable.
+   *
+   * @throws errors of the log.
+   */
   settled(): Promise<void>;
 }
 
 export interface RunStreamEnd {
   /**
-   * JSON text of {@link RunEnd}, the data of the event with `isEnd`. Requests that wait for the run respond with it,
-   * without a database query.
+   * The {@link RunEnd} as JSON text, which is the data of the event with `isEnd`. Requests that wait for the run return
+   * this text without a database query.
    */
   readonly data: Uint8Array;
   /** When the run ended, in microseconds since 1970. */
@@ -46,9 +50,12 @@ export interface RunEnd {
   readonly interrupted?: boolean;
   /** Open interrupts by task id. Omitted if they are large; readers then read them from `agents.final_values`. */
   readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
-  /** The failure of the run, as clients see it. */
+  /** Error of the failed run, as clients see it. */
   readonly error?: { readonly error: string; readonly message: string };
-  /** The failure, if no event reported it because the process of the run had died. `feedback` is then omitted. */
+  /**
+   * Error of the failed run if no event reported it, because the process that executed the run had died. `feedback` is
+   * omitted in this case.
+   */
   readonly unsaid?: { readonly error: string; readonly message: string };
   /** Feedback links by feedback key, if the request asked for them. */
   readonly feedback?: Readonly<Record<string, string>> | undefined;
@@ -67,36 +74,38 @@ export interface StreamPublisher {
   publishEnd(end: RunStreamStart & RunStreamEnd): Promise<void>;
 }
 
-/** One event as readers receive it. */
+/** An event in the form that readers receive. */
 export type StreamedEvent = Omit<StreamEvent, 'deploymentId' | 'threadId' | 'kept' | 'expiresAtMicros'>;
 
 /**
- * Where a reader starts. `start`: at the oldest event that is stored or in the ring buffer of this process. `now`: at
- * the first event that arrives after the reader has attached. An object: after the event with these numbers.
+ * Position at which a reader starts. `start`: at the oldest event that is stored or in the ring buffer of this process.
+ * `now`: at the first event that arrives after the reader has attached. An object: directly after the event with these
+ * sequence numbers.
  */
 export type RunReadFrom = 'start' | 'now' | { readonly attempt: number; readonly seq: number };
 export type ThreadReadFrom = 'start' | 'now' | { readonly threadSeq: number };
 
 /**
- * An attached reader. Iterate it once. A reader of a run ends after the end event, which it yields; a reader of a
- * thread never ends by itself. A reader of a thread also yields the ends of its runs, except runs that were never
- * started; an end may follow the first events of the next run.
+ * An attached reader. It can be iterated only once. A reader of a run yields the end event and then ends; a reader of a
+ * thread never ends by itself. A reader of a thread also yields the end events of its runs, except for runs that were
+ * never started; an end event may arrive after the first events of the next run.
  *
- * A reader that attaches after the end was published would wait forever if the end is not stored or has expired. So the
- * caller must read the row of the run after it has attached, and call `finish` if the run has ended.
+ * If a reader attaches after the end event was published, and that event is not stored or has expired, the reader would
+ * wait forever. Therefore the caller must read the row of the run after the reader has attached, and call `finish` if
+ * the run has ended.
  *
  * @throws STREAM_READER_TOO_SLOW if events were evicted before they were read and are not stored, STREAM_INCOMPLETE if
  *   events are lost.
  */
 export interface StreamReader extends AsyncIterable<StreamedEvent> {
   /**
-   * Returns the next event without waiting, to read events in batches. If it returns undefined, continue with the
-   * iteration. Call it only between two steps of the iteration.
+   * Returns the next event if it is available without waiting, so that callers can read events in batches. If it
+   * returns undefined, continue with the iteration. Call it only between two steps of the iteration.
    */
   ready?(): StreamedEvent | undefined;
   /**
-   * Call this method when no further event will be published: the reader ends after the events that are in the log now.
-   * Resolves when they have arrived in this process; the iteration continues meanwhile.
+   * Tells the reader that no further event will be published, so that it ends after the events that are in the log now.
+   * Resolves when these events have arrived in this process; the iteration continues meanwhile.
    */
   finish(): Promise<void>;
   /** Ends the reader at its current position. */
@@ -104,7 +113,7 @@ export interface StreamReader extends AsyncIterable<StreamedEvent> {
 }
 
 export interface StreamHub {
-  /** Resolves when the reader is attached: it receives every event that is published afterwards. */
+  /** Attaches a reader. Resolves when it is attached; the reader receives every event that is published afterwards. */
   readRun(
     run: { readonly deploymentId: string; readonly threadId: string; readonly runId: string },
     from: RunReadFrom,
@@ -118,17 +127,17 @@ export interface StreamHub {
 }
 
 /**
- * Sequence numbers of events. The events of an attempt are numbered from 1. The end has the maximum number, because
- * another process may publish it without knowing the number of events. A thread numbers the attempts of its runs
- * (`threadStart`) from 1.
+ * Sequence numbers of events. The events of an attempt are numbered from 1. The end event has the maximum number,
+ * because another process may publish it without knowing how many events there are. The attempts of all runs of a
+ * thread are numbered together from 1 (`threadStart`).
  */
 
 const seqNumbersPerAttempt = 2 ** 32;
 export const endSeq = seqNumbersPerAttempt - 1;
 
 /**
- * Returns the sequence number in the thread. A double and the log represent it exactly for up to half a million starts
- * in a thread.
+ * Converts the sequence number of an event in its attempt to its sequence number in the thread. The result is exact, as
+ * a double and in the log, for up to half a million starts in a thread.
  */
 export function toThreadSeq(threadStart: number, seq: number): number {
   return threadStart * seqNumbersPerAttempt + seq;
@@ -143,11 +152,11 @@ export function toSeq(threadSeq: number): number {
 }
 
 /**
- * The stream mode of runs that a client started through the event-stream protocol. Their events that have no equivalent
- * in the older stream modes also have this mode. Readers of the older modes skip these events. Clients cannot request
- * this mode by name.
+ * The stream mode of runs that a client started through the event-stream protocol. Events of these runs that have no
+ * equivalent in the older stream modes also have this mode, and readers of the older modes skip them. Clients cannot
+ * request this mode by name.
  */
 export const protocolMode = 'v2';
 
-/** Protocol method of the event that reports an interrupt, under {@link protocolMode}. */
+/** Protocol method of the event that reports an interrupt in mode {@link protocolMode}. */
 export const interruptEvent = 'input.requested';

@@ -5,8 +5,8 @@ import { removeRuns } from '../runs/delete-run.ts';
 import type { TtlStrategy } from './thread.ts';
 
 /**
- * Deletes a thread with its runs and state. A running run loses its lease: the process that executes it stops it and
- * can no longer write.
+ * Deletes a thread with its runs and state. A run in progress loses its lease: the process that executes the run stops
+ * it and can no longer write.
  *
  * @throws THREAD_NOT_FOUND
  */
@@ -16,7 +16,9 @@ export async function deleteThread(database: Database, deploymentId: string, thr
 }
 
 /**
- * Deletes the threads in `threadIds` that exist; hidden threads only if `hidden` is true. @returns how many it deleted.
+ * Deletes those of `threadIds` that exist. Deletes hidden threads only if `hidden` is true.
+ *
+ * @returns the number of deleted threads.
  */
 export async function removeThreads(
   tx: Sql,
@@ -43,10 +45,10 @@ export async function removeThreads(
 }
 
 /**
- * Deletes threads or, with `keep_latest`, their history except the newest state. Ignores threads that do not exist and,
- * with `keep_latest`, busy threads.
+ * Deletes threads or, with `keep_latest`, only their history before the newest state. Ignores threads that do not exist
+ * and, with `keep_latest`, busy threads.
  *
- * @returns how many threads were deleted or pruned.
+ * @returns the number of deleted or pruned threads.
  */
 export async function pruneThreads(
   database: Database,
@@ -69,7 +71,9 @@ export async function pruneThreads(
 }
 
 /**
- * Deletes or prunes up to 1,000 expired threads that are not busy. @returns how many; call it again until it returns 0.
+ * Deletes or prunes up to 1,000 expired threads that are not busy.
+ *
+ * @returns the number of these threads; call the function again until it returns 0.
  */
 export async function expireThreads(database: Database, deploymentId: string): Promise<number> {
   return database.transaction(async (tx) => {
@@ -89,7 +93,7 @@ export async function expireThreads(database: Database, deploymentId: string): P
         tx,
         pruned.map((threadId) => threadKey(deploymentId, threadId)),
       );
-      // The next run sets the expiry again; until then a thread need not be pruned again.
+      // A pruned thread needs no further pruning until its next run, which sets a new expiry.
       await tx.execute(
         'UPDATE agents.threads SET expires_at = NULL WHERE deployment_id = $1 AND thread_id = ANY ($2::uuid[])',
         [deploymentId, pruned],

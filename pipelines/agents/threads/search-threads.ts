@@ -5,16 +5,17 @@ import { requireStorableJson, responseColumns, type Thread, type ThreadStatus } 
 
 interface ThreadFilter {
   readonly ids?: readonly string[];
-  /** Members that the metadata must contain. */
+  /** Members that the metadata of a thread must contain. */
   readonly metadata?: Readonly<Record<string, unknown>>;
-  /** Members that the values after the last run must contain. */
+  /** Members that the values of a thread after its last run must contain. */
   readonly values?: Readonly<Record<string, unknown>>;
   readonly status?: ThreadStatus;
 }
 
 /**
- * Counts the visible threads that match `filter`. @throws INVALID_REQUEST if Postgres cannot store a text of the
- * filter.
+ * Counts the visible threads that match `filter`.
+ *
+ * @throws INVALID_REQUEST if the filter contains text that Postgres cannot store.
  */
 export async function countThreads(database: Sql, deploymentId: string, filter: ThreadFilter): Promise<number> {
   const [row] = await database.query<{ total: number }>(
@@ -24,7 +25,7 @@ export async function countThreads(database: Sql, deploymentId: string, filter: 
   return Number(row?.total ?? 0);
 }
 
-/** SQL condition on `agents.threads`; $1 to $5 are {@link buildFilterParams}. */
+/** SQL condition on `agents.threads`. {@link buildFilterParams} returns its parameters $1 to $5. */
 const filterCondition = `deployment_id = $1 AND NOT hidden AND ($2::uuid[] IS NULL OR thread_id = ANY ($2::uuid[]))
   AND ($3::jsonb IS NULL OR metadata @> $3::jsonb) AND ($4::jsonb IS NULL OR searchable_values @> $4::jsonb)
   AND ($5::text IS NULL OR status = $5)`;
@@ -35,7 +36,7 @@ function buildFilterParams(deploymentId: string, { ids, metadata, values, status
   return [deploymentId, ids ?? null, nullIfEmpty(metadata), nullIfEmpty(values), status ?? null];
 }
 
-/** Returns null, which sets no condition, for an empty object. */
+/** Returns null if the object is undefined or empty, so that it sets no condition. */
 function nullIfEmpty(members: Readonly<Record<string, unknown>> | undefined): object | null {
   return members === undefined || Object.keys(members).length === 0 ? null : members;
 }
@@ -52,8 +53,9 @@ export interface ThreadSearch<Field extends keyof Thread = keyof Thread> extends
 }
 
 /**
- * Returns one page of the threads that match, without `ttl`, and their total number on all pages. @throws
- * ANSWER_TOO_LARGE
+ * Returns one page of the matching threads, without `ttl`, and the total number of matching threads.
+ *
+ * @throws ANSWER_TOO_LARGE
  */
 export async function searchThreads<Field extends keyof Thread = keyof Thread>(
   database: Sql,
@@ -79,12 +81,12 @@ export async function searchThreads<Field extends keyof Thread = keyof Thread>(
 const roots = ['values', 'metadata', 'config', 'interrupts'] as const;
 const pathStep = /\.([^.[\]]+)|\[(-?\d{1,9})\]/y;
 
-/** Returns the fields of a thread that the paths start with. */
+/** Returns the thread fields with which the paths begin. */
 export function listRootFields(paths: Readonly<Record<string, string>>): string[] {
   return Object.values(paths).flatMap((path) => parsePath(path)?.slice(0, 1).map(String) ?? []);
 }
 
-/** Extracts values of a thread by paths such as `values.messages[-1].content`; null if a path has no value. */
+/** Extracts values of a thread by paths such as `values.messages[-1].content`. A path without a value yields null. */
 export function extractPaths(
   thread: Partial<Thread>,
   paths: Readonly<Record<string, string>>,
@@ -95,7 +97,7 @@ export function extractPaths(
 /**
  * Validates paths, so that a request fails before any thread is read.
  *
- * @throws INVALID_REQUEST that names each invalid path.
+ * @throws INVALID_REQUEST, with a field error for each invalid path.
  */
 export function checkPaths(paths: Readonly<Record<string, string>>): void {
   const fields = Object.entries(paths).flatMap(([alias, path]) =>
@@ -121,7 +123,7 @@ function getValueAt(thread: Partial<Thread>, path: string): unknown {
   return at ?? null;
 }
 
-/** Parses a path into field names and list indexes; undefined if it is not valid. */
+/** Parses a path into field names and list indexes. Returns undefined if the path is invalid. */
 function parsePath(path: string): (string | number)[] | undefined {
   const root = roots.find((name) => path === name || path.startsWith(`${name}.`) || path.startsWith(`${name}[`));
   if (root === undefined) return undefined;

@@ -18,7 +18,7 @@ const emptyState: ThreadState = {
 interface StateQuery {
   readonly checkpoint?: CheckpointChoice;
   readonly subgraphs: boolean;
-  /** Returns only these fields. */
+  /** The fields to return. Default: all. */
   readonly select?: readonly string[];
 }
 
@@ -37,7 +37,7 @@ export async function readThreadState(
   if (thread !== undefined) {
     const options = { ...(checkpoint && { checkpoint }), ...(select && { select }) };
     const text = await deps.pool.query({ kind: 'state', thread, subgraphs, ...options });
-    // The worker answers null for a graph without a checkpointer.
+    // The worker returns null for a graph without a checkpointer.
     if (text !== 'null') return text;
   }
   if (checkpoint?.checkpoint_id !== undefined) {
@@ -48,13 +48,13 @@ export async function readThreadState(
 
 interface HistoryQuery {
   readonly limit: number;
-  /** Returns only states that are older than this checkpoint. */
+  /** If set, only states that are older than this checkpoint are returned. */
   readonly before?: CheckpointChoice;
-  /** Returns the history of the subgraph of this checkpoint. */
+  /** If set, the history of the subgraph of this checkpoint is returned. */
   readonly checkpoint?: CheckpointChoice;
-  /** Members that the metadata of a state must contain. */
+  /** Members that the metadata of each returned state must contain. */
   readonly metadata?: Readonly<Record<string, unknown>>;
-  /** Returns only these fields of each state. */
+  /** The fields of each state to return. Default: all. */
   readonly select?: readonly string[];
 }
 

@@ -1,5 +1,6 @@
 /**
- * A thread and its state, with their field names on the wire. Source: LangGraph Platform API, Thread and ThreadState.
+ * Types of a thread and its state, with the field names of the API. Source: LangGraph Platform API, Thread and
+ * ThreadState.
  */
 
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
@@ -62,11 +63,11 @@ export interface ThreadState {
   readonly interrupts: readonly Interrupt[];
 }
 
-/** Columns of `agents.threads` that every response contains. Each has the name of its field in the response. */
+/** Columns of `agents.threads` that every response contains. Each column has the same name as its response field. */
 export const responseColumns =
   'thread_id, created_at, updated_at, state_updated_at, metadata, status, config, values, interrupts, error';
 
-/** Columns of `agents.threads` that form a {@link Thread}. */
+/** Columns of `agents.threads` from which a {@link Thread} is built. */
 export const threadColumns = `${responseColumns}, ttl_strategy, ttl_minutes, expires_at`;
 
 export type ThreadRow = Omit<Thread, 'ttl'> & {
@@ -98,7 +99,7 @@ export async function findThread(database: Sql, deploymentId: string, threadId: 
 }
 
 /**
- * Returns the TTL that a langgraph.json sets for threads without their own TTL; undefined if such threads do not
+ * Returns the TTL that a langgraph.json sets for threads without a TTL of their own; undefined if these threads do not
  * expire.
  */
 export function getDefaultTtl({ ttl }: GraphsFile['checkpointer']): ThreadTtl | undefined {
@@ -106,15 +107,21 @@ export function getDefaultTtl({ ttl }: GraphsFile['checkpointer']): ThreadTtl | 
   return minutes === undefined ? undefined : { minutes, strategy };
 }
 
-/** Maximum characters of searchable values. Larger values cannot be searched. */
+/** Maximum length of searchable values, in characters. Larger values cannot be searched. */
 const maxCharacters = 1024 * 1024;
 
-/** Converts the JSON text of values to the text of the searchable `jsonb` column; null if it is too large. */
+/**
+ * Converts values, given as JSON text, to the text of the searchable `jsonb` column. Returns null if they are too
+ * large.
+ */
 export function searchableText(text: string): string | null {
   return text.length > maxCharacters ? null : jsonbText(text);
 }
 
-/** Matches a JSON escape that `jsonb` refuses. After an escaped backslash, the same characters are plain text. */
+/**
+ * Matches a JSON escape that `jsonb` rejects. After an escaped backslash, the same characters are not an escape but
+ * plain text.
+ */
 const unstorableEscapes = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/;
 
 /**
@@ -131,8 +138,8 @@ export function requireStorableJson(value: unknown, loc: readonly (string | numb
 const valuesPrefix = 'values.';
 
 /**
- * Returns the fields of a state that `select` names, or all fields if `select` is undefined. `values.messages` selects
- * one key of the values.
+ * Returns the fields of a state that `select` lists, or all fields if `select` is undefined. An entry such as
+ * `values.messages` selects one key of the values.
  */
 export function selectedState(state: ThreadState, select: readonly string[] | undefined): Partial<ThreadState> {
   if (select === undefined) return state;

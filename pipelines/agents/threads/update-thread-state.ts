@@ -4,16 +4,16 @@
  * Invariant: during the update no run of the thread is running in any process, and the database refuses writes under an
  * expired lease.
  *
- *   1. Take a write lease on the thread. A thread with a pending or running run is refused as busy. While the lease is
- *      valid, no run of the thread is claimed.
- *   2. A worker applies the updates with the graph; the saver writes under the token of the lease.
+ *   1. Take a write lease on the thread. If a run of the thread is pending or running, the update is refused because
+ *      the thread is busy. While the lease is valid, no run of the thread is claimed.
+ *   2. A worker applies the updates with the graph; the saver writes with the token of the lease.
  *   3. Write values, interrupts and status to the row of the thread.
  *   4. Publish the new state to the readers of the thread's stream.
- *   5. Release the lease. If this process crashes before that, the lease expires.
+ *   5. Release the lease. If this process crashes before this step, the lease expires.
  *
- * After a crash between 3 and 4, stream readers do not receive the update. After a crash between 2 and 3, or if the
- * lease expires between these steps, the checkpoint is written but the row is not. Until the next run, `/state` then
- * returns the new state and `/threads/search` the old state.
+ * After a crash between steps 3 and 4, stream readers do not receive the update. After a crash between steps 2 and 3,
+ * or if the lease expires between them, the checkpoint is written but the row is not. In this case `/state` returns the
+ * new state and `/threads/search` the old state until the next run.
  */
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
@@ -33,7 +33,7 @@ import {
 import { createThread, type NewThread, resolveGraphThread, type ThreadDeps } from './write-threads.ts';
 
 export interface ThreadLease {
-  /** The `write_token` that the saver writes under. */
+  /** The `write_token` with which the saver writes. */
   readonly token: string;
   release(): Promise<void>;
 }
@@ -42,8 +42,8 @@ export interface ThreadLease {
  * Takes a write lease on a thread for at most `ms` milliseconds, to update its state outside a run. No run of the
  * thread is claimed until the lease is released or expires.
  *
- * @throws THREAD_NOT_FOUND; THREAD_BUSY if a run of the thread is pending or running, or another process holds the
- * lease.
+ * @throws THREAD_NOT_FOUND; THREAD_BUSY if a run of the thread is pending or running, or if another process holds the
+ *   lease.
  */
 export async function leaseThread(
   database: Sql,
@@ -81,10 +81,10 @@ export async function leaseThread(
 }
 
 /**
- * Writes values, interrupts and status to the row of a thread, after its state was updated outside a run.
+ * Writes values, interrupts and status to the row of a thread after its state was updated outside a run.
  *
- * @returns the start number of the update, for its stream event (run starts and state updates share one sequence); 0 if
- *   nothing was written because the write lease has expired or the thread was deleted.
+ * @returns the start number of the update, which its stream event needs (run starts and state updates share one
+ *   sequence); 0 if nothing was written because the write lease has expired or the thread was deleted.
  */
 export async function recordThreadState(
   database: Sql,
@@ -118,13 +118,13 @@ export async function recordThreadState(
   return row?.starts ?? 0;
 }
 
-/** How long the write lease is valid: longer than the timeout of a query to a worker. */
+/** Duration of the write lease. It exceeds the timeout of a query to a worker. */
 const threadLeaseMs = 60_000;
 
 export interface StateUpdate {
   readonly values?: unknown;
   readonly command?: unknown;
-  /** Applies the update as if this node had returned it. */
+  /** If set, the update is applied as if this node had returned it. */
   readonly as_node?: string;
 }
 
@@ -137,12 +137,11 @@ interface UpdatedState {
 }
 
 /**
- * Applies `updates` to the state; each inner list is one super-step.
+ * Applies `updates` to the state of a thread. Each inner list is one super-step.
  *
  * @returns the checkpoint of the new state.
  * @throws THREAD_NOT_FOUND, THREAD_WITHOUT_GRAPH, CHECKPOINT_NOT_FOUND, THREAD_BUSY, STATE_UPDATE_INVALID; the errors
- * of
- *   {@link ThreadDeps.pool}.
+ *   of {@link ThreadDeps.pool}.
  */
 export async function updateThreadState(
   deps: ThreadDeps & { readonly publishState?: PublishState },
@@ -179,7 +178,7 @@ export async function updateThreadState(
   }
 }
 
-/** Keys of `configurable` that only the server sets, or that name a checkpoint. */
+/** Keys of `configurable` that only the server may set, or that identify a checkpoint. */
 const serverOnlyKeys = new Set([
   ...['run_id', 'thread_id', 'graph_id', 'assistant_id', 'checkpoint_id', 'checkpoint_ns', 'checkpoint_map'],
   ...['langgraph_auth_user_id', 'langgraph_auth_user', 'langgraph_auth_permissions'],
@@ -187,8 +186,8 @@ const serverOnlyKeys = new Set([
 
 /**
  * Stores the config of a run on its thread: the config of the assistant, overridden by the request, without server-only
- * keys. `before` is the config of an earlier run on the thread; its `user_id` remains unless the request sets another
- * one. Changes nothing if neither assistant nor request has a config.
+ * keys. `before` is the config of an earlier run on the thread; its `user_id` is kept unless the request sets a new
+ * one. Changes nothing if neither the assistant nor the request has a config.
  */
 export async function recordThreadConfig(
   sql: Sql,
@@ -217,7 +216,8 @@ export async function recordThreadConfig(
 }
 
 /**
- * Creates a thread. If it is new, applies `supersteps` to its state. Deletes the new thread again if that fails.
+ * Creates a thread and, if it did not exist before, applies `supersteps` to its state. If that fails, the new thread is
+ * deleted.
  *
  * @throws THREAD_EXISTS; the errors of {@link updateThreadState}.
  */

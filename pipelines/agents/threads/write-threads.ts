@@ -75,7 +75,7 @@ export async function copyThread(database: Database, deploymentId: string, threa
   });
 }
 
-/** Dependencies of queries about a thread. */
+/** Dependencies of functions that send queries about a thread to a worker. */
 export interface ThreadDeps {
   readonly database: Database;
   readonly deploymentId: string;
@@ -85,8 +85,9 @@ export interface ThreadDeps {
 }
 
 /**
- * Describes a thread for a query to a worker: the graph that its metadata names, and the config of its last run or, if
- * the thread stores no config, of its assistant. Returns undefined if the thread has no graph yet.
+ * Returns the description of a thread that a worker query needs: the graph that its metadata names, and the config of
+ * its last run or, if the thread stores no config, that of its assistant. Returns undefined if the thread has no graph
+ * yet.
  */
 export async function resolveGraphThread(
   { database, deploymentId }: ThreadDeps,
@@ -101,7 +102,8 @@ export async function resolveGraphThread(
   return { deploymentId, threadId, graphId, config };
 
   /**
-   * Returns an empty config if the assistant was deleted, or if it is not for this graph (clients can write metadata).
+   * Returns an empty config if the assistant was deleted or belongs to another graph, which is possible because clients
+   * can write the metadata.
    */
   async function readAssistantConfig(idOrGraphId: string): Promise<object> {
     try {
@@ -117,7 +119,7 @@ export async function resolveGraphThread(
 export interface ThreadChange {
   /** Merged with the stored metadata, key by key. */
   readonly metadata?: Readonly<Record<string, unknown>>;
-  /** If null, the thread does not expire. */
+  /** New TTL. If null, the thread does not expire. */
   readonly ttl?: ThreadTtl | null;
 }
 

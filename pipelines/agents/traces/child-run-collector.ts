@@ -1,5 +1,6 @@
 /**
- * Collects the child runs of one graph run in the worker, from the callbacks to the parent process.
+ * Collects the child runs of one graph run in the worker: receives the callbacks and reports the runs to the parent
+ * process in batches.
  *
  * Invariant: each reported run is a descendant of the root and is reported once. The collector holds only open runs and
  * the runs that changed since the last flush.
@@ -7,7 +8,7 @@
  *   1. When a run begins, its `dotted_order` is fixed, and its inputs are serialised at once, because the graph may
  *      modify them later.
  *   2. When a run ends, its outputs are serialised. A run that began and ended between two flushes is reported as one
- *      post, any other run as a post and a patch.
+ *      post; any other run is reported as a post and a patch.
  *   3. A flush follows one second after the first change, or earlier if the changes are large.
  *   4. `close` ends open runs with the given reason and flushes. Later callbacks are ignored.
  *
@@ -20,10 +21,10 @@ import type { ChildRun, ChildRunBatch, TraceOrder } from './trace-order.ts';
 
 const flushIntervalMs = 1_000;
 const flushCharacters = 256 * 1024;
-/** Maximum characters of an error with its stack. Longer errors are truncated. */
+/** Maximum length of an error with its stack, in characters. Longer errors are truncated. */
 const maxErrorCharacters = 64 * 1024;
 
-/** The start of a run, as its callback reports it. */
+/** The start of a run, as reported by its callback. */
 export interface BegunRun {
   readonly id: string;
   readonly parentId: string | undefined;
@@ -35,7 +36,10 @@ export interface BegunRun {
   /** Fields of `extra` other than the metadata. */
   readonly extra?: object | undefined;
   readonly serialized?: unknown;
-  /** `dotted_order`, if the `langsmith` package has computed it. It is used only if it is below the same root. */
+  /**
+   * The `dotted_order` of the run, if the `langsmith` package has computed it. It is used only if it lies below the
+   * root of this trace.
+   */
   readonly order?: string | undefined;
   /** Whether the inputs are known only at the end of the run. */
   readonly deferred?: boolean | undefined;
@@ -92,8 +96,8 @@ export class ChildRunCollector {
   }
 
   /**
-   * Returns the open run `id`, or the root if there is no such run. Runs with an unknown parent are thus placed below
-   * the root.
+   * Returns the open run with this `id`, or the root if no such run is open. Runs with an unknown parent are therefore
+   * placed below the root.
    */
   find(id: string): OpenRun {
     const { root } = this.#options.order;
@@ -245,8 +249,8 @@ export class ChildRunCollector {
   }
 
   /**
-   * Returns strictly increasing microseconds, so that runs that begin in the same millisecond keep their order and no
-   * run begins before the root.
+   * Returns the current time in microseconds. Each value is greater than the previous one, so that runs that begin in
+   * the same millisecond keep their order, and no run begins before the root.
    */
   #now(): number {
     this.#lastMicros = Math.max(this.#lastMicros + 1, Date.now() * 1_000);
@@ -255,16 +259,19 @@ export class ChildRunCollector {
 }
 
 /**
- * Encodes inputs or outputs of a run as JSON text like the stock tracers: LangChain objects with their own `toJSON`,
- * maps as objects, sets as arrays, errors with name and message, BigInts as strings. Cycles are replaced by a marker.
- * The result is always an object; any other value becomes its member `name`.
+ * Encodes the inputs or outputs of a run as JSON text in the form that the standard tracers use: LangChain objects by
+ * their own `toJSON`, maps as objects, sets as arrays, errors with name and message, BigInts as strings. Cycles are
+ * replaced by a marker. The result is always an object: any other value is wrapped in an object, as the member `name`.
  */
 export function encodeTraceObject(value: unknown, name: string): string {
   const text = stringifyTraceValue(value) ?? 'null';
   return text.startsWith('{') ? text : `{"${name}":${text}}`;
 }
 
-/** Encodes a value as JSON text; undefined if the value has no JSON form, such as a function. Never throws. */
+/**
+ * Encodes a value as JSON text. Returns undefined if the value has no JSON form, for example if it is a function. Never
+ * throws.
+ */
 export function stringifyTraceValue(value: unknown): string | undefined {
   try {
     return JSON.stringify(value, toPlain);

@@ -26,13 +26,16 @@ export function chooseTraceOptions(values: boolean, hidden: HiddenValues | undef
   return { inputs: values && !hidden?.hidesInputs, outputs: values && !hidden?.hidesOutputs, withRequestFields: true };
 }
 
-/** Returns the tracing project of a run: the project of the request or, if it names none, the id of the graph. */
+/**
+ * Returns the tracing project of a run: the project that the request names or, if it names none, the id of the graph.
+ */
 export function findProject({ kwargs, graphId }: Pick<RootRun, 'kwargs' | 'graphId'>): string {
   return kwargs.langsmith_tracer?.project_name ?? graphId;
 }
 
 /**
- * Returns ids and `dotted_order` of the root run as JSON members without braces. They are the same for each attempt.
+ * Returns the ids and the `dotted_order` of the root run as JSON members without braces. They are the same for every
+ * attempt.
  */
 export function encodeRootLocation({ runId, startedAt }: Pick<RootRun, 'runId' | 'startedAt'>): string {
   const order = formatDottedOrderSegment(parseTime(startedAt) as number, runId);
@@ -40,8 +43,8 @@ export function encodeRootLocation({ runId, startedAt }: Pick<RootRun, 'runId' |
 }
 
 /**
- * Returns the other members of the root run, without ids and project, in the format of ingest: JSON members without
- * braces. `values` is empty or starts with a comma. See `docs/guide/01-send-a-trace.md`.
+ * Returns all members of the root run except ids and project, in the format of ingest: JSON members without braces.
+ * `values` is empty or starts with a comma. See `docs/guide/01-send-a-trace.md`.
  */
 export function encodeRootMembers(
   run: RootRun,
@@ -88,7 +91,10 @@ function encode(value: unknown): string | undefined {
   return value === undefined ? undefined : JSON.stringify(value);
 }
 
-/** Converts a value to an object, as ingest requires: a value that is not an object becomes the member `name`. */
+/**
+ * Converts JSON text to the text of an object, as ingest requires: a value that is not an object is wrapped in an
+ * object, as the member `name`.
+ */
 function asObject(name: string, text: string | undefined): string | undefined {
   if (text === undefined || text.trimStart().startsWith('{')) return text;
   return `{"${name}":${text}}`;

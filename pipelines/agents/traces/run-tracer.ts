@@ -1,13 +1,13 @@
 /**
  * The LangChain callback handler that collects the child runs of a graph run. It has the name and the interface of
- * LangChain's own tracer, so that functions that the `langsmith` package traces find their parents and report their
- * runs here. It opens no connection. It extends no class of LangChain, so that it works with any copy of the library.
- * Source: `LangChainTracer` of @langchain/core 1.2, `RunTree` of langsmith 0.10.
+ * LangChain's own tracer. Therefore functions that the `langsmith` package traces find their parents and report their
+ * runs to this handler. It opens no connection. It extends no class of LangChain, so that it works with any copy of the
+ * library. Source: `LangChainTracer` of @langchain/core 1.2, `RunTree` of langsmith 0.10.
  *
- * Risk: the packages look up a handler of this name and call `getRun`, `getRunTreeWithTracingConfig`,
- * `copyWithTracingConfig`, `updateFromRunTree`, `_getRunStoreKey` and `client`, which are private, and a graph brings
- * its own version of them. A public `BaseCallbackHandler` does not receive the functions that `langsmith` traces.
- * `library-versions.test.ts` fails if a version calls something else.
+ * Risk: the packages look up a handler by this name and use its members `getRun`, `getRunTreeWithTracingConfig`,
+ * `copyWithTracingConfig`, `updateFromRunTree`, `_getRunStoreKey` and `client`. These members are private, and each
+ * graph brings its own versions of the packages. A public `BaseCallbackHandler` would not receive the functions that
+ * `langsmith` traces. `library-versions.test.ts` fails if a version uses other members.
  */
 import { RunTree } from 'langsmith/run_trees';
 import { graphTracing } from '../../../infra/config/graph-tracing.ts';
@@ -27,13 +27,13 @@ interface Generations {
 
 type Usage = Readonly<Record<string, unknown>>;
 
-/** Metadata and tags that LangChain adds to all descendant runs that do not set them. */
+/** Metadata and tags that LangChain adds to all descendant runs that do not set their own. */
 interface Inherited {
   readonly metadata?: Metadata | undefined;
   readonly tags?: readonly string[] | undefined;
 }
 
-/** Metadata keys for which the value of the innermost tracing config takes precedence. */
+/** Metadata keys for which the innermost tracing config takes precedence. */
 const innermostWinsKeys = new Set(['ls_agent_type']);
 
 export class RunTracer {
@@ -77,16 +77,18 @@ export class RunTracer {
     return this.#collector;
   }
 
-  /** Does nothing: LangChain reports runs of the `langsmith` package here, which the client has already reported. */
+  /**
+   * Does nothing. LangChain reports the runs of the `langsmith` package here, but the client has already reported them.
+   */
   updateFromRunTree(): void {}
 
   getRun(id: string): RunTree {
     return this.getRunTreeWithTracingConfig(id);
   }
 
-  /** Returns the run tree under which functions traced by the `langsmith` package create their runs. */
+  /** Returns a run tree. Functions that the `langsmith` package traces create their runs below it. */
   getRunTreeWithTracingConfig(id: string): RunTree {
-    // Bypass the constructor of RunTree: it costs more than all other work on a run.
+    // Bypass the constructor of RunTree, which costs more than all other work for a run.
     return Object.assign(Object.create(RunTree.prototype) as RunTree, {
       ...toRunTree(this.#collector.find(id), this.#collector.rootId),
       client: this.client,
@@ -241,7 +243,7 @@ class LocalClient {
   }
 
   async createRun({ id, parent_run_id, trace_id, ...run }: RunTreeRun): Promise<void> {
-    // Ignore runs of a separate trace that project code starts inside this trace.
+    // Ignore runs of a separate trace that project code has started inside this trace.
     if (trace_id !== this.#collector.rootId) return;
     const { metadata = {}, ...extra } = run.extra ?? {};
     this.#collector.begin({
@@ -291,8 +293,8 @@ interface RunTreeRun {
 }
 
 /**
- * Discards pushed elements: runs are reported through the client, so a node with a million child runs must not keep
- * them in memory.
+ * Discards all pushed elements. Runs are reported through the client, and a node with a million child runs must not
+ * keep them in memory.
  */
 class DiscardingArray extends Array<object> {
   override push(): number {
@@ -320,7 +322,7 @@ function toRunTree(run: OpenRun, rootId: string): object {
   };
 }
 
-/** Parses tool arguments. LangChain passes them as text; objects are JSON text. */
+/** Parses tool arguments. LangChain passes them as text; arguments that are objects are passed as JSON text. */
 function parseArguments(input: string): unknown {
   try {
     return input.startsWith('{') ? JSON.parse(input) : input;
@@ -362,8 +364,8 @@ export interface OpenTracer {
 }
 
 /**
- * Creates a tracer for one attempt of a run. Returns undefined if the environment of the project configures or disables
- * tracing.
+ * Creates a tracer for one attempt of a run. Returns undefined if the environment variables of the project configure or
+ * disable tracing.
  */
 export function openTracer(order: TraceOrder, onFlush: (runs: ChildRunBatch) => void): OpenTracer | undefined {
   const { state, ...hides } = graphTracing();

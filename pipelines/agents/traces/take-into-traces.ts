@@ -5,27 +5,27 @@ import { readJsonRun, toBatchDraft } from '../../ingest/accept/read-run.ts';
 import { runInTimeSlices } from '../../ingest/in-slices.ts';
 
 /**
- * A run of a trace. Graph code may control its parts, so {@link writeTraceRecords} checks that they name this run,
- * trace and project.
+ * A run to write to a trace. Graph code may control the contents of its parts, so {@link writeTraceRecords} checks that
+ * they refer to this run, trace and project.
  */
 export interface TraceRecord {
   readonly kind: 'post' | 'patch';
   readonly runId: string;
   readonly traceId: string;
-  /** Name of the project of the trace. */
+  /** Name of the project that contains the trace. */
   readonly project: string;
   parts(variant: TraceVariant): TraceParts;
 }
 
-/** A run without its project in the format of ingest: JSON members without braces. */
+/** A run in the format of ingest, without its project: JSON members without braces. */
 export interface TraceParts {
   readonly location: string;
   readonly members: string;
-  /** Inputs and outputs: empty, or starting with a comma. */
+  /** Members with inputs and outputs. The text is empty or starts with a comma. */
   readonly values: string;
 }
 
-/** Which parts of a run are written. */
+/** Selects the parts of a run that are written. */
 export interface TraceVariant {
   /** Whether to include inputs and outputs. */
   readonly values: boolean;
@@ -40,9 +40,9 @@ const variants: readonly TraceVariant[] = [
 ];
 
 /**
- * Writes records of one sender to the log in one batch. A record that ingest rejects, because it is too large or
- * invalid, is retried without inputs and outputs, and then in the default project without the project, tags and
- * metadata of the request. Idempotent.
+ * Writes the records of one sender to the log in one batch. If ingest rejects a record because it is too large or
+ * invalid, the record is retried without inputs and outputs, and then in the default project without the project, tags
+ * and metadata of the request. Idempotent.
  *
  * @returns the records that ingest rejected in every form.
  * @throws retryable errors of the log.
@@ -107,7 +107,7 @@ function encodeRecord(record: TraceRecord, variant: TraceVariant): string {
   return `{${location},${members}${variant.withRequestFields ? `,"session_name":${JSON.stringify(record.project)}` : ''}${values}}`;
 }
 
-/** Returns a key that is equal for records of one sender, which are written in one batch. */
+/** Returns a key that is equal for all records of one sender, so that they can be written in one batch. */
 export function buildSenderKey({ workspaceId, userId, keyId }: Sender): string {
   return `${workspaceId} ${userId} ${keyId}`;
 }

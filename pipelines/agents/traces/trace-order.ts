@@ -1,8 +1,8 @@
-/** Instructions for a worker to collect the child runs of one graph run. */
+/** Tells a worker how to collect the child runs of one graph run. */
 export interface TraceOrder {
-  /** `dotted_order` of the root, which is the graph run. All child runs are placed below it. */
+  /** `dotted_order` of the root run, which represents the graph run. All child runs are placed below it. */
   readonly root: string;
-  /** Start of the root in microseconds since 1970. No child run begins before it. */
+  /** Start time of the root run in microseconds since 1970. No child run begins earlier. */
   readonly rootMicros: number;
   /** Whether to include inputs and outputs. */
   readonly values: boolean;
@@ -10,9 +10,12 @@ export interface TraceOrder {
   readonly thread: boolean;
   /** Maximum number of child runs; further child runs are counted and dropped. */
   readonly maxRuns: number;
-  /** Maximum characters of inputs and outputs of all child runs; further values are counted and dropped. */
+  /**
+   * Maximum total length of the inputs and outputs of all child runs, in characters; further values are counted and
+   * dropped.
+   */
   readonly maxCharacters: number;
-  /** Maximum bytes of one run; inputs or outputs that exceed their share are dropped. */
+  /** Maximum size of one run in bytes; inputs or outputs that exceed their share of it are dropped. */
   readonly maxRunBytes: number;
 }
 
@@ -23,19 +26,19 @@ export interface ChildRun {
   /** Members with ids and `dotted_order`. */
   readonly location: string;
   readonly members: string;
-  /** Inputs and outputs: empty, or starting with a comma. */
+  /** Members with inputs and outputs. The text is empty or starts with a comma. */
   readonly values: string;
-  /** Whether the run has not ended yet. */
+  /** Whether the run is still in progress. */
   readonly open: boolean;
 }
 
-/** Number of runs and values that were dropped because of limits. */
+/** Numbers of runs and values that were dropped because of limits. */
 export interface TraceMarks {
   readonly droppedRuns: number;
   readonly droppedValues: number;
 }
 
-/** A batch of child runs. The counts include the whole attempt so far. */
+/** A batch of child runs. The numbers of dropped runs and values cover the whole attempt so far. */
 export interface ChildRunBatch extends TraceMarks {
   readonly runs: readonly ChildRun[];
 }

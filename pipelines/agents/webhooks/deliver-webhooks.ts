@@ -1,18 +1,18 @@
 /**
- * Delivers webhooks that are due, by the clock of Postgres.
+ * Delivers webhooks that are due according to the clock of Postgres.
  *
  * Invariant: a recorded webhook is delivered at least once, unless it is refused permanently or all attempts fail. A
  * crash does not lose it.
  *
- *   1. One statement claims the webhooks that have been due longest and that no other process has locked (SKIP LOCKED).
- *      It increments `attempts` and sets `due_at` to a time after the longest possible attempt.
+ *   1. One statement claims the webhooks that have been due longest and that no other process has locked (SKIP
+ *      LOCKED). It increments `attempts` and sets `due_at` to a time after the longest possible attempt.
  *   2. Each webhook is sent.
- *   3. The row of a delivered webhook is deleted. After a failure, the row gets its next due time or is marked as given
- *      up. Both statements change the row only if `attempts` still has the value of step 1, so a slow attempt cannot
- *      overwrite the result of a later attempt.
+ *   3. The row of a delivered webhook is deleted. After a failure, the row gets its next due time or is marked as
+ *      given up. Both statements change the row only if `attempts` still has the value of step 1, so a slow attempt
+ *      cannot overwrite the result of a later attempt.
  *
- * After a crash between 1 and 3, any process claims the webhook again when it is due. Rows that are marked as given up
- * are deleted a day later.
+ * After a crash between steps 1 and 3, any process claims the webhook again when it is due. Rows that are marked as
+ * given up are deleted a day later.
  */
 
 import { createHmac, hkdfSync } from 'node:crypto';
@@ -26,14 +26,14 @@ import { type DueClock, type ReadClock, readDatabaseClock, startDueClock } from 
 import type { WebhookRules } from './webhook-rules.ts';
 
 interface SendDeps {
-  /** Agents for addresses that users choose; they refuse private addresses unless these are allowed. */
+  /** HTTP agents for addresses that users choose. They refuse private addresses unless these are allowed. */
   readonly agents: GuardedAgents;
   /** URL of this server on the local machine, such as `http://127.0.0.1:2024`. */
   readonly ownUrl: string;
   readonly timeoutMs: number;
 }
 
-/** Result of one attempt. If `isFinal` is true, a retry cannot succeed. */
+/** Result of one delivery attempt. If `isFinal` is true, a retry cannot succeed. */
 type SendResult = { readonly ok: true } | { readonly ok: false; readonly isFinal: boolean; readonly reason: string };
 
 /**
@@ -62,7 +62,7 @@ async function sendWebhook(
       request.once('error', reject);
       request.once('response', (response) => {
         resolve(response.statusCode ?? 0);
-        // The body is not needed. Destroying the response can cause an error on the request, which is ignored.
+        // The body is not needed. Destroying the response can cause an error on the request; ignore this error.
         request.on('error', () => undefined);
         response.destroy();
       });
@@ -72,7 +72,7 @@ async function sendWebhook(
     const isFinal = status < 500 && status !== 408 && status !== 425 && status !== 429;
     return { ok: false, isFinal, reason: `it answered ${status}` };
   } catch (raw) {
-    // A refused address or an invalid request fails again on each retry.
+    // A request that is invalid or has a refused address would fail again on each retry.
     const isFinal = isRunlakeError(raw) || raw instanceof TypeError;
     return { ok: false, isFinal, reason: isRunlakeError(raw) ? raw.message : describeFailure(raw, timeoutMs) };
   }
@@ -86,8 +86,8 @@ function describeFailure(raw: unknown, timeoutMs: number): string {
 }
 
 /**
- * Derives the default signing secret of a deployment's webhooks, for operators who set none: 32 bytes of HKDF-SHA256
- * (RFC 5869) of the secret key, without salt, with the info `runlake webhooks <deployment id> v1`, in hex.
+ * Derives the default secret for signing the webhooks of a deployment, for operators who set none: 32 bytes of
+ * HKDF-SHA256 (RFC 5869) of the secret key, without salt, with the info `runlake webhooks <deployment id> v1`, in hex.
  */
 export function deriveWebhookSecret(secretKey: string, deploymentId: string): string {
   const info = `runlake webhooks ${deploymentId} v1`;
@@ -95,9 +95,9 @@ export function deriveWebhookSecret(secretKey: string, deploymentId: string): st
 }
 
 /**
- * Computes the header `X-Runlake-Signature`: `t=<Unix seconds>,v1=<hex>`. The hex is the HMAC-SHA256 of the seconds, a
- * dot and the body as sent; the key is the secret as UTF-8. Receivers should compare in constant time and refuse
- * signatures that are minutes old.
+ * Computes the header `X-Runlake-Signature`: `t=<Unix seconds>,v1=<hex>`. The hex value is the HMAC-SHA256 of the
+ * seconds, a dot and the body as sent; the key is the secret in UTF-8. Receivers should compare signatures in constant
+ * time and refuse those that are minutes old.
  */
 export function signWebhook(secret: string, body: string, atMs: number): string {
   const seconds = Math.floor(atMs / 1_000);
@@ -108,7 +108,7 @@ export interface DeliveryDeps extends SendDeps {
   readonly database: Database;
   readonly deploymentId: string;
   readonly rules: WebhookRules;
-  /** Key of the signatures. */
+  /** Secret key for the signatures. */
   readonly secret: string;
   readonly logger: Logger;
   /** Default: the clock of Postgres. */
@@ -122,11 +122,11 @@ interface ClaimedWebhook {
   readonly body: string;
   /** Number of attempts, including this one. */
   readonly attempts: number;
-  /** The time of the claim, which the body and the signature contain. */
+  /** Time of the claim. The body and the signature contain it. */
   readonly claimedAtMs: number;
 }
 
-/** Pauses after the failed attempts. The tenth and last attempt is an hour after the first attempt. */
+/** Pauses between attempts after a failure. The tenth and last attempt takes place an hour after the first attempt. */
 const retryPausesSeconds = [5, 15, 45, 120, 240, 480, 720, 900, 1_080];
 const maxAttempts = retryPausesSeconds.length + 1;
 const webhookRetentionMs = 24 * 3_600_000;
@@ -173,7 +173,7 @@ export async function deliverWebhook(deps: DeliveryDeps, claimed: ClaimedWebhook
 
 async function attemptDelivery(deps: DeliveryDeps, { url, body, attempts, claimedAtMs }: ClaimedWebhook) {
   const { rules, secret } = deps;
-  // The process crashed during the last attempt, so `attempts` includes it although it has no result.
+  // The process crashed during the last attempt, so that attempt is counted in `attempts` but has no result.
   if (attempts > maxAttempts) return { ok: false, isFinal: true, reason: 'the last attempt did not complete' } as const;
   try {
     // The rules may have changed since the run was created.
@@ -190,7 +190,10 @@ async function attemptDelivery(deps: DeliveryDeps, { url, body, attempts, claime
   return sendWebhook(deps, url, headers, sent);
 }
 
-/** Returns the milliseconds until the next webhook is due: 0 if a webhook is due now, undefined if there is none. */
+/**
+ * Returns the time until the next webhook is due, in milliseconds: 0 if a webhook is due now, undefined if there is no
+ * webhook to deliver.
+ */
 export async function getMsToNextWebhook({
   database,
   deploymentId,
@@ -203,7 +206,7 @@ export async function getMsToNextWebhook({
   return row?.due ? Math.max(0, Date.parse(row.due) - (await now(database))) : undefined;
 }
 
-/** Deletes webhooks that were given up more than a day ago. */
+/** Deletes webhooks that were marked as given up more than a day ago. */
 export async function deleteOldWebhooks({
   database,
   deploymentId,
@@ -216,9 +219,9 @@ export async function deleteOldWebhooks({
 }
 
 interface WebhookOptions extends Omit<DeliveryDeps, 'agents' | 'timeoutMs'> {
-  /** The setting RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. */
+  /** Value of the setting RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. */
   readonly allowPrivate: boolean;
-  /** CA certificates to trust in addition to those of Node, in PEM. */
+  /** CA certificates in PEM that are trusted in addition to those of Node. */
   readonly authorities?: readonly string[] | undefined;
 }
 
@@ -226,9 +229,9 @@ const maxConcurrentDeliveries = 16;
 const timeoutMs = 10_000;
 
 /**
- * Delivers webhooks when they are due. The caller wakes the clock on NOTIFY agent_webhooks. Several processes can
- * deliver webhooks at the same time. After `stop`, no more webhooks are claimed; it resolves when those in flight are
- * finished.
+ * Starts to deliver webhooks when they are due. The caller must wake the returned clock on NOTIFY agent_webhooks.
+ * Several processes can deliver webhooks at the same time. After a call to `stop`, no more webhooks are claimed; the
+ * call resolves when the deliveries in flight have finished.
  */
 export function startWebhooks({ allowPrivate, authorities, ...options }: WebhookOptions): DueClock {
   const agents = openGuardedAgents({
@@ -240,13 +243,13 @@ export function startWebhooks({ allowPrivate, authorities, ...options }: Webhook
   const deps: DeliveryDeps = { ...options, agents, timeoutMs };
   const { logger } = options;
   const inFlight = new Set<Promise<void>>();
-  /** Whether more webhooks may be due than could be claimed. */
+  /** Whether more webhooks may be due than the last claim returned. */
   let hasMore = false;
   const clock = startDueClock(
     async () => {
       await claimAndSend();
       await deleteOldWebhooks(deps);
-      // If webhooks are already due, all slots are in use, and the next delivery that finishes wakes the clock.
+      // If webhooks are already due, all slots are in use, and the clock is woken when the next delivery finishes.
       return (await getMsToNextWebhook(deps)) || undefined;
     },
     (err) => logger.warn({ err }, 'due webhooks could not be read: retrying'),

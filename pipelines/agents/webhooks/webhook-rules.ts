@@ -3,14 +3,14 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { classifyAddress } from '../../../infra/network/address-range.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 
-/** Section `webhooks` of a langgraph.json. Source: configuration file of the LangGraph CLI. */
+/** The section `webhooks` of a langgraph.json. Source: configuration file of the LangGraph CLI. */
 export interface WebhookSettings {
   /** Headers of each webhook request. `${{ env.NAME }}` inserts a variable of the graphs' environment. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** Prefix of the variables that headers may insert. Default: LG_WEBHOOK_. */
+  /** Required prefix of the variables that headers can insert. Default: LG_WEBHOOK_. */
   readonly env_prefix?: string;
   readonly url?: {
-    /** `host.example`, or `*.example` for all subdomains. */
+    /** Allowed hosts: `host.example`, or `*.example` for all subdomains. */
     readonly allowed_domains?: readonly string[];
     readonly allowed_ports?: readonly number[];
     readonly require_https?: boolean;
@@ -22,26 +22,28 @@ export interface WebhookSettings {
 
 export interface WebhookRules {
   /**
-   * Checks a webhook without resolving its host name; its address is checked when it is sent. @throws WEBHOOK_INVALID
+   * Checks a webhook without resolving its host name; the address is checked when the webhook is sent.
+   *
+   * @throws WEBHOOK_INVALID
    */
   check(webhook: string): void;
-  /** Headers of each request, by lower-case name. */
+  /** Headers of each webhook request, by lower-case name. */
   readonly headers: Readonly<Record<string, string>>;
 }
 
 export interface WebhookRuleOptions {
   readonly settings?: WebhookSettings;
-  /** `http.disable_webhooks` of the langgraph.json. */
+  /** Value of `http.disable_webhooks` in the langgraph.json. */
   readonly disabled?: boolean;
   /** Environment variables that header templates can reference. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
-  /** The setting RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. */
+  /** Value of the setting RUNLAKE_ALLOW_PRIVATE_ENDPOINTS. */
   readonly allowPrivate: boolean;
 }
 
 const defaultMaxUrlLength = 65_536;
 
-/** Builds the rules of a deployment from its langgraph.json and the settings. */
+/** Builds the webhook rules of a deployment from its langgraph.json and the settings. */
 export function webhookRules(options: WebhookRuleOptions): WebhookRules {
   const { settings = {}, disabled = false, environment = {} } = options;
   const prefix = settings.env_prefix ?? 'LG_WEBHOOK_';
@@ -60,7 +62,9 @@ export function webhookRules(options: WebhookRuleOptions): WebhookRules {
   };
 }
 
-/** Returns the reason to refuse a webhook; undefined if the webhook passes all checks that need no name resolution. */
+/**
+ * Returns the reason to refuse a webhook; undefined if the webhook passes all checks that do not need name resolution.
+ */
 function findFlaw(webhook: string, { settings = {}, allowPrivate }: WebhookRuleOptions): string | undefined {
   const limits = settings.url ?? {};
   const maxLength = limits.max_url_length ?? defaultMaxUrlLength;
@@ -84,7 +88,7 @@ function findFlaw(webhook: string, { settings = {}, allowPrivate }: WebhookRuleO
   return range === undefined || (allowPrivate && range.isAllowable) ? undefined : `${host} is ${range.about}`;
 }
 
-/** Whether a URL path refers to this server; `//host`, for example, would refer to another host. */
+/** Whether a URL path refers to this server. A path such as `//host` would refer to another host. */
 function isOwnPath(path: string): boolean {
   return new URL(path, 'http://own.invalid').origin === 'http://own.invalid';
 }
@@ -94,7 +98,7 @@ function isWithin(host: string, domain: string): boolean {
   return name.startsWith('*.') ? host.endsWith(name.slice(1)) : host === name;
 }
 
-/** Removes credentials and limits the length, for error messages. */
+/** Removes the credentials from a URL and truncates it, for use in error messages. */
 function redactUrl(webhook: string): string {
   return webhook.replace(/\/\/[^/?#]*@/, '//').slice(0, 200);
 }
@@ -102,17 +106,18 @@ function redactUrl(webhook: string): string {
 interface EndedWithWebhook {
   readonly deploymentId: string;
   readonly runId: string;
-  /** `kwargs.webhook`. If undefined, nothing is recorded. */
+  /** Value of `kwargs.webhook`. If undefined, nothing is recorded. */
   readonly webhook: string | undefined;
-  /** Final values of the run, as JSON text. */
+  /** Final values of the run as JSON text. */
   readonly values?: string | undefined;
-  /** Error of a failed run. */
+  /** Error of the run, if it failed. */
   readonly error?: string | undefined;
 }
 
 /**
- * Records a webhook for the end of a run. Call it in the transaction that ends the run, after its row is updated and
- * before the row may be deleted, so that a crash cannot lose the webhook. Repeating the call changes nothing.
+ * Records the webhook that reports the end of a run. Call it in the transaction that ends the run, after the row of the
+ * run is updated and before the row may be deleted, so that a crash cannot lose the webhook. Further calls for the same
+ * run change nothing.
  */
 export async function recordWebhook(sql: Sql, ended: EndedWithWebhook): Promise<void> {
   if (ended.webhook === undefined) return;

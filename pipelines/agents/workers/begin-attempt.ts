@@ -14,16 +14,16 @@ interface AttemptContext {
   readonly loaded: LoadedGraph;
   readonly graph: CompiledGraph;
   readonly saver: ThreadSaver;
-  /** The config that the graph instance was created with, as {@link buildConfig} returns it for the job. */
+  /** The config with which the graph instance was created: the result of {@link buildConfig} for the job. */
   readonly config: object;
   /** Sends a warning event to the readers of the run. */
   readonly warn: (message: string) => void;
 }
 
 /**
- * Computes the input and options that LangGraph receives for an attempt. It also detects conditions that LangGraph
- * ignores silently: unknown nodes, a missing checkpoint, a breakpoint at which an earlier attempt died, and a resume
- * value that an earlier attempt has already used.
+ * Computes the input and options that LangGraph receives for an attempt. Also handles conditions that LangGraph ignores
+ * silently: unknown nodes, a missing checkpoint, a breakpoint at which an earlier attempt died, and a resume value that
+ * an earlier attempt has already used.
  *
  * @returns undefined if the run is already at a breakpoint and must stop there.
  * @throws GRAPH_NODE_UNKNOWN, CHECKPOINT_NOT_FOUND, and errors of the graph and its saver.
@@ -65,8 +65,8 @@ export function buildConfig({ kwargs, start, threadId, runId, graphId, assistant
 }
 
 /**
- * Keys of `configurable` that checkpoints must not contain: internals of LangGraph, ids of one checkpoint, and the auth
- * user, which may contain credentials.
+ * Keys of `configurable` that checkpoints must not contain: internals of LangGraph, ids of a single run or checkpoint,
+ * and the auth user, which may contain credentials.
  */
 const excludedFromCheckpoints = new Set([
   ...['run_id', 'thread_id', 'checkpoint_id', 'checkpoint_ns', 'checkpoint_map'],
@@ -74,8 +74,8 @@ const excludedFromCheckpoints = new Set([
 ]);
 
 /**
- * Returns the run's metadata and configurable values. Each checkpoint stores them, so that clients can filter a
- * history.
+ * Returns the metadata and the configurable values of the run. They are stored in each checkpoint, so that clients can
+ * filter a history by them.
  */
 export function checkpointMetadata({ kwargs }: Job): Record<string, unknown> {
   const { configurable = {}, metadata } = kwargs.config;
@@ -100,7 +100,8 @@ function buildOptions({ kwargs }: Job): object {
 }
 
 /**
- * Checks node names in the worker, because the process that created the run may not know the nodes of the graph.
+ * Checks node names. This check takes place in the worker, because the process that created the run may not know the
+ * nodes of the graph.
  *
  * @returns warnings to stream to the clients of the run.
  * @throws GRAPH_NODE_UNKNOWN
@@ -117,8 +118,8 @@ function checkNodes({ kwargs, graphId }: Job, loaded: LoadedGraph, graph: Compil
 /**
  * Whether an earlier attempt has already used the resume value. That attempt may have reached the next interrupt,
  * inside a subgraph or inside one node, without a new checkpoint on the thread. LangGraph would then use the same value
- * as the answer to the next interrupt. Several values that are keyed by interrupt id are always passed again, because
- * some may be unused and the ids prevent a wrong match.
+ * to answer the next interrupt. If there are several values, keyed by interrupt id, they are always passed again: some
+ * may be unused, and the ids prevent a wrong match.
  */
 async function isResumeConsumed({ attempt, start, kwargs, threadId }: Job, saver: ThreadSaver): Promise<boolean> {
   const resume = kwargs.command?.resume ?? undefined;
@@ -128,19 +129,22 @@ async function isResumeConsumed({ attempt, start, kwargs, threadId }: Job, saver
   return saver.hideConsumedResume(threadId);
 }
 
-/** Returns the requested checkpoint; undefined if the attempt starts from the head or without state. */
+/** Returns the requested checkpoint; undefined if the attempt starts from the head of the thread or without state. */
 function chooseStartCheckpoint(start: Job['start']): CheckpointChoice | undefined {
   return start.kind === 'input' && start.checkpoint !== 'none' ? start.checkpoint : undefined;
 }
 
-/** Returns a config with the thread and, if one was requested, the checkpoint that the attempt starts from. */
+/**
+ * Returns a config with the thread and, if a checkpoint was requested, the checkpoint from which the attempt starts.
+ */
 function buildStartConfig({ start, threadId }: Job) {
   const { checkpoint_id } = chooseStartCheckpoint(start) ?? {};
   return { configurable: { thread_id: threadId, ...(checkpoint_id !== undefined && { checkpoint_id }) } };
 }
 
 /**
- * Checks that the requested checkpoint exists, because LangGraph silently starts from an empty state if it does not.
+ * Checks that the requested checkpoint exists. If it does not exist, LangGraph would silently start from an empty
+ * state.
  *
  * @throws CHECKPOINT_NOT_FOUND
  */
@@ -154,8 +158,9 @@ async function requireCheckpoint({ start, threadId }: Job, saver: ThreadSaver): 
 }
 
 /**
- * Executes `goto: '__end__'`: applies `update` if given, then ends the graph on the thread, so that no node is next.
- * LangGraph ignores this `goto` in the command of a run. Repeating the call without the update is harmless.
+ * Executes `goto: '__end__'`: applies `update`, if there is one, and then ends the graph on the thread, so that no
+ * further node is scheduled. LangGraph ignores this `goto` in the command of a run. Calls without `update` can be
+ * repeated safely.
  *
  * @param config Config of the run. If it names no checkpoint, the graph continues from the head of the thread.
  * @throws errors of the graph and its saver.

@@ -4,10 +4,13 @@ import { graphJson } from './graph-json.ts';
 import type { GraphStreamEvent } from './stream-graph.ts';
 import type { Chunk } from './worker-pool.ts';
 
-/** Maximum size of one event that a graph streams. The event log and each client handle it as one message. */
+/** Maximum size of one event that a graph streams. The event log and each client process an event as one message. */
 export const maxEventBytes = 8 * 1024 ** 2;
 
-/** Serialises an event. If it is too large or not serialisable, returns an `error` event in its place; the run continues. */
+/**
+ * Serialises an event. If the event is too large or cannot be serialised, returns an `error` event in its place, and
+ * the run continues.
+ */
 export function eventChunk({ mode, event, namespace, data }: GraphStreamEvent, maxBytes: number): Chunk {
   let text: string;
   try {
@@ -26,7 +29,7 @@ export function eventChunk({ mode, event, namespace, data }: GraphStreamEvent, m
   return createErrorChunk('EventTooLarge', message);
 }
 
-/** Creates a `warning` event, which reports in every stream mode that a part of the request has no effect. */
+/** Creates a `warning` event, which tells clients in every stream mode that a part of the request has no effect. */
 export function createWarningChunk(message: string): Chunk {
   return { mode: 'warning', event: 'warning', namespace: '', data: Buffer.from(JSON.stringify({ message })) };
 }
@@ -35,14 +38,17 @@ function createErrorChunk(error: string, message: string): Chunk {
   return { mode: 'error', event: 'error', namespace: '', data: Buffer.from(JSON.stringify({ error, message })) };
 }
 
-/** Data of LangGraph events of mode `checkpoints`, and of checkpoint events of mode `debug`. */
+/** Data of events of LangGraph's mode `checkpoints`, and of checkpoint events of its mode `debug`. */
 interface CheckpointEvent {
   readonly config?: CheckpointConfig;
   readonly parentConfig?: CheckpointConfig;
   readonly tasks?: readonly { readonly state?: CheckpointConfig }[];
 }
 
-/** Types of message chunks in mode `messages-tuple`; both SDKs distinguish chunks from complete messages by these names. */
+/**
+ * Types of message chunks in mode `messages-tuple`, by message type. Both SDKs distinguish chunks from complete
+ * messages by these names.
+ */
 const typeByChunkType: Readonly<Record<string, string>> = {
   ai: 'AIMessageChunk',
   human: 'HumanMessageChunk',
@@ -51,9 +57,7 @@ const typeByChunkType: Readonly<Record<string, string>> = {
   function: 'FunctionMessageChunk',
 };
 
-/**
- * Converts event data to the form that clients receive. Removes LangGraph internals from the configs of checkpoints.
- */
+/** Converts event data to the form that clients receive. Removes LangGraph internals from checkpoint configs. */
 export function toClientEventData(mode: string, data: unknown): unknown {
   if (typeof data !== 'object' || data === null) return data;
   if (mode === 'checkpoints') return convertCheckpoint(data);

@@ -1,11 +1,13 @@
 const minTurnMs = 20;
 
 /**
- * Lets code that drains buffered graph output yield the event loop at intervals. Draining never yields by itself;
- * without a turn, neither events nor heartbeats would leave the process. All runs of the process share one instance.
+ * Lets code that drains buffered graph output yield to the event loop at intervals. Draining alone never yields;
+ * without these yields, neither events nor heartbeats would leave the process. All runs of the process share one
+ * instance.
  *
- * In each turn graphs write more output, and LangGraph's queue slows down as it grows. So the interval doubles after
- * each forced turn, from 20 ms up to `maxMs`, and shrinks slowly after turns in which the queue was drained.
+ * In each turn of the event loop graphs produce more output, and LangGraph's queue becomes slower as it grows.
+ * Therefore the interval doubles after each forced turn, from 20 ms up to `maxMs`, and shrinks slowly after turns in
+ * which the queue was drained.
  */
 export class EventLoopTurn {
   readonly #maxMs: number;
@@ -15,16 +17,16 @@ export class EventLoopTurn {
   #begin: () => void = () => undefined;
 
   /**
-   * @param maxMs Maximum interval in milliseconds. It must be shorter than the silence after which the parent process
-   * kills the process.
+   * @param maxMs Maximum interval in milliseconds. It must be shorter than the period without messages after which the
+   *   parent process kills this process.
    */
   constructor(maxMs: number) {
     this.#maxMs = maxMs;
   }
 
   /**
-   * Returns undefined while the interval has not passed, else a promise that resolves in the next turn of the event
-   * loop.
+   * Returns undefined if the interval has not passed yet; otherwise returns a promise that resolves in the next turn of
+   * the event loop.
    */
   ifLong(): Promise<void> | undefined {
     if (this.#startedAtMs === undefined) {

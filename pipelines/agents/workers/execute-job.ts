@@ -12,7 +12,9 @@ import { streamGraph } from './stream-graph.ts';
 import { type SaverFor, ThreadSaver } from './thread-saver.ts';
 import type { RunOutcome } from './worker-pool.ts';
 
-/** The saver batches checkpoint writes for this long, so a crash loses at most the writes of this time. */
+/**
+ * Time for which the saver collects checkpoint writes into a batch. A crash loses at most the writes of this period.
+ */
 const writeBatchMs = 10;
 
 export interface JobDeps {
@@ -24,16 +26,16 @@ export interface JobDeps {
   readonly maxEventBytes: number;
   readonly events: SendWindow;
   /**
-   * Aborting this controller stops the run. The abort reason is the kind of the outcome, or the error that fails the
-   * run.
+   * Controller that stops the run when it is aborted. The abort reason is the kind of the outcome, or the error with
+   * which the run fails.
    */
   readonly stop: AbortController;
   readonly turn: EventLoopTurn;
 }
 
 /**
- * Executes one attempt in this process. Never rejects. If a graph continues after its abort, the database refuses its
- * writes, because the lease ends with the run.
+ * Executes one attempt in this process. Never rejects. If a graph continues to run after its abort, the database
+ * refuses its writes, because the lease ends with the run.
  */
 export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
   const { saverFor, events, stop } = deps;
@@ -42,7 +44,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
   const onFailure = (error: unknown) => {
     if (isCausedByLostLease(error)) stop.abort('fenced');
   };
-  // With any durability except `sync`, LangGraph continues before its state is written.
+  // With every durability except `sync`, LangGraph continues before its state is written.
   const early = job.kwargs.durability === 'sync' ? undefined : { batchDelayMs: writeBatchMs, onFailure };
   const storedSaver = saverFor(
     { leaseToken, runId, attempt, graphId, assistantId, metadata: checkpointMetadata(job) },
@@ -82,7 +84,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
     const state = graph.checkpointer ? await readStoredState(graph, threadId) : toStreamedState(states);
     return { kind: 'finished', ...state };
   } catch (error) {
-    // If state could not be written, report that error, because it caused the error of the graph.
+    // If state could not be written, report that error, because it is the cause of the graph's error.
     const unwritten = await storedSaver.settled?.().then(
       () => undefined,
       (reason: unknown) => reason,
@@ -91,7 +93,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
     if (is(isLeaseLost)) return { kind: 'fenced' };
     if (is(isDatabaseUnavailable)) return { kind: 'lost', cause: 'external', message: databaseUnavailableMessage };
     if (signal.aborted) return toAbortOutcome(signal.reason);
-    // Send all buffered events before the failure.
+    // Send all buffered events before reporting the failure.
     await events.empty().catch(() => undefined);
     if (signal.aborted) return toAbortOutcome(signal.reason);
     const state = graph?.checkpointer ? await readStoredState(graph, threadId).catch(() => undefined) : undefined;
@@ -99,14 +101,18 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
   }
 }
 
-/** Returns the outcome of an aborted run. An abort with an error, for example STREAM_BUFFER_FULL, fails the run. */
+/**
+ * Returns the outcome of an aborted run. If the abort reason is an error, for example STREAM_BUFFER_FULL, the run
+ * fails.
+ */
 function toAbortOutcome(reason: unknown): RunOutcome {
   if (reason instanceof Error) return { kind: 'failed', ...describeError(reason) };
   return { kind: reason as 'cancelled' | 'timeout' | 'fenced' };
 }
 
 /**
- * Whether the error, its cause or one of its aggregated errors matches. LangGraph wraps errors when several tasks fail.
+ * Whether the error itself, its cause or one of its aggregated errors matches. LangGraph wraps errors when several
+ * tasks fail.
  */
 function hasCause(error: unknown, matches: (each: unknown) => boolean, depth = 0): boolean {
   if (!(error instanceof Error) || depth > 5) return false;
@@ -118,12 +124,13 @@ function hasCause(error: unknown, matches: (each: unknown) => boolean, depth = 0
 const isCausedByLostLease = (error: unknown) => hasCause(error, isLeaseLost);
 
 /**
- * Whether a write failed because the database was unavailable. The graph did not cause this, so the run is requeued.
+ * Whether a write failed because the database was unavailable. In this case the graph is not the cause, so the run is
+ * requeued.
  */
 const isDatabaseUnavailable = (error: unknown) => isRunlakeError(error) && error.code === 'DATABASE_UNAVAILABLE';
 const databaseUnavailableMessage = 'The database for the state of the run was unavailable for too long.';
 
-/** Maximum characters of an error message, which is stored in an event, in rows and in the trace. */
+/** Maximum length of an error message, in characters. The message is stored in an event, in rows and in the trace. */
 const maxMessageCharacters = 64 * 1024;
 
 function describeError(error: unknown): { readonly error: string; readonly message: string } {
@@ -132,7 +139,7 @@ function describeError(error: unknown): { readonly error: string; readonly messa
   return { error: 'Error', message: toText(error) };
 }
 
-/** Converts a thrown value to text. Graph code may throw values for which `String` throws. */
+/** Converts a thrown value to text. `String` itself can throw for values that graph code throws. */
 function toText(value: unknown): string {
   let text = 'The graph threw a value that has no text.';
   try {
@@ -144,7 +151,7 @@ function toText(value: unknown): string {
   return `${text.slice(0, maxMessageCharacters)} … (${text.length} characters in total)`;
 }
 
-/** Converts a code to a class name: `CHECKPOINT_NOT_FOUND` becomes `CheckpointNotFound`. */
+/** Converts an error code to a class name: `CHECKPOINT_NOT_FOUND` becomes `CheckpointNotFound`. */
 function toClassName(code: string): string {
   return code.toLowerCase().replace(/(?:^|_)(\w)/g, (_, character: string) => character.toUpperCase());
 }

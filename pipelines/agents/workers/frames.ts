@@ -1,9 +1,9 @@
 /**
  * Frames on the pipe between the parent process and a process that runs project code.
  *
- * Layout: length of the head and length of the body (u32, little endian), the head (JSON text), the body (bytes).
- * Invariant: for arbitrary input bytes, the reader either returns frames within its limits or throws
- * WORKER_PROTOCOL_VIOLATED. It allocates memory for received bytes, not for announced lengths.
+ * Layout: the length of the head and the length of the body (u32, little endian), the head (JSON text), the body
+ * (bytes). Invariant: for arbitrary input bytes, the reader either returns frames within its limits or throws
+ * WORKER_PROTOCOL_VIOLATED. It allocates memory for bytes that were received, not for lengths that were announced.
  */
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { scanValue } from '../../ingest/json/scan.ts';
@@ -16,20 +16,20 @@ export interface Frame {
 
 export interface FrameLimits {
   readonly headBytes: number;
-  /** Maximum JSON values in a head; see {@link exceedsValueCount}. */
+  /** Maximum number of JSON values in a head; see {@link exceedsValueCount}. */
   readonly headValues: number;
   readonly bodyBytes: number;
 }
 
-/** File descriptor of the pipe in the child. */
+/** File descriptor of the pipe in the child process. */
 export const pipeDescriptor = 3;
 
 const mib = 1024 * 1024;
 
 /**
- * Limits of messages from a worker. The parent process parses the head of a message, which may contain open interrupts.
- * It only scans the body (events, state). Parsing costs time and memory for each value, so that a head of many small
- * values would block the parent process for seconds. A send window full of small events needs 82,000 values.
+ * Returns the limits of messages from a worker. The parent process parses the head of a message, which may contain open
+ * interrupts. It only scans the body (events, state). Parsing costs time and memory for each value, so a head with very
+ * many small values would block the parent process for seconds. A send window full of small events needs 82,000 values.
  */
 export function computeWorkerFrameLimits(maxEventBytes: number): FrameLimits {
   return { headBytes: 32 * mib, headValues: 200_000, bodyBytes: Math.max(64 * mib, maxEventBytes + 16 * mib) };
@@ -48,7 +48,7 @@ export function violation(reason: string): RunlakeError {
   return runlakeError('WORKER_PROTOCOL_VIOLATED', { reason });
 }
 
-/** Returns the buffers of one frame; write them in this order. */
+/** Encodes one frame. The returned buffers must be written in order. */
 export function encodeFrame(head: object, body: readonly Uint8Array[] = []): Uint8Array[] {
   const text = Buffer.from(JSON.stringify(head));
   const lengths = Buffer.allocUnsafe(lengthBytes);
@@ -67,8 +67,8 @@ const openBracket = 0x5b;
 const openBrace = 0x7b;
 
 /**
- * Returns whether JSON text has more than `limit` commas, brackets and braces outside strings: one or two for each
- * value. The bytes may be any text; no memory is allocated.
+ * Returns whether JSON text has more than `limit` commas, opening brackets and opening braces outside strings, which is
+ * one or two for each value. The bytes may be any text. Allocates no memory.
  */
 export function exceedsValueCount(text: Uint8Array, limit: number): boolean {
   if (text.byteLength <= limit) return false;
@@ -93,8 +93,8 @@ export class FrameReader {
   readonly #limits: FrameLimits;
   readonly #onFrame: (frame: Frame) => void;
   /**
-   * The start of an incomplete frame. The buffer grows by doubling, so that many small reads cost no more than one
-   * large read.
+   * The received beginning of an incomplete frame. The buffer grows by doubling, so that many small reads cost no more
+   * than one large read.
    */
   #held = Buffer.alloc(0);
   #heldBytes = 0;
@@ -104,7 +104,11 @@ export class FrameReader {
     this.#onFrame = onFrame;
   }
 
-  /** @throws WORKER_PROTOCOL_VIOLATED, and errors of `onFrame`. Do not call `push` again after an error. */
+  /**
+   * Decodes received bytes and passes each complete frame to `onFrame`.
+   *
+   * @throws WORKER_PROTOCOL_VIOLATED, and errors of `onFrame`. Do not call `push` again after an error.
+   */
   push(bytes: Buffer): void {
     let at = 0;
     while (this.#heldBytes > 0) {
@@ -164,7 +168,11 @@ export class FrameReader {
 /** Maximum nesting depth of JSON from a worker. */
 const maxDepth = 2_000;
 
-/** @throws WORKER_PROTOCOL_VIOLATED if the bytes are not JSON text, or are nested too deeply. */
+/**
+ * Checks the JSON text of a worker.
+ *
+ * @throws WORKER_PROTOCOL_VIOLATED if the bytes are not JSON text, or are nested too deeply.
+ */
 export function requireJson(bytes: Buffer, from = 0, to = bytes.byteLength): void {
   try {
     scanValue(bytes, from, to, { part: 'a message of the worker', maxDepth });

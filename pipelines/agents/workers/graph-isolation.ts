@@ -12,23 +12,26 @@ import type { GraphsFile } from '../graphs/graphs-file.ts';
 export interface WorkerAccount {
   /** Connection URL of Postgres for worker processes. */
   readonly url: string;
-  /** Whether the account can access only the rows of the deployment. */
+  /** Whether the account can access only rows of the deployment. */
   readonly isRestrictedToDeployment: boolean;
   close(): Promise<void>;
 }
 
-/** Tables that savers and stores access. They check leases with a database function, so they need no access to runs. */
+/**
+ * Tables that checkpoint savers and stores access. They check leases with a database function, so they need no access
+ * to the table of runs.
+ */
 const workerTables = ['checkpoints', 'checkpoint_blobs', 'checkpoint_writes', 'store_items', 'store_vectors'];
 
 /**
- * Opens the Postgres account of worker processes: the configured account or, if none is configured, a new one that can
- * access only checkpoints and store of one deployment. If Runlake cannot create accounts, workers use the account of
- * Runlake, and a warning is logged. The tables must exist.
+ * Opens the Postgres account of worker processes: the configured account or, if none is configured, a new account that
+ * can access only the checkpoints and the store of one deployment. If Runlake cannot create accounts, workers use the
+ * account of Runlake, and a warning is logged. The tables must already exist.
  */
 export async function openWorkerAccount(options: {
   readonly database: Database;
   readonly deploymentId: string;
-  /** Connection URL of `database`. */
+  /** Connection URL of the database that `database` accesses. */
   readonly databaseUrl: string;
   /** Value of RUNLAKE_AGENTS_DATABASE_URL. */
   readonly givenUrl?: string | undefined;
@@ -61,7 +64,7 @@ export async function openWorkerAccount(options: {
   return { url, isRestrictedToDeployment: false, close: noop };
 }
 
-/** Binds the account to the deployment, and deletes bindings of accounts that no longer exist. */
+/** Binds the account to the deployment, and deletes the bindings of accounts that no longer exist. */
 async function bindAccount(sql: Sql, deploymentId: string, name: string): Promise<void> {
   await sql.execute('DELETE FROM agents.graph_accounts WHERE account NOT IN (SELECT rolname FROM pg_roles)');
   await sql.execute(
@@ -84,17 +87,17 @@ export interface GraphIsolation {
    * Operating-system accounts for processes that run project code. If absent, they run under the account of Runlake.
    */
   readonly accounts: AccountSource | undefined;
-  /** Describes the isolation. The text completes the sentence "graph code has …". */
+  /** Description of the isolation. The text completes the sentence "graph code has …". */
   readonly words: string;
   close(): Promise<void>;
 }
 
-/** Entries of the data folder that contain secrets or data of other tenants. */
+/** Entries of the data folder that contain secrets or the data of other tenants. */
 const privateEntries = ['secret.key', 'postgres.password', 'run.json', 'postgres', 'clickhouse', 'exports'];
 
 /**
- * Decides whether each process that runs project code gets an operating-system account of its own. The decision depends
- * on RUNLAKE_AGENTS_ISOLATION and on whether a trial process is isolated.
+ * Decides whether each process that runs project code gets its own operating-system account. The decision depends on
+ * RUNLAKE_AGENTS_ISOLATION and on whether a trial process turns out to be isolated.
  *
  * @throws GRAPH_CODE_NOT_ISOLATED if isolation is required but not possible.
  */

@@ -8,7 +8,10 @@ export function graphJson(value: unknown): string {
   return JSON.stringify(value, toPlain) ?? 'null';
 }
 
-/** Replacer of JSON.stringify. `value` is the result of `toJSON`; the holder (`this`) still has the original value. */
+/**
+ * Replacer for JSON.stringify. `value` is the result of `toJSON`; the holder (`this`) still contains the original
+ * value.
+ */
 function toPlain(this: unknown, key: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return typeof value === 'bigint' ? value.toString() : value;
   const before = (this as Record<string, unknown>)[key];

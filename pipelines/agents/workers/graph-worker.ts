@@ -1,16 +1,16 @@
 /**
  * The parent process's handle of one worker process.
  *
- * Invariant: `onExit` is called once for each process, after it has exited. Cause and reason depend only on what the
- * parent observes: the last message, exit code or signal, whether the parent process killed the process, and protocol
- * violations. No message of a worker makes the parent process throw (`worker-child.ts`).
+ * Invariant: `onExit` is called once for each process, after it has exited. The reported cause and reason depend only
+ * on what the parent process observes: the last message, the exit code or signal, whether the parent process killed the
+ * process, and protocol violations. No message of a worker makes the parent process throw (`worker-child.ts`).
  *
  *   1. The parent process spawns the process and sends `setup`. The process has `loadTimeoutMs` to import all graphs.
- *   2. Each message, including heartbeats, proves that the event loop of the worker is not blocked. After
+ *   2. Each message, including a heartbeat, proves that the event loop of the worker is not blocked. After
  *      `heartbeatTimeoutMs` without a message the parent process kills the process.
- *   3. An invalid message, a message about a graph that the process was not given, a message that the receiver refuses,
- *      or too many messages end the process with cause `worker`.
- *   4. After the process has exited, the parent process calls `onExit` with cause and reason. It delivers no message
+ *   3. An invalid message, a message about a graph that was not assigned to the process, a message that the receiver
+ *      refuses, or too many messages end the process with cause `worker`.
+ *   4. After the process has exited, the parent process calls `onExit` with cause and reason. It delivers no messages
  *      afterwards.
  */
 import { fileURLToPath } from 'node:url';
@@ -31,16 +31,20 @@ import { type ChildEnd, WorkerChild } from './worker-child.ts';
 
 export interface GraphWorkerOptions {
   readonly setup: WorkerSetup;
-  /** Folder of the langgraph.json; the working directory of graph code. */
+  /** Folder of the langgraph.json. It is the working directory of graph code. */
   readonly folder: string;
   /** All environment variables that graph code receives. */
   readonly environment: Readonly<Record<string, string>>;
-  /** Source of operating-system accounts for workers. If absent, the worker runs under the account of Runlake. */
+  /** Provider of operating-system accounts for workers. If absent, the worker runs under the account of Runlake. */
   readonly accounts?: AccountSource | undefined;
   readonly heapMegabytes: number | undefined;
   readonly heartbeatTimeoutMs: number;
   readonly loadTimeoutMs: number;
-  /** @throws WORKER_PROTOCOL_VIOLATED if a worker of this kind must not send that message now. */
+  /**
+   * Handles a message of the worker.
+   *
+   * @throws WORKER_PROTOCOL_VIOLATED if a worker of this kind must not send that message now.
+   */
   readonly onMessage: (message: FromWorker) => void;
   readonly onExit: (exit: WorkerExit) => void;
   /** Receives each line that graph code writes to standard output or standard error. */
@@ -48,20 +52,23 @@ export interface GraphWorkerOptions {
 }
 
 export interface WorkerExit {
-  /** `worker`: code in the process caused its end; `external`: an external signal or the parent process ended it. */
+  /**
+   * Cause of the exit. `worker`: code in the process caused it; `external`: an external signal or the parent process
+   * caused it.
+   */
   readonly cause: 'worker' | 'external';
   readonly reason: string;
-  /** Id of the graph that the process was importing when it ended. */
+  /** Id of the graph that the process was importing when it exited. */
   readonly whileLoading: string | undefined;
   /** Error that prevents every process of this langgraph.json from becoming ready. */
   readonly unusable?: SerializedError;
 }
 
-/** Signals that come from outside the process; the process itself causes all others. */
+/** Signals that come from outside the process. All other signals are caused by the process itself. */
 const externalSignals = new Set(['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']);
 /**
- * Maximum number of messages between two checks, which are at most one second apart. Excludes `chunks`, because the
- * send window limits them.
+ * Maximum number of messages between two checks, which are at most one second apart. `chunks` messages are not counted,
+ * because the send window limits them.
  */
 const maxMessages = 20_000;
 
@@ -112,7 +119,7 @@ export class GraphWorker {
     return this.#child.pid;
   }
 
-  /** Sends a message. Messages of one turn of the event loop are written together. */
+  /** Sends a message. All messages of one turn of the event loop are written together. */
   send(message: ToWorker): void {
     this.#child.send(message);
   }
@@ -161,7 +168,7 @@ export class GraphWorker {
     const now = performance.now();
     const { heartbeatTimeoutMs, loadTimeoutMs } = this.#options;
     this.#messages = 0;
-    // If the parent process itself was blocked, messages of the worker may still be unread.
+    // If the parent process itself was blocked, it may not have read messages of the worker yet.
     if (now - this.#lastCheckAtMs > heartbeatTimeoutMs / 2) this.#lastMessageAtMs = now;
     this.#lastCheckAtMs = now;
     if (!this.#isReady) {
@@ -205,15 +212,19 @@ export interface SupervisedWorkerHooks {
     routes: readonly AppRoute[],
     nodes: Readonly<Record<string, GraphNodes>>,
   ) => void;
-  /** @throws WORKER_PROTOCOL_VIOLATED if a worker of this kind must not send that message now. */
+  /**
+   * Handles a message of the worker.
+   *
+   * @throws WORKER_PROTOCOL_VIOLATED if a worker of this kind must not send that message now.
+   */
   readonly onMessage: (message: FromWorker) => void;
-  /** Called when a process has ended. A new process starts by itself, unless `stop` was called. */
+  /** Called when a process has ended. A new process starts automatically, unless `stop` was called. */
   readonly onExit: (exit: WorkerExit) => void;
 }
 
 const minBackoffMs = 100;
 const maxBackoffMs = 10_000;
-/** A process that ran at least this long is restarted without backoff. */
+/** Minimum run time after which a process is restarted without backoff. */
 const minHealthyMs = 5_000;
 
 /**
@@ -237,7 +248,7 @@ export class SupervisedWorker {
   #restartTimer: NodeJS.Timeout | undefined;
   #whenGone: (() => void)[] = [];
 
-  /** Starts the first process. `options` is called for each launch. */
+  /** Starts the first process. `options` is called before each launch. */
   constructor(options: () => Omit<GraphWorkerOptions, 'onMessage' | 'onExit'>, hooks: SupervisedWorkerHooks) {
     this.#options = options;
     this.#hooks = hooks;

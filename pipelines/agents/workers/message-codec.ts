@@ -20,7 +20,9 @@ import type { Chunk, GraphRequest, RunJob, RunOutcome } from './worker-pool.ts';
 
 export interface WorkerSetup {
   readonly graphs: readonly GraphSource[];
-  /** Reasons why graphs were unusable in earlier processes, by graph id. The process does not import these graphs. */
+  /**
+   * Reasons why graphs were unusable in earlier processes, by graph id. The new process does not import these graphs.
+   */
   readonly loadErrors?: Readonly<Record<string, string>>;
   /** Set only for the auth process. A load error is reported in `loadErrors` as `auth`. */
   readonly auth?: ExportReference;
@@ -35,7 +37,7 @@ export interface WorkerSetup {
   readonly store?: GraphsFile['store'] & { readonly folder: string };
   /** Connection to Postgres. If absent, the process keeps state in its own memory. */
   readonly database?: { readonly url: string; readonly authorities?: readonly string[] };
-  /** URL of this agent server. If absent, project code must configure a URL to call the server. */
+  /** URL of this agent server. If absent, project code must itself configure a URL to call the server. */
   readonly serverUrl?: string;
   readonly maxConnections: number;
   readonly maxEventBytes: number;
@@ -60,14 +62,17 @@ export type ToWorker =
     };
 
 export type FromWorker =
-  /** The worker imports the module of this graph next. If no message follows, that module ended the process. */
+  /**
+   * Announces that the worker imports the module of this graph next. If no further message follows, that module ended
+   * the process.
+   */
   | { readonly kind: 'loading'; readonly graphId: string }
   /** The process has loaded its modules. `routes` are the routes that the custom app declares. */
   | {
       readonly kind: 'ready';
       readonly loadErrors: Readonly<Record<string, string>>;
       readonly routes: readonly AppRoute[];
-      /** Node names by graph id, for graphs whose nodes are known before they run. */
+      /** Node names by graph id, for the graphs whose nodes are known before they run. */
       readonly nodes: Readonly<Record<string, GraphNodes>>;
     }
   | { readonly kind: 'heartbeat' }
@@ -81,15 +86,15 @@ export type FromWorker =
   /** A part of the langgraph.json that all graphs need is unusable; the process exits. */
   | { readonly kind: 'unusable'; readonly error: SerializedError };
 
-/** A `RunlakeError` in serialisable form. */
+/** A `RunlakeError` in a form that can be serialised. */
 export interface SerializedError {
   readonly code: ErrorCode;
   readonly params: Readonly<Record<string, string | number>>;
 }
 
-/** Maximum characters of an error text; longer texts are truncated. */
+/** Maximum length of an error text, in characters; longer texts are truncated. */
 export const maxReasonCharacters = 128 * 1024;
-/** Minimum event size limit in bytes, so that error events always fit. */
+/** Minimum value of the event size limit, in bytes. It ensures that error events always fit. */
 export const minEventLimitBytes = 4_096;
 const maxNames = 10_000;
 /** Maximum number of child runs in one message. A tracer flushes after about 260 runs. */
@@ -110,7 +115,7 @@ const reason = Type.String({ maxLength: maxReasonCharacters });
 const names = Type.Array(name, { maxItems: maxNames });
 const bytes = Type.Integer({ minimum: 0, maximum: 0xffff_ffff });
 const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
-/** Mode, event, namespace and size in bytes of a chunk. Its data is in the body. */
+/** Mode, event, namespace and size in bytes of a chunk. The data of the chunk is in the body. */
 const chunkHead = Type.Tuple([
   Type.String({ minLength: 1, maxLength: 256 }),
   Type.String({ minLength: 1, maxLength: 1_024, pattern: '^[^\\r\\n\\0]*$' }),
@@ -122,7 +127,7 @@ const serializedError = closedObject({
   params: Type.Record(Type.String(), Type.Union([reason, Type.Number()]), { maxProperties: 20 }),
 });
 const interrupt = Type.Object({ id: Type.Optional(Type.String()), value: Type.Optional(Type.Unknown()) });
-/** The head of an outcome. Its `values` are sent as the body of the frame. */
+/** Head of an outcome message. Its `values` are sent as the body of the frame. */
 const outcome = Type.Union([
   closedObject({
     kind: Type.Literal('finished'),
@@ -147,7 +152,7 @@ const messageSchemas = {
     key,
     droppedRuns: count,
     droppedValues: count,
-    /** The body is the concatenated texts of all child runs. */
+    /** Head of a message with child runs. The body consists of the concatenated texts of all child runs. */
     runs: Type.Array(
       closedObject({
         kind: Type.Enum(['post', 'patch']),
@@ -233,7 +238,7 @@ function validateBodiless<Kind extends keyof MessageSchemas>(kind: Kind, parsed:
   return validate(kind, parsed);
 }
 
-/** Returns the chunks, which share the memory of `body`. Each must be JSON text on one line. */
+/** Returns the chunks, which share the memory of `body`. Each chunk must be JSON text on one line. */
 function decodeChunks(heads: Head<'chunks'>['heads'], body: Buffer, maxEventBytes: number): Chunk[] {
   const limitBytes = Math.max(maxEventBytes, minEventLimitBytes);
   if (body.includes(lineFeed) || body.includes(carriageReturn)) throw violation('an event of several lines');
@@ -270,7 +275,7 @@ function decodeOutcome(outcome: Head<'ended'>['outcome'], body: Buffer): RunOutc
   return { kind: 'failed', error: outcome.error, message: outcome.message };
 }
 
-/** Returns the buffers of the message. It does not check the size limits; the outbox does. */
+/** Encodes a message and returns its buffers. Does not check the size limits, because the outbox checks them. */
 export function encodeMessage(message: FromWorker): Uint8Array[] {
   switch (message.kind) {
     case 'chunks': {

@@ -1,18 +1,18 @@
 /**
  * The pool of worker processes that run graph code, and the scheduling of runs on them.
  *
- * Invariant: a worker executes at most `runsPerWorker` runs, and a quarter more for the extra slots. An exclusive run
- * (`alone`) shares its worker with no other run. The parent process has its own record of each run, which does not
+ * Invariant: a worker executes at most `runsPerWorker` runs, plus a quarter of this number in extra slots. An exclusive
+ * run (`alone`) shares its worker with no other run. The parent process keeps a record of each run, which does not
  * depend on the worker.
  *
  *   1. The pool starts one query worker and `workers` run workers at the same time. It is open when all of them have
  *      imported every graph.
- *   2. A run goes to the run worker with the fewest runs. An exclusive run goes to a clean worker, which has no runs
- *      and no code of earlier runs; if none is free, the pool starts a temporary worker, at most `workers` of them, and
- *      stops it afterwards.
- *   3. A worker that exits is restarted (`graph-worker.ts`). If it ended while it imported a graph, that graph is
+ *   2. A run goes to the run worker with the fewest runs. An exclusive run goes to a clean worker, which executes no
+ *      runs and no code of earlier runs. If no clean worker is free, the pool starts a temporary worker for the run
+ *      and stops it afterwards; there are at most `workers` temporary workers.
+ *   3. A worker that exits is restarted (`graph-worker.ts`). If it exited while it imported a graph, that graph is
  *      marked as unusable and is not imported again.
- *   4. `close` waits for the active runs, then kills the workers: the remaining runs are `lost` with cause `external`.
+ *   4. `close` waits for the active runs, then kills the workers; the remaining runs are `lost` with cause `external`.
  */
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
@@ -29,7 +29,7 @@ import type { WorkerPool } from './worker-pool.ts';
 
 export interface WorkerPoolOptions {
   readonly file: GraphsFile;
-  /** Number of run workers. If 0, this process executes no runs. */
+  /** Number of run workers. If it is 0, this process executes no runs. */
   readonly workers: number;
   /** Whether to start a query worker. Default: true. */
   readonly runsQueries?: boolean;
@@ -46,7 +46,7 @@ export interface WorkerPoolOptions {
   readonly maxBufferedBytes: number;
   readonly heartbeatTimeoutMs: number;
   readonly logger: Logger;
-  /** Heap limit of a worker. If unset, the limit of Node applies. */
+  /** Heap limit of a worker. If absent, the default limit of Node applies. */
   readonly heapMegabytes?: number | undefined;
   /** Default: 120,000 ms. */
   readonly loadTimeoutMs?: number;
@@ -55,24 +55,29 @@ export interface WorkerPoolOptions {
 export interface OpenWorkerPool extends WorkerPool {
   /** Reasons why graphs are unusable, by graph id. */
   readonly loadErrors: Readonly<Record<string, string>>;
-  /** Node names by graph id, for graphs whose nodes are known before they run. Empty without a query worker. */
+  /**
+   * Node names by graph id, for the graphs whose nodes are known before they run. Empty if there is no query worker.
+   */
   readonly nodes: Readonly<Record<string, GraphNodes>>;
 }
 
 const sendWindowBytes = 4 * 1024 * 1024;
-/** Maximum bytes of an event's mode, name and namespace, which count towards its cost in the send window. */
+/**
+ * Maximum size of an event's mode, name and namespace in bytes. These count towards the cost of the event in the send
+ * window.
+ */
 const maxNameBytes = 16 * 1024;
 const heartbeatMs = 1_000;
-/** Maximum number of consecutive processes that end before they are ready, if no graph caused it. */
+/** Maximum number of consecutive processes that may exit before they are ready, if no graph caused the exit. */
 const maxFailedStarts = 3;
 const stopReason = 'the agent server stops';
 
 /**
- * Starts the workers and resolves when all are ready. If a graph is unusable, the pool opens without it, and
+ * Starts the workers and resolves when all of them are ready. If a graph is unusable, the pool opens without it, and
  * `loadErrors` contains the reason.
  *
  * @throws STORE_EMBEDDER_UNUSABLE, or GRAPH_WORKER_START_FAILED if the processes do not become ready for another
- * reason.
+ *   reason.
  */
 export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWorkerPool> {
   const { file, workers, runsPerWorker, runsQueries = true, logger } = options;
@@ -103,7 +108,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
       store: { ...file.store, folder: file.folder },
       ...(options.database && { database: options.database }),
       ...(options.serverUrl !== undefined && { serverUrl: options.serverUrl }),
-      // A run writes only once or twice, and each connection costs Postgres a process with its own caches.
+      // A run writes only once or twice, and each Postgres connection costs a server process with its own caches.
       maxConnections: Math.max(4, Math.min(Math.ceil(runsPerWorker / 4), 16)),
       maxEventBytes: options.maxEventBytes,
       windowBytes: sendWindowBytes,
@@ -237,7 +242,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     start(job, take, onChildRuns) {
       lastKey += 1;
       const run = new RunInPool(lastKey, job, take, onChildRuns, {
-        // A worker sends until the window is full, so its last event may exceed the window.
+        // A worker sends until the window is full, so the last event that it sends may exceed the window.
         limitBytes: sendWindowBytes + Math.max(options.maxEventBytes, minEventLimitBytes) + maxNameBytes,
         acknowledge: (each, bytes) => findWorker(each)?.acknowledge(each, bytes),
         onConsumeFailed: (each) => cancel(each, 'cancelled'),

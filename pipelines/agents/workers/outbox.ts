@@ -13,13 +13,13 @@ import { encodeMessage, type FromWorker } from './message-codec.ts';
 import type { Chunk } from './worker-pool.ts';
 
 export interface ParentPipe {
-  /** Writes the buffers. `sent` is called when the operating system has accepted all bytes. */
+  /** Writes the buffers. Calls `sent` when the operating system has accepted all bytes. */
   write(buffers: readonly Uint8Array[], sent?: () => void): void;
 }
 
 /**
- * Opens the worker's end of the pipe to the parent process, which spawned this process as a `WorkerChild`. The process
- * exits when the pipe closes, at the latest when the parent process ends.
+ * Opens the worker's end of the pipe to the parent process, which has spawned this process as a `WorkerChild`. The
+ * process exits when the pipe closes, which happens at the latest when the parent process ends.
  */
 export function openParentPipe(onMessage: (message: unknown) => void): ParentPipe {
   // Bind `process.exit` now, because project code may replace it later.
@@ -40,8 +40,8 @@ export function openParentPipe(onMessage: (message: unknown) => void): ParentPip
 }
 
 /**
- * Kills this process soon after its parent has ended, even if graph code blocks the event loop: a separate thread
- * checks the parent process id every second.
+ * Starts a thread that kills this process soon after its parent process has ended, even if graph code blocks the event
+ * loop. The thread checks the id of the parent process every second.
  */
 export function watchParent(): void {
   const watch = new Worker(
@@ -55,20 +55,21 @@ export function watchParent(): void {
 
 /**
  * Batches the messages of a worker: all messages of one turn of the event loop are written together, and consecutive
- * chunks of a run share one message. One message per chunk would halve the throughput of a worker.
+ * chunks of a run are combined into one message. A separate message for each chunk would halve the throughput of a
+ * worker.
  */
 export class Outbox {
   readonly #pipe: ParentPipe;
   #limits: FrameLimits = computeWorkerFrameLimits(0);
   #buffer: FromWorker[] = [];
-  /** The last message of `#buffer` if it holds chunks; further chunks of the same run are added to it. */
+  /** The last message of `#buffer`, if it contains chunks. Further chunks of the same run are added to it. */
   #open: { readonly key: number; readonly chunks: Chunk[] } | undefined;
 
   constructor(pipe: ParentPipe) {
     this.#pipe = pipe;
   }
 
-  /** Sets the limits that the parent process applies to messages of this worker. */
+  /** Sets the limits that the parent process enforces for messages of this worker. */
   set limits(limits: FrameLimits) {
     this.#limits = limits;
   }
@@ -87,7 +88,7 @@ export class Outbox {
     this.#add({ kind: 'chunks', ...this.#open });
   }
 
-  /** Adds a message and flushes at once. `sent` is called when the operating system has all bytes. */
+  /** Adds a message and flushes at once. Calls `sent` when the operating system has accepted all bytes. */
   send(message: FromWorker, sent?: () => void): void {
     this.put(message);
     this.flush(sent);
@@ -123,7 +124,7 @@ export class Outbox {
   }
 }
 
-/** Returns the message to send in place of a message that exceeds the limits of the parent process. */
+/** Returns a replacement for a message that exceeds the limits of the parent process. */
 function replaceTooLarge(message: FromWorker, sizes: ErrorParameters): FromWorker {
   const error = { code: 'WORKER_MESSAGE_TOO_LARGE', params: sizes } as const;
   switch (message.kind) {

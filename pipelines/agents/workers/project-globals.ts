@@ -5,13 +5,13 @@ import { inspect } from 'node:util';
 
 /**
  * Installs the globals that LangChain packages expect in an agent server: a logger (`getLogger()` of
- * `@langchain/langgraph-sdk/logging`), and URL and `fetch` for calls to this server (`new Client()` without a URL).
+ * `@langchain/langgraph-sdk/logging`), and a URL and `fetch` for calls to this server (`new Client()` without a URL).
  * Call it before project code is imported. Source: `@langchain/langgraph-sdk` 1.12, `logging/index.js`,
  * `client/base.js`; reference server, `loopback.mts`, `logging.mts`.
  *
- * A call to this server is an ordinary request with the credentials that the code sets. In the custom app, a call
- * without credentials uses those of the request that the app is handling, so it never has more rights than the sender
- * of that request.
+ * A call to this server is an ordinary request with the credentials that the calling code sets. In the custom app, a
+ * call without credentials uses the credentials of the request that the app is handling, so it never has more rights
+ * than the sender of that request.
  */
 export function installProjectGlobals(serverUrl: string | undefined): void {
   const scope = globalThis as unknown as Record<symbol, unknown>;
@@ -27,18 +27,18 @@ export function installProjectGlobals(serverUrl: string | undefined): void {
 
 /** Headers that identify the sender of a request. */
 const credentialHeaders = ['x-api-key', 'authorization', 'cookie'];
-/** The credentials, and the workspace and organisation that they apply to. */
+/** Headers with the credentials, and with the workspace and organisation to which they apply. */
 const forwardedHeaders = [...credentialHeaders, 'x-tenant-id', 'x-organization-id'];
 
 type Sender = Readonly<Record<string, string>>;
 
-/** Senders of the requests that the app is handling, by handle. */
+/** Senders of the requests that the app is currently handling, by handle. */
 const senders = new Map<string, Sender>();
 const currentHandle = new AsyncLocalStorage<string>();
 
 /**
- * Runs `work`. Its calls to this server use the credentials in `headers` until the function that `onEnd` receives is
- * called.
+ * Runs `work`. Calls that it makes to this server use the credentials in `headers`, until the function that was passed
+ * to `onEnd` is called.
  */
 export function actingFor<Result>(
   headers: IncomingHttpHeaders,
@@ -55,9 +55,9 @@ export function actingFor<Result>(
 }
 
 /**
- * URL of this server. A client that several requests share queues its calls, so a call may execute in the asynchronous
- * context of another request. The client composes the URL before it queues the call, so the URL carries the handle of
- * the calling request.
+ * URL of this server for calls from project code. If several requests share a client, it queues its calls, so a call
+ * may execute in the asynchronous context of another request. The client composes the URL before it queues the call;
+ * therefore the URL contains the handle of the calling request.
  */
 class ServerUrl extends String {
   override toString(): string {
@@ -67,7 +67,7 @@ class ServerUrl extends String {
   }
 }
 
-/** Returns the URL of a call, with its host replaced by that of this server, and the sender of the call. */
+/** Returns the URL of a call, in which the host is replaced by the host of this server, and the sender of the call. */
 function resolveServerUrl(
   input: unknown,
   serverUrl: string,
@@ -102,7 +102,7 @@ const logLevels = [
 export type ProjectLogger = Record<(typeof logLevels)[number], (message: unknown, ...meta: unknown[]) => ProjectLogger>;
 
 /**
- * Creates a logger with the interface of winston. Each call writes one line of JSON, which the parent process adds to
+ * Creates a logger with the interface of winston. Each call writes one line of JSON, which the parent process copies to
  * its log.
  */
 export function createProjectLogger(write: (line: string) => unknown): ProjectLogger {

@@ -12,23 +12,26 @@ const loadTimeoutMs = 120_000;
 
 export interface ModuleWorkerOptions {
   readonly part: keyof typeof fieldPaths;
-  /** The part of the worker setup that names the module and the server URL for its code. */
+  /** The settings of a worker that tell it which module to load and the server URL for the code of that module. */
   readonly setup: Pick<GraphWorkerOptions['setup'], 'auth' | 'app' | 'serverUrl'>;
   readonly file: Pick<GraphsFile, 'path' | 'folder' | 'env'>;
   readonly environment: Readonly<Record<string, string>>;
   readonly accounts?: GraphWorkerOptions['accounts'];
   readonly heartbeatTimeoutMs: number;
   readonly onLine: GraphWorkerOptions['onLine'];
-  /** `onReady` is called only if the module is usable. `onExit` is not called for the process of an unusable module. */
+  /**
+   * Callbacks of the process. `onReady` is called only if the module is usable. `onExit` is not called if the module is
+   * unusable.
+   */
   readonly hooks: SupervisedWorkerHooks;
 }
 
 /**
- * Starts a supervised process for a module that is not a graph: custom authentication or the custom app.
+ * Starts a supervised process for a module that is not a graph, that is, for custom authentication or the custom app.
  *
  * Resolves when the module is loaded.
  *
- * @throws GRAPHS_FILE_INVALID if the module is unusable; then no process remains.
+ * @throws GRAPHS_FILE_INVALID if the module is unusable; in this case no process is left running.
  */
 export async function openModuleWorker(options: ModuleWorkerOptions): Promise<SupervisedWorker> {
   const { part, setup, file, environment, accounts, heartbeatTimeoutMs, onLine, hooks } = options;
@@ -92,7 +95,7 @@ interface Query {
   timer: NodeJS.Timeout;
 }
 
-/** Maximum number of concurrent queries in the worker. A query waits for the database most of the time. */
+/** Maximum number of concurrent queries in the worker. A query spends most of its time waiting for the database. */
 const maxConcurrent = 16;
 const queueTimeoutMs = 2_000;
 const queryTimeoutMs = 30_000;
@@ -103,16 +106,16 @@ const queryTimeoutMs = 30_000;
  * Invariant: each query is settled once: with its answer, its error or a timeout.
  *
  *   1. A query waits in the queue for at most two seconds.
- *   2. It is sent to the worker when fewer than 16 queries are in flight. It times out if the worker does not answer
- *      within 30 s.
- *   3. If the worker ends while one query is in flight, that query fails as the cause. If several queries are in
- *      flight, they fail with GRAPH_WORKER_BUSY, which is retryable.
+ *   2. The query is sent to the worker when fewer than 16 queries are in flight. It times out if the worker does not
+ *      answer within 30 s.
+ *   3. If the worker ends while only one query is in flight, that query is considered the cause and fails. If several
+ *      queries are in flight, they fail with GRAPH_WORKER_BUSY, which is retryable.
  */
 export class QueryWorker {
   readonly #worker: SupervisedWorker;
   readonly #queue = new Map<number, Query>();
   readonly #inFlight = new Map<number, Query>();
-  /** Keys of queries that timed out in the worker; their answers may still arrive. */
+  /** Keys of queries that have timed out in the worker. Their answers may still arrive. */
   readonly #timedOut = new Set<number>();
   #lastKey = 0;
   #isClosed = false;

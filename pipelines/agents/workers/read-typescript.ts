@@ -7,10 +7,10 @@ export function needsTypescript({ graphs, auth, app }: WorkerSetup): boolean {
   return [...graphs, auth, app].some((module) => module && /\.[cm]?tsx?$/.test(module.path));
 }
 
-/** URL of the module loader that lets a process import TypeScript. */
+/** URL of the module loader that enables a process to import TypeScript. */
 export const typescriptLoader = () => pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
 
-/** Installs the TypeScript loader; all later imports of this process go through it. */
+/** Installs the TypeScript loader. All later imports of this process use it. */
 export async function readTypescript(): Promise<void> {
   await import(typescriptLoader());
 }

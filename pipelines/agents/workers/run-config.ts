@@ -24,8 +24,8 @@ export function toLibraryConfig(
 }
 
 /**
- * Removes LangGraph internals, whose values cannot be serialised. A config contains them if graph code passes its own
- * config on.
+ * Removes LangGraph internals, whose values cannot be serialised. A config contains them if graph code forwards the
+ * config that it received.
  */
 function removeInternals(configurable: object = {}): object {
   return Object.fromEntries(Object.entries(configurable).filter(([name]) => !name.startsWith('__pregel_')));

@@ -4,7 +4,7 @@ import { SupervisedWorker, type WorkerExit } from './graph-worker.ts';
 import { eventCost } from './send-window.ts';
 import type { Chunk, RunJob, RunOutcome } from './worker-pool.ts';
 
-/** Maximum time for a graph to end after an abort. */
+/** Maximum time that a graph may take to end after an abort. */
 const stopTimeoutMs = 5_000;
 
 /**
@@ -15,17 +15,17 @@ const stopTimeoutMs = 5_000;
  *   1. `put` sends the run to the worker.
  *   2. The worker sends chunks, then the outcome. The parent process then removes the run.
  *   3. `stop` sends `cancel`.
- *   4. If the run has not ended five seconds later, its outcome is reported anyway and the run is abandoned. The worker
- *      then accepts no further run and is killed as soon as all its other runs have ended.
- *   5. If the process ends, each of its runs is lost, except runs that were being stopped. If the worker itself caused
- *      the loss, the reported cause is `shared-worker` if it had several runs, or if an earlier run was stopped or
- *      failed there, because nodes of that run may still execute.
+ *   4. If the run has not ended five seconds later, its outcome is reported anyway and the run is abandoned. The
+ *      worker then accepts no further runs and is killed as soon as all its other runs have ended.
+ *   5. If the process ends, each of its runs is lost, except for runs that were being stopped. If the worker itself
+ *      caused the loss, the reported cause is `shared-worker` in two cases: if the worker had several runs, or if an
+ *      earlier run was stopped or failed in it, because nodes of that run may still execute.
  */
 export class RunWorker {
   readonly process: SupervisedWorker;
   readonly #runs = new Map<number, RunInPool>();
   readonly #onChange: () => void;
-  /** Whether the worker has an exclusive run and accepts no other run. */
+  /** Whether the worker executes an exclusive run and therefore accepts no other run. */
   #isExclusive = false;
   #isRetiring = false;
   /** Whether a run was stopped or failed in this process. Its nodes may still execute. */
@@ -69,12 +69,12 @@ export class RunWorker {
     return this.#runs.size;
   }
 
-  /** Returns how many more runs the worker can accept if its maximum is `max` runs. */
+  /** Returns how many more runs the worker can accept, if it may execute at most `max` runs. */
   countFreeSlots(max: number): number {
     return this.process.ready && !this.#isExclusive && !this.#isRetiring ? Math.max(0, max - this.#runs.size) : 0;
   }
 
-  /** Whether the worker has no run and no nodes of an earlier run can still execute. */
+  /** Whether the worker has no runs and cannot still be executing nodes of an earlier run. */
   get isClean(): boolean {
     return this.#runs.size === 0 && !this.#mayRunLeftoverCode;
   }
@@ -148,9 +148,11 @@ export class RunInPool {
   readonly feed: RunFeed;
   readonly onChildRuns: ((traced: ChildRunBatch) => void) | undefined;
   readonly outcome: Promise<RunOutcome>;
-  /** Set when the run was cancelled or timed out. The value is then the outcome of the run even if the process dies. */
+  /** Set when the run is cancelled or times out. The run then ends with this outcome even if the process dies. */
   stopping: 'cancelled' | 'timeout' | undefined;
-  /** Whether the outcome was reported before the run ended in the worker. Its code may still execute there. */
+  /**
+   * Whether the outcome was reported before the run ended in the worker. The code of the run may still execute there.
+   */
   abandoned = false;
   readonly #timers: NodeJS.Timeout[] = [];
   #resolve!: (outcome: RunOutcome) => void;
@@ -185,11 +187,11 @@ export class RunInPool {
     this.#timers.push(setTimeout(then, Math.min(ms, 2 ** 31 - 1)));
   }
 
-  /** Resolves `outcome` when all chunks were consumed. Only the first call has an effect. */
+  /** Resolves `outcome` when all chunks have been consumed. Only the first call has an effect. */
   async end(outcome: RunOutcome): Promise<void> {
     for (const timer of this.#timers) clearTimeout(timer);
     await this.feed.settled();
-    // If `take` has rejected, events are missing from the log, so the outcome must not be `finished`.
+    // If `take` has rejected, events are missing from the log. Therefore the outcome must not be `finished`.
     this.#resolve(this.feed.broken && outcome.kind === 'finished' ? { kind: 'cancelled' } : outcome);
   }
 }
@@ -197,15 +199,15 @@ export class RunInPool {
 export interface RunFeedOptions {
   /** Maximum cost of unacknowledged events. */
   readonly limitBytes: number;
-  /** Called with the cost of each batch after `take` has settled. */
+  /** Called with the cost of each batch after `take` has resolved or rejected. */
   readonly acknowledge: (bytes: number) => void;
   /** Called once, when `take` rejects. The feed drops all later chunks. */
   readonly failed: () => void;
 }
 
 /**
- * Passes the chunks of one run to `take`, in order and one batch at a time. Chunks that arrive meanwhile form the next
- * batch; the send window bounds its size.
+ * Passes the chunks of one run to `take`, in order and one batch at a time. Chunks that arrive in the meantime form the
+ * next batch; the send window limits its size.
  */
 export class RunFeed {
   readonly #take: (chunks: readonly Chunk[]) => Promise<void>;
@@ -225,7 +227,11 @@ export class RunFeed {
     return this.#isBroken;
   }
 
-  /** Adds chunks that arrived. @returns whether the send window allowed the worker to send them. */
+  /**
+   * Adds received chunks.
+   *
+   * @returns whether the send window allowed the worker to send them.
+   */
   put(chunks: readonly Chunk[]): boolean {
     this.#unacknowledgedBytes += sumCosts(chunks);
     if (this.#unacknowledgedBytes > this.#options.limitBytes) return false;

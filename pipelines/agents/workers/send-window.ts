@@ -1,10 +1,10 @@
 /**
- * Flow control for the events that a worker sends to the parent process: one send window per run.
+ * Flow control for the events that a worker sends to the parent process. Each run has its own send window.
  *
  * Invariant: a worker sends an event only while the unacknowledged events of its run cost less than the window, so the
- * last event that it sends may exceed the window. Buffered events of all runs of the process cost at most
- * `maxBufferedBytes`. The cost of an event is its bytes plus a fixed amount, because the objects of a small event cost
- * more than its bytes.
+ * last event that it sends may exceed the window. The buffered events of all runs of the process together cost at most
+ * `maxBufferedBytes`. The cost of an event is its size in bytes plus a fixed amount, because for a small event its
+ * objects cost more than its bytes.
  *
  *   1. An event is sent if no event is buffered and the window is not full; otherwise it is buffered.
  *   2. The parent process acknowledges events after the log has stored them; then the next buffered events are sent.
@@ -13,7 +13,10 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Chunk } from './worker-pool.ts';
 
-/** Fixed cost of an event in addition to its data and names: its log record, and objects in the worker and its parent. */
+/**
+ * Fixed cost of an event in addition to its data and names. It accounts for the log record, and for objects in the
+ * worker and in its parent process.
+ */
 export const eventOverheadBytes = 256;
 
 export function eventCost({ mode, event, namespace, data }: Chunk): number {
@@ -50,8 +53,8 @@ export interface SendWindowOptions {
   readonly windowBytes: number;
   readonly send: (chunk: Chunk) => void;
   /**
-   * Called once, when the buffers exceed the limit and this window has the largest buffer. Its buffered events are
-   * dropped.
+   * Called once, if this window has the largest buffer when the buffers exceed the limit. The buffered events of this
+   * window are dropped.
    */
   readonly onFull: (error: Error) => void;
 }
@@ -77,7 +80,11 @@ export class SendWindow {
     return this.#bufferedBytes;
   }
 
-  /** @throws STREAM_BUFFER_FULL after this window has overflowed. */
+  /**
+   * Sends or buffers an event.
+   *
+   * @throws STREAM_BUFFER_FULL after this window has overflowed.
+   */
   put(chunk: Chunk): void {
     if (this.#failure !== undefined) throw this.#failure;
     if (this.#isClosed) return;
@@ -109,7 +116,7 @@ export class SendWindow {
     if (this.#failure !== undefined) throw this.#failure;
   }
 
-  /** Drops buffered and future events, because the run ends. */
+  /** Drops all buffered and future events, because the run is ending. */
   close(): void {
     this.#isClosed = true;
     this.#drop();

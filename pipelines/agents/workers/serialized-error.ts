@@ -3,14 +3,15 @@ import type { SerializedError } from './message-codec.ts';
 import type { GraphRequest } from './worker-pool.ts';
 
 /**
- * Converts the error of a query to a message. An error that is not a `RunlakeError` becomes a failure of project code.
+ * Converts the error of a query to a message. An error that is not a `RunlakeError` is reported as a failure of project
+ * code.
  */
 export function serializeError(request: GraphRequest, error: unknown): SerializedError {
   if (isRunlakeError(error)) return { code: error.code, params: error.parameters };
   return serializeFailure(request, error instanceof Error ? `${error.name}: ${error.message}` : String(error));
 }
 
-/** Returns the error of a query during which project code failed: GRAPH_FAILED or STORE_EMBEDDER_UNUSABLE. */
+/** Returns the error to report if project code failed during a query: GRAPH_FAILED or STORE_EMBEDDER_UNUSABLE. */
 export function serializeFailure(request: GraphRequest, reason: string): SerializedError {
   if (request.kind === 'embed') return { code: 'STORE_EMBEDDER_UNUSABLE', params: { reason } };
   const graph = 'thread' in request ? request.thread.graphId : request.graphId;

@@ -1,12 +1,12 @@
 /**
  * Detects whether an earlier attempt of a run left the run at a breakpoint (`interrupt_before`, `interrupt_after`).
- * LangGraph would treat an attempt that continues from such a state as a resume and skip the breakpoint. This module
- * applies LangGraph's own rule: a channel has changed since the last interrupt, and one of the named nodes is next
- * (before) or was executed last (after).
+ * LangGraph would treat an attempt that continues from this state as a resume and skip the breakpoint. This module
+ * applies LangGraph's own rule: a graph is at a breakpoint if a channel has changed since the last interrupt, and one
+ * of the named nodes is next (before) or was executed last (after).
  *
  * Risk: no public API returns whether a graph is at a breakpoint. The member `__interrupt__` of `versions_seen` is
- * private, and a graph brings its own version of the library. `library-versions.test.ts` fails if a version stores this
- * member differently.
+ * private, and each graph brings its own version of the library. `library-versions.test.ts` fails if a version stores
+ * this member differently.
  */
 import type { BaseCheckpointSaver, Checkpoint, CheckpointTuple } from '@langchain/langgraph-checkpoint';
 import type { CheckpointConfig, CompiledGraph } from '../graphs/compiled-graph.ts';
@@ -20,7 +20,7 @@ interface Breakpoints {
 }
 
 /**
- * Whether the root graph is at a breakpoint. The run must have written the head of the thread.
+ * Whether the root graph is at a breakpoint. Call it only if this run has written the head of the thread.
  *
  * @throws errors of the saver.
  */
@@ -38,11 +38,11 @@ export async function stoppedAtHead(
 }
 
 /**
- * Returns the checkpoint namespaces of subgraphs that an earlier attempt of the run left at a breakpoint that they were
- * compiled with. Excludes subgraphs whose head an earlier run wrote, because this run resumes them. Excludes undeclared
- * subgraphs, which a node calls from its own code, because LangGraph does not expose their state.
+ * Returns the checkpoint namespaces of subgraphs that an earlier attempt of the run left at one of their compiled-in
+ * breakpoints. Excludes subgraphs whose head was written by an earlier run, because this run resumes them. Also
+ * excludes undeclared subgraphs, which a node calls from its own code, because LangGraph does not expose their state.
  *
- * @param from the thread and, if one was requested, the checkpoint that the attempt starts from.
+ * @param from the thread and, if a checkpoint was requested, the checkpoint from which the attempt starts.
  * @throws errors of the saver.
  */
 export async function stoppedWithin(
@@ -89,7 +89,7 @@ async function isAtBreakpoint(
   if (!hasChangedSinceInterrupt(head.checkpoint)) return false;
   const { next, metadata, parentConfig } = await graph.getState(config);
   if (includesAny(before, next)) return true;
-  // A root graph that has finished is not at a breakpoint; a subgraph can be at the one after its last node.
+  // A root graph that has finished is not at a breakpoint, but a subgraph can be at the breakpoint after its last node.
   if (next.length === 0 && config.configurable?.checkpoint_ns === '') return false;
   if (metadata?.source !== 'loop' || parentConfig === undefined || after.length === 0) return false;
   const { tasks } = await graph.getState(parentConfig);
@@ -112,8 +112,8 @@ function hasChangedSinceInterrupt({ channel_versions, versions_seen }: Checkpoin
 }
 
 /**
- * Whether `nodes` contains one of `names`. `*` matches all nodes except `__start__`, the hidden node that writes the
- * input.
+ * Whether `nodes` contains one of `names`. The name `*` matches all nodes except `__start__`, the hidden node that
+ * writes the input.
  */
 function includesAny(nodes: NodeSelection, names: readonly string[]): boolean {
   return names.some((name) => (nodes === '*' ? name !== '__start__' : nodes.includes(name)));
@@ -124,8 +124,8 @@ function getConfigurable(state: object | undefined): CheckpointConfig['configura
 }
 
 /**
- * Removes the task ids from a namespace. The result is the namespace of a subgraph with `checkpointer: true`, which
- * keeps its state across calls.
+ * Removes the task ids from a checkpoint namespace. The result is the namespace of a subgraph with `checkpointer:
+ * true`, which keeps its state across calls.
  */
 function removeTaskIds(namespace: string): string {
   return namespace

@@ -2,7 +2,7 @@ import { convertToProtocolEvent, createLifecycleTransformer, STREAM_EVENTS_V3_MO
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
 import { interruptEvent, protocolMode } from '../streams/stream-types.ts';
 
-/** One event of a graph in a requested stream mode, before it is serialised. */
+/** One event that a graph emits in a requested stream mode, before serialisation. */
 export interface GraphStreamEvent {
   readonly mode: string;
   readonly event: string;
@@ -14,24 +14,27 @@ export interface StreamRequest {
   readonly modes: readonly string[];
   readonly subgraphs: boolean;
   readonly runId: string;
-  /** Config and abort signal of the run, and further options of `stream`. */
+  /** Config and abort signal of the run, and other options for `stream`. */
   readonly options: GraphOptions;
-  /** Returns a promise that the caller must await to yield the event loop; undefined if it need not yield yet. */
+  /**
+   * Returns a promise if the caller must yield to the event loop by awaiting it; undefined if the caller need not yield
+   * yet.
+   */
   readonly turn?: (() => Promise<void> | undefined) | undefined;
-  /** LangChain callback handler for all child runs. */
+  /** LangChain callback handler that receives all child runs. */
   readonly handler?: object | undefined;
 }
 
-/** Stream modes that LangGraph supports with the same name and the same events. */
+/** Stream modes that LangGraph supports under the same name and with the same events. */
 const unchangedModes = new Set(['values', 'updates', 'debug', 'custom', 'tasks', 'checkpoints', 'tools']);
 
 /**
  * Runs a graph and passes its events to `take` in the stream modes of the API. Mode `messages-tuple` is LangGraph's
  * `messages`. Mode `messages` is derived from `messages-tuple` and from the states. Mode `events` contains events of
  * all child runs and is the only mode that needs the slower `streamEvents`. If the graph has no checkpointer, the
- * states of the root graph are passed under mode `''`; the outcome of the run contains the last of them.
+ * states of the root graph are passed in mode `''`; the outcome of the run contains the last state.
  *
- * Graphs stream many small events, so `take` is synchronous to keep the cost per event low.
+ * `take` is synchronous to keep the cost per event low, because graphs stream many small events.
  *
  * @throws errors of the graph, and errors of `take`, which abort the graph.
  */
@@ -84,7 +87,7 @@ export async function streamGraph(
   }
   const callbacks = handler && { callbacks: [handler] };
   for await (const event of graph.streamEvents(input, { ...options, ...callbacks, ...more, version: 'v2' })) {
-    // Chunks of the root graph are events of the other modes. Like the reference server, mode `events` omits them.
+    // Chunks of the root graph are the events of the other modes. Mode `events` omits them, as in the reference server.
     if (event.event === 'on_chain_stream' && event.run_id === runId) {
       if (Array.isArray(event.data.chunk)) takeEach(translate(event.data.chunk));
     } else take({ mode: 'events', event: 'events', namespace: '', data: event });
@@ -94,9 +97,9 @@ export async function streamGraph(
 }
 
 /**
- * Returns options with which the handler receives all child runs. LangGraph initialises a handler in the options for
- * every event, but a handler in the config of the graph only once. So this function adds the handler to the config of
- * the graph, unless that config has callbacks.
+ * Returns options with which the handler receives all child runs. LangGraph initialises a handler that is passed in the
+ * options for every event, but a handler in the config of the graph only once. Therefore this function adds the handler
+ * to the config of the graph, unless that config already has callbacks.
  */
 function withHandler(graph: CompiledGraph, options: GraphOptions, handler: object | undefined): GraphOptions {
   if (handler === undefined) return options;
@@ -105,16 +108,16 @@ function withHandler(graph: CompiledGraph, options: GraphOptions, handler: objec
   return options;
 }
 
-/** A complete message or a chunk of a message, as graphs stream it. */
+/** A complete message or a message chunk, in the form in which graphs stream it. */
 interface StreamedMessage {
   readonly id?: string;
   concat?(chunk: unknown): unknown;
 }
 
 /**
- * Produces the events of the legacy stream mode `messages`: `messages/metadata` at the first chunk of a message,
- * `messages/partial` with the accumulated message at each chunk, and `messages/complete` for new messages in the state.
- * Source: LangGraph Platform API, stream mode `messages`.
+ * Produces the events of the legacy stream mode `messages`: `messages/metadata` for the first chunk of a message,
+ * `messages/partial` with the accumulated message for each chunk, and `messages/complete` for new messages in the
+ * state. Source: LangGraph Platform API, stream mode `messages`.
  */
 class LegacyMessagesMode {
   readonly #accumulated = new Map<string, unknown>();
@@ -132,7 +135,7 @@ class LegacyMessagesMode {
     yield ['messages/partial', [whole]];
   }
 
-  /** Returns the event for messages that earlier states did not contain, if there are any. */
+  /** Returns an event with the messages that earlier states did not contain, if there are such messages. */
   *values(state: unknown): Generator<readonly [event: string, data: unknown]> {
     const messages = typeof state === 'object' && state !== null && 'messages' in state ? state.messages : undefined;
     const fresh = (Array.isArray(messages) ? messages : []).filter(({ id }: StreamedMessage) => {
@@ -148,8 +151,8 @@ class LegacyMessagesMode {
 type ProtocolEvent = ReturnType<typeof convertToProtocolEvent>[number];
 
 /**
- * Modes that only the protocol uses. The other modes are streamed under their own names; readers convert them to
- * protocol events.
+ * Modes that are used only by the protocol. The other modes are streamed under their own names, and readers convert
+ * their events to protocol events.
  */
 const protocolOnlyModes = new Set(['messages', 'checkpoints']);
 
@@ -161,8 +164,8 @@ interface StreamedInterrupt {
 /**
  * Runs a graph and passes the events of the event-stream protocol to `take`. Values, updates, custom, tasks and tools
  * keep their stream modes. Messages (as content blocks), checkpoints, lifecycle events of subgraphs and interrupts use
- * the mode of the protocol, each with data `{node?, data}`. If the graph has no checkpointer, the states of the root
- * graph are passed under mode `''`. The executor emits the lifecycle events of the run.
+ * the mode of the protocol; the data of each event is `{node?, data}`. If the graph has no checkpointer, the states of
+ * the root graph are passed in mode `''`. The lifecycle events of the run itself are emitted by the executor.
  */
 export async function streamProtocol(
   graph: CompiledGraph,
@@ -230,9 +233,7 @@ function createProtocolEvent(
   return { mode: protocolMode, event, namespace: namespace.join('|'), data: { ...(node && { node }), data } };
 }
 
-/**
- * Returns interrupts that were not reported before, because a subgraph and all its parents stream the same interrupt.
- */
+/** Returns the interrupts that have not been reported yet. A subgraph and all its parents stream the same interrupt. */
 function* listNewInterrupts(mode: string, payload: unknown, reported: Set<string>) {
   if (mode !== 'values' && mode !== 'updates') return;
   if (typeof payload !== 'object' || payload === null || !('__interrupt__' in payload)) return;
@@ -241,15 +242,15 @@ function* listNewInterrupts(mode: string, payload: unknown, reported: Set<string
   for (const { id, value } of interrupts as readonly StreamedInterrupt[]) {
     if (id === undefined || reported.has(id)) continue;
     reported.add(id);
-    // The protocol defines `payload`; the Python client reads `value`.
+    // The protocol defines `payload`, but the Python client reads `value`.
     yield { interrupt_id: id, payload: value, value };
   }
 }
 
-/** Consumes one value synchronously. The implementation buffers values that it cannot send yet, within a limit. */
+/** Consumes one value synchronously. The implementation buffers values that it cannot send yet, up to a limit. */
 export type Take<Value> = (value: Value) => void;
 
-/** Options of `stream` of a graph. */
+/** Options for the `stream` method of a graph. */
 export interface GraphOptions {
   readonly signal?: AbortSignal;
   readonly [name: string]: unknown;
@@ -262,22 +263,22 @@ interface StreamingGraph extends CompiledGraph {
 }
 
 /**
- * Runs a graph with its `stream` method and passes each streamed chunk to `take`, in order. Calls for the same instance
- * of a graph must not overlap.
+ * Runs a graph with its `stream` method and passes each streamed chunk to `take`, in order. Calls for the same graph
+ * instance must not overlap.
  *
  * `stream` pipes the output of a graph through three internal streams. An error of the graph drops the chunks that are
- * buffered in them, and for a small chunk these streams cost more than all other work. This function therefore consumes
- * the chunks at their source, the `_streamIterator` of the LangChain Runnable. `stream` still sets up config and
- * context and handles the abort signal.
+ * buffered in these streams, and for a small chunk the streams cost more than all other work. Therefore this function
+ * consumes the chunks at their source, the `_streamIterator` of the LangChain Runnable. `stream` still sets up config
+ * and context and handles the abort signal.
  *
- * Risk: `_streamIterator` is private, and a graph brings its own version of the library. If `stream` of a version does
- * not call `_streamIterator`, chunks pass through `stream` with the disadvantages above, and `run-graph.test.ts` and
- * `library-versions.test.ts` fail.
+ * Risk: `_streamIterator` is private, and each graph brings its own version of the library. If `stream` of a version
+ * does not call `_streamIterator`, chunks pass through `stream` with the disadvantages above, and `run-graph.test.ts`
+ * and `library-versions.test.ts` fail.
  *
- * Chunks are consumed as soon as they are produced, because LangGraph's own queue is unbounded and slows down as it
- * grows. If `turn` returns a promise, the function awaits it to yield the event loop.
+ * Chunks are consumed as soon as they are produced, because LangGraph's own queue is unbounded and becomes slower as it
+ * grows. If `turn` returns a promise, the function awaits it to yield to the event loop.
  *
- * Resolves when the graph has ended. Rejects as soon as the signal aborts; later chunks are dropped.
+ * Resolves when the graph has ended. Rejects as soon as the signal is aborted; later chunks are dropped.
  *
  * @throws errors of the graph, and errors of `take`, which abort the graph.
  */

@@ -15,15 +15,18 @@ import type pg from 'pg';
 import { splitThreadKey, threadKey } from '../checkpoints/copy-checkpoints.ts';
 import { type EarlyAcks, type Lease, LeasedSaver } from '../checkpoints/leased-saver.ts';
 
-/** The task id under which LangGraph stores writes without a task, such as a resume value that names no interrupt. */
+/**
+ * The task id under which LangGraph stores writes that belong to no task, such as a resume value that names no
+ * interrupt.
+ */
 const noTaskId = '00000000-0000-0000-0000-000000000000';
 
-/** Creates the exception by which a subgraph signals an interrupt to LangGraph. It is not an error. */
+/** Creates the exception with which a subgraph signals an interrupt to LangGraph. It does not indicate an error. */
 const createInterrupt = () => new GraphInterrupt();
 
 /**
- * Errors of failed writes. LangGraph awaits writes only at the end of the run, so Node may report such an error as an
- * unhandled rejection before that.
+ * Errors of failed writes. LangGraph awaits writes only at the end of the run, so before that Node may report a failed
+ * write as an unhandled rejection.
  */
 const failedWrites = new WeakSet<object>();
 
@@ -32,8 +35,8 @@ export function isFailedWrite(error: unknown): boolean {
 }
 
 /**
- * The checkpoint saver that graph code uses in one run or query. It addresses the threads of one deployment by the ids
- * that clients know; the underlying saver uses keys of deployment and thread.
+ * The checkpoint saver that graph code uses in one run or query. It identifies the threads of one deployment by the ids
+ * that clients use; the underlying saver uses keys that consist of deployment and thread.
  */
 export class ThreadSaver extends BaseCheckpointSaver {
   readonly #saver: Pick<SettlingSaver, 'hasConsumedResume'> & BaseCheckpointSaver;
@@ -44,7 +47,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
   #isAnswered = false;
 
   /**
-   * With `blank`, threads appear to have no state until the first write. `onFailure` is called as soon as a write
+   * If `blank` is true, threads appear to have no state until the first write. `onFailure` is called as soon as a write
    * fails, which may be long before LangGraph reports the error.
    */
   constructor(
@@ -60,15 +63,16 @@ export class ThreadSaver extends BaseCheckpointSaver {
   }
 
   /**
-   * Marks subgraphs that are at a breakpoint, by namespace, so that they do not continue from their heads. Reading the
-   * head of such a namespace throws the interrupt that LangGraph would throw at the breakpoint.
+   * Marks the subgraphs in these namespaces as interrupted at a breakpoint, so that they do not continue from their
+   * heads. Reading the head of a marked namespace throws the interrupt that LangGraph would throw at the breakpoint.
    */
   markInterrupted(namespaces: ReadonlySet<string>): void {
     this.#interrupted = namespaces;
   }
 
   /**
-   * If an earlier attempt of the run used its resume value, hides the stored value, so that LangGraph does not use it again.
+   * Hides the stored resume value if an earlier attempt of the run has used it, so that LangGraph does not use it
+   * again.
    *
    * @returns whether an earlier attempt used the resume value.
    */
@@ -154,19 +158,29 @@ export class ThreadSaver extends BaseCheckpointSaver {
   }
 }
 
-/** Creates checkpoint savers for runs and queries. A saver with a lease may write; one without a lease only reads. */
+/**
+ * Creates checkpoint savers for runs and queries. A saver with a lease can write; a saver without a lease can only
+ * read.
+ */
 export type SaverFor = (lease?: Lease, early?: EarlyAcks) => SettlingSaver;
 
 export interface SettlingSaver extends BaseCheckpointSaver {
   /**
-   * For savers that acknowledge early. Resolves when all writes are stored. @throws the error of a write that failed.
+   * Available only in savers that acknowledge writes early. Resolves when all writes are stored.
+   *
+   * @throws the error of a write that failed.
    */
   settled?(): Promise<void>;
-  /** For persistent savers. Resolves to whether a task of the thread has used a resume value of the run. */
+  /**
+   * Available only in persistent savers. Resolves to whether a task of the thread has used a resume value of the run.
+   */
   hasConsumedResume?(key: string): Promise<boolean>;
 }
 
-/** Returns a function that creates savers. Without connections, savers keep all state in the memory of this process. */
+/**
+ * Returns a function that creates savers. Without Postgres connections, the savers keep all state in the memory of this
+ * process.
+ */
 export function openSavers(connections: pg.Pool | undefined): SaverFor {
   if (connections === undefined) {
     const memory = new MemorySaver();

@@ -1,7 +1,7 @@
 /**
- * Worker processes of TypeScript projects preload this module (`--import`). Threads and processes that graph code
- * starts inherit the option, and the module installs the TypeScript loader in them at once. The main thread of the
- * worker installs the loader later, so that its own modules are imported without it.
+ * A module that worker processes of TypeScript projects preload (`--import`). Threads and processes that graph code
+ * starts inherit this option, and the module installs the TypeScript loader in them at once. In the main thread of the
+ * worker the loader is installed later, so that the worker's own modules are imported without it.
  */
 import { fileURLToPath } from 'node:url';
 import { isMainThread } from 'node:worker_threads';

@@ -1,18 +1,18 @@
 /**
  * A child process that runs project code, and the parent's end of the pipe to it.
  *
- * Trust boundary: the child has no Node IPC channel, because the parent would parse its messages outside of any `try`.
- * It has a separate pipe (`frames.ts`). No bytes on this pipe can make the parent process throw. Invalid bytes are a
- * protocol violation, which ends only this child.
+ * Trust boundary: the child has no Node IPC channel, because the parent process would parse the messages of this
+ * channel outside of any `try`. Instead it has a separate pipe (`frames.ts`). No bytes on this pipe can make the parent
+ * process throw. Invalid bytes are a protocol violation, which ends only this child.
  *
  *   1. The parent process spawns the child as the leader of its own process group, with the pipe as file descriptor 3.
- *      If `accounts` is set, the child gets an operating-system account of its own, whose folder is HOME and TMPDIR.
- *   2. Each frame goes to `onFrame`. An invalid frame or an error of `onFrame` ends the child; no frame is delivered
- *      afterwards.
+ *      If `accounts` is set, the child gets its own operating-system account, whose folder is HOME and TMPDIR.
+ *   2. Each frame is passed to `onFrame`. An invalid frame or an error of `onFrame` ends the child; no frame is
+ *      delivered afterwards.
  *   3. If the child closes the pipe without exiting, the parent process kills it.
  *   4. `onExit` is called once, after the child has exited and the parent process has read its frames. A grandchild
- *      that keeps the pipe open delays the call by at most one second. When the parent process releases the account of
- *      the child, all processes that still run under this account are killed.
+ *      that keeps the pipe open delays this call by at most one second. When the parent process releases the account
+ *      of the child, all processes that still run under this account are killed.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
@@ -27,13 +27,14 @@ export interface WorkerChildOptions {
   readonly folder?: string;
   /** All environment variables that the child receives. */
   readonly environment: Readonly<Record<string, string>>;
-  /** Source of operating-system accounts. If absent, the child runs under the account of this process. */
+  /** Provider of operating-system accounts. If absent, the child runs under the account of this process. */
   readonly accounts?: AccountSource | undefined;
   readonly limits: FrameLimits;
   readonly onFrame: (frame: Frame) => void;
   readonly onExit: (end: ChildEnd) => void;
   /**
-   * Receives each line of standard output and standard error, at most 1,000 a second. If absent, output is discarded.
+   * Receives each line of standard output and standard error, up to 1,000 lines per second. If absent, the output is
+   * discarded.
    */
   readonly onLine?: (line: string) => void;
 }
@@ -41,9 +42,9 @@ export interface WorkerChildOptions {
 export interface ChildEnd {
   readonly code: number | null;
   readonly signal: string | null;
-  /** The error that prevented the start. */
+  /** The error that prevented the child from starting. */
   readonly error?: Error;
-  /** How the child violated the protocol. */
+  /** Description of the protocol violation. */
   readonly violation?: string;
 }
 
@@ -74,7 +75,8 @@ export class WorkerChild {
         stdio: ['ignore', output, output, 'pipe'],
       });
     } catch (error) {
-      // Depending on its code, Node throws the error of a failed spawn here or emits it as 'error' below.
+      // For a failed spawn, Node either throws the error here or emits it as 'error' below, depending on the error
+      // code.
       this.#hasExited = true;
       account?.release();
       setImmediate(() => onExit({ code: null, signal: null, error: error as Error }));
@@ -121,7 +123,7 @@ export class WorkerChild {
     child.once('exit', (code, signal) => {
       if (this.#pipe?.closed) return gone(code, signal);
       this.#pipe?.once('close', () => gone(code, signal));
-      // Read buffered frames once more after the timer.
+      // Read the buffered frames once more after the timer has fired.
       drainTimer = setTimeout(() => setImmediate(() => gone(code, signal)), pipeDrainTimeoutMs);
     });
   }
@@ -130,7 +132,7 @@ export class WorkerChild {
     return this.#child?.pid;
   }
 
-  /** Sends a message. Messages of one turn of the event loop are written together. */
+  /** Sends a message. All messages of one turn of the event loop are written together. */
   send(message: object): void {
     const pipe = this.#pipe;
     if (pipe === undefined || !pipe.writable) return;
@@ -156,8 +158,8 @@ export class WorkerChild {
 }
 
 /**
- * Splits output into lines. Drops lines beyond the limit per second, so that code that prints in a loop cannot fill the
- * log.
+ * Splits output into lines. Drops lines that exceed the limit per second, so that code that prints in a loop cannot
+ * fill the log.
  */
 function readLines(streams: readonly (NodeJS.ReadableStream | null)[], onLine: (line: string) => void): void {
   let second = 0;

@@ -6,19 +6,20 @@ import type { ClaimedRun } from '../runs/run-row.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { ChildRunBatch, TraceOrder } from '../traces/trace-order.ts';
 
-/** One attempt of a run. Its saver writes under the lease; after the lease is lost, every write is refused. */
+/** One attempt of a run. Its saver writes with the lease; after the lease is lost, every write is refused. */
 export interface RunJob
   extends Omit<ClaimedRun, 'threadStart' | 'baseCheckpointId' | 'metadata' | 'sender' | 'startedAt'> {
   /**
    * `input`: the graph receives the input or command of the request and starts at `checkpoint`. If `checkpoint` is
-   * absent, it starts at the head of the thread; if it is `'none'`, it ignores existing state. `continue`: the graph
-   * receives no input and continues from the head of the thread, which this run has written.
+   * absent, the graph starts at the head of the thread; if it is `'none'`, the graph ignores existing state.
+   * `continue`: the graph receives no input and continues from the head of the thread, which an earlier attempt of this
+   * run has written.
    */
   readonly start:
     | { readonly kind: 'input'; readonly checkpoint?: CheckpointChoice | 'none' }
     | { readonly kind: 'continue' };
   readonly timeoutMs: number;
-  /** Instructions to trace child runs. If absent, child runs are not traced. */
+  /** Settings for tracing the child runs. If absent, child runs are not traced. */
   readonly trace?: TraceOrder;
 }
 
@@ -26,21 +27,21 @@ export interface RunJob
 export interface Chunk {
   /** Stream mode. */
   readonly mode: string;
-  /** Event name on the wire, without the namespace. */
+  /** Name of the event in the API, without the namespace. */
   readonly event: string;
-  /** Namespace of the subgraph, its parts joined with `|`; empty for the root graph. */
+  /** Namespace of the subgraph, with its parts joined by `|`; empty for the root graph. */
   readonly namespace: string;
   /** JSON text in UTF-8. */
   readonly data: Uint8Array;
 }
 
-/** How an attempt ended. `values` is JSON text. */
+/** Describes how an attempt ended. `values` is JSON text. */
 export type RunOutcome =
   | {
       readonly kind: 'finished';
-      /** The final state as JSON text; the body of `wait` and `join` responses. */
+      /** The final state as JSON text. It is the body of `wait` and `join` responses. */
       readonly values: string;
-      /** Nodes that would execute next; not empty if the graph is interrupted. */
+      /** Nodes that would execute next. Not empty if the graph is interrupted. */
       readonly next: readonly string[];
       readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
     }
@@ -59,13 +60,13 @@ export type RunOutcome =
   | { readonly kind: 'lost'; readonly cause: 'worker' | 'shared-worker' | 'external'; readonly message: string };
 
 export interface RunHandle {
-  /** Never rejects. Resolves after the last chunk was consumed. */
+  /** Never rejects. Resolves after the last chunk has been consumed. */
   readonly outcome: Promise<RunOutcome>;
   /** Aborts the graph. The outcome is `cancelled` within a few seconds, even if the graph ignores the abort. */
   cancel(): void;
 }
 
-/** A query that a worker answers with graph code. The answer is JSON text. */
+/** A query that a worker answers by running graph code. The answer is JSON text. */
 export type GraphRequest =
   | {
       readonly kind: 'state';
@@ -88,7 +89,7 @@ export type GraphRequest =
   | {
       readonly kind: 'update-state';
       readonly thread: ThreadOfGraph;
-      /** The thread's `write_token`. */
+      /** The `write_token` of the thread. */
       readonly leaseToken: string;
       readonly checkpoint?: CheckpointChoice;
       readonly updates: readonly {
@@ -118,17 +119,17 @@ export interface ThreadOfGraph {
 }
 
 export interface WorkerPool {
-  /** Number of runs that can start now. */
+  /** Number of runs that can be started now. */
   readonly freeSlots: number;
-  /** Number of additional runs that can start. They are reserved for callers that use less than their fair share. */
+  /** Number of further runs that can be started, in slots reserved for callers that use less than their fair share. */
   readonly extraSlots: number;
-  /** Registers a listener that is called when slots are free after a change. */
+  /** Registers a listener that is called after a change if slots are free. */
   onFree(listener: () => void): void;
   /**
-   * Starts one attempt. `take` receives its chunks in order, in batches; the next batch follows when `take` has
-   * resolved. The send window bounds the buffered bytes, so a graph cannot stream faster than the log accepts events.
-   * If `take` rejects, the run is cancelled. `onChildRuns` receives the child runs if `job.trace` is set; the last
-   * child runs arrive before the outcome.
+   * Starts one attempt. `take` receives the chunks of the attempt in order and in batches; the next batch follows when
+   * `take` has resolved. The send window limits the buffered bytes, so a graph cannot stream faster than the log
+   * accepts events. If `take` rejects, the run is cancelled. `onChildRuns` receives the child runs if `job.trace` is
+   * set; the last child runs arrive before the outcome.
    */
   start(
     job: RunJob,
@@ -136,14 +137,15 @@ export interface WorkerPool {
     onChildRuns?: (traced: ChildRunBatch) => void,
   ): RunHandle;
   /**
-   * Answers a query in a separate worker, so that it never waits behind runs. Resolves with JSON text.
+   * Sends a query to a separate worker, so that it never waits behind runs. Resolves with the answer as JSON text.
    *
    * @throws GRAPH_WORKER_BUSY after two seconds in the queue, GRAPH_UNUSABLE, GRAPH_FAILED, STORE_EMBEDDER_UNUSABLE,
    *   and errors of the request itself, such as CHECKPOINT_NOT_FOUND.
    */
   query(request: GraphRequest): Promise<string>;
   /**
-   * Waits up to `drainMs` for active runs. The remaining runs end as `lost` with cause `external`; none is cancelled.
+   * Waits up to `drainMs` for active runs to end. The remaining runs end as `lost` with cause `external`; none of them
+   * is cancelled.
    */
   close(drainMs: number): Promise<void>;
 }

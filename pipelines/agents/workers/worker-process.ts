@@ -2,16 +2,18 @@
  * Entry point of a worker process, which runs graph code.
  *
  * Invariant: the worker communicates with the parent process only through the messages of `message-codec.ts`. The
- * parent process detects a hung or dead worker from missing heartbeats and from the exit of this process.
+ * parent process detects a hung or dead worker by missing heartbeats or by the exit of this process.
  *
  *   1. The parent process sends `setup`. If the project contains TypeScript, the worker installs a loader for it. The
  *      worker loads the embedder of the store; if that fails, it sends `unusable` and exits. It imports the graph
- *      modules one after the other and announces each with `loading`; an import error makes only that graph unusable.
- *   2. The worker sends `ready` with the reasons of unusable graphs. It then executes runs and answers queries
+ *      modules one after the other and announces each module with `loading`; an import error makes only that graph
+ *      unusable.
+ *   2. The worker sends `ready` with the reasons why graphs are unusable. It then executes runs and answers queries
  *      concurrently.
  *   3. The worker sends `heartbeat` at a fixed interval, which proves that its event loop is not blocked.
  *   4. An error that is thrown outside of any run ends the process after a `dying` message. The process also ends when
- *      the parent process ends: the pipe closes or, if the event loop is blocked, `outbox.ts` kills the process.
+ *      the parent process ends: either the pipe closes or, if the event loop is blocked, `outbox.ts` kills the
+ *      process.
  */
 import { tmpdir } from 'node:os';
 import { resolve } from 'node:path';
@@ -214,7 +216,10 @@ function exitAfterError(error: unknown): void {
   outbox.send({ kind: 'dying', reason }, () => exit(70));
 }
 
-/** Opens the connection pool of a worker process, for checkpoints and store. It connects at the first statement. */
+/**
+ * Opens the connection pool of a worker process, for checkpoints and store. The pool connects when the first statement
+ * is executed.
+ */
 function openConnections({ database, maxConnections }: WorkerSetup): pg.Pool | undefined {
   if (database === undefined) return undefined;
   const pool = new pg.Pool({
@@ -225,7 +230,7 @@ function openConnections({ database, maxConnections }: WorkerSetup): pg.Pool | u
     idleTimeoutMillis: 30_000,
     keepAlive: true,
   });
-  // Without a listener, the error of an idle connection would end the process.
+  // Without this listener, an error on an idle connection would end the process.
   pool.on('error', () => undefined);
   return pool;
 }

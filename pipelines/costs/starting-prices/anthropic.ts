@@ -1,6 +1,9 @@
 import type { PriceList, PriceRow } from './build-prices.ts';
 
-/** Dollars for a million tokens: input, output, cache reads, cache writes for five minutes and for an hour. */
+/**
+ * Prices in dollars per million tokens: input, output, cache reads, cache writes for five minutes, and cache writes for
+ * an hour.
+ */
 type ClaudeRow = readonly [
   family: string,
   version: string,
@@ -12,8 +15,8 @@ type ClaudeRow = readonly [
 ];
 
 /**
- * Standard tier, shortest context. Sources: the price page of the provider, and `@pydantic/genai-prices` 0.1.8 (MIT),
- * November 2026.
+ * Prices of the standard tier with the shortest context. Sources: the price page of the provider, and
+ * `@pydantic/genai-prices` 0.1.8 (MIT), November 2026.
  */
 const older: readonly ClaudeRow[] = [
   ['haiku', '3.5', '0.8', '4', '0.08', '1', '1.6'],
@@ -27,7 +30,7 @@ const older: readonly ClaudeRow[] = [
   ['sonnet', '4', '3', '15', '0.3', '3.75', '6'],
 ];
 
-/** From version 4.5 on, models have a different price on regional endpoints of Amazon Bedrock. */
+/** From version 4.5 on, models have different prices on the regional endpoints of Amazon Bedrock. */
 const newer: readonly ClaudeRow[] = [
   ['fable', '5', '10', '50', '1', '12.5', '20'],
   ['fable', '5.1', '10', '50', '0.25', '12.5', '20'],
@@ -58,7 +61,7 @@ const newerInRegion: readonly ClaudeRow[] = [
   ['sonnet', '5', '2.2', '11', '0.22', '2.75', '4.4'],
 ];
 
-/** Names have the version before or after the family: `claude-3-5-haiku`, `claude-haiku-4-5`. */
+/** Model names contain the version before or after the family: `claude-3-5-haiku`, `claude-haiku-4-5`. */
 function toPriceRow([family, version, input, output, cacheRead, cacheWrite, cacheWriteHour]: ClaudeRow): PriceRow {
   const digits = version.includes('.') ? version.replace('.', '[.-]') : `${version}(?:[.-]0)?`;
   const pattern = `claude-(?:${family}-${digits}|${digits}-${family})`;

@@ -2,7 +2,10 @@ import { v5 as uuidv5 } from 'uuid';
 import { type ModelKey, modelKeys } from '../../ingest/accept/price-of-run.ts';
 import { shiftDecimal } from '../decimal.ts';
 
-/** Kinds of tokens in details, by their name in the lists. Clients name the same kind differently. */
+/**
+ * Token types in price details, by their names in the price lists. Clients use different names for the same type, so
+ * each type has several names.
+ */
 const promptKinds = {
   cacheRead: ['cache_read'],
   cacheWrite: ['cache_creation', 'cache_write', 'ephemeral_5m_input_tokens'],
@@ -13,28 +16,34 @@ const promptKinds = {
 } as const;
 const completionKinds = { outputAudio: ['audio'], outputImage: ['image'], outputVideo: ['video'] } as const;
 
-/** Dollars for a million tokens, as decimal text. */
+/** Prices in dollars per million tokens, as decimal text. */
 type MillionPrices = {
   readonly [Kind in keyof typeof promptKinds | keyof typeof completionKinds]?: string;
 } & {
-  /** First day of the price, UTC. The price before that day is in a later row of the same name. */
+  /** First day on which the price applies (UTC). The earlier price is in a later row with the same name. */
   readonly from?: string;
 };
 
-/** Name, pattern, dollars for a million input tokens, dollars for a million output tokens, and further prices. */
+/** Name, pattern, dollars per million input tokens, dollars per million output tokens, and further prices. */
 export type PriceRow = readonly [name: string, pattern: string, input: string, output: string, more?: MillionPrices];
 
-/** Prices of a provider. Of rows whose patterns match a name, the first counts. */
+/** Prices of one provider. If the patterns of several rows match a name, the first of these rows applies. */
 export interface PriceList {
   readonly provider: string;
-  /** Patterns around that of each row. The whole name of the model must match. */
+  /**
+   * Prefix and suffix that are added to the pattern of each row. The resulting pattern must match the whole name of the
+   * model.
+   */
   readonly prefix?: string;
   readonly suffix?: string;
-  /** An empty pattern stands for the name of the row; each dot in it also matches a dash. */
+  /**
+   * If the pattern of a row is empty, the name of the row is used as the pattern; each dot in the name then also
+   * matches a dash.
+   */
   readonly rows: readonly PriceRow[];
 }
 
-/** A price of the release, in the form of the API. */
+/** A price that ships with the release, in the form of the API. */
 export interface StartingPrice {
   readonly id: string;
   readonly name: string;
@@ -49,7 +58,7 @@ export interface StartingPrice {
   readonly completion_cost_details: Readonly<Record<string, string>> | null;
 }
 
-/** Namespace of the ids, so that every process and every release has the same id for a price. */
+/** UUID namespace of the price ids. It ensures that a price has the same id in every process and every release. */
 const namespace = '6f0c7ae2-3a0b-4f0e-9c58-6d5b1c1f9a55';
 
 export function buildPrices({ provider, prefix = '', suffix = '', rows }: PriceList): StartingPrice[] {

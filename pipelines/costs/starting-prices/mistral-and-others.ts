@@ -1,8 +1,8 @@
 import type { PriceList } from './build-prices.ts';
 
 /**
- * Dollars for a million tokens: standard tier, shortest context. Sources: the price pages of the providers, and
- * `@pydantic/genai-prices` 0.1.8 (MIT), November 2026.
+ * Prices in dollars per million tokens for the standard tier with the shortest context. Sources: the price pages of the
+ * providers, and `@pydantic/genai-prices` 0.1.8 (MIT), November 2026.
  */
 export const mistral: PriceList = {
   provider: 'mistral',

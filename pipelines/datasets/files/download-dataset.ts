@@ -11,7 +11,7 @@ export const downloadFormats = ['csv', 'jsonl', 'openai', 'openai_ft'] as const;
 export type DownloadFormat = (typeof downloadFormats)[number];
 
 /**
- * Formats a version of a dataset as a file, while it is read.
+ * Formats a version of a dataset as a file. The file is streamed while the version is read.
  *
  * @throws NOT_FOUND; BAD_REQUEST if a CSV file would have too many columns.
  */
@@ -48,13 +48,16 @@ const lineFormats: Readonly<Record<Exclude<DownloadFormat, 'csv'>, (row: Example
     }),
 };
 
-/** Line breaks in stored JSON are white space between values; in strings they are escaped. */
+/**
+ * Converts stored JSON to one line. Its line breaks can only be white space between values, because line breaks in
+ * strings are escaped.
+ */
 const toOneLine = (json: string) => json.replace(/[\r\n]/g, ' ');
 
 const maxColumns = 1_000;
 const documents = ['inputs', 'outputs'] as const;
 
-/** Reads the version twice: first the names of the columns, then the cells. */
+/** Formats a version as CSV. Reads the version twice: first to collect the column names, then for the cells. */
 async function formatTable(readVersion: ReadVersion): Promise<Readable> {
   const columns = { inputs: new Set<string>(), outputs: new Set<string>() };
   for await (const row of readVersion()) {
@@ -80,7 +83,9 @@ async function* generateRows(
   }
 }
 
-/** The members of a JSON object: strings as they are, other values as the JSON that was sent. */
+/**
+ * Returns the members of a JSON object: strings are decoded, other values are returned as the JSON text that was sent.
+ */
 export function readMembers(json: string | null): Map<string, string> {
   const members = new Map<string, string>();
   if (json === null) return members;

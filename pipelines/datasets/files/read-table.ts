@@ -7,9 +7,9 @@ import { KeySet, skipSpace } from '../../ingest/json/scan-any.ts';
 
 /** A row of an uploaded file. */
 export interface TableRow {
-  /** Number of the row in the file: of the record in CSV, where the header is row 1; of the line in JSONL. */
+  /** Number of the row in the file. In CSV records are counted, and the header is row 1; in JSONL lines are counted. */
   readonly number: number;
-  /** Returns the value of a column as JSON; undefined if the row has no such value. */
+  /** Returns the value of a column as JSON; undefined if the row has no value for it. */
   readonly read: (column: string) => string | undefined;
 }
 
@@ -22,9 +22,9 @@ interface TableLimits {
 }
 
 /**
- * Reads the rows of a file, one after the other.
+ * Reads the rows of a file one after the other.
  *
- * @param columns Columns that are read; a CSV file must have them.
+ * @param columns Columns to read; a CSV file must contain all of them.
  * @throws INVALID_FILE with the number of the row; INVALID_UTF8.
  */
 export function readTable(
@@ -76,7 +76,7 @@ async function* readCsv(
       };
     }
   } catch (error) {
-    // The stream drops the records that it has buffered when it fails, so `number` may be too low.
+    // When the stream fails, it drops the records that it has buffered, so `number` may be too low.
     if (error instanceof CsvError) throw refuse(Number(error.records) + 1, describeCsvError(error));
     throw error;
   } finally {
@@ -90,7 +90,11 @@ function* generateChunks(file: Buffer): Generator<Buffer> {
   for (let at = 0; at < file.length; at += bytesPerChunk) yield file.subarray(at, at + bytesPerChunk);
 }
 
-/** @throws INVALID_FILE if a column is missing, or its name is repeated. */
+/**
+ * Checks the header of a CSV file.
+ *
+ * @throws INVALID_FILE if a column is missing, or its name is repeated.
+ */
 function findColumns(header: readonly string[], columns: readonly string[]): Map<string, number> {
   return new Map(
     columns.map((column) => {

@@ -4,7 +4,7 @@ import { runInTimeSlices } from '../../ingest/in-slices.ts';
 import type { TableFormat } from './read-table.ts';
 import type { UploadedColumns, UploadedFile } from './upload-dataset.ts';
 
-/** Fields that may occur several times: the names of columns. */
+/** Fields that can be repeated; each occurrence contains the name of a column. */
 const columnFields = { input_keys: 'inputs', output_keys: 'outputs', metadata_keys: 'metadata' } as const;
 const textFields = [
   'name',
@@ -22,19 +22,19 @@ const unsupportedFields = [
 
 const maxParts = 2_000;
 const maxFieldBytes = 512 * 1024;
-/** Maximum columns of one kind. */
+/** Maximum number of columns of each kind. */
 const maxColumns = 100;
 
 export interface UploadForm {
   readonly file: UploadedFile;
-  /** Name of the file; may be absent. */
+  /** Name of the uploaded file, if the client sent one. */
   readonly fileName: string | undefined;
   readonly fields: Readonly<Partial<Record<(typeof textFields)[number], string>>>;
 }
 
 /**
- * Reads the form of an upload. The file is JSONL if its name or its type says so, otherwise CSV. Other fields are
- * ignored.
+ * Reads the form of an upload. The file is read as JSONL if its name or its type indicates this, and otherwise as CSV.
+ * Other fields are ignored.
  *
  * @throws INVALID_MULTIPART, TOO_MANY_PARTS, UNSUPPORTED_MEDIA_TYPE, PARAMETER_NOT_SUPPORTED; INVALID_REQUEST if the
  *   file or the input keys are missing.
@@ -66,7 +66,7 @@ export async function readUploadForm(body: Buffer, contentType: string): Promise
 }
 
 /**
- * Adds a column unless it was named before: a repeated column would make an example larger than its row in the file.
+ * Adds a column, unless it was already added. A repeated column would make an example larger than its row in the file.
  */
 function addColumn(names: string[], field: string, name: string): void {
   if (names.includes(name)) return;

@@ -15,7 +15,10 @@ export interface UploadDeps {
   readonly config: Pick<Config, 'maxRunBytes'>;
 }
 
-/** Columns of a file, which become the fields of examples of the same names. */
+/**
+ * Columns of a file, by the example field into which they are read. The columns become members of that field with the
+ * same names.
+ */
 export interface UploadedColumns {
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
@@ -29,8 +32,8 @@ export interface UploadedFile {
 }
 
 /**
- * Creates a dataset from a file: one example for each row. All or none. The rows are read, validated and stored in
- * chunks, so that the examples are never in memory at once.
+ * Creates a dataset from a file, with one example for each row. Either all rows are stored or none. The rows are read,
+ * validated and stored in chunks, so that not all examples are in memory at the same time.
  *
  * @throws as `createDataset`; INVALID_FILE, INVALID_EXAMPLE and EXAMPLE_TOO_LARGE, which name the row; DATASET_FULL.
  */
@@ -52,7 +55,11 @@ export function uploadDataset(
 const rowsPerChunk = 1_000;
 const bytesPerChunk = 4 * 1024 * 1024;
 
-/** @returns the number of examples. */
+/**
+ * Adds the rows of the file as examples.
+ *
+ * @returns the number of examples.
+ */
 async function insertRows(
   { tx, config }: { readonly tx: Sql } & Pick<UploadDeps, 'config'>,
   dataset: LockedDataset,
@@ -98,7 +105,7 @@ function toExample(row: TableRow, columns: UploadedColumns): RowExample {
   }
   const metadata = formatObject(row, columns.metadata);
   return {
-    // Ids of version 7 keep the order of the rows.
+    // UUIDs of version 7 preserve the order of the rows.
     id: uuidv7(),
     row: row.number,
     inputs: formatObject(row, columns.inputs) ?? '{}',
@@ -107,7 +114,7 @@ function toExample(row: TableRow, columns: UploadedColumns): RowExample {
   };
 }
 
-/** The JSON object of those columns that the row has; undefined if it has none. */
+/** Returns a JSON object with the values that the row has for these columns; undefined if it has none. */
 function formatObject(row: TableRow, columns: readonly string[]): string | undefined {
   const members = columns.flatMap((column) => {
     const value = row.read(column);

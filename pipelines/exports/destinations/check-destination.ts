@@ -6,20 +6,21 @@ import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
 import type { DestinationCredentials, DestinationDeps } from './destination.ts';
 import { connectDestination, type DestinationSettings } from './open-destination.ts';
 
-/** Timeouts for a check. They are short, because the caller waits for the response. */
+/** Timeouts for a check. They are short, because a caller is waiting for the response. */
 const checkLimits: S3Limits = { attempts: 2, connectTimeoutMs: 3_000, idleTimeoutMs: 5_000, callTimeoutMs: 6_000 };
 
 const testObjectText = 'Runlake wrote this object to check that exports can be written here. It can be deleted.';
 
 interface DestinationCheck {
   readonly step: ObjectStep;
-  /** `forbidden`: the permission is missing, but exports do not need it. */
+  /** `forbidden` means that the permission is missing, but is not needed for exports. */
   readonly outcome: 'passed' | 'forbidden';
 }
 
 /**
- * Checks whether Runlake can write exports: connects to the object store, writes a small object below `tmp/`, reads it
- * back and deletes it. Permissions to read and to delete are optional; without permission to delete, the object stays.
+ * Checks whether Runlake can write exports to an object store: connects to it, writes a small object below `tmp/`,
+ * reads it back and deletes it. The permissions to read and to delete are optional; without the permission to delete,
+ * the object remains.
  *
  * @returns the outcome of each step.
  * @throws the error of the step that failed; the error names the step.

@@ -6,7 +6,10 @@ import type { Database } from '../../../infra/postgres/pool.ts';
 import { createSealer, type Sealer } from '../../../infra/sealing/sealer.ts';
 import { trustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
 
-/** Configuration of a destination as stored and as returned; `null` means not given. Field names: main API, bulk export. */
+/**
+ * Configuration of a destination in the form that is stored and returned; `null` means that the field is not set. Field
+ * names: main API, bulk export.
+ */
 export interface DestinationConfig {
   readonly bucket_name: string | null;
   readonly prefix: string;
@@ -19,14 +22,14 @@ export interface DestinationConfig {
 export type DestinationType = 's3' | 'local';
 export type AddressingStyle = 'virtual' | 'path' | 'auto';
 
-/** Credentials as sent in requests and, encrypted, as stored. */
+/** Credentials in the form in which they are sent in requests and, after encryption, stored. */
 export interface DestinationCredentials {
   readonly access_key_id: string;
   readonly secret_access_key: string;
   readonly session_token?: string | null | undefined;
 }
 
-/** A destination as the API returns it: only the names of its credentials, not their values. */
+/** A destination in the form that the API returns. It contains only the names of the credentials, not their values. */
 export interface DestinationRecord {
   readonly id: string;
   readonly tenant_id: string;
@@ -38,11 +41,13 @@ export interface DestinationRecord {
   readonly updated_at: string;
 }
 
-/** Columns of a {@link DestinationRecord}. */
+/** Columns that form a {@link DestinationRecord}. */
 export const destinationColumns =
   'id, workspace_id AS tenant_id, destination_type, display_name, config, credentials_keys, created_at, updated_at';
 
-/** Encrypts (seals) the given credentials for the row `id`. Returns the encrypted text and the names of the fields. */
+/**
+ * Encrypts (seals) the credentials for the row `id`. Returns the encrypted text and the names of the encrypted fields.
+ */
 export function sealCredentials(sealer: Sealer, id: string, given: DestinationCredentials) {
   const { access_key_id, secret_access_key, session_token } = given;
   const values = { access_key_id, secret_access_key, ...(session_token == null ? {} : { session_token }) };
@@ -50,7 +55,7 @@ export function sealCredentials(sealer: Sealer, id: string, given: DestinationCr
 }
 
 /**
- * Maximum number of concurrent checks per workspace in this process. If an object store hangs, its check occupies a
+ * Maximum number of concurrent checks per workspace in this process. If an object store hangs, a check occupies a
  * connection and a client for seconds.
  */
 const maxConcurrentChecks = 16;
@@ -59,7 +64,11 @@ const maxConcurrentChecks = 16;
 class CheckLimiter {
   readonly #inFlight = new Map<string, number>();
 
-  /** @throws OVERLOADED if the workspace is at its limit; errors of `check`. */
+  /**
+   * Runs `check` within the limit of the workspace.
+   *
+   * @throws OVERLOADED if the workspace has reached its limit; errors of `check`.
+   */
   async during(workspaceId: string, check: () => Promise<void>): Promise<void> {
     const inFlight = this.#inFlight.get(workspaceId) ?? 0;
     if (inFlight >= maxConcurrentChecks) {
@@ -76,7 +85,7 @@ class CheckLimiter {
   }
 }
 
-/** Dependencies of all destination operations. Created by {@link destinationDeps}. */
+/** Dependencies of all operations on destinations. {@link destinationDeps} creates them. */
 export interface DestinationDeps {
   readonly database: Database;
   readonly sealer: Sealer;
@@ -85,14 +94,16 @@ export interface DestinationDeps {
     'localExportRoot' | 'allowPrivateEndpoints' | 'allowDefaultCredentials' | 'exportMaxDestinations'
   >;
   readonly checks: CheckLimiter;
-  /** CA certificates to trust, in PEM. */
+  /** Trusted CA certificates in PEM. */
   readonly authorities: readonly string[] | undefined;
-  /** Timeouts and attempts for object stores. If undefined, the defaults of `infra/objects` apply. */
+  /** Timeouts and numbers of attempts for object stores. If undefined, the defaults of `infra/objects` apply. */
   readonly limits?: S3Limits | undefined;
 }
 
 /**
- * @param secretKey The secret key of this process: configured, or generated in the data folder.
+ * Creates the dependencies of operations on destinations.
+ *
+ * @param secretKey The secret key of this process, which is either configured or generated in the data folder.
  * @throws TLS_FILE_UNUSABLE
  */
 export function destinationDeps(config: Config, database: Database, secretKey: string): DestinationDeps {
@@ -105,7 +116,11 @@ export function destinationDeps(config: Config, database: Database, secretKey: s
   return { database, sealer, config, checks: new CheckLimiter(), authorities: trustedAuthorities(config) };
 }
 
-/** @throws NOT_FOUND if the workspace has no destination with this id. */
+/**
+ * Reads a destination.
+ *
+ * @throws NOT_FOUND if the workspace has no destination with this id.
+ */
 export async function readDestination(sql: Sql, workspaceId: string, id: string): Promise<DestinationRecord> {
   const [found] = await sql.query<DestinationRecord>(
     `SELECT ${destinationColumns} FROM bulk_export_destinations WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL`,
@@ -118,8 +133,8 @@ export async function readDestination(sql: Sql, workspaceId: string, id: string)
 export const createDestinationNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Bulk export destination' });
 
 /**
- * The destinations of a workspace, oldest first. The id breaks ties, so that consecutive pages neither repeat nor skip
- * a destination.
+ * Lists the destinations of a workspace, oldest first. Ties are broken by id, so that consecutive pages neither repeat
+ * nor skip a destination.
  */
 export function listDestinations(
   database: Database,

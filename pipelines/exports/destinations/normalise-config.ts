@@ -2,7 +2,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { destinationError } from '../../../infra/objects/object-store.ts';
 import type { AddressingStyle, DestinationConfig, DestinationType } from './destination.ts';
 
-/** Configuration as a caller gives it. `null` means the same as an absent field. */
+/** Configuration in the form in which a caller sends it. `null` has the same meaning as an absent field. */
 export interface GivenConfig {
   readonly bucket_name?: string | null | undefined;
   readonly prefix?: string | null | undefined;
@@ -14,7 +14,10 @@ export interface GivenConfig {
   readonly aws_role_arn?: string | null | undefined;
 }
 
-/** The S3 API limits a key to 1,024 bytes; an export adds fewer than 320 bytes to the prefix. */
+/**
+ * Maximum size of a prefix in bytes. The S3 API limits a key to 1,024 bytes, and an export adds fewer than 320 bytes to
+ * the prefix.
+ */
 const maxPrefixBytes = 700;
 // AWS reserves names that begin with xn--, the prefix of internationalised host names.
 const bucketPattern = /^(?!xn--)[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$/;
@@ -57,7 +60,10 @@ function toS3Config(given: GivenConfig, prefix: string): DestinationConfig {
   };
 }
 
-/** The folder of a local destination is below the operator's root. The prefix alone selects it. */
+/**
+ * Converts the configuration of a local destination. Its folder is below the root that the operator has configured, and
+ * only the prefix selects it.
+ */
 function toLocalConfig(given: GivenConfig, prefix: string): DestinationConfig {
   for (const field of ['bucket_name', 'region', 'endpoint_url', 'config_kwargs_s3'] as const) {
     if (given[field] == null) continue;
@@ -70,7 +76,7 @@ function toLocalConfig(given: GivenConfig, prefix: string): DestinationConfig {
       reason: 'config.prefix of a destination of type local is relative to its root.',
     });
   }
-  // An S3 key may contain `//`, but no folder has an empty name.
+  // An S3 key may contain `//`, but a folder name cannot be empty.
   if (prefix.includes('//')) {
     throw runlakeError('BAD_REQUEST', {
       reason: "config.prefix of a destination of type local contains an empty folder name: '//'.",
@@ -94,7 +100,7 @@ function rejectUnsupported(given: GivenConfig): void {
   }
   for (const [name, value] of Object.entries(given.config_kwargs_s3 ?? {})) {
     if (name === 'addressing_style' || isEmpty(value)) continue;
-    // The name comes from the caller and may have any length, so only a short plain name is quoted.
+    // The name comes from the caller and may have any length, so it is quoted only if it is short and plain.
     const known = /^\w{1,64}$/.test(name) ? `.${name}` : '';
     throw runlakeError('PARAMETER_NOT_SUPPORTED', { parameter: `config.config_kwargs_s3${known}` });
   }
@@ -103,14 +109,14 @@ function rejectUnsupported(given: GivenConfig): void {
 function checkPrefix(prefix: string): void {
   const refuse = (reason: string) => runlakeError('BAD_REQUEST', { reason: `config.prefix ${reason}.` });
   if (Buffer.byteLength(prefix) > maxPrefixBytes) throw refuse(`is longer than ${maxPrefixBytes} bytes`);
-  // Object stores list keys as XML, which cannot represent these characters.
+  // Object stores list keys as XML, in which these characters cannot be represented.
   if (/[\p{Cc}\p{Surrogate}\u{fffe}\u{ffff}]/u.test(prefix))
     throw refuse('contains a character that object keys cannot have');
   if (prefix.split('/').some((part) => part === '.' || part === '..'))
     throw refuse("contains '.' or '..' as a folder name");
 }
 
-/** The error does not quote the URL, which may contain a password. */
+/** Checks an endpoint URL. The error does not quote the URL, because it may contain a password. */
 function checkEndpoint(text: string): void {
   const refuse = (reason: string) =>
     destinationError('DESTINATION_ENDPOINT_INVALID', { step: 'reach', location: 'config.endpoint_url' }, reason);

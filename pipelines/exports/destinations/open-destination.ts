@@ -17,8 +17,8 @@ export interface DestinationSettings {
 }
 
 /**
- * Creates the object store client of a destination with the operator's current settings. It connects at its first
- * request.
+ * Creates the object store client of a destination from the current settings of the operator. The client connects at
+ * its first request.
  *
  * @throws DESTINATION_TYPE_OFF, DESTINATION_CREDENTIALS_REQUIRED.
  */
@@ -61,7 +61,7 @@ interface Row {
 }
 
 /**
- * Opens an object store client for a destination; the caller closes it. It connects at its first request.
+ * Opens an object store client for a destination; the caller must close it. The client connects at its first request.
  *
  * @throws NOT_FOUND, DESTINATION_TYPE_OFF, DESTINATION_CREDENTIALS_REQUIRED, SEAL_KEY_UNKNOWN, SEAL_BROKEN, and errors
  *   of the database.

@@ -21,14 +21,17 @@ interface NewDestination {
   readonly type: DestinationType;
   readonly displayName: string;
   readonly config: GivenConfig;
-  /** If absent, the S3 client uses its default credential chain, which the operator must allow. */
+  /**
+   * Credentials for the object store. If absent, the S3 client uses its default credential chain, which the operator
+   * must allow.
+   */
   readonly credentials?: DestinationCredentials | null | undefined;
 }
 
 const countDestinationsSql = countInWorkspaces('bulk_export_destinations', 'counted.deleted_at IS NULL');
 
 /**
- * Creates a destination after writing a test object to it. The credentials are stored encrypted.
+ * Writes a test object to a new destination and then creates the destination. The credentials are stored encrypted.
  *
  * @throws errors of {@link normaliseConfig} and {@link tryDestination}, BAD_REQUEST, LIMIT_REACHED.
  */
@@ -73,8 +76,8 @@ interface DestinationChange {
 }
 
 /**
- * Renames a destination, and replaces its credentials after writing a test object with the new ones. Absent and null
- * fields stay unchanged. Running exports use the new credentials from their next attempt on.
+ * Renames a destination or replaces its credentials, after writing a test object with the new credentials. Fields that
+ * are absent or null stay unchanged. Running exports use the new credentials from their next attempt on.
  *
  * @throws NOT_FOUND, BAD_REQUEST, errors of {@link tryDestination}.
  */
@@ -92,7 +95,7 @@ export async function updateDestination(
     }
     await tryDestination(deps, workspaceId, destination, credentials);
   }
-  // Bind the encryption to the stored id, because the caller may have sent the id in capitals.
+  // Bind the encryption to the id as stored, because the caller may have sent the id in upper case.
   const stored = credentials && sealCredentials(deps.sealer, destination.id, credentials);
   const [changed] = await deps.database.query<DestinationRecord>(
     `UPDATE bulk_export_destinations SET display_name = coalesce($3, display_name),
@@ -106,8 +109,8 @@ export async function updateDestination(
 }
 
 /**
- * Deletes a destination and its credentials; objects in the bucket stay. The row is locked first, as in the creation of
- * an export, so that no unfinished export loses its destination.
+ * Deletes a destination and its credentials. Objects in the bucket are kept. The row is locked first, as in the
+ * creation of an export, so that no unfinished export loses its destination.
  *
  * @throws NOT_FOUND; DESTINATION_IN_USE while an unfinished export or schedule uses it.
  */
@@ -132,10 +135,10 @@ export async function deleteDestination(database: Database, workspaceId: string,
 }
 
 /**
- * Encrypts credentials again that were encrypted with a former key, so that the former key can be retired. Credentials
+ * Re-encrypts credentials that were encrypted with a former key, so that the former key can be retired. Credentials
  * that cannot be decrypted stay unchanged, and a warning is logged.
  *
- * @returns the number of destinations whose credentials were encrypted again.
+ * @returns the number of destinations whose credentials were re-encrypted.
  */
 export async function resealDestinations(
   { database, sealer }: Pick<DestinationDeps, 'database' | 'sealer'>,
@@ -144,7 +147,7 @@ export async function resealDestinations(
   const rows = await database.query<SealedRow>(
     'SELECT id AS row, sealed_credentials AS sealed FROM bulk_export_destinations WHERE sealed_credentials IS NOT NULL',
   );
-  // A concurrent request may have replaced the credentials meanwhile.
+  // A concurrent request may have replaced the credentials in the meantime.
   const store = ({ row, sealed }: SealedRow, resealed: string) =>
     database.execute(
       'UPDATE bulk_export_destinations SET sealed_credentials = $2 WHERE id = $1 AND sealed_credentials = $3',

@@ -35,7 +35,8 @@ interface Item {
 }
 
 /**
- * `POST /runs/batch`: `{"post": [run, …], "patch": [run, …]}`; either list may be missing.
+ * Handles `POST /runs/batch`. The body is `{"post": [run, …], "patch": [run, …]}`; either list can be absent.
+ *
  * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP, TOO_MANY_PARTS or BAD_REQUEST for the body as a whole, and the errors
  *   of `acceptDrafts`.
  */
@@ -72,8 +73,8 @@ function readItemId(body: Buffer, item: Item): JsonValue | undefined {
 }
 
 /**
- * Validates the whole body and finds the runs in it: all posts, then all patches. If a list is repeated, the last one
- * wins.
+ * Validates the whole body and finds the runs in it: all posts, then all patches. If a list is repeated, the last
+ * occurrence wins.
  */
 function* findItems(
   body: Buffer,
@@ -105,7 +106,7 @@ function* findItems(
   return [...found.post, ...found.patch];
 }
 
-/** Adds the runs of the list at `first` to `items`; returns the index after the list. */
+/** Adds the runs of the list that begins at `first` to `items`. Returns the index after the list. */
 function* findRuns(
   origin: ScanInput,
   first: number,
@@ -131,9 +132,9 @@ function requireParts(count: number, maxParts: number): void {
 const listKeys = new KeySet(['post', 'patch']);
 
 /**
- * `POST /runs` and `PATCH /runs/{id}`: one run, which may omit trace_id and dotted_order. A post without dotted_order
- * gets one. A patch with only an id gets the location of its run; the request waits up to `patchWaitMs` for the run to
- * appear.
+ * Handles `POST /runs` and `PATCH /runs/{id}`. The body is one run, which can omit trace_id and dotted_order. For a
+ * post without dotted_order, a dotted_order is created. A patch that contains only an id gets the location of its run;
+ * the request waits up to `patchWaitMs` until the run is known.
  *
  * @throws INVALID_RUN, RUN_UNKNOWN and the errors of `acceptDrafts`.
  */
@@ -162,7 +163,10 @@ async function toSingleDraft(sender: Sender, run: ReadRun, deps: AcceptDeps): Pr
   return buildNewDraft(sender, run, deps);
 }
 
-/** Builds the draft of a known run. The run keeps its key even if the request states another start time. */
+/**
+ * Builds the draft of a run whose location is known. The run keeps its key even if the request states another start
+ * time.
+ */
 function toDraftAtLocation({ dottedOrder: _none, ...run }: ReadRun, location: RunLocation): RunDraft {
   if (run.traceId !== undefined && run.traceId !== location.traceId) {
     throw runlakeError('INVALID_RUN', {
@@ -175,10 +179,11 @@ function toDraftAtLocation({ dottedOrder: _none, ...run }: ReadRun, location: Ru
 }
 
 /**
- * Builds the draft of a run's first post, without dotted_order. A root starts its own trace; a child gets the trace
- * that the request names, or the trace of its parent. The key time is the start time. If that is absent, the key time
- * is the time in a version 7 id, so that a repeated request has the same key. If a concurrent request for the same run
- * decides otherwise, the sink gives both the same key time.
+ * Builds the draft for the first post of a run that has no dotted_order. A root run starts its own trace; a child run
+ * belongs to the trace that the request names or, if it names none, to the trace of its parent. The key time is the
+ * start time of the run. If the run has no start time, the key time is taken from an id of UUID version 7, so that a
+ * repeated request gets the same key. If a concurrent request for the same run determines another key time, the sink
+ * gives both events the same key time.
  */
 async function buildNewDraft(
   sender: Sender,
@@ -207,12 +212,13 @@ async function buildNewDraft(
 interface OtlpBody {
   readonly body: Buffer;
   readonly contentType: string | undefined;
-  /** Value of the header Langsmith-Project: name of the project for spans that name no project. */
+  /** Value of the header Langsmith-Project. It names the project for spans that name no project themselves. */
   readonly projectName: string | undefined;
 }
 
 /**
- * `POST /otel/v1/traces`: an OTLP ExportTraceServiceRequest; each span becomes a run.
+ * Handles `POST /otel/v1/traces`. The body is an OTLP ExportTraceServiceRequest; each span becomes a run.
+ *
  * @throws the errors of `readOtlp` and `acceptDrafts`.
  */
 export async function acceptOtlp(

@@ -25,7 +25,7 @@ import {
 import { mayHavePrice, priceRun } from './price-of-run.ts';
 import type { RunLocations } from './run-locations.ts';
 
-/** Workspace, user and key of the request, as stored with each run. */
+/** Workspace, user and key of the request. They are stored with each run. */
 export interface Sender {
   readonly workspaceId: string;
   readonly userId: string;
@@ -38,8 +38,9 @@ interface EncodedRun extends LogMessage {
 }
 
 /**
- * Encodes runs as messages for the log, still without projects, and rejects those larger than `maxRunBytes`. The
- * message key is workspace and trace, so that one sink reads all events of a trace, in order.
+ * Encodes runs as log messages that do not contain their projects yet, and rejects runs that are larger than
+ * `maxRunBytes`. The message key consists of workspace and trace, so that one sink reads all events of a trace, in
+ * order.
  */
 function* encodeRuns(
   sender: Sender,
@@ -76,7 +77,7 @@ function* encodeRuns(
   return messages;
 }
 
-/** Estimates the encoded size, closely enough that the buffer rarely grows. */
+/** Estimates the encoded size accurately enough that the buffer rarely has to grow. */
 function estimateBytes(drafts: readonly RunDraft[]): number {
   let bytes = 1_024;
   for (const draft of drafts) {
@@ -88,9 +89,9 @@ function estimateBytes(drafts: readonly RunDraft[]): number {
 }
 
 /**
- * Finds or creates the project of every run, each distinct project once, and writes it into the message. A post that
- * names no project gets the project `default`. A patch that names no project keeps the nil UUID, and the sink assigns
- * the project of its trace.
+ * Finds or creates the project of every run and writes its id into the message. Each distinct project is resolved only
+ * once. A post that names no project gets the project `default`. A patch that names no project keeps the nil UUID, and
+ * the sink assigns the project of its trace.
  */
 async function assignProjects(
   workspaceId: string,
@@ -130,31 +131,31 @@ export interface AcceptDeps {
   readonly prices: PriceMaps;
   readonly runLocations: RunLocations;
   readonly config: Pick<Config, 'maxRunBytes' | 'maxRunAgeDays' | 'maxParts' | 'maxJsonDepth' | 'patchWaitMs'>;
-  /** Keeps configs that clients send with feedback. Not needed where no feedback is accepted. */
+  /** Stores configs that clients send with feedback. Not needed for endpoints that do not accept feedback. */
   readonly sentConfigs?: Pick<SentConfigs, 'keep'>;
-  /** Counts accepted runs, and rejected runs by error code. */
+  /** Counts accepted runs, and counts rejected runs by error code. */
   readonly count: (accepted: number, rejected: readonly Rejection[]) => void;
 }
 
 /**
- * An attachment or a feedback entry in a request. If the same request has events of its run and all of them are
- * rejected, the related event is rejected too.
+ * An attachment or a feedback entry in a request. If the request also contains events of the same run and all of these
+ * are rejected, the attachment or feedback entry is rejected too.
  */
 export interface RelatedEvent {
   readonly topic: Topic;
   readonly runId: string;
-  /** Name of its part in the request, for rejections. */
+  /** Name of the multipart part that contains it, for rejections. */
   readonly part: string;
   readonly message: LogMessage;
 }
 
 /**
- * Publishes the runs of one request and their companions. Resolves when everything that was accepted is durable. A
- * rejected run does not affect the others.
+ * Publishes the runs of one request and their companions. Resolves when all accepted events are durable. A rejected run
+ * does not affect other runs.
  *
- * @throws the error that `createError` creates ({@link createAllRejectedError} by default) if nothing of the request was
- *   accepted; EVENT_LOG_UNAVAILABLE, OVERLOADED or DRAINING if the log did not accept the events, in which case nothing is
- *   acknowledged.
+ * @throws the error that `createError` creates (by default {@link createAllRejectedError}) if nothing in the request
+ *   was accepted; EVENT_LOG_UNAVAILABLE, OVERLOADED or DRAINING if the log did not accept the events, in which case
+ *   nothing is acknowledged.
  */
 export async function acceptDrafts(
   sender: Sender,
@@ -168,7 +169,7 @@ export async function acceptDrafts(
   const hasPrices = inRange.some(({ values }) => mayHavePrice(values));
   const prices = hasPrices ? await deps.prices.load(sender.workspaceId) : undefined;
   const encoded = await runInTimeSlices(encodeRuns(sender, inRange, deps, prices, rejected));
-  // Assign projects last: this creates missing projects, and a rejected run must not leave an empty project.
+  // Assign projects last, because this creates missing projects, and a rejected run must not leave an empty project.
   const messages = await assignProjects(sender.workspaceId, encoded, deps.projects, rejected);
   const remaining = rejectCompanionsOfRejectedRuns(companions, messages, rejected);
   const accompanying = nameTracesOfAttachments(remaining, messages);
@@ -201,7 +202,7 @@ export async function acceptDrafts(
 
 /**
  * Adds the companions of rejected runs to `rejected`, each with the error of its run, and returns the remaining
- * companions. A run is accepted if any of its events was accepted: if only the patch of a run was rejected, the
+ * companions. A run counts as accepted if any of its events was accepted: if only the patch of a run was rejected, the
  * companions of the run are accepted.
  */
 function rejectCompanionsOfRejectedRuns(

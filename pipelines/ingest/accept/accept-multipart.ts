@@ -11,7 +11,7 @@ import { type AcceptDeps, acceptDrafts, type RelatedEvent, type Sender } from '.
 import { type Acceptance, type Rejection, type RunDraft, requireRunSize, toRejection } from './draft.ts';
 import { type PartKey, partKeys, type RunMembers, readRun, runMembers, toBatchDraft } from './read-run.ts';
 
-/** The parts of one post or patch of one run. */
+/** The multipart parts that form one post or patch of a run. */
 interface RunParts {
   readonly kind: 'post' | 'patch';
   readonly id: string;
@@ -19,7 +19,7 @@ interface RunParts {
   readonly fields: Map<PartKey, FormPart>;
 }
 
-/** The parts of a body, grouped by kind. */
+/** The multipart parts of a body, grouped by kind. */
 interface GroupedParts {
   readonly runs: Iterable<RunParts>;
   readonly feedback: readonly FormPart[];
@@ -27,7 +27,9 @@ interface GroupedParts {
 }
 
 /**
- * `POST /runs/multipart`: runs, their large fields, feedback and attachments as parts, in any order.
+ * Handles `POST /runs/multipart`. The body contains runs, their large fields, feedback and attachments as parts, in any
+ * order.
+ *
  * @throws INVALID_MULTIPART or TOO_MANY_PARTS for the body as a whole, and the errors of `acceptDrafts`.
  */
 export async function acceptMultipart(
@@ -41,7 +43,7 @@ export async function acceptMultipart(
   return acceptDrafts(sender, drafts, rejected, deps, [...kept, ...attachments]);
 }
 
-/** Reads all parts of a body into drafts and companions. */
+/** Reads all parts of a body and converts them to drafts and companions. */
 function* readParts(
   sender: Sender,
   body: Buffer,
@@ -86,7 +88,7 @@ function* readParts(
 
 type SentFeedback = RelatedEvent & Pick<ReadFeedback, 'key' | 'config'>;
 
-/** Keeps the configs that were sent with feedback. Feedback whose config is refused is rejected. */
+/** Stores the configs that were sent with feedback. If a config is refused, its feedback is rejected. */
 async function storeSentConfigs(
   { workspaceId }: Sender,
   feedback: readonly SentFeedback[],
@@ -105,7 +107,7 @@ async function storeSentConfigs(
   return kept;
 }
 
-/** Applies `read` to each item. An item for which it throws an error of the client is rejected, under its display id. */
+/** Calls `read` for each item. If it throws an error of class `caller`, the item is rejected under its display id. */
 function* collect<Item, Result>(
   items: Iterable<Item>,
   rejected: Rejection[],

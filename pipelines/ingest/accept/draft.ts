@@ -4,7 +4,7 @@ import { earliestKeyTimeMicros } from '../../../infra/event-log/avro.ts';
 import type { RunValues } from '../run-event/run-event.ts';
 import { formatTime, startRoundingMicros } from '../run-event/times.ts';
 
-/** A post or patch that was validated by itself. Its project has not been looked up yet. */
+/** A post or patch that was validated individually. Its project has not been looked up yet. */
 export interface RunDraft {
   readonly kind: 'post' | 'patch';
   readonly runId: string;
@@ -12,15 +12,15 @@ export interface RunDraft {
   readonly startTimeMicros: number;
   readonly traceTimeMicros: number;
   readonly dottedOrder?: string | undefined;
-  /** `session_id` of the request; takes precedence over the name. */
+  /** The `session_id` of the request. It takes precedence over the project name. */
   readonly projectId?: string | undefined;
   readonly projectName?: string | undefined;
   readonly values: RunValues;
 }
 
-/** A run that was rejected; the other runs of its request are not affected. */
+/** A rejected run. The other runs of its request are not affected. */
 export interface Rejection {
-  /** Id of the run as in the request; without an id, the name of its part or its position. */
+  /** Id of the run as stated in the request. If the run has no id, the name of its part or its position. */
   readonly run: string;
   /** An error of class `caller`. */
   readonly error: RunlakeError;
@@ -28,7 +28,7 @@ export interface Rejection {
 
 /** Result of an ingest request. */
 export interface Acceptance {
-  /** Number of events of runs, attachments and feedback. */
+  /** Number of accepted events of runs, attachments and feedback. */
   readonly accepted: number;
   readonly rejected: readonly Rejection[];
 }
@@ -41,17 +41,17 @@ export function toRejection(run: string, error: unknown): Rejection {
   return { run, error };
 }
 
-/** Rejects a run that is inconsistent. */
+/** Returns the rejection of a run that is inconsistent. */
 export function rejectInconsistentRun(run: string, reason: string): Rejection {
   return { run, error: runlakeError('INVALID_RUN', { run, reason }) };
 }
 
-/** Returns the error of a request with a single run, which is the error of the run. */
+/** Returns the error of a request that contains a single run. It is the error of this run. */
 export function toSingleRunError(rejected: readonly Rejection[]): RunlakeError {
   return (rejected[0] as Rejection).error;
 }
 
-/** Maximum number of rejections that a response lists. */
+/** Maximum number of rejections that are listed in a response. */
 export const listedRejections = 100;
 
 /**
@@ -65,7 +65,7 @@ export function createAllRejectedError(rejected: readonly Rejection[]): RunlakeE
   const fields = rejected
     .slice(0, listedRejections)
     .map(({ run, error }) => ({ loc: ['body', run], msg: error.message, type: error.code }));
-  // Companions repeat the error of their run, so remove duplicates.
+  // Companions have the same error as their run, so remove duplicates.
   const reasons = new Set(rejected.slice(0, listedRejections).map(({ error }) => error.message));
   return runlakeError('ALL_RUNS_INVALID', { reason: [...reasons].slice(0, 3).join(' ') }, { fields });
 }
@@ -74,27 +74,37 @@ export function runTooLarge(run: string, maxRunBytes: number): RunlakeError {
   return runlakeError('RUN_TOO_LARGE', { run, limitBytes: maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' });
 }
 
-/** @throws RUN_TOO_LARGE if the text of a run, or of one of its fields, exceeds the limit for a whole run. */
+/**
+ * Checks the size of a run or of one of its fields.
+ *
+ * @throws RUN_TOO_LARGE if the text exceeds the limit for a whole run.
+ */
 export function requireRunSize(run: string, bytes: number, maxRunBytes: number): void {
   if (bytes > maxRunBytes) throw runTooLarge(run, maxRunBytes);
 }
 
 export type TimeLimits = Pick<Config, 'maxRunAgeDays'>;
 
-/** How far in the future an accepted start time may lie. Clients with wrong time zones are off by at most this much. */
+/**
+ * Maximum number of hours by which an accepted start time can lie in the future. Clients with wrong time zones are off
+ * by at most this much.
+ */
 export const maxRunAheadHours = 24;
 
-/** Stock SDKs write the end of a run with milliseconds and its start with microseconds. */
+/**
+ * Tolerance for rounded times. The standard SDKs write the end of a run in milliseconds but its start in microseconds.
+ */
 const roundingMicros = 1_000;
 
-/** Latest time that the tables can hold; the range starts in 1970 and ends in 2260. */
+/** Latest time that the tables can store. Their range starts in 1970 and ends in 2260. */
 export const latestStorableMicros = 9_180_000_000_000_000;
 
 /**
- * Returns the draft with the times under which it is stored, if those of dotted_order do not fit. The key time is the
- * start time if the two differ. A time older than the age limit would decide the hour in which the trace counts: the
- * start time replaces it, or for a patch without one, the time of acceptance. The sink corrects both times if the run or
- * its trace is stored under others.
+ * Returns the draft with the times under which it is stored, if the times in its dotted_order are not suitable. If the
+ * key time and the start time differ, the start time becomes the key time. A time that is older than the age limit is
+ * replaced, because it would determine the hour in which the trace is counted: by the start time or, in a patch without
+ * a start time, by the time of acceptance. The sink corrects both times if the run or its trace is already stored under
+ * other times.
  */
 export function clampTimes(draft: RunDraft, nowMicros: number, limits: TimeLimits): RunDraft {
   const earliest = computeEarliestMicros(nowMicros, limits);
@@ -110,7 +120,7 @@ function computeEarliestMicros(nowMicros: number, { maxRunAgeDays }: TimeLimits)
   return Math.max(nowMicros - maxRunAgeDays * 86_400_000_000, earliestKeyTimeMicros);
 }
 
-/** Returns the name of the first time that is out of range or order, if any. */
+/** Returns a description of the first time that is out of range or out of order; undefined if all times are valid. */
 export function findTimesError(draft: RunDraft, nowMicros: number, limits: TimeLimits): string | undefined {
   const earliest = computeEarliestMicros(nowMicros, limits);
   const latest = nowMicros + maxRunAheadHours * 3_600_000_000;
@@ -119,7 +129,7 @@ export function findTimesError(draft: RunDraft, nowMicros: number, limits: TimeL
   // and a patch often has no other time; see `clampTimes`.
   const earliestKey = startedAtMicros !== undefined || draft.kind === 'patch' ? 0 : earliest;
   for (const [name, micros, from] of [
-    // Check `start_time` first, so that the error names the range that a corrected run must be in.
+    // Check `start_time` first, so that the error states the range in which a corrected run must be.
     ['start_time', startedAtMicros, earliest],
     ['start time', draft.startTimeMicros, earliestKey],
     ['start time of the trace', draft.traceTimeMicros, earliestKey],

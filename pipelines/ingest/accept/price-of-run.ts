@@ -3,7 +3,7 @@ import { findPath } from '../json/find.ts';
 import { parseRange } from '../json/scan-string.ts';
 import type { RunValues } from '../run-event/run-event.ts';
 
-/** Members of the inputs or of the invocation parameters of a run that can name its model. */
+/** Members that can name the model of a run. They occur in the inputs or in the invocation parameters of the run. */
 export const modelKeys = ['model', 'model_name', 'model_id', 'model_path', 'endpoint_name'] as const;
 export type ModelKey = (typeof modelKeys)[number];
 
@@ -11,15 +11,16 @@ interface NameSource {
   readonly member: 'extra' | 'inputs';
   readonly path: readonly string[];
   readonly key: ModelKey | undefined;
-  /** Text in every JSON that has the path; most events have none of them. */
+  /** Text that occurs in all JSON that contains the path. Most events contain none of these texts. */
   readonly mention: Buffer;
 }
 
 const buildMention = (key: string) => Buffer.from(`"${key}"`);
 
 /**
- * Where an event can name its model, the strongest source first. Their position is stored with the run as a number, so
- * that it must not change: new sources are added at the end. Source: the public run format.
+ * The places at which an event can name its model, ordered by precedence with the strongest first. The position of a
+ * place is stored with the run as a number and must not change, so new places are added at the end. Source: the public
+ * run format.
  */
 const nameSources: readonly NameSource[] = [
   { member: 'extra', path: ['metadata', 'ls_model_name'], key: undefined, mention: buildMention('ls_model_name') },
@@ -33,22 +34,27 @@ const nameSources: readonly NameSource[] = [
   })),
 ];
 const strongestSource = 100;
-/** The client sent costs, so none are computed, even if other events of the run name a model. */
+/**
+ * Indicates that the client sent costs. In this case no costs are computed, even if other events of the run name a
+ * model.
+ */
 const statedCosts = 255;
 
-/** Maximum size of the name of a model or provider in JSON; a longer one is ignored. */
+/** Maximum size of the name of a model or provider as JSON text, in bytes. Longer names are ignored. */
 const maxNameBytes = 258;
 
-/** Whether an event may be one of a model call, which has a price: a patch may omit the type. */
+/** Whether an event may belong to a model call, which has a price. A patch can omit the run type. */
 export function mayHavePrice({ runType }: RunValues): boolean {
   return runType === undefined || runType === 'llm' || runType === 'embedding';
 }
 
 /**
- * Adds the price of the model that an event names to `values`, or that it states costs. Other events are unchanged.
+ * Adds the price of the model that the event names to `values`. If the event states costs, adds a marker for this
+ * instead. All other events stay unchanged.
  *
- * The price depends only on the event and on the price map, never on other events, so that runs merge in any order:
- * costs are computed from the merged tokens and prices when a run is read (`schemas/clickhouse/0001_runs.sql`).
+ * The price depends only on the event and on the price map, never on other events, so that the events of a run can be
+ * merged in any order: costs are computed from the merged tokens and prices when a run is read
+ * (`schemas/clickhouse/0001_runs.sql`).
  */
 export function priceRun(values: RunValues, startTimeMicros: number, prices: PriceMap): void {
   if (statesCosts(values)) {

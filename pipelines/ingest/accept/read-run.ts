@@ -10,16 +10,18 @@ import { parseUuid } from '../run-event/uuid.ts';
 import { type RunDraft, requireRunSize } from './draft.ts';
 import { readUsage } from './usage-of-run.ts';
 
-/** Maximum size of a field that is stored decoded, such as a name. */
+/** Maximum size in bytes of a field that is stored in decoded form, such as a name. */
 const maxTextBytes = 64 * 1024;
 
-/** Builds the error for an invalid member; `name` names the run or item in the request. */
+/** Builds the error for an invalid member. `name` identifies the run or item in the request. */
 export type Invalid = (name: string, reason: string) => Error;
 
 const invalidRun: Invalid = (run, reason) => runlakeError('INVALID_RUN', { run, reason });
 
 /**
- * Reads single members and checks their types. The methods return `undefined` if a member is absent or null.
+ * Reads single members of an object and checks their types. The methods return `undefined` if a member is absent or
+ * null.
+ *
  * @throws INVALID_RUN that names the member, or the error that `invalid` builds.
  */
 export class MemberReader<K extends string = RunKey> {
@@ -49,7 +51,7 @@ export class MemberReader<K extends string = RunKey> {
     return id;
   }
 
-  /** Microseconds since 1970. */
+  /** Reads a time; returns microseconds since 1970. */
   time(key: K): number | undefined {
     const value = this.#present(key);
     if (value === undefined) return undefined;
@@ -60,7 +62,7 @@ export class MemberReader<K extends string = RunKey> {
     return micros;
   }
 
-  /** Returns the unchanged bytes of the value, which must be of one of `kinds` if any are given. */
+  /** Returns the bytes of the value unchanged. If `kinds` are given, the value must be of one of them. */
   json(key: K, ...kinds: JsonValue['kind'][]): Buffer | undefined {
     const value = this.#present(key);
     if (value === undefined) return undefined;
@@ -81,11 +83,13 @@ export class MemberReader<K extends string = RunKey> {
 /** A JSON value of a run, as bytes of the request body. */
 export interface JsonValue {
   readonly kind: 'object' | 'array' | 'string' | 'number' | 'true' | 'false' | 'null';
-  /** The text of the value, without white space around it. */
+  /** The text of the value, without surrounding white space. */
   readonly bytes: Buffer;
 }
 
-/** Members of a run that Runlake stores; it accepts all others and ignores them. Source: the public run schema. */
+/**
+ * Members of a run that Runlake stores. Runlake accepts and ignores all other members. Source: the public run schema.
+ */
 const runKeys = [
   'id',
   'trace_id',
@@ -125,7 +129,7 @@ interface RunSource {
   readonly kind: 'post' | 'patch';
   /** Name of the run in errors: its id, part or index. */
   readonly run: string;
-  /** Id of the run from outside the body: from the path or the name of a part. */
+  /** Id of the run that was given outside the body: in the path or in the name of a part. */
   readonly pathId?: string | undefined;
   readonly members: RunMembers;
   /** Creates the id of a run that has none. If this function is absent, a missing id is an error. */
@@ -133,8 +137,8 @@ interface RunSource {
 }
 
 /**
- * A run as read from a request, before any lookup. Without dotted_order the caller may have to look up the location of
- * the run.
+ * A run as read from a request, before any lookup. If dotted_order is missing, the caller may have to look up the
+ * location of the run.
  */
 export interface ReadRun {
   readonly kind: 'post' | 'patch';
@@ -153,8 +157,9 @@ interface DottedOrderKey {
 }
 
 /**
- * Reads and validates one post or patch by itself: checks the types, and that ids agree with each other and with
+ * Reads and validates one post or patch on its own: checks the types, and that the ids agree with each other and with
  * dotted_order.
+ *
  * @throws INVALID_RUN that names the invalid member.
  */
 export function readRun(source: RunSource): ReadRun {
@@ -179,7 +184,11 @@ export function readRun(source: RunSource): ReadRun {
   };
 }
 
-/** @throws INVALID_RUN if dotted_order is malformed or contradicts the ids of the run. */
+/**
+ * Reads dotted_order, if present.
+ *
+ * @throws INVALID_RUN if dotted_order is malformed or contradicts the ids of the run.
+ */
 function readDottedOrder(reader: MemberReader, runId: string, parentRunId: string | undefined) {
   const text = reader.text('dotted_order');
   if (text === undefined) return undefined;
@@ -235,7 +244,11 @@ function isRunType(text: string): text is RunType {
   return (runTypes as readonly string[]).includes(text);
 }
 
-/** Converts a run of a batch, which must have trace_id and dotted_order. @throws INVALID_RUN if it does not. */
+/**
+ * Converts a run of a batch, which must have trace_id and dotted_order.
+ *
+ * @throws INVALID_RUN if one of them is missing.
+ */
 export function toBatchDraft(run: ReadRun): RunDraft {
   if (run.dottedOrder === undefined || run.traceId === undefined) {
     const reason = 'dotted_order is missing: runs of a batch need trace_id and dotted_order';
@@ -259,8 +272,9 @@ export function runMembers(body: Buffer, start: number, end: number, options: Sc
 }
 
 /**
- * Reads the run in a JSON body. A post without an id gets one. @throws RUN_TOO_LARGE before parsing, and the errors of
- * `readRun`.
+ * Reads the run in a JSON body. If a post has no id, the function assigns one.
+ *
+ * @throws RUN_TOO_LARGE before parsing, and the errors of `readRun`.
  */
 export function readJsonRun(
   request: { readonly kind: 'post' | 'patch'; readonly pathId?: string; readonly body: Buffer },
@@ -274,8 +288,8 @@ export function readJsonRun(
 }
 
 /**
- * Returns the id at the end of dotted_order, or the trace id for a root run. Otherwise returns a new id, in which case
- * a repeated request creates a second run.
+ * Returns the id at the end of dotted_order, or the trace id for a root run. If neither is available, returns a new id;
+ * a repeated request then creates a second run.
  */
 function deriveRunId(reader: MemberReader): string {
   const order = parseDottedOrder(reader.text('dotted_order') ?? '');
@@ -285,7 +299,8 @@ function deriveRunId(reader: MemberReader): string {
 }
 
 /**
- * Returns the id as given in the body, to name the run in an error. The id is truncated, because it may be any string.
+ * Returns the id as given in the body, to name the run in an error. The id is truncated, because the body may contain
+ * any string.
  */
 export function getDisplayId({ id }: { readonly id?: JsonValue | undefined }): string | undefined {
   return id?.kind === 'string' ? id.bytes.toString('utf8', 1, Math.min(id.bytes.length - 1, 65)) : undefined;

@@ -27,7 +27,7 @@ const pollIntervalMs = 50;
 
 /**
  * Finds the key of a run by its id, first among recent posts, then in ClickHouse, and waits for the run to appear.
- * Lookups of one workspace in one turn of the event loop share a query.
+ * Lookups for the same workspace within one turn of the event loop share one query.
  */
 export class RunLocations {
   readonly #recent = new LRUCache<string, RunLocation>({ max: maxRememberedRuns });
@@ -42,7 +42,11 @@ export class RunLocations {
     this.#recent.set(`${workspaceId}:${runId}`, { traceId, startTimeMicros, traceTimeMicros });
   }
 
-  /** @returns undefined if the run does not appear within `waitMs`. */
+  /**
+   * Returns the location of a run.
+   *
+   * @returns undefined if the run does not appear within `waitMs`.
+   */
   async find(workspaceId: string, runId: string, waitMs: number): Promise<RunLocation | undefined> {
     return poll(() => this.#recent.get(`${workspaceId}:${runId}`) ?? this.#lookUp(workspaceId, runId), {
       intervalMs: pollIntervalMs,

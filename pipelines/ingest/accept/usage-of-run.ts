@@ -5,7 +5,7 @@ import { parseRange } from '../json/scan-string.ts';
 import type { RunValues } from '../run-event/run-event.ts';
 import { parseTime } from '../run-event/times.ts';
 
-/** Paths of the usage of a model call, as written by providers and SDKs; the first one found wins. */
+/** Paths at which providers and SDKs write the usage of a model call. The first path with a usage object wins. */
 const usagePaths = [
   ['extra', 'metadata', 'usage_metadata'],
   ['outputs', 'usage_metadata'],
@@ -28,7 +28,7 @@ export function readUsage(values: RunValues): void {
   if (firstToken !== undefined) values.firstTokenTimeMicros = firstToken;
 }
 
-/** Adds the values of one usage object to `values`; for callers that have already parsed the object. */
+/** Adds the values of one usage object to `values`. Intended for callers that have already parsed the object. */
 export function assignUsage(values: RunValues, usage: Readonly<Record<string, unknown>>): void {
   assignCount(values, 'promptTokens', usage.input_tokens ?? usage.prompt_tokens);
   assignCount(values, 'completionTokens', usage.output_tokens ?? usage.completion_tokens);
@@ -77,7 +77,7 @@ function sumCosts(a: unknown, b: unknown): string | undefined {
   return addDecimals(left, right);
 }
 
-/** Names of the details, each as clients send it and as the API returns it. */
+/** Names of the usage details, each as a pair: the name that clients send and the name that the API returns. */
 const detailNames = [
   ['input_token_details', 'prompt_token_details'],
   ['output_token_details', 'completion_token_details'],
@@ -95,7 +95,8 @@ function encodeDetails(usage: Readonly<Record<string, unknown>>): Buffer | undef
 }
 
 /**
- * The time of the first `new_token` event. Parses no more than names and times, because the list may be as large as a run.
+ * Returns the time of the first `new_token` event. Parses only names and times, because the list may be as large as a
+ * run.
  */
 function findFirstTokenTime(events: Uint8Array | undefined): number | undefined {
   const json = events as Buffer | undefined;
@@ -114,8 +115,8 @@ function findFirstTokenTime(events: Uint8Array | undefined): number | undefined 
 }
 
 /**
- * Returns the member `key` of the JSON in `json[start, end)`; undefined if it is absent or too long for a name or a
- * time.
+ * Returns the member `key` of the JSON in `json[start, end)`. Returns undefined if the member is absent or longer than
+ * a name or a time can be.
  */
 function readSmallMember(json: Buffer, start: number, end: number, key: string): unknown {
   const range = findPath(json, start, end, [key]);

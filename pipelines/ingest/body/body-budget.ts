@@ -2,17 +2,18 @@
  * The memory for request bodies of one process, shared fairly between organisations when it is scarce.
  *
  * Invariant: at most 1.25 × `maxBytes` are held. An organisation that holds no more than its share (`maxBytes` divided
- * by the number of organisations that hold any) is refused only if the additional quarter is used up as well.
+ * by the number of organisations that currently hold memory) is refused only if the additional quarter is used up as
+ * well.
  *
  *   1. While the budget is not used up, every request gets memory, and a single organisation may use the whole budget.
  *      While an organisation holds more than half of the budget, its arriving bodies are read slowly. This applies
  *      backpressure before requests are refused, and leaves time for other organisations.
  *   2. If the budget is used up, a request is refused if its organisation would exceed its share.
  *   3. Otherwise the request gets memory from organisations above their share. Their arriving bodies end with
- *      OVERLOADED, largest body first, starting with the organisation that holds most, until that organisation is down
- *      to its share.
- *   4. Bodies that have arrived completely are not ended, because they are processed quickly. The additional quarter is
- *      used until their memory is released.
+ *      OVERLOADED, largest body first, starting with the organisation that holds the most memory, until that
+ *      organisation is down to its share.
+ *   4. Bodies that have arrived completely are not ended, because they are processed quickly. Until their memory is
+ *      released, requests use the additional quarter.
  */
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { counter, scrapedGauge } from '../../../infra/telemetry/metrics.ts';
@@ -24,7 +25,9 @@ export const endedBodies = counter(
 );
 const heldBytes = scrapedGauge('runlake_ingest_body_bytes', 'Bytes of request bodies in memory.', []);
 
-/** Read rate of each body while its organisation holds much memory; a body of 50 MB then takes 25 s. */
+/**
+ * Read rate of each body while its organisation holds more than half of the budget; a body of 50 MB then takes 25 s.
+ */
 const slowBytesPerSecond = 2 * 1024 * 1024;
 
 interface Tenant {
@@ -32,7 +35,7 @@ interface Tenant {
   readonly bodies: Set<BodyShare>;
 }
 
-/** The memory that one body holds. */
+/** The share of the memory budget that one body holds. */
 export class BodyShare {
   readonly #budget: BodyBudget;
   readonly #tenantId: string;
@@ -42,7 +45,7 @@ export class BodyShare {
   isArriving = true;
   #isClosed = false;
 
-  /** Use {@link BodyBudget.open}. */
+  /** Not for direct use: call {@link BodyBudget.open} instead. */
   constructor(budget: BodyBudget, tenantId: string, onEvicted: (error: Error) => void) {
     this.#budget = budget;
     this.#tenantId = tenantId;
@@ -55,7 +58,7 @@ export class BodyShare {
     this.#budget.take(this, this.#tenantId, bytes);
   }
 
-  /** Time to pause reading after the client has sent `bytes`, in milliseconds. */
+  /** Returns how long to pause reading after the client has sent `bytes`, in milliseconds. */
   pauseMs(bytes: number): number {
     return this.#budget.exceedsHalf(this.#tenantId) ? (bytes / slowBytesPerSecond) * 1_000 : 0;
   }
@@ -86,7 +89,11 @@ export class BodyBudget {
     heldBytes.setReader(() => this.#bytes, 0);
   }
 
-  /** @param onEvicted called at most once, while the body is arriving, after its bytes were released. */
+  /**
+   * Opens the share of a new body.
+   *
+   * @param onEvicted Called at most once, while the body is still arriving, after its bytes have been released.
+   */
   open(tenantId: string, onEvicted: (error: Error) => void): BodyShare {
     return new BodyShare(this, tenantId, onEvicted);
   }

@@ -10,14 +10,17 @@ export type Encoding = 'gzip' | 'deflate' | 'zstd';
 export interface DecoderOutput {
   data(chunk: Buffer): void;
   end(): void;
-  /** Called at most once; no other call follows. */
+  /** Called at most once; no other method is called afterwards. */
   error(error: RunlakeError): void;
 }
 
 /** Decompresses a stream, chunk by chunk. */
 export interface Decoder {
   start(output: DecoderOutput): void;
-  /** Returns false if the decoder cannot keep up: wait for {@link Decoder.onDrain} before the next write. */
+  /**
+   * Returns false if the decoder cannot keep up; the caller must then wait for {@link Decoder.onDrain} before the next
+   * write.
+   */
   write(chunk: Buffer): boolean;
   onDrain(next: () => void): void;
   end(): void;
@@ -25,15 +28,19 @@ export interface Decoder {
   destroy(): void;
 }
 
-/** More than one encoding is legal but useless; a long chain is an attack. */
+/** Maximum number of encodings of a body. More than one is legal but useless, and a long chain indicates an attack. */
 const maxEncodings = 2;
 
-/** Output chunk size of zlib; each chunk is a round trip to the thread pool. */
+/** Size of the output chunks of zlib; each chunk requires a round trip to the thread pool. */
 const chunkBytes = 128 * 1024;
 
 const acceptedEncodings = 'plain, with gzip or with zstd';
 
-/** The encodings that a Content-Encoding names, in decoding order. @throws UNSUPPORTED_ENCODING */
+/**
+ * Returns the encodings that a Content-Encoding header names, in decoding order.
+ *
+ * @throws UNSUPPORTED_ENCODING
+ */
 export function parseEncodings(header: string | undefined): Encoding[] {
   const names = (header ?? '')
     .split(',')
@@ -98,7 +105,7 @@ class ZlibDecoder implements Decoder {
 export interface CollectOptions {
   /** Value of the header Content-Encoding. */
   readonly contentEncoding: string | undefined;
-  /** Limits the bytes on the wire, and the bytes after each decoder. */
+  /** Maximum number of bytes on the wire, and of bytes after each decoder. */
   readonly maxBytes: number;
   /** Setting that configures `maxBytes`; named in the error. */
   readonly limitName: string;
@@ -106,33 +113,33 @@ export interface CollectOptions {
   readonly timeoutMs: number;
   /** Budget from which bytes are reserved before they are buffered. */
   readonly share?: BodyShare;
-  /** If aborted, reading ends with the reason of the signal. */
+  /** When this signal is aborted, reading fails with the reason of the signal. */
   readonly signal?: AbortSignal;
   /** Default: {@link minProgress}. */
   readonly progress?: Progress;
 }
 
 export interface Progress {
-  /** Minimum number of bytes that have to arrive in each window. */
+  /** Minimum number of bytes that must arrive in each window. */
   readonly bytes: number;
   readonly windowMs: number;
 }
 
-/** One kilobyte per second, over a window that lets a connection recover from packet loss. */
+/** One kilobyte per second. The window is long enough for a connection to recover from packet loss. */
 const minProgress: Progress = { bytes: 10 * 1024, windowMs: 10_000 };
 
 /**
  * Reads the whole body of a request and decompresses it.
  *
- *   1. Keep the bytes on the wire as they arrive, so that a client that withholds the end of its body occupies no more
- *      memory than it has sent. A client slower than `progress` gets BODY_TOO_SLOW. While the organisation holds much
- *      memory, reading pauses after each chunk.
- *   2. When all bytes have arrived, decompress them chunk by chunk and release each chunk after decoding. From here on
- *      the duration does not depend on the client. The limit applies to every chunk, so a decompression bomb stops at
- *      the limit.
+ *   1. Buffer the bytes as they arrive on the wire, still encoded, so that a client that withholds the end of its body
+ *      occupies no more memory than it has sent. A client slower than `progress` gets BODY_TOO_SLOW. While the
+ *      organisation holds much memory, reading pauses after each chunk.
+ *   2. When all bytes have arrived, decompress them chunk by chunk and release each chunk after decoding. From this
+ *      point on, the duration does not depend on the client. The limit applies to every chunk, so a decompression
+ *      bomb stops at the limit.
  *
- * After an error the rest of the body is read and discarded, so that the client receives the response; the caller
- * closes the connection.
+ * After an error, the remaining body is read and discarded, so that the client receives the response; the caller closes
+ * the connection.
  *
  * The promise settles once. After it has settled, the only listener left on `stream` swallows errors, and no decoder is
  * running.
@@ -222,7 +229,7 @@ async function decode(
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
 
-    /** Returns the sink for the output of decoder `step - 1`; the sink after the last decoder collects the body. */
+    /** Returns the sink for the output of decoder `step - 1`. The sink after the last decoder collects the body. */
     const stepAt = (step: number) => {
       const decoder = decoders[step];
       let bytes = 0;

@@ -4,7 +4,7 @@ import type { StepwiseWork } from '../in-slices.ts';
 
 export interface PartHeaders {
   readonly name: string;
-  /** In lower case, with the parameters of the type except `length`; empty if the part has no Content-Type. */
+  /** The Content-Type in lower case, with all parameters except `length`; empty if the part has no Content-Type. */
   readonly contentType: string;
   readonly filename: string | undefined;
 }
@@ -12,7 +12,7 @@ export interface PartHeaders {
 const maxHeaders = 16;
 const maxNameCharacters = 1_024;
 
-/** Matches name, type and length at once in the form that stock SDKs write, which nearly every part has. */
+/** Matches name, type and length at once, in the form that stock SDKs write. Nearly every part has this form. */
 const stockPattern =
   /^Content-Disposition: form-data; name="([ !#$&-[\]-~]+)"\r\nContent-Type: ([ -:<-~]+)(?:; ?length=(\d{1,15}))?(?:\r\nContent-Length: (\d{1,15}))?$/i;
 
@@ -21,9 +21,8 @@ const lengthParameter = /;\s*length\s*=\s*(?:"[^"]*"|[^;"]*)/gi;
 const plainTransferEncodings: ReadonlySet<string> = new Set(['binary', '7bit', '8bit']);
 
 /**
- * Reads the headers of a part, `body[start, end)`, without the empty line that ends them. If they state the length of
- * the content, this length must equal `contentBytes`. Source: RFC 7578; the `length` parameter is an extension of the
- * SDKs.
+ * Reads the part headers in `body[start, end)`, without the empty line that ends them. If the headers state the length
+ * of the content, it must equal `contentBytes`. Source: RFC 7578; the `length` parameter is an extension of the SDKs.
  *
  * @throws INVALID_MULTIPART
  */
@@ -79,7 +78,10 @@ function parseHeaders(body: Buffer, start: number, end: number): Map<string, str
   return headers;
 }
 
-/** Checks the length of a part, which a sender may state in a header or in a parameter of Content-Type. */
+/**
+ * Checks the length of a part against the length that the sender may state in a header or in a parameter of
+ * Content-Type.
+ */
 function requireLength(at: number, name: string, bytes: number, stated: string | undefined): void {
   if (stated === undefined || (/^\d{1,15}$/.test(stated) && Number(stated) === bytes)) return;
   throw createMultipartError(at, `the part '${name}' has ${bytes} bytes, but its headers state ${stated.slice(0, 20)}`);
@@ -95,7 +97,10 @@ function createMultipartError(offset: number, reason: string): Error {
 
 const parameterPattern = /;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;"]*))/g;
 
-/** Parameters of a header's value: names in lower case, quotes and escapes removed. Source: RFC 9110, 5.6.6. */
+/**
+ * Parses the parameters of a header value. Returns names in lower case, and values without quotes and escapes. Source:
+ * RFC 9110, 5.6.6.
+ */
 export function parseParameters(value: string): Map<string, string> {
   const parameters = new Map<string, string>();
   for (const [, name = '', quoted, bare = ''] of value.matchAll(parameterPattern)) {
@@ -105,8 +110,8 @@ export function parseParameters(value: string): Map<string, string> {
 }
 
 /**
- * Browsers and fetch write `%22`, `%0D` and `%0A` for characters that are not allowed in quotes; other clients use a
- * backslash.
+ * Removes the escapes from a quoted value. Browsers and fetch write `%22`, `%0D` and `%0A` for characters that are not
+ * allowed in quotes; other clients use a backslash.
  */
 function unescapeQuoted(text: string): string {
   return text.replace(/\\(["\\])/g, '$1').replace(/%22|%0D|%0A/gi, (code) => decodeURIComponent(code));
@@ -120,7 +125,7 @@ export interface FormPart extends PartHeaders {
   readonly end: number;
 }
 
-/** RFC 2046: the characters and the length of a boundary. */
+/** Characters and length that RFC 2046 allows in a boundary. */
 const boundaryPattern = /^[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]$/;
 const maxHeaderBytes = 8 * 1024;
 const endOfHeaders = Buffer.from('\r\n\r\n');
@@ -133,9 +138,9 @@ const lineFeed = 0x0a;
  * Finds the parts of a `multipart/form-data` body, in order, without copying. Ignores text before the first boundary
  * and after the closing boundary. Source: RFC 7578, RFC 2046.
  *
- * @param repeatable Names that several parts may have.
- * @throws INVALID_MULTIPART with the offset of the error, also if another name is repeated; TOO_MANY_PARTS before reading the
- *   parts beyond the limit; UNSUPPORTED_MEDIA_TYPE if `contentType` is not multipart/form-data.
+ * @param repeatable Names that may occur in several parts.
+ * @throws INVALID_MULTIPART with the offset of the error, also if any other name is repeated; TOO_MANY_PARTS before
+ *   reading the parts beyond the limit; UNSUPPORTED_MEDIA_TYPE if `contentType` is not multipart/form-data.
  */
 export function* parseMultipart(
   body: Buffer,
@@ -198,7 +203,7 @@ function skipLineEnd(body: Buffer, at: number): number {
   throw createMultipartError(position, 'a line end is expected after the boundary');
 }
 
-/** Returns the end of the headers that begin at `start`, before the empty line. */
+/** Returns the end of the headers that begin at `start`, excluding the empty line. */
 function findHeadersEnd(body: Buffer, start: number): number {
   if (body[start] === carriageReturn && body[start + 1] === lineFeed) return start;
   const head = body.subarray(start, start + maxHeaderBytes + endOfHeaders.length);

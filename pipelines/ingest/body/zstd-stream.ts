@@ -1,17 +1,17 @@
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Decoder, DecoderOutput } from './collect.ts';
 
-/** Maximum window that RFC 8878 recommends decoders to support; encoders exceed it only on request. */
+/** Maximum window size that decoders should support according to RFC 8878; encoders exceed it only on request. */
 const maxWindowBytes = 8 * 1024 * 1024;
 
 /** Maximum size of a frame header. A complete frame may be shorter. */
 const maxHeaderBytes = 18;
 
-/** Maximum input and output of one call. They bound the duration of the call. A block yields at most 128 KiB. */
+/** Maximum input and output of one call, which bound the duration of the call. A block yields at most 128 KiB. */
 const maxInputBytes = 16 * 1024;
 const maxOutputBytes = 128 * 1024;
 
-/** Size of WebAssembly memory above which an idle instance is replaced, because such memory never shrinks. */
+/** Memory size above which an idle WebAssembly instance is replaced, because its memory never shrinks. */
 const maxIdleBytes = 64 * 1024 * 1024;
 
 /** The exports of libzstd compiled to WebAssembly. A pointer and a `size_t` have four bytes. */
@@ -25,7 +25,9 @@ interface LibZstd {
 }
 
 const memoryAllocationError = 64;
-/** Reasons that help a client, by error code of libzstd; every other code means damaged data. Source: zstd_errors.h. */
+/**
+ * Error reasons that help a client, by libzstd error code; all other codes mean damaged data. Source: zstd_errors.h.
+ */
 const errorReasons = new Map([
   [22, 'its checksum is wrong'],
   [32, 'it needs a dictionary'],
@@ -36,8 +38,8 @@ class ZstdInstance {
   readonly lib: LibZstd;
   openContexts = 0;
   /**
-   * Address of ZSTD_inBuffer and ZSTD_outBuffer (each a pointer, a size and a position), which the input and output
-   * bytes follow.
+   * Address of ZSTD_inBuffer. It is followed by ZSTD_outBuffer (each consists of a pointer, a size and a position),
+   * then by the input and output bytes.
    */
   readonly #input: number;
 
@@ -46,7 +48,7 @@ class ZstdInstance {
     this.#input = lib.malloc(24 + maxInputBytes + maxOutputBytes);
   }
 
-  /** Decompresses the start of `bytes`. */
+  /** Decompresses bytes from the start of `bytes`, in a single call of the library. */
   decompress(context: number, bytes: Buffer): { result: number; consumed: number; output: Buffer } {
     const [input, output] = [this.#input, this.#input + 12];
     const source = output + 12;
@@ -58,7 +60,7 @@ class ZstdInstance {
       before.writeUInt32LE(word, input + index * 4);
     });
     const result = this.lib.ZSTD_decompressStream(context, output, input);
-    // The call may have replaced the memory by a larger one.
+    // The call may have replaced the memory with a larger one.
     const after = Buffer.from(this.lib.memory.buffer);
     const consumed = after.readUInt32LE(input + 8);
     return { result, consumed, output: Buffer.from(after.subarray(target, target + after.readUInt32LE(output + 8))) };
@@ -74,7 +76,7 @@ let compiled: Promise<object> | undefined;
 let module: object | undefined;
 let shared: ZstdInstance | undefined;
 
-/** Compiles libzstd once; must be complete before the first {@link ZstdDecoder.next}. */
+/** Compiles libzstd once; must complete before the first {@link ZstdDecoder.next}. */
 export async function loadZstd(): Promise<void> {
   compiled ??= compileZstd();
   module = await compiled;
@@ -104,8 +106,8 @@ function openInstance(): ZstdInstance {
 }
 
 /**
- * Decodes consecutive Zstandard frames in steps. Memory is bounded by the window of a frame, and work is bounded by the
- * size of input and output. Call `close` after use.
+ * Decodes consecutive Zstandard frames in steps. The window of a frame bounds the memory, and the size of input and
+ * output bounds the work. Call `close` after use.
  */
 export class ZstdDecoder {
   readonly #input: Buffer[] = [];
@@ -120,7 +122,9 @@ export class ZstdDecoder {
   }
 
   /**
-   * Makes one step and returns its output, possibly empty; returns `undefined` if the decoder needs more input.
+   * Runs one decoding step and returns its output, which may be empty. Returns `undefined` if the decoder needs more
+   * input.
+   *
    * @throws INVALID_COMPRESSION, OVERLOADED
    */
   next(): Buffer | undefined {
@@ -137,13 +141,17 @@ export class ZstdDecoder {
     return output;
   }
 
-  /** Ends the input. @throws INVALID_COMPRESSION if the input does not end with a complete frame, or is empty. */
+  /**
+   * Marks the end of the input.
+   *
+   * @throws INVALID_COMPRESSION if the input does not end with a complete frame, or is empty.
+   */
   finish(): void {
     if (this.#isInFrame || this.#input.length > 0) throw createCorruptionError('the stream ends early');
     if (this.#frames === 0) throw createCorruptionError('the stream is empty');
   }
 
-  /** Frees the memory of the library. Idempotent. */
+  /** Frees the memory that the library allocated. Idempotent. */
   close(): void {
     if (this.#instance === undefined) return;
     this.#instance.lib.ZSTD_freeDCtx(this.#context);
@@ -160,8 +168,8 @@ export class ZstdDecoder {
   }
 
   /**
-   * Checks the window of the next frame, because the library reserves that much memory. Returns false if the header is
-   * incomplete.
+   * Checks the window size of the next frame, because the library reserves that much memory. Returns false if the frame
+   * header is incomplete.
    */
   #beginFrame(): boolean {
     const starts = this.#input.slice(0, maxHeaderBytes).map((chunk) => chunk.subarray(0, maxHeaderBytes));
@@ -180,11 +188,13 @@ const frameMagic = 0xfd2fb528;
 const skippableMagic = 0x184d2a5;
 
 /**
- * Reads the maximum distance of a match from the frame header at the start of `bytes`; 0 for a skippable frame,
- * `undefined` if the header is incomplete. Source: RFC 8878, section 3.1.1.1. @throws INVALID_COMPRESSION
+ * Reads the maximum distance of a match from the frame header at the start of `bytes`. Returns 0 for a skippable frame,
+ * and `undefined` if the header is incomplete. Source: RFC 8878, section 3.1.1.1.
+ *
+ * @throws INVALID_COMPRESSION
  */
 function readWindowBytes(bytes: Buffer): number | undefined {
-  // The shortest complete frame has nine bytes, the header of a skippable frame eight.
+  // The shortest complete frame has nine bytes; the header of a skippable frame has eight.
   if (bytes.length < 8) return undefined;
   const start = bytes.readUInt32LE(0);
   if (start >>> 4 === skippableMagic) return 0;
@@ -212,19 +222,20 @@ function toDecoderError(code: number): Error {
   return createCorruptionError(errorReasons.get(code) ?? `the data is damaged (error ${code} of libzstd)`);
 }
 
-/** Maximum time per time slice. A step usually takes less than a millisecond. */
+/** Maximum duration of a time slice. A step usually takes less than a millisecond. */
 const sliceMs = 5;
 
 /** Maximum pending input before `write` returns false. */
 const maxWaitingBytes = 1024 * 1024;
 
 /**
- * A Zstandard decoder for one stage of a body's decoding.
+ * A Zstandard decoder for one stage in the decoding of a body.
  *
- * Invariant: at most one time slice is running or scheduled, and only it uses the decoder. The first time slice is
- * scheduled when the library is loaded.
- *   1. `write` and `end` store the input and schedule a time slice unless one is scheduled.
- *   2. A time slice decodes step by step until its time is over, the input is used up, or the stream was destroyed.
+ * Invariant: at most one time slice is running or scheduled, and only this time slice uses the decoder. The first time
+ * slice is scheduled when the library is loaded.
+ *
+ *   1. `write` and `end` store the input and schedule a time slice unless one is already scheduled.
+ *   2. A time slice decodes step by step until its time is over, the input is used up, or the stream is destroyed.
  *   3. If its time is over, it schedules the next time slice. If the input is used up, it calls the drain callback or,
  *      after `end`, finishes.
  */

@@ -6,8 +6,8 @@ const quote = 0x22;
 const backslash = 0x5c;
 
 /**
- * Number of bytes of a string to read one by one before the native search. Calling the search costs as much as reading
- * about 50 bytes.
+ * Number of bytes of a string that are read one by one before the native search starts. Calling the search costs as
+ * much as reading about 50 bytes.
  */
 const maxLoopBytes = 64;
 
@@ -36,7 +36,7 @@ function nextQuote(bytes: Buffer, index: number): number {
   return found < 0 ? bytes.length : found;
 }
 
-/** Whether an odd number of backslashes, all after `from`, precedes `index`. */
+/** Returns whether an odd number of backslashes, all after `from`, precedes `index`. */
 function isEscaped(bytes: Buffer, index: number, from: number): boolean {
   let before = index;
   while (before - 1 > from && bytes[before - 1] === backslash) before--;
@@ -112,10 +112,10 @@ function findMember(bytes: Buffer, from: number, end: number, key: string): numb
   return found;
 }
 
-/** Whether the string in `bytes[start, end)`, which includes its quotes, equals `key`. */
+/** Returns whether the string in `bytes[start, end)`, which includes its quotes, equals `key`. */
 function isKey(bytes: Buffer, start: number, end: number, key: string): boolean {
   const length = end - start - 2;
-  // Escapes and UTF-8 never use fewer bytes than the text has UTF-16 units.
+  // A key with escapes or UTF-8 sequences never has fewer bytes than its text has UTF-16 units.
   if (length < key.length) return false;
   let isPlain = true;
   for (let at = 0; at < length; at++) {

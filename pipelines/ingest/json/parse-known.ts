@@ -3,19 +3,19 @@ import { type KeySet, skipSpace } from './scan-any.ts';
 import { decodeStringBytes } from './scan-string.ts';
 
 export interface KnownLimits {
-  /** Maximum nesting; values that are nested deeper are read as null. */
+  /** Maximum nesting depth; values that are nested deeper are read as null. */
   readonly maxDepth: number;
-  /** Called for each member of an object with the number of members so far; may throw to limit them. */
+  /** Called for each member of an object with the number of members so far; may throw to enforce a limit. */
   readonly onMember: (count: number) => void;
 }
 
-/** Integers that a double may round: 16 to 20 digits. No 64-bit integer has more than 20 digits. */
+/** Matches integers that may lose precision as a double: 16 to 20 digits. No 64-bit integer has more than 20 digits. */
 const longInteger = /^-?\d{16,20}$/;
 
 /**
- * Parses the validated JSON text `bytes[start, end)`. Skips members whose keys are not in `keys`, so that the cost is
- * bounded by the length of the text, even if most of its keys are unknown. The result is otherwise that of
- * `JSON.parse`, except that integers of 16 to 20 digits become bigints.
+ * Parses the validated JSON text `bytes[start, end)`. Skips members whose keys are not in `keys`, so that the length of
+ * the text bounds the cost, even if most keys are unknown. Otherwise the result is the same as that of `JSON.parse`,
+ * except that integers of 16 to 20 digits become bigints.
  */
 export function parseKnown(bytes: Buffer, start: number, end: number, keys: KeySet, limits: KnownLimits): unknown {
   return new KnownReader(bytes, start, end, keys, limits).value(0);

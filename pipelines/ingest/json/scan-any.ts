@@ -2,13 +2,13 @@ import type { ScanInput } from './scan.ts';
 import { decodeStringBytes, scanString } from './scan-string.ts';
 
 /**
- * A fixed set of keys for lookups in JSON text; a lookup of an unknown key allocates no string.
- * `__proto__` and similar keys have no special meaning.
+ * A fixed set of keys for lookups in JSON text. Looking up an unknown key allocates no string. `__proto__` and similar
+ * keys have no special meaning.
  */
 export class KeySet<K extends string = string> {
   readonly keys: readonly K[];
   readonly #encoded: readonly Buffer[];
-  /** Positions of the keys, by their length in UTF-8. */
+  /** Positions of the keys, grouped by the length of the key in UTF-8. */
   readonly #byLength = new Map<number, number[]>();
 
   constructor(keys: readonly K[]) {
@@ -22,8 +22,8 @@ export class KeySet<K extends string = string> {
   }
 
   /**
-   * Returns the position in {@link keys} of the key in `bytes[start, end)`, without its quotes; -1 if it is not in the
-   * set.
+   * Returns the position in {@link keys} of the key that `bytes[start, end)` contains without its quotes; returns -1 if
+   * the key is not in the set.
    */
   find(bytes: Buffer, start: number, end: number): number {
     const positions = this.#byLength.get(end - start);
@@ -66,7 +66,11 @@ export class ChildCursor {
   readonly #isObject: boolean;
   readonly #closing: number;
 
-  /** @throws TOO_DEEP if the container, which begins at `first` at nesting depth `depth`, is itself too deep. */
+  /**
+   * Creates a cursor for the container that begins at `first`.
+   *
+   * @throws TOO_DEEP if this container, at nesting depth `depth`, is itself too deep.
+   */
   constructor(origin: ScanInput, first: number, depth: number) {
     if (depth >= origin.maxDepth) origin.tooDeep();
     origin.values?.add();
@@ -120,8 +124,8 @@ export class ChildCursor {
 }
 
 /**
- * Kind of container at each open level: 1 for an object. All scans share this array, because a scan is synchronous and
- * never nested.
+ * Kind of the container at each open level; 1 means object. All scans share this array, because a scan is synchronous
+ * and never nested.
  */
 let levels = new Uint8Array(1_024);
 

@@ -1,12 +1,17 @@
 import type { ScanInput } from './scan.ts';
 
-/** The text of the JSON string at `start` to `end`, including its quotes, in validated JSON. Keeps lone surrogates. */
+/**
+ * Decodes the JSON string from `start` to `end`, which includes its quotes, in validated JSON. Keeps lone surrogates.
+ */
 export function decodeStringBytes(bytes: Buffer, start: number, end: number): string {
   const text = bytes.toString('utf8', start, end);
   return text.includes('\\') ? (JSON.parse(text) as string) : text.slice(1, -1);
 }
 
-/** Parses the validated JSON at `start` to `end`. Only for small values, because it creates objects for everything in it. */
+/**
+ * Parses the validated JSON from `start` to `end`. Suitable only for small values, because all nested values become
+ * JavaScript objects.
+ */
 export function parseRange(bytes: Buffer, start: number, end: number): unknown {
   return JSON.parse(bytes.toString('utf8', start, end));
 }
@@ -27,7 +32,7 @@ escapeKind[0x75] = 2;
 const isHex = new Uint8Array(256);
 for (const byte of Buffer.from('0123456789abcdefABCDEF')) isHex[byte] = 1;
 
-/** Number of plain bytes to read one by one before reading words, because most strings are shorter. */
+/** Number of plain bytes that are read one by one before whole words are read, because most strings are shorter. */
 const maxLoopBytes = 24;
 
 /**
@@ -53,8 +58,8 @@ export function scanString(origin: ScanInput, from: number): number {
 }
 
 /**
- * Skips plain bytes, four at a time. A word has a byte below n if `(word - n in each byte) & ~word` has a high bit set.
- * To test for a byte that equals b, apply the same test to `word ^ b` with n = 1.
+ * Skips plain bytes, four at a time. A word contains a byte below n if `(word - n in each byte) & ~word` has a high bit
+ * set. To find a byte that equals b, the same test is applied to `word ^ b` with n = 1.
  */
 function skipPlainWords(origin: ScanInput, from: number): number {
   const { bytes, end, words } = origin;

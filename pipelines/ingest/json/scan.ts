@@ -6,20 +6,20 @@ import { decodeStringBytes } from './scan-string.ts';
 export interface ScanOptions {
   /** Name of the text in errors: the name of a part, or `the body`. */
   readonly part: string;
-  /** Maximum nesting; a scalar has depth 0. */
+  /** Maximum nesting depth; a scalar has depth 0. */
   readonly maxDepth: number;
-  /** The setting that `maxDepth` comes from, for the error. */
+  /** Setting that determines `maxDepth`; named in the error. */
   readonly limit?: string | undefined;
-  /** The value of that setting, if it differs from `maxDepth`. */
+  /** Value of this setting, if it differs from `maxDepth`. */
   readonly limitDepth?: number | undefined;
   /**
-   * Its `add` is called for each comma, object and array, and so counts the values below the outermost one. An error
-   * that it throws ends the scan.
+   * Counts the values below the outermost value: the scan calls `add` for each comma, object and array. An error thrown
+   * by `add` ends the scan.
    */
   readonly values?: { add(): void } | undefined;
 }
 
-/** The text of a scan: `bytes` from `start` to `end`, and methods that throw its errors. */
+/** The input of a scan: the text in `bytes` from `start` to `end`, and methods that throw the errors of the scan. */
 export class ScanInput {
   readonly bytes: Buffer;
   readonly start: number;
@@ -104,7 +104,7 @@ export function findInvalidUtf8(bytes: Uint8Array, start: number, end: number): 
 
 export type JsonKind = 'object' | 'array' | 'string' | 'number' | 'true' | 'false' | 'null';
 
-/** A value in JSON text, without white space around it; `end` is exclusive. */
+/** A value in JSON text, without surrounding white space; `end` is exclusive. */
 export interface JsonRange {
   readonly kind: JsonKind;
   readonly start: number;
@@ -115,12 +115,15 @@ const openBrace = 0x7b;
 const openBracket = 0x5b;
 const quote = 0x22;
 
-/** Called for each member of the outermost object, in order and with repeats, or for each item of the outermost array. */
+/**
+ * Called for each member of the outermost object, in order and including repeated keys, or for each item of the
+ * outermost array.
+ */
 export type OnValue = (kind: JsonKind, start: number, end: number, key: string | undefined) => void;
 
 /**
- * Validates that the bytes from `start` to `end` are one JSON value in UTF-8 according to RFC 8259; returns its range.
- * Accepts the same texts as `JSON.parse`, except for the nesting limit.
+ * Validates that the bytes from `start` to `end` are one JSON value in UTF-8 according to RFC 8259, and returns the
+ * range of the value. Accepts the same texts as `JSON.parse`, except for the nesting limit.
  *
  * @throws INVALID_UTF8 and INVALID_JSON with the offset from `start`, TOO_DEEP.
  */
@@ -133,8 +136,8 @@ export function scanValue(bytes: Buffer, start: number, end: number, options: Sc
 }
 
 /**
- * Like {@link scanValue}, but calls `onValue` for each child of the outermost object or array during the scan. At the
- * time of a call, later text may still be invalid.
+ * Like {@link scanValue}, but calls `onValue` for each child of the outermost object or array during the scan. At that
+ * time, the text after the child may still be invalid.
  */
 export function scanJson(
   bytes: Buffer,
@@ -161,7 +164,7 @@ export function scanJson(
 
 /**
  * Like {@link scanValue}, but requires an object and returns the ranges of the members named in `keys`, each at the
- * position of its key in `keys`. Validates other members without allocating strings for their keys. If a key is
+ * index of its key in `keys`. Validates all other members without allocating strings for their keys. If a key is
  * repeated, the last member wins.
  *
  * @throws INVALID_UTF8 and INVALID_JSON (also if the value is not an object) with the offset from `start`, TOO_DEEP.
@@ -199,7 +202,7 @@ function scanChildren(origin: ScanInput, first: number, onChild: OnChild): numbe
   return cursor.at;
 }
 
-/** The kind of the value that begins with `byte`, in validated JSON. */
+/** Returns the kind of the value that begins with `byte`, in validated JSON. */
 export function classifyByte(byte: number): JsonKind {
   switch (byte) {
     case openBrace:
@@ -219,7 +222,11 @@ export function classifyByte(byte: number): JsonKind {
   }
 }
 
-/** Returns the index of `bracket`, which must be the first byte of the text after white space. @throws INVALID_JSON */
+/**
+ * Returns the index of `bracket`, which must be the first byte of the text that is not white space.
+ *
+ * @throws INVALID_JSON
+ */
 export function requireOpening(origin: ScanInput, bracket: number, expected: string): number {
   const first = skipSpace(origin.bytes, origin.start, origin.end);
   if (first >= origin.end || origin.bytes[first] !== bracket) origin.unexpected(first, expected);

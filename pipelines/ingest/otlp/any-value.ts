@@ -3,13 +3,16 @@ import type { ProtobufReader } from './protobuf.ts';
 import { AttributeList } from './span.ts';
 import type { SpanContext } from './span-fields.ts';
 
-/** The text of a string attribute; undefined for other kinds. */
+/** Returns the text of a string attribute; returns undefined for other kinds of values. */
 export function readText(context: SpanContext, index: number): string | undefined {
   const value = readAttributeHead(context, index);
   return value.kind === 'string' ? context.text(value.start, value.end) : undefined;
 }
 
-/** The text of the first attribute with the role, if it is a non-empty string; marks the attribute as taken. */
+/**
+ * Returns the text of the first attribute with the given role, if the text is a non-empty string, and marks the
+ * attribute as taken.
+ */
 export function consumeText(
   context: SpanContext,
   role: Parameters<SpanContext['span']['find']>[0],
@@ -29,7 +32,7 @@ export function readFlag(context: SpanContext, index: number): boolean {
   return value.kind === 'string' && context.text(value.start, value.end).toLowerCase() === 'true';
 }
 
-/** Reads a non-negative number from an integer, a double or text; otherwise undefined. */
+/** Reads a non-negative number from an integer, a double or text; returns undefined for any other value. */
 export function readNumber(context: SpanContext, index: number): number | undefined {
   const value = readAttributeHead(context, index);
   let number: number;
@@ -146,7 +149,10 @@ export function writeValue(context: SpanContext, start: number, end: number, dep
   }
 }
 
-/** Like {@link writeValue}, but writes text that contains a JSON object or array as this JSON. */
+/**
+ * Like {@link writeValue}, but if a string contains a JSON object or array, writes that object or array instead of the
+ * string.
+ */
 export function writeUnwrapped(context: SpanContext, start: number, end: number): void {
   const { source } = context.reader;
   const value = readHead(context.reader, start, end);
@@ -193,7 +199,7 @@ function writeList(context: SpanContext, start: number, end: number, depth: numb
   writeObject(context, readAttributes(context.reader, start, end, 0x0a), depth);
 }
 
-/** Reads the repeated KeyValue field with the tag `attributeTag` of the message in `[start, end)`. */
+/** Reads the repeated KeyValue field with the tag `attributeTag` from the message in `[start, end)`. */
 export function readAttributes(
   reader: ProtobufReader,
   start: number,

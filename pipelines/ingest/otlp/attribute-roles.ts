@@ -1,7 +1,7 @@
 /**
- * Attribute names with a meaning for runs. All other attributes become metadata.
- * Sources: LangSmith "Trace with OpenTelemetry" (attribute tables) and its SDKs' exporters; OpenTelemetry GenAI semantic
- * conventions, old (`gen_ai.prompt.N.*`) and new (`gen_ai.input.messages`); OpenInference; Traceloop; Vercel AI SDK.
+ * Roles of the attribute names that have a meaning for runs. All other attributes become metadata. Sources: LangSmith
+ * "Trace with OpenTelemetry" (attribute tables) and its SDKs' exporters; OpenTelemetry GenAI semantic conventions, old
+ * (`gen_ai.prompt.N.*`) and new (`gen_ai.input.messages`); OpenInference; Traceloop; Vercel AI SDK.
  */
 export type RoleName =
   | 'none'
@@ -78,9 +78,9 @@ export type RoleName =
 
 export interface AttributeRole {
   readonly role: RoleName;
-  /** The key that replaces the attribute's name, if it is renamed. */
+  /** The key that replaces the name of the attribute, if the attribute is renamed. */
   readonly key?: string;
-  /** Length of the family's prefix, if the rest of the name is a key or a path. */
+  /** Length of the prefix of the family, if the remainder of the name is a key or a path. */
   readonly prefixBytes?: number;
 }
 
@@ -226,7 +226,7 @@ addNames('inputCost', 'llm.cost.prompt');
 addNames('outputCost', 'llm.cost.completion');
 addNames('totalCost', 'llm.cost.total', 'gen_ai.usage.cost');
 
-/** Families of names by prefix. A name belongs to an indexed family only if a digit follows the prefix. */
+/** Families of attribute names, by prefix. A name belongs to an indexed family only if a digit follows the prefix. */
 const families: ReadonlyArray<{ prefix: string; role: RoleName; indexed: boolean }> = [
   { prefix: 'langsmith.metadata.', role: 'metadataField', indexed: false },
   { prefix: 'traceloop.association.properties.', role: 'metadataField', indexed: false },
@@ -258,7 +258,10 @@ function isDigit(code: number): boolean {
 
 /** The name of an attribute and its role. */
 export interface AttributeName {
-  /** Name in Latin-1. This is exact for every known name, and two names are equal only if their bytes are equal. */
+  /**
+   * The name, decoded as Latin-1. The decoded text is exact for every known name, and two names are equal only if their
+   * bytes are equal.
+   */
   readonly text: string;
   readonly role: AttributeRole;
 }
@@ -266,8 +269,8 @@ export interface AttributeName {
 const cacheSlots = 4096;
 const maxCachedBytes = 64;
 /**
- * Cache of recent names by hash. Spans repeat a few dozen names. Of two names with the same slot, the cache holds the
- * later one.
+ * Cache of recent names, by hash. Spans repeat the same few dozen names. If two names have the same slot, the cache
+ * holds the later one.
  */
 const recentNames: Array<AttributeName | undefined> = new Array(cacheSlots).fill(undefined);
 

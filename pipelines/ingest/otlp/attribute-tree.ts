@@ -6,7 +6,7 @@ import type { SpanContext } from './span-fields.ts';
 /** A tree built from flattened attribute names such as `0.message.role`. A leaf is the index of an attribute. */
 export type AttributeTree = Map<string, AttributeTree | number>;
 
-/** Names that only wrap the one object below an index: `0.message.role` is the role of element 0. */
+/** Names that only wrap the single object below an index. For example, `0.message.role` is the role of element 0. */
 const wrappers = new Set(['message', 'message_content', 'tool_call', 'document', 'embedding']);
 const indexPattern = /^\d{1,9}$/;
 
@@ -37,7 +37,10 @@ function isDeeper(path: string, maxDepth: number): boolean {
   return false;
 }
 
-/** Builds the tree of all attributes of a family and marks them as taken; undefined if the family has none. */
+/**
+ * Builds the tree of all attributes of a family and marks them as taken; returns undefined if the span has no such
+ * attributes.
+ */
 export function consumeTree(context: SpanContext, role: RoleName): AttributeTree | undefined {
   const { span } = context;
   if (span.find(role) < 0) return undefined;
@@ -52,8 +55,8 @@ export function consumeTree(context: SpanContext, role: RoleName): AttributeTree
 }
 
 /**
- * Writes a tree whose leaves are in `attributes`. A level whose names are all numbers becomes an array, in order and
- * without gaps.
+ * Writes a tree whose leaves are attributes in `attributes`. If all names of a level are numbers, the level becomes an
+ * array, in order and without gaps.
  */
 export function writeTree(context: SpanContext, attributes: AttributeList, tree: AttributeTree, rename?: Rename): void {
   const { out } = context;
@@ -103,7 +106,7 @@ function writeNode(
 
 export interface Rename {
   readonly key: ReadonlyMap<string, string>;
-  /** Names whose text may be JSON. */
+  /** Names of values whose text may be JSON. */
   readonly json: ReadonlySet<string>;
 }
 
@@ -119,7 +122,7 @@ function unwrap(tree: AttributeTree): AttributeTree {
   return wrappers.has(name) && typeof node !== 'number' ? node : tree;
 }
 
-/** Writes a member name, which is in Latin-1 with one character per UTF-8 byte. */
+/** Writes a member name that is given in Latin-1, with one character per UTF-8 byte. */
 function writeName({ out }: SpanContext, name: string): void {
   if (plainName.test(name)) {
     out.byte(0x22);

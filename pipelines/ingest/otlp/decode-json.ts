@@ -6,10 +6,13 @@ import { requireCapacity } from './part-limit.ts';
 import { ProtobufWriter } from './protobuf.ts';
 import { computeValueDepth } from './span-fields.ts';
 
-/** An OTLP/JSON request converted to protobuf, so that one reader maps both encodings. */
+/** An OTLP/JSON request converted to protobuf, so that the same reader maps both encodings. */
 export interface TranscodedRequest {
   readonly body: Buffer;
-  /** Why spans could not be converted, by index among all spans. Each of these spans is an empty message in `body`. */
+  /**
+   * Reasons why spans could not be converted, by index of the span among all spans. Each of these spans is an empty
+   * message in `body`.
+   */
   readonly rejectionReasons: ReadonlyMap<number, string>;
 }
 
@@ -17,10 +20,9 @@ const maxUint64 = 2n ** 64n - 1n;
 
 /**
  * Converts an ExportTraceServiceRequest from JSON to protobuf. Ignores unknown fields. Creates objects for one span at
- * a time, and only for known fields.
+ * a time, and only for known fields. If a field of a span has the wrong type, only that span is rejected.
  *
- * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS before objects are created. A span with a field of the
- *   wrong type is rejected alone.
+ * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS before objects are created.
  */
 export function* decodeJson(body: Buffer, maxJsonDepth: number, maxParts: number): StepwiseWork<TranscodedRequest> {
   const resources = yield* findSpans(body, maxJsonDepth, maxParts);
@@ -109,7 +111,7 @@ function writeSpan(writer: ProtobufWriter, fields: JsonFields, span: JsonObject,
   if (flags !== 0) writer.fixed32(0x85, flags);
 }
 
-/** Returns the messages in a list of a span. If an element is not an object, the span is rejected. */
+/** Returns the messages in a list field of a span. If an element of the list is not an object, the span is rejected. */
 function readNested(fields: JsonFields, span: JsonObject, name: string): JsonObject[] {
   const list = fields.list(span, name);
   requireCapacity(list.length - 1);

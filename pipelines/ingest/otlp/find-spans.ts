@@ -16,8 +16,8 @@ export interface ScopeSpans {
 }
 
 /**
- * Finds the spans of an ExportTraceServiceRequest: at most `maxParts` spans, scopes and resources each.
- * Field numbers: opentelemetry/proto/collector/trace/v1/trace_service.proto, trace/v1/trace.proto.
+ * Finds the spans of an ExportTraceServiceRequest. Spans, scopes and resources are each limited to `maxParts`. Field
+ * numbers: opentelemetry/proto/collector/trace/v1/trace_service.proto, trace/v1/trace.proto.
  *
  * @throws INVALID_PROTOBUF; TOO_MANY_PARTS when a limit is exceeded.
  */
@@ -73,8 +73,8 @@ export interface ScopePositions {
 }
 
 /**
- * Validates a whole ExportTraceServiceRequest in JSON and finds its spans: at most `maxParts` spans, scopes and
- * resources each. Creates no values.
+ * Validates a whole ExportTraceServiceRequest in JSON and finds its spans. Spans, scopes and resources are each limited
+ * to `maxParts`. Creates no JavaScript values for the JSON.
  *
  * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS when a limit is exceeded.
  */
@@ -82,7 +82,7 @@ export function findSpans(body: Buffer, maxJsonDepth: number, maxParts: number):
   return new SpanFinder(body, maxJsonDepth, maxParts).request();
 }
 
-/** Reads the object that begins at `index`, an element of a list. */
+/** Reads the list element that begins at `index`, which is an object. */
 type ReadElement<T> = (index: number) => StepwiseWork<T>;
 
 interface MessageFields<T> {
@@ -99,9 +99,9 @@ class SpanFinder {
   readonly #resourceCount: PartLimit;
   readonly #scopeCount: PartLimit;
   readonly #spanCount: PartLimit;
-  /** The first field of a wrong type. It is reported only after the whole JSON has been validated. */
+  /** Error for the first field of a wrong type. It is reported only after the whole JSON has been validated. */
   #firstError: string | undefined;
-  /** End of the value that was read last. */
+  /** End of the last value that was read. */
   #end = 0;
 
   constructor(body: Buffer, maxJsonDepth: number, maxParts: number) {
@@ -167,8 +167,8 @@ class SpanFinder {
   }
 
   /**
-   * Reads an object with one single message and one list of messages. If a name is repeated, the last member wins. If
-   * both forms of a name occur, the camelCase form wins unless it is null.
+   * Reads an object that contains one single message and one list of messages. If a name is repeated, the last member
+   * wins. If both spellings of a name occur, the camelCase spelling wins unless its value is null.
    */
   *#message<T>(
     first: number,
@@ -187,7 +187,7 @@ class SpanFinder {
       enforceMemberLimit(members, this.#maxParts);
       this.#ownValues.reset();
       const { keyStart, keyEnd, at } = cursor;
-      // A longer key matches no name, unless it is written with escapes; such a key is ignored.
+      // A longer key could match a name only if it were written with escapes; such a key is ignored.
       const key = keyEnd - keyStart > 100 ? '' : decodeStringBytes(origin.bytes, keyStart, keyEnd);
       if (key === listName) list = yield* this.#list(at, depth + 1, fields);
       else if (key === protoListName) protoList = yield* this.#list(at, depth + 1, fields);

@@ -6,7 +6,10 @@ import type { AttributeList } from './span.ts';
 import { findAttribute, type SpanEvent, writeChoiceEvents, writeMessageEvents } from './span-events.ts';
 import type { SpanContext } from './span-fields.ts';
 
-/** Writes the member `invocation_params`, the parameters of a model or tool call; nothing if the span has none. */
+/**
+ * Writes the member `invocation_params`, which contains the parameters of a model or tool call; writes nothing if the
+ * span has none.
+ */
 export function writeParameters(context: SpanContext): void {
   const { out, span } = context;
   if (!parameterRoles.some((role) => span.find(role) >= 0)) return;
@@ -58,15 +61,15 @@ function writeParameter(context: SpanContext, inner: number, written: Set<string
 
 /** Sources of the inputs or outputs of a run, most specific first. */
 interface Side {
-  /** Name of the member that holds a value that is not an object. */
+  /** Name of the member for a value that is not an object. */
   readonly key: 'input' | 'output';
-  /** Attribute that is a list of messages. */
+  /** Attribute that contains a list of messages. */
   readonly messages: RoleName;
-  /** Families of attributes that flatten a list of messages into names. */
+  /** Families of attributes that represent a list of messages in flattened form. */
   readonly messageParts: readonly RoleName[];
   /** Attributes that contain the complete inputs or outputs. */
   readonly whole: readonly RoleName[];
-  /** The attribute of `whole` in which OpenInference duplicates messages and documents. */
+  /** The attribute in `whole` in which OpenInference repeats messages and documents. */
   readonly repeated: RoleName;
   readonly mimeType: RoleName;
   readonly fromEvents: (context: SpanContext, events: readonly SpanEvent[]) => boolean;
@@ -123,7 +126,7 @@ function writeSide(context: SpanContext, side: Side, events: readonly SpanEvent[
 }
 
 /**
- * Writes `{"messages":[…]}`, with the span's documents and instructions. The complete value is added too, except
+ * Writes `{"messages":[…]}`, with the span's documents and instructions. Also adds the complete value, except for
  * `input.value` and `output.value` of OpenInference, which only repeat the messages and documents. Embedding vectors
  * are added to the outputs, unless the span has `output.value`, which contains them.
  */
@@ -188,7 +191,7 @@ function findWhole({ span }: SpanContext, side: Side): number {
 }
 
 /**
- * Writes the attribute that contains the complete inputs or outputs. An object is written unchanged, any other value as
+ * Writes the attribute that contains the complete inputs or outputs. Writes an object unchanged, and any other value as
  * the member `input` or `output`.
  */
 function writeWholeAttribute(context: SpanContext, side: Side): boolean {

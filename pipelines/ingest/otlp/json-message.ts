@@ -8,9 +8,9 @@ import type { ProtobufWriter } from './protobuf.ts';
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 /**
- * Reads fields of OTLP/JSON messages. Names are in camelCase or as in the .proto file, null means absent, 64-bit
- * integers are strings or numbers, and ids are in hex. `reason` keeps the first error. Source: OTLP specification,
- * "JSON Protobuf Encoding".
+ * Reads fields of OTLP/JSON messages. Names are in camelCase or spelled as in the .proto file, null means absent,
+ * 64-bit integers are strings or numbers, and ids are in hex. `reason` keeps the first error. Source: OTLP
+ * specification, "JSON Protobuf Encoding".
  */
 export class JsonFields {
   reason: string | undefined;
@@ -49,7 +49,7 @@ export class JsonFields {
     return this.reject(name, 'hex');
   }
 
-  /** An integer of at most 32 bits; 0 if it is absent. */
+  /** Returns an integer of at most 32 bits; 0 if the field is absent. */
   uint32(object: JsonObject, name: string, protoName = name): number {
     const value = this.get(object, name, protoName);
     if (value === undefined) return 0;
@@ -108,7 +108,10 @@ const fieldNames = [
 /** Each name in both forms that the JSON encoding of protobuf allows. */
 const knownKeys = new KeySet([...new Set(fieldNames.flatMap((name) => [name, toProtoName(name)]))]);
 
-/** Maximum JSON levels per level of an attribute value, and levels of the messages around the values. */
+/**
+ * Maximum number of JSON levels for each level of an attribute value, and number of JSON levels of the messages around
+ * the values.
+ */
 const levelsPerValue = 5;
 const envelopeLevels = 16;
 
@@ -125,12 +128,15 @@ export function parseMessage(
   return parseKnown(body, range.start, range.end, knownKeys, { maxDepth, onMember }) as JsonObject;
 }
 
-/** Maximum nesting of the JSON of a request whose attribute values nest `valueDepth` deep. */
+/**
+ * Returns the maximum nesting depth of the JSON of a request whose attribute values are nested `valueDepth` levels
+ * deep.
+ */
 export function computeJsonDepth(valueDepth: number): number {
   return valueDepth * levelsPerValue + envelopeLevels;
 }
 
-/** The name as in the .proto file: `startTimeUnixNano` becomes `start_time_unix_nano`. */
+/** Converts a name to its form in the .proto file: `startTimeUnixNano` becomes `start_time_unix_nano`. */
 export function toProtoName(name: string): string {
   return name.replace(/[A-Z]/g, (character) => `_${character.toLowerCase()}`);
 }
@@ -138,7 +144,7 @@ export function toProtoName(name: string): string {
 const minInt64 = -(2n ** 63n);
 const maxInt64 = 2n ** 63n - 1n;
 
-/** Writes the `attributes` of an OTLP/JSON message as repeated KeyValue under `tag`. */
+/** Writes the `attributes` of an OTLP/JSON message as repeated KeyValue fields with the tag `tag`. */
 export function writeKeyValues(
   writer: ProtobufWriter,
   tag: number,
@@ -183,7 +189,7 @@ function writeMessage(
   writer.end(mark);
 }
 
-/** Writes the content of an AnyValue; an object without a known field is the absent value. */
+/** Writes the content of an AnyValue; an object without a known field is written as an absent value. */
 function writeAnyValue(writer: ProtobufWriter, fields: JsonFields, value: JsonObject, depthLeft: number): void {
   const text = fields.text(value, 'stringValue', 'string_value');
   const bool = fields.get(value, 'boolValue', 'bool_value');
@@ -218,7 +224,7 @@ function writeElement(writer: ProtobufWriter, fields: JsonFields, element: unkno
   else fields.reject('an element of arrayValue', 'an object');
 }
 
-/** Writes a double, given as a number, as text, or as one of the names of NaN and the infinities. */
+/** Writes a double that is given as a number, as text, or as a name for NaN or infinity. */
 function writeDouble(writer: ProtobufWriter, fields: JsonFields, value: unknown): void {
   const isWritten = typeof value === 'bigint' || (typeof value === 'string' && value.trim() !== '');
   const double = isWritten ? Number(value) : value;

@@ -22,8 +22,8 @@ for (const [code, character] of [
 }
 
 /**
- * Writes JSON text into a growing buffer, directly from the bytes of a request.
- * Views returned by {@link since} stay valid, because growing allocates a new buffer and leaves the old one unchanged.
+ * Writes JSON text into a growing buffer, directly from the bytes of a request. Views returned by {@link since} stay
+ * valid, because growth allocates a new buffer and leaves the old one unchanged.
  */
 export class JsonText {
   #buffer: Buffer;
@@ -41,7 +41,7 @@ export class JsonText {
     return this.#buffer.subarray(start, this.#position);
   }
 
-  /** Discards what was written after `position`. */
+  /** Discards everything that was written after `position`. */
   rewind(position: number): void {
     this.#position = position;
   }
@@ -62,7 +62,7 @@ export class JsonText {
     this.#position = at;
   }
 
-  /** Copies bytes that are JSON already. */
+  /** Copies bytes that are already JSON. */
   copy(source: Uint8Array, start: number, end: number): void {
     this.#reserve(end - start);
     const target = this.#buffer;
@@ -82,18 +82,18 @@ export class JsonText {
     return isAscii || isUtf8(source.subarray(start, end));
   }
 
-  /** Writes a JavaScript string as a JSON string; a lone surrogate becomes its escape. */
+  /** Writes a JavaScript string as a JSON string; a lone surrogate is written as an escape sequence. */
   text(value: string): void {
     this.json(JSON.stringify(value));
   }
 
-  /** Writes JSON from a JavaScript string. */
+  /** Writes JSON that is given as a JavaScript string. */
   json(json: string): void {
     this.#reserve(json.length * 3);
     this.#position += this.#buffer.write(json, this.#position, 'utf8');
   }
 
-  /** Writes a signed 64-bit integer with all its digits, from its unsigned halves. */
+  /** Writes a signed 64-bit integer with all its digits; the integer is given as two unsigned halves. */
   int64(low: number, high: number): void {
     if (high < 0x20_0000) {
       this.ascii(String(high * 0x1_0000_0000 + low));
@@ -149,8 +149,8 @@ const openBrace = 0x7b;
 const openBracket = 0x5b;
 
 /**
- * Returns the kind of JSON in a string of the request if it is a complete object or array, nested at most `maxDepth`
- * deep; otherwise undefined.
+ * Returns the kind of the JSON in a string of the request, if it is a complete object or array that is nested at most
+ * `maxDepth` levels deep. Otherwise returns undefined.
  */
 export function embeddedJson(
   source: Buffer,
@@ -171,7 +171,7 @@ export function embeddedJson(
   return source[first] === openBrace ? 'object' : 'array';
 }
 
-/** Maximum members of an object that are written one by one; a larger object stays text. */
+/** Maximum number of members of an object that are written one by one; a larger object stays text. */
 const maxMembers = 10_000;
 
 /**

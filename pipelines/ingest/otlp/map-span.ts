@@ -61,7 +61,10 @@ function readTextAttribute(context: SpanContext, event: SpanEvent | undefined, n
 
 const ownTypes = Object.fromEntries(runTypes.map((type) => [type, type])) as Record<string, RunType>;
 
-/** Attributes that decide the run type, most specific first, each with the run types for its values (in lower case). */
+/**
+ * Attributes that determine the run type, most specific first. Each has a map from its values (in lower case) to run
+ * types.
+ */
 const typeSources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, RunType>; defaultType?: RunType }> = [
   { role: 'runType', types: toMap(ownTypes) },
   {
@@ -104,7 +107,7 @@ const typeSources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, Ru
   },
 ];
 
-/** Attributes whose presence alone decides the run type, if no attribute above does. */
+/** Attributes whose mere presence determines the run type, if none of the attributes above does. */
 const typeHints: ReadonlyArray<readonly [RoleName, RunType]> = [
   ['genAiToolName', 'tool'],
   ['promptVariables', 'prompt'],
@@ -116,7 +119,7 @@ const typeHints: ReadonlyArray<readonly [RoleName, RunType]> = [
   ['promptPart', 'llm'],
 ];
 
-/** The run type of a span; `chain` by default. */
+/** Returns the run type of a span; `chain` by default. */
 export function deriveRunType(context: SpanContext): RunType {
   const { span } = context;
   for (const { role, types, defaultType } of typeSources) {
@@ -125,7 +128,7 @@ export function deriveRunType(context: SpanContext): RunType {
     const text = readText(context, index);
     const type = text === undefined ? undefined : (types.get(text.toLowerCase()) ?? defaultType);
     if (type === undefined) continue;
-    // The other attributes carry more detail than the run type, so they stay in the metadata.
+    // Attributes with other roles carry more detail than the run type, so they stay in the metadata.
     if (role === 'runType') span.take(index);
     return type;
   }
@@ -148,7 +151,9 @@ export type MappedSpan = { readonly draft: OtlpDraft; readonly isParentDerived: 
 
 /**
  * Maps the span in the context. Every attribute is stored in exactly one place: a field of the run, or the metadata of
- * the run. The JSON of the draft consists of views of the context's text. @throws INVALID_PROTOBUF
+ * the run. The JSON values of the draft are views of the context's text.
+ *
+ * @throws INVALID_PROTOBUF
  */
 export function mapSpan(context: SpanContext, shared: SharedMetadata, index: number): MappedSpan {
   const identity = readIdentity(context);
@@ -194,8 +199,8 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
 }
 
 /**
- * Reads tokens, costs and the time of the first token, from the usage that was just written if there is any, otherwise
- * as for other runs.
+ * Reads token counts, costs and the time of the first token. Uses the usage object that was just written, if there is
+ * one; otherwise reads them as for other runs.
  */
 function readTokens(context: SpanContext, values: RunValues, events: readonly SpanEvent[]): void {
   if (context.usage === undefined) {
@@ -212,7 +217,7 @@ function assign<K extends keyof RunValues>(values: RunValues, key: K, value: Run
   if (value !== undefined) values[key] = value as RunValues[K];
 }
 
-/** Writes the run's `extra`: `metadata`, and if present `invocation_params`, the SDK's `runtime`, and `otel`. */
+/** Writes the run's `extra`: `metadata`, and, where present, `invocation_params`, the SDK's `runtime`, and `otel`. */
 function writeExtra(context: SpanContext, shared: SharedMetadata, hasOwnIds: boolean): Buffer {
   const { out, span } = context;
   const start = out.position;
@@ -225,7 +230,7 @@ function writeExtra(context: SpanContext, shared: SharedMetadata, hasOwnIds: boo
     span.take(runtime);
   }
   out.ascii(out.position === start + 1 ? '"metadata":' : ',"metadata":');
-  // Metadata comes after the other fields, because it contains the attributes that no other field took.
+  // Metadata comes after the other fields, because it contains the attributes that no other field has taken.
   writeMetadata(context, shared);
   writeOtel(context, hasOwnIds);
   out.byte(0x7d);
@@ -235,7 +240,7 @@ function writeExtra(context: SpanContext, shared: SharedMetadata, hasOwnIds: boo
 /**
  * Completes the drafts of one request with data of other spans in the request. The time and the project of a trace come
  * from its root span if the request contains it; otherwise the time comes from the earliest span, and the project from
- * the first span that names one. A parent span that sets its own run id is resolved to that id.
+ * the first span that names one. If a parent span sets its own run id, its child runs refer to that id.
  *
  * The drafts may depend on how spans are split over requests. This is harmless, because run ids and trace ids do not
  * change, and the sink keeps the location that the first event of a trace determines.
@@ -265,7 +270,7 @@ export function completeDrafts(
 }
 
 interface TraceOrigin {
-  /** The draft that decides the time of the trace. */
+  /** The draft that determines the time of the trace. */
   lead: OtlpDraft;
   project: OtlpDraft | undefined;
 }
@@ -275,8 +280,8 @@ function findProjectDraft(draft: OtlpDraft): OtlpDraft | undefined {
 }
 
 /**
- * Rank, lower first: a span with dotted_order (which contains the trace time), then the root span, then the earliest
- * span.
+ * Returns the rank of a draft. The order, lowest rank first, is: a span with dotted_order (which contains the trace
+ * time), the root span, then the earliest span.
  */
 function rankDraft(draft: OtlpDraft): number {
   if (draft.dottedOrder !== undefined) return -2;

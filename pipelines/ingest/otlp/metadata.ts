@@ -12,12 +12,12 @@ export interface SharedMetadata {
   readonly members: readonly Buffer[];
   /** All members, joined by commas. */
   readonly whole: Buffer;
-  /** Why every span with this metadata is rejected; undefined if the spans are not rejected. */
+  /** Reason why every span with this metadata is rejected; undefined if the spans are not rejected. */
   readonly reason: string | undefined;
 }
 
 /**
- * Reads an InstrumentationScope and a Resource. If both have a key, the value of the scope wins. Source:
+ * Reads an InstrumentationScope and a Resource. If both contain the same key, the value of the scope wins. Source:
  * opentelemetry/proto/common/v1/common.proto, resource/v1/resource.proto.
  */
 export function readShared(
@@ -87,9 +87,9 @@ function addAttributes(
 }
 
 /**
- * Writes the run's metadata as a JSON object with unique keys, in this order: attributes named as metadata, attributes
- * that a convention renames, all attributes that no other field took, then scope and resource. If a key is repeated,
- * the first value wins.
+ * Writes the run's metadata as a JSON object with unique keys, in this order: attributes whose names mark them as
+ * metadata, attributes that a convention renames, all attributes that no other field has taken, then scope and
+ * resource. If a key is repeated, the first value wins.
  */
 export function writeMetadata(context: SpanContext, shared: SharedMetadata): void {
   const { out } = context;
@@ -133,7 +133,7 @@ function writeRenamed(context: SpanContext, start: number): void {
 }
 
 /**
- * Writes the model name (`ls_model_name`), which identifies the price of the model: the name from OpenInference,
+ * Writes the model name (`ls_model_name`), by which the price of the model is found: the name from OpenInference,
  * otherwise the model of the response, otherwise the requested model.
  */
 function writeModelName(context: SpanContext, start: number): void {
@@ -162,7 +162,7 @@ function writeUsageMember(context: SpanContext, start: number): void {
   context.usage = out.since(value);
 }
 
-/** Writes the members of OpenInference's `metadata`, a JSON object, as metadata. */
+/** Writes the members of OpenInference's `metadata`, which is a JSON object, as metadata. */
 function writeMetadataObject(context: SpanContext, start: number): void {
   const { span, out, reader } = context;
   const index = span.find('metadataObject');
@@ -207,7 +207,7 @@ function writeShared(context: SpanContext, start: number, shared: SharedMetadata
   }
 }
 
-/** Starts the member `key`, with a comma if needed; returns false if the key has a value already. */
+/** Starts the member `key`, with a comma if needed; returns false if the key already has a value. */
 function beginMember({ out, written }: SpanContext, start: number, key: string): boolean {
   if (written.has(key)) return false;
   written.add(key);

@@ -12,7 +12,7 @@ export class ProtobufReader {
   readonly details: PartLimit;
   position = 0;
   limit: number;
-  /** Low and high half of the last 64-bit value, unsigned. */
+  /** Unsigned low and high halves of the last 64-bit value that was read. */
   low = 0;
   high = 0;
 
@@ -153,7 +153,7 @@ export class ProtobufWriter {
     this.#buffer = Buffer.allocUnsafe(initialBytes);
   }
 
-  /** A view of what was written. */
+  /** Returns a view of the bytes written so far. */
   bytes(): Buffer {
     return this.#buffer.subarray(0, this.#position);
   }
@@ -162,7 +162,7 @@ export class ProtobufWriter {
     return this.#position;
   }
 
-  /** Discards what was written after `position`. */
+  /** Discards everything that was written after `position`. */
   rewind(position: number): void {
     this.#position = position;
   }
@@ -199,7 +199,7 @@ export class ProtobufWriter {
     this.end(mark);
   }
 
-  /** Writes a varint of up to 64 bits; negative values as two's complement. */
+  /** Writes a varint of up to 64 bits; negative values are written as two's complement. */
   varint(tag: number, value: bigint): void {
     this.#tag(tag);
     this.#reserve(10);
@@ -229,7 +229,7 @@ export class ProtobufWriter {
     this.#position = this.#buffer.writeDoubleLE(value, this.#position);
   }
 
-  /** Writes a tag below 2^14, which all fields written here have. */
+  /** Writes a tag below 2^14. The tags of all fields that this class writes are below this limit. */
   #tag(tag: number): void {
     this.#reserve(2);
     if (tag > 0x7f) this.#buffer[this.#position++] = (tag & 0x7f) | 0x80;

@@ -14,7 +14,7 @@ export interface OtlpResponse {
   readonly body: Buffer;
 }
 
-/** The encoding that a Content-Type names; undefined if OTLP does not define it. */
+/** Returns the encoding that a Content-Type names; undefined if OTLP does not define it. */
 export function parseEncoding(contentType: string | undefined): 'protobuf' | 'json' | undefined {
   const type = contentType?.split(';', 1)[0]?.trim().toLowerCase();
   if (type === 'application/x-protobuf' || type === 'application/protobuf') return 'protobuf';
@@ -65,7 +65,7 @@ export interface OtlpRequest {
   readonly contentType: string | undefined;
   /** Maximum nesting of attribute values. */
   readonly maxDepth: number;
-  /** Maximum number of spans, of scopes and of resources; the limits on their content derive from it. */
+  /** Maximum number of spans, of scopes and of resources. The limits on their content are derived from it. */
   readonly maxParts: number;
 }
 

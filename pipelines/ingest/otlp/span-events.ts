@@ -4,7 +4,10 @@ import { type AttributeTree, addLeaf, type Rename, writeMembers } from './attrib
 import { AttributeList } from './span.ts';
 import { type SpanContext, toMicros } from './span-fields.ts';
 
-/** Events that carry one message of the prompt, with the role of the message if no attribute states it. */
+/**
+ * Names of events that carry one message of the prompt, each with the role of the message that applies if no attribute
+ * states a role.
+ */
 const messageRoles: ReadonlyMap<string, string> = new Map([
   ['gen_ai.system.message', 'system'],
   ['gen_ai.user.message', 'user'],
@@ -49,7 +52,10 @@ function writeAll(
   return hasMessage;
 }
 
-/** Returns false if the message does not contain every attribute, in which case the caller must keep the event. */
+/**
+ * Writes the message of an event. Returns false if the message does not contain every attribute; the caller must then
+ * keep the event.
+ */
 function writeMessage(context: SpanContext, { name, attributes }: SpanEvent): boolean {
   const whole = findAttribute(attributes, 'gen_ai.event.content');
   if (whole >= 0) {
@@ -113,7 +119,10 @@ export function readEvents(context: SpanContext): SpanEvent[] {
   });
 }
 
-/** Writes the events that inputs and outputs do not contain as `[{name, time, kwargs}]`; undefined if there are none. */
+/**
+ * Writes the events that inputs and outputs do not contain as `[{name, time, kwargs}]`; returns undefined if there are
+ * none.
+ */
 export function writeEvents(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
   if (events.every(({ taken }) => taken)) return undefined;
   const { out } = context;
@@ -139,19 +148,19 @@ export function writeEvents(context: SpanContext, events: readonly SpanEvent[]):
   return out.since(start);
 }
 
-/** The time of the first event that marks the first token. */
+/** Returns the time of the first event that marks the first token. */
 export function firstTokenTime(events: readonly SpanEvent[]): number | undefined {
   return events.find(({ name, timeMicros }) => timeMicros > 0 && (name === 'new_token' || firstTokenEvents.has(name)))
     ?.timeMicros;
 }
 
-/** Events with which instrumentations mark the first token; the run format calls it `new_token`. */
+/** Events that instrumentations use to mark the first token; the run format calls this event `new_token`. */
 const firstTokenEvents: ReadonlySet<string> = new Set(['ai.stream.firstChunk', 'First Token Stream Event']);
 
 /** End of the year 9999, the last year that formats with four digits. */
 const latestMicros = Date.UTC(10_000, 0) * 1000;
 
-/** The index of an event's attribute by name, or -1. */
+/** Returns the index of an event attribute by name, or -1 if there is none. */
 export function findAttribute(attributes: AttributeList, name: string): number {
   for (let index = 0; index < attributes.count; index++) if (attributes.names[index]!.text === name) return index;
   return -1;

@@ -11,18 +11,20 @@ import { type ByteRange, Span } from './span.ts';
 export class SpanContext {
   readonly reader: ProtobufReader;
   readonly out: JsonText;
-  /** Maximum nesting of JSON in strings. A string with deeper JSON stays text. The scan does not recurse. */
+  /**
+   * Maximum nesting depth of JSON in strings. A string that contains deeper JSON stays text. The scan is not recursive.
+   */
   readonly maxJsonDepth: number;
-  /** Maximum nesting of arrays and key-value lists, which are read recursively. */
+  /** Maximum nesting depth of arrays and key-value lists, which are read recursively. */
   readonly maxDepth: number;
   readonly span = new Span();
-  /** Metadata keys that have a value already; the first value of a key wins. */
+  /** Metadata keys that already have a value; the first value of a key wins. */
   readonly written = new Set<string>();
   /** The usage object that was written, as JSON. */
   usage: Buffer | undefined;
   /** Run ids of spans that set their own run id, by {@link buildOverrideKey}. */
   readonly overrides = new Map<string, string>();
-  /** Why the span is rejected; only the first reason is kept. */
+  /** Reason why the span is rejected; only the first reason is kept. */
   reason: string | undefined;
 
   constructor(reader: ProtobufReader, out: JsonText, maxJsonDepth: number) {
@@ -42,7 +44,7 @@ export class SpanContext {
     this.reason ??= reason;
   }
 
-  /** Text of the body; rejects the span if it is not UTF-8. */
+  /** Returns text of the body; rejects the span if the text is not UTF-8. */
   text(start: number, end: number): string {
     const { source } = this.reader;
     const text = source.toString('utf8', start, end);
@@ -64,7 +66,10 @@ export function buildOverrideKey(traceId: string, runId: string): string {
   return `${traceId}/${runId}`;
 }
 
-/** Maximum nesting of attribute values, the same in both encodings. No instrumentation nests deeper than 100. */
+/**
+ * Returns the maximum nesting depth of attribute values, which is the same in both encodings. No instrumentation nests
+ * deeper than 100.
+ */
 export function computeValueDepth(maxJsonDepth: number): number {
   return Math.min(maxJsonDepth, 100);
 }
@@ -79,7 +84,7 @@ export interface SpanIdentity {
    * run id.
    */
   readonly isParentDerived: boolean;
-  /** True if an attribute replaced an id, so that the OTel ids cannot be derived from the run. */
+  /** True if an attribute replaced an id; the OTel ids then cannot be derived from the run. */
   readonly hasOwnIds: boolean;
   readonly startTimeMicros: number;
   readonly traceTimeMicros: number | undefined;
@@ -88,7 +93,10 @@ export interface SpanIdentity {
   readonly endedAtMicros: number | undefined;
 }
 
-/** Reads a span's identity, preferring `langsmith.*` attributes. Rejects the span and returns undefined if it is invalid. */
+/**
+ * Reads a span's identity, preferring `langsmith.*` attributes. If the identity is invalid, rejects the span and
+ * returns undefined.
+ */
 export function readIdentity(context: SpanContext): SpanIdentity | undefined {
   const { span, reader } = context;
   const spanId = toSpanUuid(reader, span.spanId);
@@ -143,7 +151,10 @@ function deriveParentId(context: SpanContext): string | undefined {
   return parentId ?? rejectSpan(context, 'parent_span_id is not 8 bytes');
 }
 
-/** The SDK marks a span as root if it does not export the span's OTel parent. */
+/**
+ * Returns whether the span is marked as root. The SDK marks a span as root if it does not export the span's OTel
+ * parent.
+ */
 function isMarkedRoot(context: SpanContext): boolean {
   const index = context.span.find('isRoot');
   if (index < 0) return false;
@@ -172,10 +183,10 @@ function rejectSpan(context: SpanContext, reason: string): undefined {
 }
 
 /**
- * Converts an OTel trace id to the trace id of runs. Ids depend on the span alone, so that the runs are the same
- * however a trace is split over requests: the trace id is the 16 bytes of the OTel trace id as a UUID, and a run id is
- * 8 zero bytes and the 8 bytes of the span id. Source: docs/decisions/0020-otlp-ids.md; stock SDKs rely on the same
- * form.
+ * Converts an OTel trace id to the trace id of runs. Ids depend only on the span, so a trace yields the same runs
+ * regardless of how it is split over requests: the trace id is the 16 bytes of the OTel trace id as a UUID, and a run
+ * id is 8 zero bytes and the 8 bytes of the span id. Source: docs/decisions/0020-otlp-ids.md; stock SDKs rely on the
+ * same form.
  */
 function toTraceUuid(reader: ProtobufReader, { start, end }: ByteRange): string | undefined {
   if (end - start !== 16) return undefined;
@@ -184,7 +195,7 @@ function toTraceUuid(reader: ProtobufReader, { start, end }: ByteRange): string 
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }
 
-/** Converts a span id to a run id. Returns undefined if the span id is not 8 bytes long, or all zero. */
+/** Converts a span id to a run id. Returns undefined if the span id is not 8 bytes long, or consists of zeros only. */
 function toSpanUuid(reader: ProtobufReader, { start, end }: ByteRange): string | undefined {
   if (end - start !== 8) return undefined;
   const hex = reader.source.toString('hex', start, end);
@@ -192,13 +203,16 @@ function toSpanUuid(reader: ProtobufReader, { start, end }: ByteRange): string |
   return `00000000-0000-0000-${hex.slice(0, 4)}-${hex.slice(4)}`;
 }
 
-/** Whether the id is absent; some SDKs send eight zero bytes for "no parent". */
+/** Returns whether the id is absent. Eight zero bytes count as absent, because some SDKs send them for "no parent". */
 function isNoId(reader: ProtobufReader, { start, end }: ByteRange): boolean {
   for (let index = start; index < end; index++) if (reader.source[index] !== 0) return false;
   return end === start || end - start === 8;
 }
 
-/** Converts nanoseconds, given as unsigned 32-bit halves, to whole microseconds. Exact until the year 2255. */
+/**
+ * Converts nanoseconds, given as two unsigned 32-bit halves, to whole microseconds. The result is exact until the year
+ * 2255.
+ */
 export function toMicros(low: number, high: number): number {
   // 2^32 = 4294967 * 1000 + 296: dividing the halves separately keeps every step below 2^53.
   return high * 4_294_967 + Math.floor((high * 296 + low) / 1000);
@@ -212,7 +226,7 @@ export function readRunName(context: SpanContext, isTool: boolean): string {
   return own || context.text(start, end) || 'unknown';
 }
 
-/** Writes the tags as a JSON array; accepts a list, or comma-separated text as the SDK sends it. */
+/** Writes the tags as a JSON array. Accepts a list, or the comma-separated text that the SDK sends. */
 export function writeTags(context: SpanContext): Buffer | undefined {
   const { span, out } = context;
   const index = span.find('tags');
@@ -255,7 +269,7 @@ export function writeSerialized(context: SpanContext): Buffer | undefined {
   return out.since(start);
 }
 
-/** Reads a UUID; an attribute that is not a UUID stays in the metadata. */
+/** Reads a UUID from an attribute; an attribute that is not a UUID stays in the metadata. */
 export function consumeOptionalUuid(context: SpanContext, role: RoleName): string | undefined {
   const index = context.span.find(role);
   if (index < 0) return undefined;

@@ -8,7 +8,9 @@ export interface ByteRange {
   readonly end: number;
 }
 
-/** A list of attributes with encoded values. Uses parallel arrays, so that an attribute allocates no object. */
+/**
+ * A list of attributes with encoded values. The list uses parallel arrays, so that an attribute allocates no object.
+ */
 export class AttributeList {
   count = 0;
   readonly names: AttributeName[] = [];
@@ -76,11 +78,11 @@ export class Span {
   events: ByteRange[] = [];
   links: ByteRange[] = [];
   readonly attributes = new AttributeList();
-  /** By index of the attribute: whether a field of the run contains it, so that it is not copied to the metadata. */
+  /** For each attribute, by index: whether a field of the run contains it, so that it is not copied to the metadata. */
   readonly taken: boolean[] = [];
   readonly #first = new Map<RoleName, number>();
 
-  /** The first attribute with this role, or -1. */
+  /** Returns the index of the first attribute with this role, or -1. */
   find(role: RoleName): number {
     return this.#first.get(role) ?? -1;
   }

@@ -2,29 +2,30 @@ import { daysSince1970, formatTime, parseDigits } from './times.ts';
 import { uuidFormAt } from './uuid.ts';
 
 /**
- * A parsed `dotted_order`: one segment for each run from the root down, joined by dots. A segment is the run's start time as
- * `YYYYMMDDTHHMMSSffffffZ` and its id. Text order is the order of the trace. Source: the public run format.
+ * A parsed `dotted_order`: one segment for each run from the root down, joined by dots. A segment is the run's start
+ * time as `YYYYMMDDTHHMMSSffffffZ` and its id. Sorting runs by the text gives the order of the trace. Source: the
+ * public run format.
  */
 export interface DottedOrder {
   /** The text to store, with ids in lower case. */
   readonly text: string;
   readonly runId: string;
   readonly traceId: string;
-  /** Undefined for a root. */
+  /** Id of the parent run; undefined for a root run. */
   readonly parentId: string | undefined;
   readonly runTimeMicros: number;
   readonly traceTimeMicros: number;
 }
 
-/** Maximum number of segments: more than any real trace has, and few enough to bound the stored text. */
+/** Maximum number of segments. It is higher than in any real trace, and low enough to bound the stored text. */
 const maxSegments = 1_000;
 
 const timeCharacters = 22;
 const segmentCharacters = timeCharacters + 36;
-/** Distance from one segment to the next, including the dot. */
+/** Number of characters from one segment to the next, including the dot. */
 const stepCharacters = segmentCharacters + 1;
 
-/** Parses `text`; returns the reason if it is not a dotted_order. */
+/** Parses `text`; returns the reason if the text is not a dotted_order. */
 export function parseDottedOrder(text: string): DottedOrder | { readonly reason: string } {
   if (text === '') return { reason: 'is empty' };
   if (text.length >= maxSegments * stepCharacters) return { reason: `has more than ${maxSegments} segments` };
@@ -62,7 +63,7 @@ export function parseDottedOrder(text: string): DottedOrder | { readonly reason:
   };
 }
 
-/** Formats one segment, for a run that came without a dotted_order. */
+/** Formats one segment, for a run that was received without a dotted_order. */
 export function formatDottedOrderSegment(micros: number, id: string): string {
   const time = formatTime(micros);
   const date = `${time.slice(0, 4)}${time.slice(5, 7)}${time.slice(8, 10)}`;
@@ -74,12 +75,15 @@ function readIdAt(text: string, at: number): string {
   return text.slice(at + timeCharacters, at + segmentCharacters);
 }
 
-/** Changes only A to F, which occur in ids, and so keeps the T and Z of the times. */
+/**
+ * Converts the ids to lower case. Changes only A to F, which occur in ids, so that the T and Z of the times are
+ * preserved.
+ */
 function withLowerCaseIds(text: string): string {
   return text.replace(/[A-F]+/g, (capitals) => capitals.toLowerCase());
 }
 
-/** The time of the segment at `at`; `undefined` if the time is invalid, which includes hour 24 and second 60. */
+/** Returns the time of the segment at `at`; `undefined` if the time is invalid. Hour 24 and second 60 are invalid. */
 function readTimeAt(text: string, at: number): number | undefined {
   const days = daysSince1970(parseDigits(text, at, 4), parseDigits(text, at + 4, 2), parseDigits(text, at + 6, 2));
   const hour = parseDigits(text, at + 9, 2);

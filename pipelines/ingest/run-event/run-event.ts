@@ -13,7 +13,7 @@ import { fixedWidthBytes, runEvents } from '../../../schemas/topics.ts';
 /** The UUID that means "none" in a fixed-width field, which cannot be absent. */
 export const nilUuid = '00000000-0000-0000-0000-000000000000';
 
-/** Accepted run types; others are rejected. Source: the public run schema. */
+/** Accepted run types; all other types are rejected. Source: the public run schema. */
 export const runTypes = ['tool', 'chain', 'llm', 'retriever', 'embedding', 'prompt', 'parser'] as const;
 export type RunType = (typeof runTypes)[number];
 
@@ -31,7 +31,7 @@ export interface RunValues {
   tags?: JsonBytes;
   inputs?: JsonBytes;
   outputs?: JsonBytes;
-  /** A JSON string, quotes included. */
+  /** A JSON string, including the quotes. */
   error?: JsonBytes;
   events?: JsonBytes;
   extra?: JsonBytes;
@@ -49,21 +49,27 @@ export interface RunValues {
   price?: RunPrice;
 }
 
-/** The price of the model that an event names, as of its acceptance. */
+/** The price of the model that an event names, as of the time when the event was accepted. */
 export interface RunPrice {
-  /** Where the event names the model: of several events, the one with the highest number counts. At least 1. */
+  /**
+   * Rank of the place where the event names the model. If several events name a model, the event with the highest
+   * number counts. At least 1.
+   */
   readonly source: number;
-  /** Undefined if the model has no price, or the event states costs. */
+  /** Undefined if the model has no price, or if the event states costs. */
   readonly tokens?: TokenPrices | undefined;
 }
 
-/** Dollars a token, as decimal text with at most 18 digits before the point and 20 after it. */
+/** Prices in dollars per token, as decimal text with at most 18 digits before the point and 20 after it. */
 export interface TokenPrices {
-  /** Id of the entry of the price map. */
+  /** Id of the price map entry. */
   readonly id: string;
   readonly prompt: string;
   readonly completion: string;
-  /** Kinds of tokens that have their own price: JSON object with `prompt` and `completion`, lists of kind and decimal. */
+  /**
+   * Prices of the kinds of tokens that have their own price: a JSON object with `prompt` and `completion`, each of
+   * which lists kinds and decimal prices.
+   */
   readonly details?: JsonBytes | undefined;
 }
 
@@ -79,8 +85,8 @@ export interface RunEvent {
   /** {@link nilUuid} if the event names no project: the sink assigns the project of the trace. */
   readonly projectId: string;
   /**
-   * Start time of the run, from the last segment of dotted_order; part of the key, unless an earlier event of the run
-   * has another time.
+   * Start time of the run, from the last segment of dotted_order. It is part of the key, unless an earlier event of the
+   * run has another time.
    */
   readonly startTimeMicros: number;
   /**
@@ -146,7 +152,7 @@ function encodeValues(writer: AvroWriter, values: RunValues): void {
   writer.optionalBytes(values.price?.tokens?.details);
 }
 
-/** Total size of the JSON columns, which exports use to size their chunks. */
+/** Returns the total size of the JSON columns, which exports use to size their chunks. */
 function countJsonBytes({ inputs, outputs, error, events, extra, serialized }: RunValues): number {
   return (
     (inputs?.length ?? 0) +
@@ -173,7 +179,7 @@ const isPatchOffset = fieldOffset(runEvents, 'is_patch');
  */
 const receivedAtOffset = isPatchOffset + fixedWidthBytes.flag;
 
-/** Tenant and trace as one string, as a key for caches. */
+/** Returns tenant and trace as one string, which serves as a key for caches. */
 export function readTraceKey(framed: Buffer): string {
   return framed.toString('latin1', tenantOffset + 1, traceOffset + 37);
 }
@@ -193,9 +199,9 @@ export function readProjectId(framed: Buffer): string {
 export function readTraceTimeMicros(framed: Buffer): number {
   return readTimeMicrosAt(framed, traceTimeOffset);
 }
-/** Size of {@link copyRunKey} in words of 32 bits. */
+/** Number of 32-bit words that {@link copyRunKey} writes. */
 export const runKeyWords = 12;
-/** Writes tenant, trace and run as binary UUIDs from `keys[at]` on, as a key for caches. */
+/** Writes tenant, trace and run as binary UUIDs to `keys`, starting at `keys[at]`, as a key for caches. */
 export function copyRunKey(framed: Buffer, keys: Uint32Array, at: number): void {
   copyUuidWords(framed, tenantOffset, keys, at);
   copyUuidWords(framed, traceOffset, keys, at + 4);
@@ -212,7 +218,10 @@ export function isPatch(framed: Buffer): boolean {
   return framed[isPatchOffset] === 1;
 }
 
-/** Acceptance time of the event, in microseconds since 1970; `undefined` if the time cannot be read in place. */
+/**
+ * Returns the acceptance time of the event, in microseconds since 1970; `undefined` if the time cannot be read in
+ * place.
+ */
 export function readReceivedAtMicros(framed: Buffer): number | undefined {
   if (framed.length < receivedAtOffset + 8 || !isEightByteLong(framed, receivedAtOffset)) return undefined;
   return readTimeMicrosAt(framed, receivedAtOffset);
@@ -221,8 +230,8 @@ export function readReceivedAtMicros(framed: Buffer): number | undefined {
 const scratch = Buffer.alloc(fixedWidthBytes.uuid + fixedWidthBytes.key_time);
 
 /**
- * Calls `read` with the event as the client sent it. During the call, the project and the acceptance time are
- * overwritten with `mark` and zeros, because two API processes may set them differently for the same request.
+ * Calls `read` with the event as the client sent it. During the call, the project is overwritten with `mark` and the
+ * acceptance time with zeros, because two API processes may set them differently for the same request.
  */
 export function withoutAcceptance<Result>(framed: Buffer, mark: number, read: (bytes: Buffer) => Result): Result {
   framed.copy(scratch, 0, projectOffset, projectOffset + fixedWidthBytes.uuid);
@@ -243,7 +252,7 @@ export function writeProjectId(framed: Buffer, projectId: string): void {
   writeUuid(framed, projectOffset, projectId);
 }
 
-/** A copy of the event with another key time; the original is unchanged. */
+/** Returns a copy of the event with another key time; the original is unchanged. */
 export function withStartTime(framed: Buffer, micros: number): Buffer {
   const copy = Buffer.from(framed);
   writeTimeMicros(copy, startTimeOffset, micros);
@@ -251,9 +260,9 @@ export function withStartTime(framed: Buffer, micros: number): Buffer {
 }
 
 /**
- * An event that deletes the run of `framed`: it has the same keys, sender and acceptance time, and no values.
+ * Builds an event that deletes the run of `framed`. It has the same keys, sender and acceptance time, and no values.
  *
- * @param wirePrefix of the current schema.
+ * @param wirePrefix Prefix of the current schema.
  */
 export function toDeletion(framed: Buffer, wirePrefix: Buffer): Buffer {
   const acceptedMicros = readReceivedAtMicros(framed);
@@ -278,7 +287,7 @@ export function toDeletion(framed: Buffer, wirePrefix: Buffer): Buffer {
   return writer.since(0);
 }
 
-/** A copy of the event with another project and trace time; the original is unchanged. */
+/** Returns a copy of the event with another project and trace time; the original is unchanged. */
 export function withTraceLocation(framed: Buffer, projectId: string, traceTimeMicros: number): Buffer {
   const copy = Buffer.from(framed);
   writeUuid(copy, projectOffset, projectId);

@@ -1,7 +1,10 @@
 const daysOf400Years = 146_097;
 const dayMs = 86_400_000;
 
-/** Days from 1970-01-01 to a date of the Gregorian calendar; `undefined` if the date does not exist. Years 1 to 9999. */
+/**
+ * Returns the number of days from 1970-01-01 to a date of the Gregorian calendar; `undefined` if the date does not
+ * exist. Valid for the years 1 to 9999.
+ */
 export function daysSince1970(year: number, month: number, day: number): number | undefined {
   if (!(year >= 1 && year <= 9999 && month >= 1 && month <= 12)) return undefined;
   // `Date.UTC` reads the years 0 to 99 as 1900 to 1999; the calendar repeats every 400 years.
@@ -9,15 +12,15 @@ export function daysSince1970(year: number, month: number, day: number): number 
   return new Date(ms).getUTCDate() === day ? ms / dayMs - daysOf400Years : undefined;
 }
 
-/** The date `YYYY-MM-DD` that is `days` after 1970-01-01. Years 1 to 9999. */
+/** Formats the date that is `days` days after 1970-01-01, as `YYYY-MM-DD`. Valid for the years 1 to 9999. */
 function formatDate(days: number): string {
   return new Date(days * dayMs).toISOString().slice(0, 10);
 }
 
-/** `00` to `99`. */
+/** The texts `00` to `99`. */
 const twoDigits: readonly string[] = Array.from({ length: 100 }, (_, value) => String(value).padStart(2, '0'));
 
-/** Parses `count` decimal digits of `text` from `at` on; -1 if one of them is not a digit. */
+/** Parses `count` decimal digits of `text` from `at` on; returns -1 if one of the characters is not a digit. */
 export function parseDigits(text: string, at: number, count: number): number {
   let value = 0;
   for (let index = at; index < at + count; index++) {
@@ -39,19 +42,22 @@ const maxFractionDigits = 9;
 
 const hourMicros = 3_600_000_000;
 
-/** Start of the UTC hour that contains a time in microseconds since 1970; in seconds since 1970. */
+/**
+ * Returns the start of the UTC hour that contains `micros`, a time in microseconds since 1970. The result is in seconds
+ * since 1970.
+ */
 export function hourSeconds(micros: number): number {
   return Math.floor(micros / hourMicros) * 3_600;
 }
 
 /**
  * Parses times as clients write them: ISO 8601 with up to nine fraction digits, a `T` or a space before the time, and
- * `Z`, an offset, or no zone, which means UTC. A date alone is its midnight. A number is whole milliseconds since 1970.
- * Years 1 to 9999. Source: what stock SDKs send.
+ * `Z`, an offset, or no zone, which means UTC. A date without a time means midnight. A number is whole milliseconds
+ * since 1970. Valid for the years 1 to 9999. Source: what stock SDKs send.
  *
- * Returns microseconds since 1970, UTC, with further digits truncated; outside the years 1684 to 2255 a double rounds
- * them. Returns `undefined` if `value` is not a valid time: a day that the month does not have, hour 24, second 60
- * (leap seconds are not representable), a fraction of a millisecond.
+ * Returns microseconds since 1970, UTC, and truncates further digits; outside the years 1684 to 2255, the result is
+ * rounded to a double. Returns `undefined` if `value` is not a valid time: a day that the month does not have, hour 24,
+ * second 60 (leap seconds are not representable), a fraction of a millisecond.
  */
 export function parseTime(value: string | number): number | undefined {
   if (typeof value === 'number') {
@@ -92,14 +98,17 @@ function skipDigits(text: string, from: number): number {
   return at;
 }
 
-/** -1 if the fraction has no digits or too many. */
+/** Parses a fraction of a second, in microseconds; returns -1 if the fraction has no digits or too many. */
 function parseFractionMicros(text: string, from: number, end: number): number {
   const count = end - from;
   if (count === 0 || count > maxFractionDigits) return -1;
   return count >= 6 ? parseDigits(text, from, 6) : parseDigits(text, from, count) * 10 ** (6 - count);
 }
 
-/** Offset from UTC in minutes of the zone at `at`: `Z`, `+02`, `+02:00` or `+0200`, at the end of the text. */
+/**
+ * Parses the zone at `at` and returns its offset from UTC in minutes. The zone is `Z`, `+02`, `+02:00` or `+0200`, at
+ * the end of the text.
+ */
 function parseOffsetMinutes(text: string, at: number): number | undefined {
   const sign = text[at];
   if (sign === 'Z' || sign === 'z') return text.length === at + 1 ? 0 : undefined;
@@ -112,11 +121,14 @@ function parseOffsetMinutes(text: string, at: number): number | undefined {
   return (sign === '-' ? -1 : 1) * (hours * 60 + minutes);
 }
 
-/** Caches the last formatted day, because the times of a page or a batch are on few days. */
+/** Caches the last formatted day, because the times of a page or a batch fall on few days. */
 let lastDays = 0;
 let lastDate = '1970-01-01';
 
-/** Formats `2026-01-02T03:04:05.123456`, UTC without a zone, as the API returns times of runs. Years 1 to 9999. */
+/**
+ * Formats a time as `2026-01-02T03:04:05.123456`, in UTC without a zone, as the API returns times of runs. Valid for
+ * the years 1 to 9999.
+ */
 export function formatTime(micros: number): string {
   let days = Math.floor(micros / dayMicros);
   let rest = micros - days * dayMicros;
@@ -140,13 +152,14 @@ export function formatTime(micros: number): string {
   return `${lastDate}T${clock}.${digits}`;
 }
 
-/** Like {@link formatTime}, with the zone: `2026-01-02T03:04:05.123456+00:00`. */
+/** Like {@link formatTime}, but with the zone: `2026-01-02T03:04:05.123456+00:00`. */
 export function formatTimeWithZone(micros: number): string {
   return `${formatTime(micros)}+00:00`;
 }
 
 /**
- * The stated start of a run may be off from its key time by this much: clients round `start_time` and the time in
- * dotted_order differently. If they differ more, runs are found by the key time, and it is shown as their start.
+ * Maximum difference between the stated start of a run and its key time. Clients round `start_time` and the time in
+ * dotted_order differently. If the difference is larger, runs are found by the key time, and the key time is shown as
+ * their start.
  */
 export const startRoundingMicros = 1_000_000;

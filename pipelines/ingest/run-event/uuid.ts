@@ -1,13 +1,16 @@
 const uuidCharacters = 36;
 
-/** 1 for digits in lower case, 2 for capitals. */
+/** 1 for digits and lower-case letters, 2 for capitals. */
 const hexKind = new Uint8Array(128);
 for (const digit of '0123456789abcdef') hexKind[digit.charCodeAt(0)] = 1;
 for (const digit of 'ABCDEF') hexKind[digit.charCodeAt(0)] = 2;
 
 const bareUuidPattern = /^[0-9a-f]{32}$/i;
 
-/** Normalises a UUID to lower case with dashes; accepts capitals, and 32 digits without dashes. Otherwise `undefined`. */
+/**
+ * Normalises a UUID to lower case with dashes. Accepts capitals, and 32 digits without dashes. Returns `undefined` for
+ * any other text.
+ */
 export function parseUuid(text: string): string | undefined {
   if (text.length === uuidCharacters) {
     const form = uuidFormAt(text, 0);
@@ -18,7 +21,7 @@ export function parseUuid(text: string): string | undefined {
   return `${digits.slice(0, 8)}-${digits.slice(8, 12)}-${digits.slice(12, 16)}-${digits.slice(16, 20)}-${digits.slice(20)}`;
 }
 
-/** The spelling of the UUID of 36 characters at `at`; `undefined` if there is none. Allocates no strings. */
+/** Returns the spelling of the 36-character UUID at `at`; `undefined` if there is none. Allocates no strings. */
 export function uuidFormAt(text: string, at: number): 'lower' | 'capitals' | undefined {
   let kinds = 0;
   for (let index = 0; index < uuidCharacters; index++) {
@@ -34,13 +37,15 @@ export function uuidFormAt(text: string, at: number): 'lower' | 'capitals' | und
   return (kinds & 2) === 0 ? 'lower' : 'capitals';
 }
 
-/** The time in a version 7 UUID, in microseconds since 1970; `undefined` for other versions. Source: RFC 9562. */
+/**
+ * Returns the time in a version 7 UUID, in microseconds since 1970; `undefined` for other versions. Source: RFC 9562.
+ */
 export function timeOfUuid(id: string): number | undefined {
   if (id[14] !== '7') return undefined;
   return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16) * 1_000;
 }
 
-/** The ids in lower case, as they are stored, without duplicates. */
+/** Returns the ids in lower case, as they are stored, without duplicates. */
 export function toUniqueIds(ids: readonly string[]): string[] {
   return [...new Set(ids.map((id) => id.toLowerCase()))];
 }

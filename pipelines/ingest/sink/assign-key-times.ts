@@ -14,24 +14,25 @@ import {
 import type { TraceLocation } from './assign-trace-locations.ts';
 import type { ValidRunEvent } from './split-into-batches.ts';
 
-/** Minimum number of runs whose key time a process remembers. It holds at most twice as many, in 26 MB. */
+/** Minimum number of runs whose key time a process remembers. A process holds at most twice as many, in 26 MB. */
 const minRememberedRuns = 200_000;
 
 /**
- * Assigns the events of a run one key time, which is part of the sorting key of `runs`: that of its first event.
+ * Assigns all events of a run the same key time, which is part of the sorting key of `runs`: the key time of its first
+ * event.
  *
- * Invariant: events of a run that pass one partition are stored under one key time. A sink that does not remember the
- * run reads the stored time, if there may be one: for patches, and for posts of a trace that was stored before this
- * process had the partition. Any other post is the first event of its run, unless the run was forgotten, which takes
- * more than {@link minRememberedRuns} other runs.
+ * Invariant: events of a run that pass through one partition are stored under one key time. A sink that does not
+ * remember the run reads the stored time if there may be one: for patches, and for posts of a trace that was stored
+ * before this process consumed the partition. Any other post is the first event of its run, unless the run was
+ * forgotten, which takes more than {@link minRememberedRuns} other runs.
  */
 export class KeyTimes {
   readonly #known = new RecentMap({ minEntries: minRememberedRuns, keyWords: runKeyWords, valueNumbers: 1 });
 
   /**
-   * Returns `events` in their order. Those with another time than their run are replaced by copies.
+   * Returns `events` in their order. Events whose time differs from the key time of their run are replaced by copies.
    *
-   * @param traces locations of their traces, by `readTraceKey`.
+   * @param traces Locations of the traces of the events, by `readTraceKey`.
    */
   async assign(
     events: readonly ValidRunEvent[],
@@ -73,8 +74,8 @@ export class KeyTimes {
 const nameRun = (...ids: readonly [tenantId: string, traceId: string, runId: string]) => ids.join(' ');
 
 /**
- * Reads the stored key times of the runs of `events`, by {@link nameRun}. If a run has several, returns that of the event
- * that was accepted first.
+ * Reads the stored key times of the runs of `events`, by {@link nameRun}. If a run has several key times, returns the
+ * key time of the event that was accepted first.
  */
 async function readKeyTimes(clickhouse: ClickHouse, events: readonly Buffer[]): Promise<ReadonlyMap<string, number>> {
   const rows = await clickhouse.query<{ tenant_id: string; id: string; trace_id: string; micros: number }>({

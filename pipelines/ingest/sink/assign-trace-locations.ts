@@ -6,15 +6,17 @@ import { nilUuid, readProjectId, readTraceTimeMicros, traceKey, withTraceLocatio
 import type { ValidRunEvent } from './split-into-batches.ts';
 
 /**
- * Project and time that a trace is stored under: those of the event with the lowest version that names a project
+ * Project and time that a trace is stored under. They come from the event with the lowest version that names a project
  * (`settle-traces.ts`).
  */
 export interface TraceLocation {
   readonly projectId: string;
   readonly traceTimeMicros: number;
-  /** Version of that event. */
+  /** Version of the event that the location comes from. */
   readonly version: bigint;
-  /** Set if this process has read the location: another process may have stored runs of the trace. */
+  /**
+   * Set if this process has read the location from ClickHouse; another process may then have stored runs of the trace.
+   */
   readonly wasRead?: true;
   readonly lifetime: Lifetime;
 }
@@ -24,7 +26,7 @@ export interface TraceOfTenant {
   readonly traceId: string;
 }
 
-/** The trace with a key from `readTraceKey`. */
+/** Parses a key from `readTraceKey` and returns its tenant and trace. */
 export function parseTraceKey(key: string): TraceOfTenant {
   return { tenantId: key.slice(0, 36), traceId: key.slice(37) };
 }
@@ -32,15 +34,15 @@ export function parseTraceKey(key: string): TraceOfTenant {
 const dayMs = 86_400_000;
 
 /**
- * Caches the locations of recent traces, by tenant and trace (see `readTraceKey`); reads those of other traces from
- * `trace_locations`. Two generations approximate an LRU cache without a linked list: when the young one holds
- * `capacity` / 2 entries or is a day old, it replaces the old one. An entry that is not used is therefore dropped within
- * two days.
+ * Caches the locations of recent traces, by tenant and trace (see `readTraceKey`), and reads the locations of other
+ * traces from `trace_locations`. Two generations approximate an LRU cache without a linked list: when the young
+ * generation holds `capacity` / 2 entries or is a day old, it replaces the old one. An entry that is not used is
+ * therefore dropped within two days.
  */
 export class TraceLocationCache {
   #young = new Map<string, TraceLocation>();
   #old = new Map<string, TraceLocation>();
-  /** Interns project ids: each event carries its own copy. */
+  /** Interns project ids, because each event carries its own copy. */
   #projectIds = new Map<string, string>();
   readonly #half: number;
   #youngSinceMs = performance.now();
@@ -50,8 +52,8 @@ export class TraceLocationCache {
   }
 
   /**
-   * Returns the known locations of `keys`, from the cache or from ClickHouse. Adds keys with several locations in
-   * ClickHouse to `contested`.
+   * Returns the known locations of `keys`, from the cache or from ClickHouse. If a key has several locations in
+   * ClickHouse, adds it to `contested`.
    */
   async locate(
     keys: Iterable<string>,
@@ -76,7 +78,10 @@ export class TraceLocationCache {
     return locations;
   }
 
-  /** Call this only after the location is stored: a cached location is never read again. */
+  /**
+   * Caches a location. Call this method only after the location has been stored, because a cached location is never
+   * read again.
+   */
   remember(key: string, location: TraceLocation): void {
     if (this.#young.size >= this.#half) this.#rotate();
     const { projectId } = location;
@@ -109,11 +114,11 @@ export class TraceLocationCache {
 interface LocationsOfTrace {
   readonly key: string;
   readonly trace: TraceOfTenant;
-  /** At least one; the first one wins. */
+  /** Locations of the trace, at least one; the first location wins. */
   readonly locations: readonly TraceLocation[];
 }
 
-/** Reads all locations that events of the traces are stored under; traces without one are left out. */
+/** Reads all locations that events of the traces are stored under. Traces without a location are omitted. */
 export async function readLocations(
   clickhouse: ClickHouse,
   traces: readonly TraceOfTenant[],
@@ -159,7 +164,7 @@ interface LocatedEvents {
   readonly located: ValidRunEvent[];
   /** Events whose trace location is not known yet. */
   readonly deferred: ValidRunEvent[];
-  /** Keys of the traces whose location this batch decides. */
+  /** Keys of the traces whose location this batch determines. */
   readonly newTraces: string[];
   /** Number of events whose project or trace time was overwritten. */
   readonly moved: number;
@@ -169,12 +174,12 @@ interface LocatedEvents {
 export type StatedLifetime = (projectId: string, traceTimeMicros: number) => Lifetime;
 
 /**
- * Assigns each event the location of its trace. The event with the lowest version that names a project decides; the
- * decision also applies to the other events of the batch. Events of traces that still have no location are deferred.
+ * Assigns each event the location of its trace. The event with the lowest version that names a project determines the
+ * location, also for the other events of the batch. Events of traces that still have no location are deferred.
  *
- * @param locations known locations by trace key; the function sets those that this batch decides.
- * @param contested gets the keys of traces that were stored under another location before.
- * @param statedLifetime lifetime of a trace by the location that an event states.
+ * @param locations Known locations by trace key. The function sets the locations that this batch determines.
+ * @param contested Receives the keys of traces that were previously stored under another location.
+ * @param statedLifetime Returns the lifetime of a trace for the location that an event states.
  */
 export function assignTraceLocations(
   events: readonly ValidRunEvent[],
@@ -190,7 +195,7 @@ export function assignTraceLocations(
     if (known !== undefined && known.version <= record.version) continue;
     const traceTimeMicros = readTraceTimeMicros(record.value);
     const own = statedLifetime(projectId, traceTimeMicros);
-    // A lifetime is never shortened: rows that are stored already have it.
+    // A lifetime is never shortened, because stored rows already have the longer lifetime.
     const lifetime = known === undefined ? own : longerLifetime(known.lifetime, own);
     const stated = { projectId, traceTimeMicros, version: record.version, lifetime };
     locations.set(key, stated);
@@ -219,7 +224,7 @@ export function isSameLocation(one: TraceLocation, other: TraceLocation): boolea
   return one.projectId === other.projectId && one.traceTimeMicros === other.traceTimeMicros;
 }
 
-/** Returns the record itself if it already has `location`, else a copy that does. */
+/** Returns the record itself if it already has `location`; otherwise returns a copy with this location. */
 export function moveTo(record: LogRecord, location: TraceLocation): LogRecord {
   const { value } = record;
   if (readProjectId(value) === location.projectId && readTraceTimeMicros(value) === location.traceTimeMicros)

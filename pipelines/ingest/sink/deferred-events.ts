@@ -18,7 +18,7 @@ interface DeferredRow {
   readonly headers: Record<string, string>;
 }
 
-/** Limits of one statement. Values are sent as hexadecimal text, which doubles their size. */
+/** Limits of one statement. Values are sent as hexadecimal text, which is twice as long. */
 const maxStatementEvents = 1_000;
 const maxStatementBytes = 8 * 1024 * 1024;
 
@@ -48,7 +48,7 @@ export async function deferEvents(database: Database, topic: string, records: re
   });
 }
 
-/** Splits `records` by the limits of one statement. */
+/** Splits `records` into chunks that observe the limits of one statement. */
 function* splitIntoChunks(records: readonly LogRecord[]): Generator<readonly LogRecord[]> {
   let from = 0;
   let bytes = 0;
@@ -86,8 +86,8 @@ export async function claimDeferredEvents(
 }
 
 /**
- * Deletes up to `limit` events deferred before `before`, oldest first, and returns them. The caller stores them in the
- * same transaction.
+ * Deletes up to `limit` events that were deferred before `before`, oldest first, and returns them. The caller stores
+ * them in the same transaction.
  */
 export async function deleteExpiredEvents(
   transaction: Sql,
@@ -103,17 +103,17 @@ export async function deleteExpiredEvents(
   return rows.map((row) => ({ ...toDeferredEvent(row), topic: row.topic }));
 }
 
-/** Deletes deferred events that are stored now. */
+/** Deletes deferred events that have now been stored. */
 export async function releaseEvents(database: Sql, events: readonly DeferredEvent[]): Promise<void> {
   await database.query('DELETE FROM deferred_events WHERE id = ANY($1::bigint[])', [events.map((event) => event.id)]);
 }
 
-/** Whether any event of `topic` is deferred. */
+/** Returns whether any event of `topic` is deferred. */
 export async function hasDeferred(database: Database, topic: string): Promise<boolean> {
   return (await database.query('SELECT 1 FROM deferred_events WHERE topic = $1 LIMIT 1', [topic])).length > 0;
 }
 
-/** Number of deferred events; counts at most 100,000 to stay cheap. */
+/** Returns the number of deferred events. Counts at most 100,000, to keep the query cheap. */
 export async function countDeferred(database: Database): Promise<number> {
   const [counted] = await database.query<{ events: number }>(
     'SELECT count(*) AS events FROM (SELECT 1 FROM deferred_events LIMIT 100000) AS waiting',

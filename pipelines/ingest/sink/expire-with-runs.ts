@@ -1,4 +1,4 @@
-/** Lifetimes of attachments and feedback: they expire with the trace of their run. */
+/** Assigns lifetimes to attachments and feedback, which expire with the trace of their run. */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../../infra/clickhouse/settings.ts';
 import { fieldOffset, readUuidAt } from '../../../infra/event-log/avro.ts';
@@ -24,15 +24,16 @@ interface ExpiryDeps {
   readonly marks: TraceMarks;
 }
 
-/** Whether any trace can expire. */
+/** Returns whether any trace can expire. */
 function canExpire({ retentionShortlivedDays, retentionLonglivedDays }: RetentionConfig): boolean {
   return retentionShortlivedDays !== undefined || retentionLonglivedDays !== undefined;
 }
 
 /**
- * Sets the lifetime of attachments and feedback to that of their run: as it is stored, else as the event states it. If
- * neither is known, the tier is longlived and the lifetime begins now. Leaves out what belongs to deleted traces; of
- * feedback on a run that is not stored any more, only that on a root.
+ * Sets the lifetime of attachments and feedback to the lifetime of their run: the stored lifetime or, if there is none,
+ * the lifetime that the event states. If neither is known, the tier is longlived and the lifetime begins now. Omits
+ * events that belong to deleted traces. If the run of a feedback event is no longer stored, omits the event only if its
+ * run is a root.
  *
  * @throws errors of the stores.
  */
@@ -79,7 +80,7 @@ async function dropDeleted(
   return deleted.size === 0 ? events : events.filter((_, index) => !deleted.has(key(traces[index]!)));
 }
 
-/** Tenant and run, as one key. */
+/** Reads tenant and run of an event, as one key. */
 function readTenantRunKey(topic: Topic, value: Buffer): string {
   return `${readUuidAt(value, fieldOffset(topic, 'tenant_id'))} ${readUuidAt(value, fieldOffset(topic, 'run_id'))}`;
 }
@@ -107,8 +108,9 @@ async function readLifetimes(
 }
 
 /**
- * Requests that the traces of runs with feedback become longlived; the job checks whether the feedback keeps its trace.
- * Call this function after the insert and before the offset is committed. A repeated request only repeats the work.
+ * Requests that the traces of runs with feedback become longlived; the job checks whether the feedback extends the
+ * retention of its trace. Call this function after the insert and before the offset is committed. A repeated request is
+ * harmless.
  */
 export async function keepTracesWithFeedback(
   database: Pick<Database, 'query'>,

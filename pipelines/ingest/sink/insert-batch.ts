@@ -26,7 +26,7 @@ import type { RecordSchema } from './prepare-records.ts';
 import { batchBytes, batchRows, deadLetters, failedInserts, insertSeconds, recordVisible } from './sink-metrics.ts';
 import type { ValidRecord } from './split-into-batches.ts';
 
-/** Tenant and hour of each record, without duplicates; empty if the topic's events are not billed. */
+/** Returns tenant and hour of each record, without duplicates; empty if the topic's events are not billed. */
 function listDirtyHours(topic: Topic, records: readonly ValidRecord[]): DirtyHour[] {
   if (topic.usageHour === undefined) return [];
   const tenantAt = fieldOffset(topic, topic.usageHour.tenant);
@@ -43,48 +43,49 @@ function listDirtyHours(topic: Topic, records: readonly ValidRecord[]): DirtyHou
 interface BatchInsert {
   readonly topic: Topic;
   readonly partition: number;
-  /** Schema that all of `records` were written under. */
+  /** Schema with which all of `records` were written. */
   readonly schema: Pick<RecordSchema, 'containerSchema' | 'columns'>;
   readonly records: readonly ValidRecord[];
 }
 
-/** Budget for isolating the refused records of one insert batch; shared by all its halves. */
+/** Budget for isolating the refused records of one insert batch. All halves of the batch share it. */
 interface Bisection {
-  /** Once this is used up, parts of `minRecords` or fewer are no longer halved. */
+  /** Remaining number of inserts. When it is used up, parts of `minRecords` or fewer are no longer halved. */
   insertsLeft: number;
   readonly minRecords: number;
 }
 
 /**
- * Maximum number of inserts that bisect down to single records. They suffice for about ten refused records anywhere in
- * a full insert batch, or for any number of adjacent ones.
+ * Maximum number of inserts for bisecting down to single records. It suffices for about ten refused records anywhere in
+ * a full insert batch, or for any number of adjacent refused records.
  */
 const maxExactInserts = 256;
 /**
  * After `maxExactInserts`, a batch is bisected into at most this many parts, which takes at most twice as many inserts.
  */
 const maxParts = 128;
-/** Dead-letter records that are written concurrently. */
+/** Maximum number of dead-letter records that are written concurrently. */
 const maxConcurrentDeadLetters = 100;
 
 interface InsertDeps {
   readonly log: EventLog;
   readonly clickhouse: ClickHouse;
   readonly database: Database;
-  /** Ids of inserts between steps 1 and 3; recovery skips them. */
+  /** Ids of inserts that are between steps 1 and 3; recovery skips them. */
   readonly inFlight: Set<string>;
 }
 
 /**
- * Inserts one batch. If ClickHouse refuses its data, bisects it until the refused records are isolated, and writes
- * those to the dead-letter queue.
+ * Inserts one batch. If ClickHouse refuses its data, bisects the batch until the refused records are isolated, and
+ * writes these records to the dead-letter queue.
  *
- * The number of inserts is bounded: if ClickHouse refuses many records, the rest is bisected down to small parts only,
- * and a refused part goes to the dead-letter queue whole, valid records included. A replay stores those.
+ * The number of inserts is bounded: if ClickHouse refuses many records, the remaining records are bisected down to
+ * small parts only, and a refused part goes to the dead-letter queue as a whole, including its valid records. A replay
+ * stores the valid records.
  *
  * @returns the records that went to the dead-letter queue, as they were in the log.
  * @throws any other error of ClickHouse, Postgres or the log. Part of the batch may then be stored, so the caller has
- *   to retry it.
+ *   to retry the batch.
  */
 export async function insertBatch(insert: BatchInsert, deps: InsertDeps): Promise<LogRecord[]> {
   const { database, inFlight, log } = deps;
@@ -110,7 +111,11 @@ interface PartDeps extends InsertDeps {
   readonly bisection: Bisection;
 }
 
-/** Step 2 for a part of the batch. @returns the refused records. */
+/**
+ * Performs step 2 for a part of the batch.
+ *
+ * @returns the refused records.
+ */
 async function insertOrBisect(
   insert: BatchInsert,
   records: readonly ValidRecord[],
@@ -127,10 +132,10 @@ async function insertOrBisect(
   return refused.concat(await insertOrBisect(insert, records.slice(middle), deps));
 }
 
-/** Version of a location in the rows of events that did not state it. */
+/** Version of the location in rows of events that did not state their location. */
 const unstatedVersion = (1n << 63n) - 1n;
 
-/** Values of the columns {@link Topic.prefix}. */
+/** Returns the values of the columns {@link Topic.prefix}. */
 function buildPrefix(topic: Topic, { record, statesLocation, lifetime }: ValidRecord): readonly bigint[] {
   const prefix = [record.version];
   if (topic.assignsTraceLocation) prefix.push(statesLocation ? record.version : unstatedVersion);
@@ -141,7 +146,11 @@ function buildPrefix(topic: Topic, { record, statesLocation, lifetime }: ValidRe
   return prefix;
 }
 
-/** @returns the error if ClickHouse refuses the data of the records. */
+/**
+ * Inserts a part of the batch.
+ *
+ * @returns the error if ClickHouse refuses the data of the records.
+ */
 async function insertPart(
   { topic, schema }: BatchInsert,
   records: readonly ValidRecord[],
@@ -186,8 +195,8 @@ async function sendToDeadLetters(
 }
 
 /**
- * SQL that passes the keys of stored runs to `run_keys` again, whose views then complete the tables derived from runs.
- * Repeated rows are harmless. A condition follows.
+ * SQL that inserts the keys of stored runs into `run_keys` again, so that its views complete the tables derived from
+ * runs. Repeated rows are harmless. The caller appends a condition.
  */
 export const refillFromRuns = `INSERT INTO run_keys
   (tenant_id, session_id, start_time, trace_id, id, trace_time, location_version, trace_tier, expires_at, received_at, user_id, key_id)
@@ -195,11 +204,11 @@ SELECT tenant_id, session_id, start_time, trace_id, id, trace_time, location_ver
 FROM runs FINAL`;
 
 /**
- * Completes the derived tables of the traces that start in `hours`: an insert that was interrupted may have reached `runs`
- * but not those tables, never the reverse.
+ * Completes the derived tables of the traces that start in `hours`. An interrupted insert may have reached `runs` but
+ * not the derived tables; the reverse is impossible.
  *
- * Reads the key columns of all runs of the tenants: the key times of a trace and of its runs may be far apart, so no
- * bound on `start_time` is safe.
+ * Reads the key columns of all runs of the tenants, because the key times of a trace and of its runs may be far apart,
+ * so that no bound on `start_time` is safe.
  *
  * @throws the errors of ClickHouse; a retry completes the repair.
  */
@@ -226,9 +235,9 @@ interface RecoverDeps {
 }
 
 /**
- * Completes the inserts that were begun and not completed, except those that are in flight now. Such an insert may have
- * happened, or may have reached `runs` but not the other tables. Marks its hours dirty, because counting an hour again
- * is harmless.
+ * Completes the inserts that were begun but not completed, except those that are in flight now. Such an insert may have
+ * been executed completely, or may have reached `runs` but not the other tables. Marks the hours of the insert dirty,
+ * because counting an hour again is harmless.
  */
 export async function recoverInserts(
   { inFlightInserts, clickhouse, database }: RecoverDeps,

@@ -16,8 +16,8 @@ import { transientEvents } from './sink-metrics.ts';
 import type { ValidRecord } from './split-into-batches.ts';
 
 /**
- * Drops and counts the records whose `storedIf` flag is false, and writes partition and offset into those of topics
- * with `stamped`. Copies what it changes, because other consumers may read the same buffers.
+ * Drops and counts the records whose `storedIf` flag is false, and writes partition and offset into the records of
+ * topics with `stamped`. Changes only copies, because other consumers may read the same buffers.
  */
 export function prepareRecords(topic: Topic, records: readonly ValidRecord[]): readonly ValidRecord[] {
   return stampPositions(topic, dropUnstored(topic, records));
@@ -44,12 +44,15 @@ function stampPositions(topic: Topic, records: readonly ValidRecord[]): readonly
   });
 }
 
-/** Schema that this or another release used to write records of a topic. */
+/** Schema with which this or another release wrote records of a topic. */
 export interface RecordSchema {
-  /** Schema of the containers of such records, as JSON text. */
+  /** Schema of the containers of these records, as JSON text. */
   readonly containerSchema: string;
   readonly walk: RecordValidator;
-  /** Fields of a container, which are the columns of the insert; ClickHouse fills other columns with their defaults. */
+  /**
+   * Fields of a container, which are also the columns of the insert; ClickHouse fills all other columns with their
+   * defaults.
+   */
   readonly columns: readonly string[];
 }
 
@@ -63,8 +66,9 @@ export class RecordSchemas {
   }
 
   /**
-   * Returns the known schemas of `topic` by id, including those of `records`. Ids that the log does not have, and ids
-   * of another record type, are missing.
+   * Returns the known schemas of `topic` by id, including the schemas of `records`. Ids that the log does not have, and
+   * ids of another record type, are missing.
+   *
    * @throws errors of the log if it cannot look up an id now.
    */
   async of(topic: Topic, records: readonly LogRecord[]): Promise<ReadonlyMap<number, RecordSchema>> {
@@ -82,7 +86,7 @@ export class RecordSchemas {
     return known;
   }
 
-  /** A schema that {@link RecordSchemas.of} has loaded. */
+  /** Returns a schema that {@link RecordSchemas.of} has loaded. */
   get(topic: Topic, id: number): RecordSchema | undefined {
     return this.#byTopic.get(topic)?.get(id);
   }
@@ -98,7 +102,7 @@ function compileSchema(topic: Topic, schema: string): RecordSchema | undefined {
   };
 }
 
-/** Result of the inspection: the sink can store the record, or it never can. */
+/** Result of the inspection: the sink either can store the record or never can. */
 type Verdict = { readonly kind: 'good'; readonly record: LogRecord; readonly schemaId: number } | Poison;
 
 export interface Poison {
@@ -110,7 +114,7 @@ export interface Poison {
 
 interface Inspection {
   readonly topic: Topic;
-  /** By schema id. Ids that the log does not have, and ids of another record type, are missing. */
+  /** Schemas by id. Ids that the log does not have, and ids of another record type, are missing. */
   readonly schemas: ReadonlyMap<number, RecordSchema>;
   readonly bounds: TimeBounds;
 }
@@ -129,10 +133,12 @@ export function inspectRecord(record: LogRecord, { topic, schemas, bounds }: Ins
 }
 
 const dayMicros = 24 * 3_600 * 1_000_000;
-/** Allows for clock differences between API processes and the sink, and for the time that an event waits in the log. */
+/**
+ * Tolerance for clock differences between API processes and the sink, and for the time that an event waits in the log.
+ */
 const clockSlackMicros = 2 * dayMicros;
 
-/** Time ranges that the sink accepts now. */
+/** Returns the time ranges that the sink accepts now. */
 export function acceptedTimes(config: { readonly maxRunAgeDays: number }): TimeBounds {
   const nowMicros = Date.now() * 1_000;
   const earliest = nowMicros - config.maxRunAgeDays * dayMicros - clockSlackMicros;

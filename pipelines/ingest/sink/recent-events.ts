@@ -3,11 +3,13 @@ import { RecentMap } from '../../../infra/cache/recent-map.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import { readReceivedAtMicros, withoutAcceptance } from '../run-event/run-event.ts';
 
-/** Minimum number of events that a process remembers. It holds at most twice as many, in 10 MB. */
+/** Minimum number of events that a process remembers. A process holds at most twice as many, in 10 MB. */
 const minRememberedEvents = 100_000;
-/** 160 bits make collisions of different events practically impossible. */
+/** Size of a digest in 32-bit words. 160 bits make collisions of different events practically impossible. */
 const digestWords = 5;
-/** Maximum time between two acceptances of the same event: longer than clients retry a request. */
+/**
+ * Maximum time between two acceptances of the same event; it is longer than the time for which clients retry a request.
+ */
 export const repeatWindowMicros = 10 * 60_000_000;
 
 interface HasRecord {
@@ -20,7 +22,10 @@ interface HasRecord {
 export interface CheckedEvents<R> {
   readonly fresh: readonly R[];
   readonly repeats: number;
-  /** Call this after `fresh` is stored; pass the records that ClickHouse refused. */
+  /**
+   * Remembers the stored events. Call this method after `fresh` has been stored, with the records that ClickHouse
+   * refused.
+   */
   remember(refused: ReadonlySet<LogRecord>): void;
 }
 
@@ -33,8 +38,8 @@ export interface CheckedEvents<R> {
  * window. Redelivered and replayed events have the same acceptance time and are kept, so a retried insert batch has the
  * same rows.
  *
- * The memory is lost when the process ends and does not move with a partition. A duplicate after that is stored as a
- * new event.
+ * The remembered events are lost when the process ends, and do not move with a partition. A duplicate that arrives
+ * afterwards is stored as a new event.
  */
 export class RecentEvents {
   readonly #accepted: RecentMap;
@@ -43,7 +48,11 @@ export class RecentEvents {
     this.#accepted = createMap(minEvents);
   }
 
-  /** @param events of one partition, in the order of the log. */
+  /**
+   * Removes repeated events.
+   *
+   * @param events Events of one partition, in the order of the log.
+   */
   withoutRepeats<R extends HasRecord>(events: readonly R[]): CheckedEvents<R> {
     const digests = new Uint32Array(events.length * digestWords);
     const inBatch = createMap(Math.max(1, events.length));
@@ -75,13 +84,13 @@ export class RecentEvents {
   }
 }
 
-/** By digest of the event: its offset and its time of acceptance. */
+/** Creates a map from the digest of an event to its offset and its acceptance time. */
 function createMap(minEntries: number): RecentMap {
   return new RecentMap({ minEntries, keyWords: digestWords, valueNumbers: 2 });
 }
 
 function writeDigest(value: Buffer, partition: number, digests: Uint32Array, at: number): void {
-  // As text the digest needs no buffer of its own.
+  // A digest in text form needs no separate buffer.
   const digest = withoutAcceptance(value, partition, (bytes) => hash('sha1', bytes, 'binary'));
   for (let word = 0; word < digestWords; word++) {
     const from = word * 4;

@@ -1,22 +1,26 @@
 /**
- * Moves traces whose events were stored under several trace locations to one of them.
+ * Moves traces whose events were stored under several trace locations to one of these locations.
  *
- * A sink decides the location of a trace that it does not know from the events that it has seen. Two sinks that handle
- * events of one trace at the same time, such as after partitions were added, may decide differently.
+ * A sink determines the location of an unknown trace from the events that it has seen. Two sinks that handle events of
+ * one trace at the same time, for example after partitions were added, may determine different locations.
  *
- * Invariant: of the locations of a trace, that of the stating event with the lowest version wins; a stating event names
- * the project itself. When every insert is followed by steps 1 to 3, all events of a trace end there.
+ * Invariant: a stating event is an event that names the project itself. Among the locations of a trace, the location of
+ * the stating event with the lowest version wins. When every insert has been followed by steps 1 to 3, all events of a
+ * trace are at this location.
  *
- *   1. After an insert, the sink reads the locations of the traces that it has just decided. Of two sinks that decide
- *      at the same time, at least the one whose insert ends last finds both locations. It writes the trace to
- *      `contested_traces` in Postgres.
+ *   1. After an insert, the sink reads the locations of the traces whose location it has just determined. If two sinks
+ *      determine a location at the same time, at least the sink whose insert ends last finds both locations. It
+ *      writes the trace to `contested_traces` in Postgres.
  *   2. After every insert, each sink looks for the traces of its batch in `contested_traces`. An insert that uses an
- *      outdated location either ends before step 3 of another sink, which then moves its rows, or finds the trace here.
- *   3. Under a lock on the entry of the trace, the sink copies the rows to the winning location, deletes them elsewhere,
- *      and fills the derived tables again from them. It then inserts its own events again, because another sink may
- *      have deleted them before it took the lock, and marks the hours of all locations dirty. All of it can be
- *      repeated: rows keep their versions, and each deletion is followed by an insert of what is still valid.
- *   4. The sink commits the offset only after step 3, so a crash repeats the batch and finds the conflict again.
+ *      outdated location either ends before step 3 of another sink, which then moves its rows, or finds the trace
+ *      here.
+ *   3. Under a lock on the entry of the trace, the sink copies the rows to the winning location, deletes them
+ *      elsewhere, and uses them to fill the derived tables again. It then inserts its own events again, because
+ *      another sink may have deleted them before it took the lock, and marks the hours of all locations dirty. All of
+ *      this can be repeated: rows keep their versions, and each deletion is followed by an insert of the rows that
+ *      are still valid.
+ *   4. The sink commits the offset only after step 3, so after a crash the batch is repeated and the conflict is found
+ *      again.
  */
 import type { ClickHouse, QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
 import { deleteRows } from '../../../infra/clickhouse/delete-rows.ts';
@@ -27,20 +31,20 @@ import { hourSeconds } from '../run-event/times.ts';
 import { readLocations, type TraceLocation, type TraceOfTenant } from './assign-trace-locations.ts';
 import { refillFromRuns } from './insert-batch.ts';
 
-/** Whether any trace is contested. Contested traces are rare. */
+/** Returns whether any trace is contested. Contested traces are rare. */
 export async function hasContested(database: Sql): Promise<boolean> {
   return (await database.query('SELECT FROM contested_traces LIMIT 1')).length > 0;
 }
 
 /**
- * Deletes the entries that were last renewed before `before`. This must be at least two days ago, see
+ * Deletes the entries that were last renewed before `before`. `before` must be at least two days ago, see
  * `TraceLocationCache`.
  */
 export async function deleteContested(database: Sql, before: Date): Promise<void> {
   await database.query('DELETE FROM contested_traces WHERE noticed_at < $1', [before.toISOString()]);
 }
 
-/** Returns those of `traces` that are contested. */
+/** Returns the traces among `traces` that are contested. */
 export async function findContested(database: Sql, traces: readonly TraceOfTenant[]): Promise<TraceOfTenant[]> {
   return database.query<TraceOfTenant>(
     `SELECT tenant_id AS "tenantId", trace_id AS "traceId" FROM contested_traces
@@ -60,9 +64,9 @@ export async function markContested(database: Sql, traces: readonly TraceOfTenan
 }
 
 /**
- * Step 3 for one contested trace.
+ * Performs step 3 for one contested trace.
  *
- * @param insertOwn inserts the events of the sink's batch at the winning location.
+ * @param insertOwn Inserts the events of the sink's batch at the winning location.
  * @returns the winning location.
  * @throws errors of the stores; a retry completes the work.
  */
@@ -98,7 +102,7 @@ function toDirtyHour({ tenantId }: TraceOfTenant, { traceTimeMicros }: TraceLoca
 const toHourSeconds = (locations: readonly TraceLocation[]) =>
   locations.map(({ traceTimeMicros }) => hourSeconds(traceTimeMicros));
 
-/** Whether rows of the trace are at another location than the winning one. */
+/** Returns whether rows of the trace are at a location other than the winning one. */
 async function hasMisplacedRows(
   clickhouse: ClickHouse,
   { tenantId, traceId }: TraceOfTenant,
@@ -136,9 +140,9 @@ async function hasMisplacedRows(
 
 /** Timeout of each statement of a move. */
 const moveTimeoutMs = 600_000;
-/** ClickHouse limits the size of a parameter. */
+/** Maximum number of ids per statement, because ClickHouse limits the size of a parameter. */
 const maxIdsPerStatement = 2_000;
-/** A lower version gives a higher rank, which wins in `runs`. */
+/** Versions are subtracted from this value: a lower version gives a higher rank, which wins in `runs`. */
 const maxVersion = (1n << 64n) - 1n;
 
 async function moveTrace(

@@ -79,24 +79,31 @@ export const deadLetters = counter(
   ['topic', 'step'],
 );
 
-/** Acceptance time of the newest event that this process stored, or found in ClickHouse before it stored any. */
+/**
+ * Acceptance time of the newest event that this process has stored or, before it has stored any, has found in
+ * ClickHouse.
+ */
 let newestMicros = 0;
 let queriedAtMs = Number.NEGATIVE_INFINITY;
 const queryIntervalMs = 5_000;
 
-/** Updates the metrics after an insert of run events. The records are in log order, so the first and the last are enough. */
+/**
+ * Updates the metrics after an insert of run events. The records are in log order, so only the first and the last
+ * record are read.
+ */
 export function recordVisible(records: readonly ValidRecord[]): void {
   const nowMicros = Date.now() * 1_000;
   const first = records[0] && readReceivedAtMicros(records[0].record.value);
   const last = records.length > 0 ? readReceivedAtMicros((records.at(-1) as ValidRecord).record.value) : undefined;
   if (first !== undefined) visibleSeconds.observe(Math.max(0, nowMicros - first) / 1_000_000);
-  // The clock of the API process that accepted the event may be ahead of this one.
+  // The clock of the API process that accepted the event may be ahead of the clock of this process.
   if (last !== undefined) newestMicros = Math.max(newestMicros, Math.min(last, nowMicros));
 }
 
 /**
- * Seconds since the newest visible run event was accepted. Considers the events that this process stored or, if it has
- * stored none yet, the runs that started within the last day. `undefined` if there are none.
+ * Returns the time in seconds since the newest visible run event was accepted. Considers the events that this process
+ * stored or, if it has stored none yet, the runs that started within the last day. Returns `undefined` if there are
+ * none.
  */
 export async function readNewestVisibleRunAge(clickhouse: ClickHouse): Promise<number | undefined> {
   if (newestMicros === 0 && performance.now() - queriedAtMs >= queryIntervalMs) {

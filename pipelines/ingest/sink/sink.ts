@@ -1,20 +1,21 @@
 /**
  * The sink: stores batches of the event log in ClickHouse.
  *
- * Invariant: the sink acknowledges a batch only after every record of it is stored, deferred or in the dead-letter queue.
- * Batches may be repeated, divided in another way, and handled by several processes at once: the rows of an event have
- * its version, and merging keeps the newest value (`schemas/clickhouse/0001_runs.sql`).
+ * Invariant: the sink acknowledges a batch only after every record of it is stored, deferred or in the dead-letter
+ * queue. Batches may be repeated, divided in another way, and handled by several processes at once: the rows of an
+ * event have its version, and merging keeps the newest value (`schemas/clickhouse/0001_runs.sql`).
  *
- *   1. Inspect each record without decoding it and set aside those that can never be stored. Drop records that are not
- *      to be stored; write partition and offset into the others if their table stores them (`prepare-records.ts`).
- *   2. Assign run events the project, time and lifetime of their trace. Defer events of unknown traces in Postgres. Of
- *      deleted traces, store only that their runs are deleted. The rows of other topics get the lifetime of their run
- *      (`expire-with-runs.ts`).
- *   3. Assign run events the key time of their run (`assign-key-times.ts`) and drop those that repeat stored ones
- *      (`recent-events.ts`). Split the others into insert batches and insert them one after the other
+ *   1. Inspect each record without decoding it and set aside the records that can never be stored. Drop records that
+ *      are not to be stored; write partition and offset into the remaining records if their table stores them
+ *      (`prepare-records.ts`).
+ *   2. Assign run events the project, time and lifetime of their trace. Defer events of unknown traces in Postgres.
+ *      For deleted traces, store only the deletion of their runs. The rows of other topics get the lifetime of their
+ *      run (`expire-with-runs.ts`).
+ *   3. Assign run events the key time of their run (`assign-key-times.ts`) and drop events that repeat stored events
+ *      (`recent-events.ts`). Split the remaining events into insert batches and insert them one after the other
  *      (`insert-batch.ts`).
  *   4. Insert the deferred events of the traces that are known now. This comes after steps 2 and 3: if another process
- *      handles an event of the same trace, at least one of the two finds what the other one has stored.
+ *      handles an event of the same trace, at least one of the two processes finds what the other one has stored.
  *   5. Move the events of traces that were stored under several locations (`settle-traces.ts`).
  *   6. Cache the locations of new traces and wake the usage roll-up.
  *   7. Send the records set aside in step 1 to the dead-letter queue. This comes last, so that a batch that is
@@ -67,7 +68,7 @@ import {
 } from './sink-metrics.ts';
 import { splitIntoInsertBatches, type ValidRecord, type ValidRunEvent } from './split-into-batches.ts';
 
-/** Maximum number of trace locations in memory, about 100 MB. The sink reads others from ClickHouse. */
+/** Maximum number of trace locations in memory, which take about 100 MB. The sink reads all others from ClickHouse. */
 const maxCachedTraceLocations = 1_000_000;
 
 export interface SinkOptions {
@@ -80,7 +81,7 @@ export interface SinkOptions {
   readonly onHoursMarked: () => void;
 }
 
-/** The key is read once for all steps, because reading it makes a string. */
+/** Adds the trace key to a record. The key is read once for all steps, because reading it creates a string. */
 function withTraceKey({ record, schemaId }: ValidRecord): ValidRunEvent {
   return { record, schemaId, traceKey: readTraceKey(record.value) };
 }
@@ -97,7 +98,7 @@ export class Sink {
   #recovering: NodeJS.Timeout | undefined;
   #hideMetrics: (() => void)[] = [];
   #mismatch: RunlakeError | undefined;
-  /** True after a failure, if the log does not redeliver batches: recovery runs before the next batch. */
+  /** True after a failure if the log does not redeliver batches; recovery then runs before the next batch. */
   #needsRecovery = false;
 
   constructor(options: SinkOptions) {
@@ -131,7 +132,12 @@ export class Sink {
     for (const hide of this.#hideMetrics) hide();
   }
 
-  /** @throws SCHEMA_MISMATCH while schema and table disagree; no batch can be stored until an operator resolves it. */
+  /**
+   * Checks whether the sink can store batches.
+   *
+   * @throws SCHEMA_MISMATCH while schema and table disagree; no batch can be stored until an operator resolves the
+   *   mismatch.
+   */
   async check(): Promise<void> {
     if (this.#mismatch !== undefined) throw this.#mismatch;
   }
@@ -152,7 +158,7 @@ export class Sink {
     }
   }
 
-  /** Step 1. */
+  /** Performs step 1. */
   async #inspect(batch: LogBatch): Promise<{ good: ValidRecord[]; poison: Poison[] }> {
     const inspection = {
       topic: batch.topic,
@@ -169,7 +175,7 @@ export class Sink {
     return { good, poison };
   }
 
-  /** Step 7. */
+  /** Performs step 7. */
   async #sendToDeadLetters(batch: LogBatch, poison: readonly Poison[]): Promise<void> {
     const { log, logger } = this.#options;
     for (const { record, reason, step } of poison) {
@@ -179,7 +185,7 @@ export class Sink {
     }
   }
 
-  /** Steps 2 and 3 for events of other topics. */
+  /** Performs steps 2 and 3 for events of other topics. */
   async #storeOtherEvents(batch: LogBatch, good: readonly ValidRecord[]): Promise<void> {
     const { clickhouse, config, database } = this.#options;
     const deps = { clickhouse, config, tiers: this.#tiers, marks: this.#marks };
@@ -187,7 +193,7 @@ export class Sink {
     if (batch.topic === feedbackEvents) await keepTracesWithFeedback(database, config, good);
   }
 
-  /** Steps 2 to 6 for run events. */
+  /** Performs steps 2 to 6 for run events. */
   async #storeRunEvents(batch: LogBatch, good: readonly ValidRunEvent[]): Promise<void> {
     const { database, clickhouse, config, onHoursMarked } = this.#options;
     const keys = new Set(good.map(({ traceKey: key }) => key));
@@ -225,7 +231,7 @@ export class Sink {
     onHoursMarked();
   }
 
-  /** Step 4. Any event of a trace releases its deferred events, even if the trace was known before. */
+  /** Performs step 4. Any event of a trace releases its deferred events, even if the trace was known before. */
   async #insertDeferred(
     batch: LogBatch,
     events: readonly ValidRunEvent[],
@@ -286,7 +292,7 @@ export class Sink {
   }
 
   /**
-   * Step 5. Afterwards every event of the batch is at the winning location of its trace.
+   * Performs step 5. Afterwards every event of the batch is at the winning location of its trace.
    *
    * If the log does not redeliver batches, a single process inserts from it and assigns each location once. The
    * locations of new traces are then not read again.
@@ -324,8 +330,8 @@ export class Sink {
   }
 
   /**
-   * Step 3: inserts `events` under the key times of their runs, except those that repeat stored ones. Remembers the
-   * inserted ones and returns them.
+   * Performs step 3: inserts `events` under the key times of their runs, except events that repeat stored events.
+   * Remembers and returns the inserted events.
    */
   async #insertOnce(
     events: readonly ValidRunEvent[],
@@ -340,7 +346,11 @@ export class Sink {
     return fresh.filter(({ record, original = record }) => !refused.has(original));
   }
 
-  /** @returns the refused records, as they were in the log. */
+  /**
+   * Inserts records.
+   *
+   * @returns the refused records, as they were in the log.
+   */
   async #insert(batch: LogBatch, records: readonly ValidRecord[]): Promise<readonly LogRecord[]> {
     const allRefused: LogRecord[] = [];
     const { config, logger } = this.#options;

@@ -3,7 +3,7 @@ import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Lifetime } from '../../retention/lifetimes.ts';
 
-/** A record that passed the inspection. */
+/** A record that has passed the inspection. */
 export interface ValidRecord {
   readonly record: LogRecord;
   readonly schemaId: number;
@@ -11,13 +11,13 @@ export interface ValidRecord {
   readonly original?: LogRecord;
   /** Whether the event itself names the project and trace time that it is stored under. */
   readonly statesLocation?: boolean;
-  /** Set for topics with `expires`. */
+  /** Present for topics with `expires`. */
   readonly lifetime?: Lifetime;
 }
 
-/** A run event that passed the inspection. */
+/** A run event that has passed the inspection. */
 export interface ValidRunEvent extends ValidRecord {
-  /** From `readTraceKey`. */
+  /** Trace key from `readTraceKey`. */
   readonly traceKey: string;
 }
 
@@ -26,14 +26,17 @@ export interface InsertLimits {
   readonly bytes: number;
 }
 
-/** ClickHouse refuses an insert into more than 100 table partitions; the other half is for its views. */
+/**
+ * ClickHouse refuses an insert into more than 100 table partitions; half of them are reserved for the views of the
+ * table.
+ */
 const maxTablePartitions = 50;
 
 const dayMicros = 24 * 3_600 * 1_000_000;
 
 /**
- * Splits `records` into insert batches of consecutive records: one schema, bounded rows and bytes, and at most 50
- * partitions of the topic's table each. Keeps the order.
+ * Splits `records` into insert batches of consecutive records. Each batch has one schema, a bounded number of rows and
+ * bytes, and at most 50 partitions of the topic's table. Keeps the order.
  */
 export function splitIntoInsertBatches(
   topic: Topic,

@@ -1,7 +1,7 @@
 import { runTypes } from '../../ingest/run-event/run-event.ts';
 import type { Operator } from './syntax.ts';
 
-/** Types of fields; each accepts some operators and some values. */
+/** Types of fields; each type accepts certain operators and certain values. */
 export type FieldType =
   | 'uuid'
   | 'text'
@@ -19,13 +19,13 @@ export interface Field {
   readonly type: FieldType;
   /** Whether the value may be absent, so that a comparison with `null` makes sense. */
   readonly isNullable?: boolean;
-  /** Whether `search(field, "…")` is possible. */
+  /** Whether the field supports `search(field, "…")`. */
   readonly isSearchable?: boolean;
   /** Allowed values of a field of the type `choice`. */
   readonly choices?: readonly string[];
   /** Conditions in one `and` on fields of the same family apply to the same pair. */
   readonly family?: PairFamily;
-  /** Whether the field is the key of the pairs. */
+  /** Whether the field is the key of a pair. */
   readonly isKey?: boolean;
 }
 
@@ -91,7 +91,7 @@ export const runFilterFields = {
 } as const satisfies Record<string, Field>;
 
 export type RunFilterField = keyof typeof runFilterFields;
-/** Fields that are compared as they are; the others are compared within their pairs, or searched. */
+/** Fields whose values are compared directly; all other fields are compared within their pairs, or searched. */
 export type PlainField = {
   [Name in RunFilterField]: (typeof runFilterFields)[Name] extends
     | { readonly family: PairFamily }

@@ -1,14 +1,14 @@
 /**
- * A condition that follows from a filter and that a skip index of `runs` can evaluate: some stored row of every run that
- * matches satisfies it.
+ * A condition that follows from a filter and that a skip index of `runs` can evaluate: at least one stored row of every
+ * matching run satisfies it.
  *
- * A query uses one index only ({@link ignoreOtherIndexes}). With two, ClickHouse would leave unread each granule that
- * one of the indexes excludes, so that a run whose values are in different rows could be missed.
+ * A query uses only one index ({@link ignoreOtherIndexes}). With two indexes, ClickHouse would skip each granule that
+ * either index excludes, so that a run whose values are in different rows could be missed.
  */
 import { getField } from './fields.ts';
 import type { FilterContext, RunComparison, RunCondition } from './sql-terms.ts';
 
-/** The conditions that are not nested in `or` or `not`, which every matching run satisfies. */
+/** Yields the conditions that are not nested in `or` or `not`; every matching run satisfies them. */
 export function* generateRequired(conditions: readonly RunCondition[]): Generator<RunCondition> {
   for (const condition of conditions) {
     if (condition.kind === 'and') yield* generateRequired(condition.terms);
@@ -21,11 +21,14 @@ const indexedTags = `if(isValidJSON(ifNull(tags, '[]')), JSONExtract(ifNull(tags
 const indexedMetadata = `if(isValidJSON(ifNull(extra, '{}')), arrayMap(pair -> if(startsWith(pair.2, '{') OR startsWith(pair.2, '['),
   concat(pair.1, '\\x01'), concat(pair.1, '\\x02', if(startsWith(pair.2, '"'), JSONExtractString(pair.2), pair.2))),
   JSONExtractKeysAndValuesRaw(ifNull(extra, '{}'), 'metadata')), ['\\x01'])`;
-/** Marks JSON that ClickHouse cannot parse, and after a key a value that is not a scalar. */
+/** Stands for JSON that ClickHouse cannot parse or, after a key, for a value that is not a scalar. */
 const marker = '\x01';
 const pairSeparator = '\x02';
 const threadKeys = ['thread_id', 'session_id', 'conversation_id'];
-/** With more values, a lookup in the index costs more than it saves. */
+/**
+ * Maximum number of values for which the index is used. With more values, a lookup in the index costs more than it
+ * saves.
+ */
 const maxIndexedValues = 100;
 
 /**
@@ -39,12 +42,12 @@ export interface IndexedCondition {
   readonly index: (typeof valueIndexes)[number];
 }
 
-/** Settings of a query that may use the index of `indexed`, and no other index on values. */
+/** Returns the settings of a query that may use the index of `indexed`, and no other index on values. */
 export function ignoreOtherIndexes(indexed: IndexedCondition | undefined): { ignore_data_skipping_indices: string } {
   return { ignore_data_skipping_indices: valueIndexes.filter((index) => index !== indexed?.index).join() };
 }
 
-/** Writes the condition that a skip index evaluates; undefined if no index helps. */
+/** Writes the condition that a skip index evaluates; returns undefined if no index helps. */
 export function writeIndexedCondition(
   conditions: readonly RunCondition[],
   context: FilterContext,
@@ -67,7 +70,7 @@ export function writeIndexedCondition(
     return { index: 'by_tag', sql: writeTokens(source, tags, tags, context) };
   }
   const names = find('name');
-  // A run without a name is returned with an empty name, which the index does not contain.
+  // A run without a name is returned with an empty name, which is not in the index.
   if (!names?.every((name) => name !== '')) return undefined;
   return { index: 'by_name', sql: `name IN ${context.bind('Array(String)', names)}` };
 }
@@ -78,8 +81,9 @@ function writeMetadata({ keys, values }: MetadataPair, context: FilterContext): 
 }
 
 /**
- * JSON text without a backslash contains each of its strings verbatim. Searching for them is much faster than parsing
- * the JSON. Numbers and documents can be written in several ways.
+ * Writes the condition on the index tokens and, if possible, a search for the strings in the JSON text. JSON text
+ * without a backslash contains each of its strings verbatim, and searching for them is much faster than parsing the
+ * JSON. Numbers and documents are not searched for, because they can be written in several ways.
  */
 function writeTokens(
   { column, empty, indexed }: { readonly column: string; readonly empty: string; readonly indexed: string },
@@ -95,18 +99,19 @@ function writeTokens(
 }
 
 /**
- * Returns the list of texts that the comparison allows; undefined if it does not limit the field to a list of texts.
+ * Returns the list of texts that the comparison allows; undefined if the comparison does not limit the field to a list
+ * of texts.
  */
 function listTexts({ operator, value }: RunComparison): string[] | undefined {
   if (operator !== 'eq' && operator !== 'has' && operator !== 'in') return undefined;
   const values = Array.isArray(value) ? value : [value];
-  // A number can be written in several ways.
+  // The same number can be written in several ways.
   return values.every((each) => typeof each === 'string' || typeof each === 'boolean') ? values.map(String) : undefined;
 }
 
 /**
  * Yields groups of conditions that every matching run satisfies: the terms of each required `and`, and each other
- * required condition alone.
+ * required condition as a group of its own.
  */
 export function* generateGroups(conditions: readonly RunCondition[]): Generator<readonly RunCondition[]> {
   for (const condition of conditions) {
@@ -124,8 +129,8 @@ interface MetadataPair {
 }
 
 /**
- * Finds keys and values such that every run that satisfies the group has one of the keys with one of the values;
- * undefined if there are none.
+ * Finds keys and values such that every run that satisfies the group has one of the keys with one of the values.
+ * Returns undefined if there are none.
  */
 function findMetadataPair(group: readonly RunCondition[]): MetadataPair | undefined {
   const find = (isKey: boolean) => {

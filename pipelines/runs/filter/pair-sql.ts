@@ -2,15 +2,14 @@ import { toPlainText } from '../json-sql.ts';
 import { getField, type PairFamily } from './fields.ts';
 import { compareSql, definePairs, type FilterContext, type RunComparison } from './sql-terms.ts';
 
-/** Writes the SQL of one comparison on a pair; `neq` is written as `eq`, and the caller negates it. */
+/** Writes the SQL of one comparison on a pair. `neq` is written as `eq`, and the caller negates the result. */
 type WritePair = (comparison: RunComparison) => string;
 
 /**
  * Writes the comparisons of one family within an `and`:
- *
- * - `neq` of the key means that the run has no pair with this key;
- * - all others apply to the same pair, if one of them is positive;
- * - otherwise, each `neq` means that the run has no pair with this value.
+ *   - `neq` on the key means that the run has no pair with this key;
+ *   - all other comparisons apply to the same pair, if at least one of them is positive;
+ *   - otherwise, each `neq` means that the run has no pair with this value.
  */
 export function writePairGroup(family: PairFamily, group: readonly RunComparison[], context: FilterContext): string {
   const { exists, writePair } =
@@ -27,7 +26,7 @@ export function writePairGroup(family: PairFamily, group: readonly RunComparison
 }
 
 interface PairSource {
-  /** SQL: whether the run has a pair that satisfies the condition. */
+  /** Builds an SQL condition: the run has a pair that satisfies `condition`. */
   readonly exists: (condition: string) => string;
   readonly writePair: WritePair;
 }
@@ -76,9 +75,9 @@ function writeText(left: string, comparison: RunComparison, context: FilterConte
 const numberPattern = '^-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$';
 
 /**
- * A value is compared with a string or a boolean as text, and with a number as a number, if its text is one. Whether
- * the value was sent as a string or as a number makes no difference, because metadata often comes from environment
- * variables.
+ * Writes the comparison of a value. A value is compared with a string or a boolean as text, and with a number as a
+ * number if its text is a number. Whether the value was sent as a string or as a number makes no difference, because
+ * metadata often comes from environment variables.
  */
 function writeValue(text: string, comparison: RunComparison, context: FilterContext): string {
   const operator = withoutNegation(comparison);

@@ -84,7 +84,10 @@ class Parser {
     return { kind: 'compare', at, operator, field, value: this.#parseValue() };
   }
 
-  /** A string is the text to search, unless a comma follows, which makes it a quoted field. */
+  /**
+   * Parses the arguments of `search`. A string is the text to search for, unless a comma follows; in that case, it is a
+   * quoted field.
+   */
   #parseSearch(at: number): Expression {
     const first = this.#token;
     const field = this.#parseField('a string or a field');

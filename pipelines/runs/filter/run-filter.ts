@@ -18,18 +18,18 @@ import { writeCondition } from './write-sql.ts';
 
 /** Conditions in the filter language; all of them must be true for a run. */
 export interface RunFilterConditions {
-  /** On the run itself. */
+  /** Conditions on the run itself. */
   readonly run: readonly RunCondition[];
-  /** On the root of its trace. */
+  /** Conditions on the root of the run's trace. */
   readonly trace: readonly RunCondition[];
-  /** Each on some run of its trace. */
+  /** Conditions each of which must be true for some run of the trace. */
   readonly tree: readonly RunCondition[];
 }
 
 /**
  * Parses and checks an expression.
  *
- * @param parameter of the request, for the error.
+ * @param parameter Name of the request parameter, for the error.
  * @throws INVALID_FILTER
  */
 export function parseRunFilter(parameter: string, text: string): RunCondition {
@@ -40,7 +40,7 @@ export function parseRunFilter(parameter: string, text: string): RunCondition {
   }
 }
 
-/** Request parameters that contain an expression, and the runs that each expression applies to. */
+/** Request parameters that contain an expression, each with the runs that the expression applies to. */
 const expressionParameters = {
   filter: 'run',
   search_filter: 'run',
@@ -51,13 +51,13 @@ const expressionParameters = {
 type ExpressionParameter = keyof typeof expressionParameters;
 const parameterNames = Object.keys(expressionParameters) as ExpressionParameter[];
 
-/** Parameters of a request; absent and empty ones add no condition. */
+/** Parameters of a request; absent and empty parameters add no condition. */
 export type RunFilterParameters = Readonly<Partial<Record<ExpressionParameter | 'query', string | null>>>;
 
 /**
- * Parses the filters of a request. `query` is a text to search.
+ * Parses the filters of a request. `query` is a text to search for.
  *
- * @returns undefined if there are none.
+ * @returns undefined if the request has no filters.
  * @throws INVALID_FILTER
  */
 export function parseRunFilters(request: RunFilterParameters): RunFilterConditions | undefined {
@@ -70,7 +70,7 @@ export function parseRunFilters(request: RunFilterParameters): RunFilterConditio
   return Object.values(conditions).every((list) => list.length === 0) ? undefined : conditions;
 }
 
-/** Lists the filters of a request that are invalid, with the message of the error that {@link parseRunFilters} throws. */
+/** Lists the invalid filters of a request, each with the message of the error that {@link parseRunFilters} throws. */
 export function checkRunFilters(request: RunFilterParameters): { field: string; message: string }[] {
   return parameterNames.flatMap((field) => {
     try {
@@ -87,8 +87,8 @@ export interface FilterSql {
   /** Conditions on `runs FINAL`, joined by AND. */
   readonly sql: readonly string[];
   /**
-   * A condition on rows of `runs` without FINAL: some stored row of every matching run satisfies it. Undefined if no
-   * such condition is faster to evaluate than the filter.
+   * A condition on rows of `runs` without FINAL: at least one stored row of every matching run satisfies it. Undefined
+   * if no such condition is faster to evaluate than the filter.
    */
   readonly rowSql: string | undefined;
   /** Expressions that the conditions use, for the WITH clause of the query. */
@@ -101,8 +101,9 @@ export interface FilterSql {
 }
 
 /**
- * Writes the SQL of conditions. `projects` is the condition on the projects; `traceRange` has the conditions on the key
- * of `runs` which contain all runs of the traces that the query reads; `live` is that of {@link FilterContext}.
+ * Writes the SQL of conditions. `projects` is the condition on the projects. `traceRange` contains conditions on the
+ * key of `runs` that include all runs of the traces that the query reads. `live` is the same as in {@link
+ * FilterContext}.
  */
 export function buildFilterSql(
   { run, trace, tree }: RunFilterConditions,
@@ -143,8 +144,8 @@ function buildRunsCondition(indexed: IndexedCondition, projects: string): string
 }
 
 /**
- * Writes the condition of a search or of feedback; undefined if there is none. Other conditions are not cheap to
- * evaluate without an index.
+ * Writes the condition of a search or of feedback; returns undefined if there is neither. Other conditions are not
+ * cheap to evaluate without an index.
  */
 function writeRowCondition(conditions: readonly RunCondition[], context: FilterContext): string | undefined {
   for (const group of generateGroups(conditions)) {
@@ -156,7 +157,7 @@ function writeRowCondition(conditions: readonly RunCondition[], context: FilterC
   return search && writeCondition(search, context);
 }
 
-/** Returns the id that the conditions require in a field; undefined if they do not require one. */
+/** Returns the id that the conditions require for a field; undefined if they do not require one. */
 export function findRequiredId(
   conditions: RunFilterConditions | undefined,
   field: 'id' | 'trace_id' | 'parent_run_id',
@@ -169,7 +170,8 @@ export function findRequiredId(
 }
 
 /**
- * Returns the range of start times, as responses return them, that contains all matching runs; both ends are inclusive.
+ * Returns the range of start times that contains all matching runs. Start times are as in responses, and both ends are
+ * inclusive.
  */
 export function findStartRange(conditions: RunFilterConditions | undefined): { from: number; until: number } {
   const range = { from: allTimes.fromMicros, until: allTimes.untilMicrosExclusive };

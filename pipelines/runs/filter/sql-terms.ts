@@ -15,7 +15,7 @@ export class FilterContext {
    * usesTraces} is true, the query must define the times of the traces that these conditions refer to.
    */
   readonly #traceRange: string;
-  /** Whether a merged row of runs or feedback is neither deleted nor expired. */
+  /** SQL condition: a merged row of runs or feedback is neither deleted nor expired. */
   readonly liveCondition: string;
   #usesTraces = false;
   #expressions = new Map<string, string>();
@@ -31,12 +31,12 @@ export class FilterContext {
     return this.#traceRange;
   }
 
-  /** Whether the SQL that was written contains {@link traceRange}. */
+  /** Whether the SQL written so far contains {@link traceRange}. */
   get usesTraces(): boolean {
     return this.#usesTraces;
   }
 
-  /** Writes a separate query, whose WITH clause defines the named expressions of its conditions. */
+  /** Writes a separate query, whose WITH clause defines the named expressions that its conditions use. */
   writeQuery(write: () => string): string {
     const outer = this.#expressions;
     this.#expressions = new Map();
@@ -59,7 +59,7 @@ export class FilterContext {
   }
 
   /**
-   * Returns the placeholder of a value. Nothing that a caller wrote is ever part of the SQL text. The client encodes
+   * Binds a value and returns its placeholder, so that text from a caller is never part of the SQL. The client encodes
    * texts as UTF-8, so that a lone surrogate becomes U+FFFD, as in stored texts.
    */
   bind(type: string, value: Scalar | readonly Scalar[]): string {
@@ -71,7 +71,10 @@ export class FilterContext {
 
 const signs = { eq: '=', gt: '>', gte: '>=', lt: '<', lte: '<=' } as const;
 
-/** A comparison with a value that is not null. It is 0 if the left side is null. `type` is that of the parameter. */
+/**
+ * Writes a comparison with a value that is not null. The result is 0 if the left side is null. `type` is the type of
+ * the parameter.
+ */
 export function compareSql(
   left: string,
   operator: RunComparison['operator'],
@@ -85,7 +88,10 @@ export function compareSql(
   return `ifNull(${left} ${sign} ${context.bind(type, value)}, 0)`;
 }
 
-/** `%` stands for any text, `_` for one character, and a backslash makes the next character stand for itself. */
+/**
+ * Converts a pattern for `LIKE` in SQL. `%` stands for any text, `_` for one character, and a backslash makes the next
+ * character literal.
+ */
 export function toLikePattern(pattern: string): string {
   let written = '';
   const characters = [...pattern];
@@ -100,7 +106,7 @@ export function toLikePattern(pattern: string): string {
   return written;
 }
 
-/** Name of the pairs of the JSON object in a column, as {@link toPairs} lists them. */
+/** Returns the name of the pairs of the JSON object in a column, as {@link toPairs} lists them. */
 export function definePairs(column: 'metadata' | 'inputs' | 'outputs', context: FilterContext): string {
   if (column !== 'metadata') return context.define(toPairs(context.define(toReadableJson(`ifNull(${column}, '{}')`))));
   const extra = context.define(toReadableJson(`ifNull(extra, '{}')`));

@@ -13,10 +13,10 @@ import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/
 export const operators = ['eq', 'neq', 'gt', 'gte', 'lt', 'lte', 'in', 'has', 'like', 'exists'] as const;
 export type Operator = (typeof operators)[number];
 
-/** Limits of an expression. The depth counts nested `and`, `or` and `not`; the terms are comparisons and searches. */
+/** Limits of an expression. `depth` counts nested `and`, `or` and `not`; `terms` counts comparisons and searches. */
 export const filterLimits = { characters: 20_000, depth: 32, terms: 100, listItems: 1_000 } as const;
 
-/** A part of an expression: its offset in the text, in UTF-16 code units. */
+/** A part of an expression, with its offset in the text in UTF-16 code units. */
 interface Positioned {
   readonly at: number;
 }
@@ -27,7 +27,7 @@ export interface Literal extends Positioned {
   readonly value: Scalar | readonly Literal[];
 }
 
-/** A field as written, with or without quotes. */
+/** A field name as written, with or without quotes. */
 export interface FieldName extends Positioned {
   readonly name: string;
 }
@@ -40,7 +40,10 @@ export type Expression = Positioned &
     | { readonly kind: 'search'; readonly field: FieldName | undefined; readonly text: Literal }
   );
 
-/** A checked comparison. Times and durations are microseconds; ids are in lower case; `in` has a list. */
+/**
+ * A checked comparison. Times and durations are in microseconds, and ids are in lower case; the value of `in` is a
+ * list.
+ */
 export interface Comparison<Field extends string> {
   readonly kind: 'compare';
   readonly operator: Operator;
@@ -55,18 +58,23 @@ export type Condition<Field extends string = string> =
   | Comparison<Field>
   | { readonly kind: 'search'; readonly field: Field | undefined; readonly text: string };
 
-/** @returns INVALID_FILTER for the position `at`; the message counts from 1. {@link nameParameter} completes it. */
+/**
+ * Creates the error for an invalid filter.
+ *
+ * @returns INVALID_FILTER for the position `at`; the message counts positions from 1. {@link nameParameter} completes
+ *   the error.
+ */
 export function filterError(at: number, reason: string): RunlakeError {
   return runlakeError('INVALID_FILTER', { parameter: 'filter', position: at + 1, reason });
 }
 
-/** Returns the error with the name of the parameter that has the expression. */
+/** Returns the error with the name of the parameter that contains the expression. */
 export function nameParameter(error: unknown, parameter: string): unknown {
   if (!isRunlakeError(error) || error.code !== 'INVALID_FILTER') return error;
   return runlakeError('INVALID_FILTER', { ...error.parameters, parameter });
 }
 
-/** `, did you mean …` if one of `names` is similar to `name`; otherwise empty. */
+/** Returns `, did you mean …` if one of `names` is similar to `name`; otherwise returns an empty text. */
 export function suggestName(name: string, names: readonly string[]): string {
   const distances = names.map((known) => ({ known, distance: countEdits(name.toLowerCase(), known) }));
   const [closest] = distances.sort((a, b) => a.distance - b.distance);
@@ -74,7 +82,7 @@ export function suggestName(name: string, names: readonly string[]): string {
   return isSimilar ? `, did you mean \`${closest.known}\`` : '';
 }
 
-/** Levenshtein distance. Long names are cut, because the names are from callers. */
+/** Returns the Levenshtein distance of two names. Long names are truncated, because the names come from callers. */
 function countEdits(one: string, other: string): number {
   const [left, right] = [one.slice(0, 64), other.slice(0, 64)];
   let row = Array.from({ length: right.length + 1 }, (_, index) => index);

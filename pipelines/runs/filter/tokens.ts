@@ -32,7 +32,11 @@ export class TokenReader {
     this.#text = text;
   }
 
-  /** @throws INVALID_FILTER if no token begins at the current position. */
+  /**
+   * Reads the next token.
+   *
+   * @throws INVALID_FILTER if no token begins at the current position.
+   */
   next(): Token {
     this.#at += this.#match(spacePattern)?.length ?? 0;
     const at = this.#at;
@@ -57,8 +61,8 @@ export class TokenReader {
   }
 
   /**
-   * Reads a string. An unknown escape keeps its backslash, so that `\%` reaches `like`, as in Python, in which many
-   * filters are written.
+   * Reads a string. An unknown escape keeps its backslash, so that `\%` reaches `like`. Python, in which many filters
+   * are written, does the same.
    */
   #readString(quote: string): Token {
     const begin = this.#at;
@@ -94,7 +98,7 @@ export class TokenReader {
 
 const maxShownCharacters = 40;
 
-/** The token as an error names it. */
+/** Describes a token for an error message. */
 export function describeToken(token: Token): string {
   if (token.kind === 'end') return 'the end of the expression';
   const characters = [...token.text];

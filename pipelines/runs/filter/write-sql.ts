@@ -12,7 +12,7 @@ import {
   type RunCondition,
 } from './sql-terms.ts';
 
-/** SQL of the value of each field as responses return it, over `runs FINAL`. */
+/** SQL for the value of each field as responses return it, over `runs FINAL`. */
 const plainSql: Readonly<Record<Exclude<PlainField, FigureField>, string>> = {
   id: 'id',
   trace_id: 'trace_id',
@@ -45,10 +45,10 @@ const parameterTypes: Readonly<Record<string, string>> = {
   number: 'Float64',
 };
 
-/** Columns that `search` without a field searches. Each is JSON, except the name. */
+/** Columns that are searched by `search` without a field. Each column contains JSON, except the name. */
 const searched = { name: shownValues.name, error: 'error', inputs: 'inputs', outputs: 'outputs' } as const;
 
-/** Writes the SQL of one condition on a row of `runs FINAL`. Its value is 0 or 1, never null. */
+/** Writes the SQL of one condition on a row of `runs FINAL`. The value of the SQL is 0 or 1, never null. */
 export function writeCondition(condition: RunCondition, context: FilterContext): string {
   switch (condition.kind) {
     case 'and':
@@ -84,7 +84,7 @@ function writeComparison({ operator, field, value }: RunComparison, context: Fil
   if (isFigure(field)) return writeFigure(field, { operator, value }, context);
   if (field === 'tags') return writeTags({ operator, value }, context);
   const plain = plainSql[field as Exclude<PlainField, FigureField>];
-  // An expression, unlike a column, is written only once.
+  // An expression, in contrast to a column, is written only once.
   const sql = plain.includes('(') ? context.define(plain) : plain;
   if (value === null) return operator === 'eq' ? `isNull(${sql})` : `isNotNull(${sql})`;
   const type = parameterTypes[getField(field).type]!;
@@ -93,7 +93,7 @@ function writeComparison({ operator, field, value }: RunComparison, context: Fil
   return operator === 'neq' ? `NOT ${compared}` : compared;
 }
 
-/** Token counts are 0 if no model call states them; costs are null. */
+/** Writes the comparison of a figure. If no model call states it, a token count is 0, and a cost is null. */
 function writeFigure(field: FigureField, { operator, value }: OperatorAndValue, context: FilterContext): string {
   const isNegated = operator === 'neq';
   if (value === null) {
@@ -121,7 +121,10 @@ function writeTags({ operator, value }: OperatorAndValue, context: FilterContext
   return operator === 'neq' ? `NOT ${exists}` : exists;
 }
 
-/** `exists`: the key is present. `has`: every key and value of the object is. */
+/**
+ * Writes a condition on the metadata. `exists`: the key is present. `has`: every key and value of the object is
+ * present.
+ */
 function writeMetadata(operator: string, value: string, context: FilterContext): string {
   const pairs = definePairs('metadata', context);
   if (operator === 'exists') return `arrayExists(pair -> pair.1 = ${context.bind('String', value)}, ${pairs})`;
@@ -135,13 +138,13 @@ function writeSearch(field: RunFilterField | undefined, text: string, context: F
   const found = fields.map((name) => {
     if (name === 'name') return containsSql(searched.name, text, needle);
     const json = `ifNull(${searched[name]}, '')`;
-    // Text without a backslash needs no decoding, and is not copied.
+    // Text without a backslash needs no decoding, so it is not copied.
     return `if(position(${json}, '\\\\') = 0, ${containsSql(json, text, needle)}, ${containsSql(toDecodedText(json), text, needle)})`;
   });
   return `(${found.join(' OR ')})`;
 }
 
-/** SQL condition: a text contains another one, ignoring case. */
+/** Builds an SQL condition: a text contains another text, ignoring case. */
 function containsSql(text: string, needle: string, bound: string): string {
   if (Buffer.byteLength(needle) === needle.length) return `positionCaseInsensitive(${text}, ${bound}) > 0`;
   return `position(lowerUTF8(${text}), lowerUTF8(${bound})) > 0`;

@@ -3,13 +3,13 @@
  *
  * As in a list of runs, a model call counts unless a call below it states the same figure
  * (`pipelines/runs/descendant-figures.ts`). Each call counts once in a group: it is assigned to its topmost matching
- * ancestor, or to itself. The total of a figure is the sum over these runs; the percentiles are computed over those of
- * these runs that have the figure. Of a run sent without dotted_order, only the parent and the root of the trace are
- * known as ancestors. If only projects and a start time limit the set, the calls of a trace count as one run for the
- * percentiles, also if its root is not in the set.
+ * ancestor, or to itself. The total of a figure is the sum over the runs that calls are assigned to; the percentiles
+ * are computed over those of these runs that have the figure. For a run sent without dotted_order, only the parent and
+ * the root of the trace are known as ancestors. If the set is limited only by projects and a start time, the calls of a
+ * trace count as one run for the percentiles, even if the root of the trace is not in the set.
  *
  *   1. `calls` are the model calls of the range that state a figure.
- *   2. `covered` contains, by run, the figures that calls below it state.
+ *   2. `covered` contains, by run, the figures that calls below the run state.
  *   3. The figures of a call that are not covered are summed by the topmost matching run.
  */
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
@@ -44,9 +44,9 @@ export function buildFigureQuery(set: RunSet, figures: readonly FigureName[]): Q
 
 export interface DetailRow {
   readonly grp: string;
-  /** Name of the details, a dot and the key. */
+  /** Name of the details, followed by a dot and the key. */
   readonly kind: string;
-  /** Decimal as text. */
+  /** Total as a decimal in text form. */
   readonly total: string;
 }
 
@@ -62,9 +62,9 @@ export function buildDetailQuery(set: RunSet): Query {
 }
 
 interface Calls {
-  /** Figures of a call, as SQL over `runs FINAL`. */
+  /** Figures of a model call, as SQL over `runs FINAL`. */
   readonly values: readonly string[];
-  /** If present, a call has several rows; only rows of the same kind cover each other. */
+  /** If present, a model call has several rows, and only rows of the same kind cover each other. */
   readonly kind?: string;
   readonly condition: string;
 }

@@ -11,7 +11,11 @@ const attributes: Readonly<Record<GroupAttribute, string>> = {
   metadata: `arrayFirst(pair -> pair.1 = {group_path:String} AND isNotNull(pair.2), metadata_pairs).2`,
 };
 
-/** @param path key of the metadata; nested keys are joined by dots. */
+/**
+ * Builds the grouping by an attribute.
+ *
+ * @param path Key of the metadata; nested keys are joined by dots.
+ */
 export function buildGrouping(attribute: GroupAttribute, path: string): RunGrouping {
   const sql = attributes[attribute];
   return attribute === 'metadata' ? { sql, expressions: metadataPairs, params: { group_path: path } } : { sql };
@@ -19,5 +23,5 @@ export function buildGrouping(attribute: GroupAttribute, path: string): RunGroup
 
 export const byProject: RunGrouping = { sql: 'toString(session_id)', isOfTrace: true };
 
-/** The thread of a run is that of its own metadata, so only root runs can be grouped. */
+/** Groups runs by thread. The thread of a run comes from its own metadata, so only root runs can be grouped. */
 export const byThread: RunGrouping = { sql: threadIdSql };

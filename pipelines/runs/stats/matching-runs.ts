@@ -14,9 +14,12 @@ import {
   type RunScope,
 } from '../run-scope.ts';
 
-/** How runs are grouped. A run for which `sql` is null is in no group, and one with several values is in each. */
+/**
+ * Defines how runs are grouped. A run for which `sql` is null is in no group, and a run for which it has several values
+ * is in each of the groups.
+ */
 export interface RunGrouping {
-  /** SQL over `runs FINAL`: a text, or null. `arrayJoin` makes several. */
+  /** SQL over `runs FINAL` that returns a text or null. `arrayJoin` returns several texts. */
   readonly sql: string;
   /** Expressions of the WITH clause that `sql` uses. */
   readonly expressions?: readonly string[];
@@ -25,14 +28,14 @@ export interface RunGrouping {
   readonly isOfTrace?: boolean;
 }
 
-/** The runs that statistics are about. */
+/** The runs from which statistics are computed. */
 export interface RunSet {
   readonly scope: RunScope;
   readonly filter: RunFilter;
-  /** If present, only these runs, and `filter` has no conditions. */
+  /** If present, only these runs are considered, and `filter` has no conditions. */
   readonly among?: readonly RunKey[] | undefined;
   readonly groupBy?: RunGrouping | undefined;
-  /** If present, only these groups. */
+  /** If present, only these groups are considered. */
   readonly groups?: readonly string[] | undefined;
 }
 
@@ -45,11 +48,11 @@ export interface MatchingRuns {
 }
 
 /**
- * Builds a query that returns one row for each matching run and group, with the given columns and `grp`; the group of
- * all runs is empty if they are not grouped.
+ * Builds a query that returns one row for each matching run and group, with the given columns and `grp`. If the runs
+ * are not grouped, `grp` is the empty text.
  *
  * @param columns SQL over `runs FINAL`.
- * @param idCondition further condition on the id of the run.
+ * @param idCondition Further condition on the id of the run.
  */
 export function buildMatchingRuns(set: RunSet, columns: readonly string[], idCondition?: string): MatchingRuns {
   const { scope, filter, groupBy } = set;
@@ -97,8 +100,8 @@ export interface CallRange {
   readonly params: MatchingRuns['params'];
   readonly external?: ExternalTable;
   /**
-   * `every`: all calls in the range count; their ancestors are not checked. `trace`: all calls in the traces of the
-   * matching runs, which are roots. `path`: calls that match, or that have a matching ancestor.
+   * `every`: all calls in the range count, and their ancestors are not checked. `trace`: all calls in the traces of the
+   * matching runs count; these runs are roots. `path`: calls count if they match or have a matching ancestor.
    */
   readonly counted: 'every' | 'trace' | 'path';
 }
@@ -111,8 +114,8 @@ export function findCallRange(set: RunSet): CallRange {
   const isGrouped = groups !== undefined || (groupBy !== undefined && groupBy.isOfTrace !== true);
   const keys = buildKeyConditions(filter);
   const window = boundTimeRange({ filter: { startedFromMicros }, order: 'desc' });
-  // A trace that began earlier has calls in the range, and one whose root never arrived has calls without a root. If
-  // every run matches, they count, and for percentiles the calls of a trace count as one run.
+  // A trace that began earlier has calls in the range, and a trace whose root never arrived has calls without a root.
+  // If every run matches, these calls count, and for percentiles the calls of a trace count as one run.
   if (!isFiltered && !isGrouped && isRoot === undefined) {
     const range = buildScopeCondition(scope, window);
     const values = buildValueConditions({ startedFromMicros });
@@ -125,7 +128,8 @@ export function findCallRange(set: RunSet): CallRange {
     };
   }
   const earliest = among?.reduce((min, key) => Math.min(min, key.startTimeMicros), Number.POSITIVE_INFINITY);
-  // The projects cannot be sent as a second external table, because a query has only one: the keys of the listed runs.
+  // The projects cannot be sent as a second external table, because a query has only one, which contains the keys of
+  // the listed runs.
   const projects: KeyCondition =
     among === undefined
       ? buildProjectsCondition(scope)

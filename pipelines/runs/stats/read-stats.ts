@@ -1,10 +1,10 @@
 /**
- * Statistics of runs. Run queries, projects and threads use the same function, so that they agree. Everything is
- * computed by ClickHouse from merged rows when it is asked for; percentiles are exact and interpolated.
+ * Statistics of runs. Run queries, projects and threads use the same function, so that their statistics agree.
+ * ClickHouse computes all statistics on request from merged rows; percentiles are exact and interpolated.
  *
- *   1. One query counts the matching runs by group. It also chooses the groups, the largest first.
- *   2. Tokens and costs (`figure-sums.ts`), details and feedback are read for these groups, each with a query, and only
- *      if they are selected.
+ *   1. One query counts the matching runs by group. It also selects the groups, largest first.
+ *   2. Tokens and costs (`figure-sums.ts`), details and feedback are read for these groups, each with one query, and
+ *      only if they are selected.
  */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { readFeedbackStatsByTarget } from '../../feedback/feedback-stats.ts';
@@ -16,7 +16,7 @@ import { detailStats, type FacetName, figureStats, type RunFacet, type RunStats,
 
 export interface StatsRequest extends RunSet {
   readonly selected: ReadonlySet<StatName>;
-  /** Maximum number of groups; those with the most runs are returned. */
+  /** Maximum number of groups; the groups with the most runs are returned. */
   readonly maxGroups?: number;
 }
 
@@ -32,7 +32,7 @@ interface CountRow {
   readonly facets?: Readonly<Record<FacetName, readonly (readonly [value: string, count: number, error: number])[]>>;
 }
 
-/** Group of the statistics of runs that are not grouped. */
+/** Name of the group that contains all runs if the runs are not grouped. */
 export const wholeSet = '';
 
 const defaultMaxGroups = 1_000;
@@ -41,7 +41,7 @@ const topFacets = 10;
 
 /**
  * Reads the selected statistics by group, the group with the most runs first. Without `groupBy` there is one group,
- * {@link wholeSet}; groups without runs are left out.
+ * {@link wholeSet}; groups without runs are omitted.
  *
  * @throws errors of ClickHouse.
  */
@@ -77,7 +77,7 @@ export async function readRunStats(clickhouse: ClickHouse, request: StatsRequest
   );
 }
 
-/** Statistics of a set without runs. */
+/** Returns the statistics of a set without runs. */
 export function createEmptyStats(selected: ReadonlySet<StatName>): RunStats {
   const counted = {
     run_count: 0,
@@ -170,7 +170,7 @@ function formatDetails(rows: readonly DetailRow[]): RunStats {
   );
 }
 
-/** Feedback on the matching runs, by group. */
+/** Reads the feedback on the matching runs, by group. */
 async function readFeedbackOfRuns(clickhouse: ClickHouse, set: RunSet) {
   const rated = 'id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID})';
   const { sql, ...query } = buildMatchingRuns(set, ['id AS run_id'], rated);

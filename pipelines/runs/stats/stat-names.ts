@@ -1,7 +1,7 @@
 import { detailNames } from '../descendant-figures.ts';
 import type { FigureName } from './figure-sums.ts';
 
-/** The statistics of each figure: total, median and 99th percentile; some have no name for a percentile. */
+/** The statistics of each figure: total, median and 99th percentile. Some figures have no name for a percentile. */
 export const figureStats = [
   { figure: 'total_tokens', stats: ['total_tokens', 'median_tokens', 'tokens_p99'] },
   { figure: 'prompt_tokens', stats: ['prompt_tokens', 'prompt_tokens_p50', 'prompt_tokens_p99'] },
@@ -31,27 +31,27 @@ export const statNames = [
 ] as const;
 export type StatName = (typeof statNames)[number];
 
-/** Fields that facets list the most frequent values of. */
+/** Fields whose most frequent values are listed as facets. */
 export type FacetName = 'name' | 'run_type' | 'status';
 
-/** A value that many runs have, with the filter that selects these runs. */
+/** A value that many runs have, with the filter that selects those runs. */
 export interface RunFacet {
   readonly key: FacetName;
   readonly value: string;
   readonly query: string;
-  /** Number of runs. Approximate if the field has more than a thousand values. */
+  /** Number of runs. The number is approximate if the field has more than a thousand values. */
   readonly n: number;
 }
 
 type DetailName = (typeof detailNames)[number];
 type NumberName = Exclude<StatName, DetailName | 'last_run_start_time' | 'feedback_stats' | 'run_facets'>;
 
-/** Selected statistics by name. Latencies are seconds, tokens and costs numbers. */
+/** Selected statistics by name. Latencies are in seconds; tokens and costs are numbers. */
 export type RunStats = Partial<
   Record<NumberName, number | null> &
     Record<DetailName, Record<string, number>> & {
       last_run_start_time: string | null;
-      /** By feedback key. */
+      /** Feedback statistics by feedback key. */
       feedback_stats: Record<string, Record<string, unknown>>;
       run_facets: RunFacet[];
     }
