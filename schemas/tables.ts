@@ -1,6 +1,6 @@
 /**
- * Columns of the Postgres tables that are listed, filtered and paged through `infra/postgres/list-page.ts`. Times are
- * texts with microseconds; see `infra/postgres/database.ts` for the other types.
+ * Columns of the Postgres tables that `infra/postgres/list-page.ts` lists, filters and pages. Times are text with
+ * microsecond precision; see `infra/postgres/database.ts` for the other types.
  */
 export interface Tables {
   readonly datasets: DatasetTable;

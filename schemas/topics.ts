@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 
 /**
- * The first fields of a record have a fixed width in Avro, so that the sink reads and writes them in place: a UUID as
- * text in lower case (37 bytes with its length), a time in microseconds (8 bytes for every accepted date), a position
- * in the log (8 bytes), a flag (1 byte). `key_time` is within the range that ingest accepts, `expiry` at most one year
- * after it.
+ * Kinds of the first fields of a record. They have a fixed width in Avro, so that the sink can read and write them in
+ * place: a lower-case UUID as text (37 bytes with its length), a time in microseconds (8 bytes for every accepted
+ * date), a position in the log (8 bytes), a flag (1 byte). `key_time` is within the range that ingest accepts; `expiry`
+ * is at most one year later.
  */
 export type FixedKind = 'uuid' | 'key_time' | 'expiry' | 'time' | 'position' | 'flag';
 
@@ -25,41 +25,44 @@ export interface FixedField {
 }
 
 /**
- * How the sink handles the events of a topic; the values are names of fixed-width fields. The sink skips the steps of
- * unset options.
+ * How the sink handles the events of a topic. The values are names of fixed-width fields. The sink skips the steps
+ * whose option is not set.
  */
 export interface Handling {
   /**
-   * The first event of a trace assigns the trace location (project and time) of all its events. The fixed fields are
-   * then `tenant_id`, `trace_id`, `id`, `session_id`, `start_time`, `trace_time` and `is_patch`.
+   * The first event of a trace determines the trace location (project and time) of all events of the trace. The topic
+   * then has the fixed-width fields `tenant_id`, `trace_id`, `id`, `session_id`, `start_time`, `trace_time` and
+   * `is_patch`.
    */
   readonly assignsTraceLocation?: true;
   /** The rows expire with their trace: the sink sets `trace_tier` and `expires_at`. */
   readonly expires?: true;
   /** The usage hour that an event marks dirty. */
   readonly usageHour?: { readonly tenant: string; readonly time: string };
-  /** Flag of events that are stored; the others are only for followers of the topic. */
+  /** Flag field that is set on events to store; all other events are only for followers of the topic. */
   readonly storedIf?: string;
   /** Fields that the sink sets to the partition and offset of the record. */
   readonly stamped?: { readonly partition: string; readonly offset: string };
   /**
-   * Partitioning of the table, because an insert may touch a limited number of partitions: `days` per partition,
-   * counted from 1970. Without `time`, by the expiry that the sink sets.
+   * How the table is partitioned: an insert may touch only a limited number of partitions. A partition covers `days`
+   * days, counted from 1970, of the field `time`, or, if `time` is not set, of the expiry that the sink sets.
    */
   readonly tablePartition?: { readonly time?: string; readonly days: number; readonly shiftDays: number };
 }
 
-/** A topic of the event log and the table that its events are inserted into. To add a topic, add an entry and a schema. */
+/**
+ * A topic of the event log, and the table that its events are inserted into. To add a topic, add an entry and a schema.
+ */
 export interface Topic extends Handling {
   readonly name: string;
   readonly table: string;
   /** Avro schema of its records, as JSON text. Field names are column names. */
   readonly schema: string;
-  /** Fields of the schema, in order; the columns of an insert besides {@link Topic.prefix}. */
+  /** Fields of the schema, in order. An insert has these columns and those of {@link Topic.prefix}. */
   readonly columns: readonly string[];
   /** The leading fields of the schema that have a fixed width. */
   readonly fixed: readonly FixedField[];
-  /** Columns that the sink sets for each row, besides those of the schema: integers. */
+  /** Integer columns that the sink sets for each row, in addition to those of the schema. */
   readonly prefix: readonly string[];
 }
 
@@ -150,5 +153,8 @@ export const streamEvents = defineTopic({
   tablePartition: { time: 'expires_at', days: 1, shiftDays: 0 },
 });
 
-/** Append new topics: the index in this list is the schema id in the in-process log, including stored dead-letter records. */
+/**
+ * Only append new topics: the index in this list is the schema id in the in-process log, including stored dead-letter
+ * records.
+ */
 export const topics: readonly Topic[] = [runEvents, feedbackEvents, attachmentEvents, streamEvents];

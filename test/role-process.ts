@@ -3,16 +3,19 @@ import { once } from 'node:events';
 import { builtProgram } from './built-program.ts';
 
 const startTimeoutMs = 120_000;
-/** A test file starts at most two processes at a time: with two cores, more concurrent starts would all be slow. */
+/**
+ * Start slots. A test file starts at most two processes at a time: with two cores, more concurrent starts would slow
+ * each other down.
+ */
 const slots: Promise<unknown>[] = [Promise.resolve(), Promise.resolve()];
 let taken = 0;
 
-/** One role in a separate process, from the build. */
+/** A role in a separate process, from the build. */
 export interface RoleProcess {
-  /** Address of the main API, or for the other roles of their metrics and readiness. */
+  /** Address of the main API; for the other roles, the address of their metrics and readiness. */
   readonly url: string;
   readonly pid: number;
-  /** Its output so far. */
+  /** Returns the output of the process so far. */
   output(): string;
   /** Sends `signal`, by default SIGTERM. Resolves with the exit code when the process has exited. */
   end(signal?: NodeJS.Signals): Promise<number | null>;

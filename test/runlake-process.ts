@@ -7,7 +7,7 @@ import { builtProgram } from './built-program.ts';
 import { joinEnvironments, testSettings } from './test-settings.ts';
 
 const startTimeoutMs = 120_000;
-/** Deriving types costs seconds of a processor at each start; tests that are about it say so. */
+/** Derivation of types takes seconds of CPU time at each start; tests of this feature enable it explicitly. */
 const withoutTypes = testSettings({ agentsTypesSeconds: 0 });
 
 /** A separate `runlake all` process: from the build, with a temporary data folder and a free port. */
@@ -16,21 +16,21 @@ export interface RunlakeProcess {
   readonly apiKey: string;
   readonly dataDir: string;
   readonly pid: number;
-  /** Its output so far. */
+  /** Returns the output of the process so far. */
   output(): string;
-  /** Addresses of its engines. */
+  /** Returns the addresses of the engines of the process. */
   stores(): { clickhouseUrl: string; clickhouseCluster?: string | undefined; databaseUrl: string };
   /** Sends SIGKILL, to simulate a crash. Resolves when the process has exited. */
   kill(): Promise<void>;
   /** Sends SIGTERM. Resolves with the exit code. */
   stop(): Promise<number | null>;
-  /** Restarts it with the same folder, port and key. */
+  /** Restarts the process with the same folder, port and key. */
   restart(): Promise<RunlakeProcess>;
-  /** Stops it in any state and removes the folder. */
+  /** Stops the process in any state and removes the folder. */
   remove(): Promise<void>;
 }
 
-/** Servers for one Runlake process only; released when the process is removed. */
+/** Servers for a single Runlake process; released when the process is removed. */
 export interface RunlakeServers {
   readonly environment: Readonly<Record<string, string>>;
   /** Returns the address at which tests reach the Runlake at `url`; it does not change with restarts. */
@@ -52,7 +52,7 @@ export interface RunlakeOptions {
   readonly servers?: RunlakeServers;
 }
 
-/** Starts it and waits until it responds. Requires `make build`, which `make test` runs. */
+/** Starts Runlake and waits until it responds. Requires `make build`, which `make test` runs. */
 export async function startRunlake(options: RunlakeOptions = {}): Promise<RunlakeProcess> {
   const dataDir = options.dataDir ?? mkdtempSync(join(tmpdir(), 'runlake-e2e-'));
   const apiKey = options.apiKey ?? `test-${randomBytes(24).toString('base64url')}`;
@@ -84,7 +84,7 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
     void exited.then((code) => reject(new Error(`runlake ended with ${code}:\n${output}`)));
     void exited.then(() => clearTimeout(timer));
   }).catch(async (error: unknown) => {
-    // No caller has a handle to this process; it would continue in a folder that is about to be removed.
+    // No caller has a handle to this process, and it would continue in a folder that is about to be removed.
     child.kill('SIGKILL');
     await exited;
     if (options.servers === undefined) await servers?.release();

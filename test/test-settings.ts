@@ -2,12 +2,12 @@ import type { InternalConfig } from '../infra/config/internals.ts';
 
 type Environment = Readonly<Record<string, string>>;
 
-/** Variables that replace constants of `infra/config/internals.ts` in a process that a test starts. */
+/** Returns variables that replace constants of `infra/config/internals.ts` in a process that a test starts. */
 export function testSettings(values: Partial<InternalConfig>): Record<string, string> {
   return { NODE_ENV: 'test', RUNLAKE_TEST_SETTINGS: JSON.stringify(values) };
 }
 
-/** Merges variables, of which later ones win; constants that {@link testSettings} replaces are merged one by one. */
+/** Merges variables; later variables win. Constants that {@link testSettings} replaces are merged one by one. */
 export function joinEnvironments(...environments: readonly (Environment | undefined)[]): Record<string, string> {
   const joined: Record<string, string> = Object.assign({}, ...environments);
   const values = environments.map((environment) => JSON.parse(environment?.RUNLAKE_TEST_SETTINGS ?? '{}'));

@@ -30,7 +30,7 @@ export const jobCatalogue = {
     exponentialBackoff: false,
     concurrency: 1,
   },
-  /** Replays a dead-letter record of the in-process log, which only the process that runs the log can do. */
+  /** Replays a dead-letter record of the in-process log. Only the process that runs the log can do this. */
   'replay-dead-letter': {
     payload: Type.Object({ dead_letter_id: Type.String({ minLength: 1, maxLength: 200 }) }, closed),
     timeoutMs: 120_000,
@@ -40,8 +40,8 @@ export const jobCatalogue = {
     concurrency: 1,
   },
   /**
-   * Queues the deletion job again for deleted projects and workspaces whose data still exists, because the job may be
-   * lost or was never queued.
+   * Queues the deletion job again for deleted projects and workspaces that still have data: the first job may have been
+   * lost or never queued.
    */
   'requeue-deletions': {
     payload: Type.Object({}, closed),

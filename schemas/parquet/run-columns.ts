@@ -1,4 +1,4 @@
-/** DuckDB types of the columns, which all have an equivalent in Parquet. */
+/** DuckDB types of the columns. Each of them has an equivalent in Parquet. */
 export type RunColumnType = 'VARCHAR' | 'VARCHAR[]' | 'BIGINT' | 'BOOLEAN' | 'TIMESTAMP' | 'TIMESTAMP WITH TIME ZONE';
 
 export type RunColumnGroup =
@@ -8,13 +8,13 @@ export type RunColumnGroup =
   | 'Tags and feedback'
   | 'Tokens and costs';
 
-/** One column of exported runs. */
+/** A column of exported runs. */
 export interface RunParquetColumn {
   readonly name: string;
   readonly group: RunColumnGroup;
-  /** Type in each format version. */
+  /** Column type in each format version. */
   readonly type: { readonly v1: RunColumnType; readonly v2_beta: RunColumnType };
-  /** Unit of a number, or format of a text. */
+  /** Unit of a number, or format of a text value. */
   readonly unit: string;
   /** When the value is null; absent if the value is never null. */
   readonly nullWhen?: string;
@@ -34,9 +34,9 @@ const cost = 'decimal, up to 21 digits before and 20 after the decimal point';
 const nullWhenNotSent = 'the client sent none';
 
 /**
- * All columns of exports, in the default order of the files. Values are the same as those of the field with the same name in
- * `POST /runs/query`; only exports have `tenant_id` and `is_root`.
- * `docs/reference/export-columns.md` is generated from this table.
+ * All export columns, in their default order in the files. A column has the same values as the field of the same name
+ * in `POST /runs/query`; `tenant_id` and `is_root` exist only in exports. `docs/reference/export-columns.md` is
+ * generated from this table.
  */
 export const runParquetColumns = [
   {

@@ -1,7 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import type { Sql } from '../../infra/postgres/database.ts';
 
-/** Adds the default deployment of a new organisation with one workspace. @returns the id of both. */
+/**
+ * Adds the default deployment of a new organisation with one workspace.
+ *
+ * @returns the ids of both.
+ */
 export async function addDeployment(sql: Sql, deploymentId: string = randomUUID()): Promise<string> {
   await sql.execute(`INSERT INTO organizations (id, display_name) VALUES ($1, 'test')`, [deploymentId]);
   const workspaceId = randomUUID();
@@ -13,7 +17,11 @@ export async function addDeployment(sql: Sql, deploymentId: string = randomUUID(
   return deploymentId;
 }
 
-/** Adds a deployment of an organisation that exists. @returns its id, by default a new one. */
+/**
+ * Adds a deployment to an existing organisation.
+ *
+ * @returns its id; by default a new one.
+ */
 export async function addDeploymentOf(
   sql: Sql,
   owner: { readonly organizationId: string; readonly workspaceId: string; readonly deploymentId?: string },

@@ -8,7 +8,7 @@ import type { Chunk, RunHandle, RunJob } from '../../pipelines/agents/workers/wo
 import { type ActiveRun, openThreads } from '../pipelines/agents/checkpoints/threads.ts';
 import { kwargs as defaultKwargs } from '../pipelines/agents/runs/run-rows.ts';
 
-/** Path of a project of graphs in `test/agents/projects`. */
+/** Returns the path of a graph project in `test/agents/projects`. */
 export const projectFile = (name: string) => new URL(`projects/${name}/langgraph.json`, import.meta.url).pathname;
 
 export interface ReceivedEvent {
@@ -31,7 +31,11 @@ export interface JobUnderTest {
 
 export type PoolUnderTest = Awaited<ReturnType<typeof openPoolUnderTest>>;
 
-/** Opens a worker pool for a project on a new database, and helpers that run graphs and collect their chunks. */
+/**
+ * Opens a worker pool for a project on a new database.
+ *
+ * @returns the pool, and helpers that run graphs and collect their chunks.
+ */
 export async function openPoolUnderTest(project: string, options: Partial<WorkerPoolOptions> = {}) {
   const threads = await openThreads();
   const pool = await openWorkerPool({
@@ -91,7 +95,7 @@ export async function openPoolUnderTest(project: string, options: Partial<Worker
     threads,
     start,
     run,
-    /** Returns the values of a finished run; fails the test with the outcome otherwise. */
+    /** Returns the values of a finished run. If the run did not succeed, fails the test with its outcome. */
     values: async (graphId: string, job: JobUnderTest = {}) => {
       const { outcome } = await run(graphId, job);
       if (outcome.kind !== 'finished') throw new Error(`not finished: ${JSON.stringify(outcome)}`);

@@ -83,7 +83,7 @@ export const datasetAttempts: Readonly<Record<string, (victim: DatasetVictim) =>
   }),
   getDatasetShare: ({ datasetId }) => ({ url: `/datasets/${datasetId}/share`, answers: closed }),
   shareDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}/share`, answers: closed }),
-  // Does nothing: the victim's share must stay.
+  // Does nothing, because the victim's share must remain.
   unshareDataset: ({ datasetId }) => ({ url: `/datasets/${datasetId}/share`, answers: own }),
   listExperimentRuns: ({ datasetId, projectId }) => ({
     url: `/datasets/${datasetId}/runs`,

@@ -28,9 +28,9 @@ export interface Answer {
 }
 
 /**
- * Compares responses with an API description (OpenAPI 3.1). The returned function returns what does not match: a status
- * or a media type that the operation does not list, or places of the body that do not match the schema. Times must have
- * a zone, as RFC 3339 requires.
+ * Compares responses with an API description (OpenAPI 3.1). The returned function returns the mismatches: a status or a
+ * media type that the operation does not list, or the paths in the body that do not match the schema. Times must have a
+ * zone, as RFC 3339 requires.
  */
 export function compareWith(description: Description): (answer: Answer) => string[] {
   const ajv = new Ajv2020({ strict: false, allErrors: true });
@@ -81,8 +81,8 @@ function encodePointer(segment: string): string {
 }
 
 /**
- * Compares every response of a server with the description at its `/openapi.json`. `check` throws if one does not
- * match. Call before the server is ready.
+ * Compares every response of a server with the description at its `/openapi.json`. `check` throws if a response does
+ * not match. Call this before the server is ready.
  */
 export function watchAnswers(server: FastifyInstance): { check(): void } {
   const wrong = new Set<string>();
@@ -113,7 +113,7 @@ function isStream(payload: unknown): payload is NodeJS.ReadableStream {
   return typeof (payload as { pipe?: unknown } | null | undefined)?.pipe === 'function';
 }
 
-/** Passes a stream on, and calls `see` with its text when it has ended. */
+/** Forwards a stream, and calls `see` with its text when it has ended. */
 function collect(stream: NodeJS.ReadableStream, see: (body: string) => void): Transform {
   const chunks: Buffer[] = [];
   let bytes = 0;

@@ -84,7 +84,7 @@ const hostileParts = [
   ...['__proto__', 'constructor', 'null', 'undefined', '99999999999999999999', 'x'.repeat(5_000), '%f0%9f%98%80', uuid],
 ];
 
-/** Returns a value that satisfies the schema, as far as its type and format tell. */
+/** Returns a value that satisfies the schema, as far as the schema's type and format define it. */
 function validValue(schema: JsonSchema, name: string, known: KnownValues): unknown {
   if (Object.hasOwn(known, name)) return known[name];
   if (schema.const !== undefined) return schema.const;

@@ -114,7 +114,7 @@ export const feedbackAttempts: Readonly<
   listFeedbackTokens: ({ runId }) => ({ url: `/feedback/tokens?run_id=${runId}`, answers: own }),
 };
 
-/** A span that names the victim's project. */
+/** Returns a span that names the victim's project. */
 export function otlp(projectId: string) {
   const span = {
     traceId: randomBytes(16).toString('hex'),

@@ -42,8 +42,8 @@ export interface ApiOptions {
 }
 
 /**
- * A server with event log and sink on its own stores. It rolls up no usage. `inject` sends requests without a socket,
- * `listen({ port: 0 })` opens one.
+ * Starts a server with event log and sink on its own stores. The server does not roll up usage. `inject` sends requests
+ * without a socket, `listen({ port: 0 })` opens one.
  */
 export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> {
   const stores = await freshStores();
@@ -112,7 +112,8 @@ export interface OrganizationUnderTest {
 }
 
 /**
- * An organisation with two workspaces, its default deployment, one user, one admin key and one admin key per workspace.
+ * Adds an organisation with two workspaces, its default deployment, one user, one admin key and one admin key per
+ * workspace.
  */
 export async function addOrganization(database: Database, name: string): Promise<OrganizationUnderTest> {
   const id = randomUUID();

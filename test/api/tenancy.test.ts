@@ -33,7 +33,7 @@ const now = new Date().toISOString();
 const [from, until] = [-1, 1].map((days) => new Date(Date.now() + days * 24 * 3_600_000).toISOString());
 const range = `start_time=${from}&end_time=${until}`;
 
-/** A run that names the ids of the victim. */
+/** Returns a run that names the ids of the victim. */
 const run = (victim: Victim, more: object = {}) => ({
   id: victim.runId,
   trace_id: victim.runId,
@@ -116,7 +116,8 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   updateRun: ({ runId }) => ({ url: `/runs/${runId}`, payload: { error: 'stolen' }, answers: closed }),
   createRunBatch: (victim) => ({
     url: '/runs/batch',
-    // The first names the victim's project, the second only its run id, which becomes a run of the stranger's own.
+    // The first run names the victim's project. The second has only the victim's run id, and becomes a run of the
+    // stranger.
     payload: {
       post: [run(victim, { session_id: victim.projectId }), run(victim)],
       patch: [run(victim, { end_time: now })],
@@ -135,7 +136,8 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     payload: otlp(projectId),
     answers: [400, 404, 422],
   }),
-  // Must be the last of the run operations: the run that the stranger created under the same id is its own.
+  // Must be the last of the run operations: the run that the stranger created under the same id belongs to the
+  // stranger.
   getRun: ({ runId }) => ({ url: `/runs/${runId}`, answers: [200, 404] }),
   queryRuns: ({ projectId, runId }) => ({
     url: '/runs/query',
@@ -359,7 +361,7 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
     });
   });
 
-  /** Status and body of a response that contains none of `words`. */
+  /** Returns the status and body of a response, which must contain none of `words`. */
   const withoutWords = (words: RegExp) => [
     expect.toSatisfy((status: number) => attempt().answers.includes(status)),
     expect.not.stringMatching(words),

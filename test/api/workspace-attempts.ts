@@ -11,7 +11,9 @@ export interface WorkspaceVictim {
 
 const keys = '/workspaces/current/tag-keys';
 const valueUrl = ({ tagKeyId, tagValueId }: WorkspaceVictim) => `${keys}/${tagKeyId}/tag-values/${tagValueId}`;
-/** Secrets and keys of tags have names: attempts with those of the victim affect the stranger's own workspace. */
+/**
+ * Secrets and tag keys are identified by name, so attempts with the victim's names affect the stranger's own workspace.
+ */
 const secretUrl = '/workspaces/current/secrets/VICTIM';
 
 /** Attempts to use secrets, tags and shares of another workspace, by operation. */

@@ -33,7 +33,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('crons', () => {
     const secondMs = Math.floor(Date.now() / minuteMs) * minuteMs - hourMs / 2;
     const firstMs = secondMs - hourMs;
     const minute = new Date(secondMs).getUTCMinutes();
-    /** Makes every cron due at a time of its schedule, and at no later one. */
+    /** Makes every cron due at this time of its schedule, and at no later time. */
     const makeDue = (timeMs: number) =>
       queryPostgres(
         `WITH due AS (UPDATE agents.crons SET next_run_date = '${iso(timeMs)}', end_time = '${iso(timeMs)}'

@@ -19,7 +19,11 @@ export interface AgentReader {
 
 const retryDelayMs = 100;
 
-/** @param clients used round-robin: the reader moves to the next one each time a stream breaks. */
+/**
+ * Reads a run to its end.
+ *
+ * @param clients used round-robin: the reader moves to the next client each time a stream breaks.
+ */
 export function readToEnd(
   clients: readonly Client[],
   { threadId, runId }: RunOnThread,
@@ -48,7 +52,10 @@ export interface FollowedRun {
   readonly reader: AgentReader;
 }
 
-/** A run on a new thread, and the reader whose request created it; this reader does not reconnect. */
+/**
+ * Creates a run on a new thread, and returns it with the reader whose request created it; this reader does not
+ * reconnect.
+ */
 export async function followNew(client: Client, graph: string, run: object): Promise<FollowedRun> {
   const { thread_id: threadId } = await client.threads.create();
   const parts: Part[] = [];
@@ -64,8 +71,10 @@ export async function followNew(client: Client, graph: string, run: object): Pro
 }
 
 /**
- * Checks what a reader received: for each attempt the events from the first one on, each once and in order, the first
- * one `metadata`, which names the attempt. @returns the events by attempt.
+ * Checks what a reader received: all events of each attempt, once and in order, from the first one on. The first event
+ * is `metadata`, which names the attempt.
+ *
+ * @returns the events by attempt.
  */
 export function attemptsOf({ runId }: RunOnThread, parts: readonly Part[]): ReadonlyMap<number, readonly Part[]> {
   const attempts = new Map<number, Part[]>();
@@ -82,7 +91,7 @@ export function attemptsOf({ runId }: RunOnThread, parts: readonly Part[]): Read
   return attempts;
 }
 
-/** The values of `field` in the custom events that a graph wrote. */
+/** Returns the values of `field` in the custom events that a graph wrote. */
 export function written(parts: readonly Part[] | undefined, field: string): unknown[] {
   return (parts ?? []).flatMap(({ event, data }) =>
     event === 'custom' ? [(data as Record<string, unknown>)[field]] : [],

@@ -68,7 +68,7 @@ export class AgentRoles {
     this.agents.push({ role, client });
   }
 
-  /** SIGKILL. */
+  /** Sends SIGKILL. */
   async killAgents(...killed: readonly AgentServer[]): Promise<void> {
     this.agents = this.agents.filter((server) => !killed.includes(server));
     await Promise.all(killed.map(({ role }) => role.end('SIGKILL')));
@@ -88,7 +88,7 @@ export class AgentRoles {
     );
   }
 
-  /** Creates a run that is not resumable, and its reader from the start. */
+  /** Creates a run that is not resumable, and a reader that reads it from the start. */
   async follow(client: Client, input: Readonly<Record<string, unknown>>): Promise<FollowedRun> {
     const followed = await followNew(client, 'burst', { input, streamMode: 'custom' });
     this.expectTraces(followed.run.runId);
@@ -101,7 +101,9 @@ export class AgentRoles {
 
   /**
    * Checks that runs of `n` events succeeded, that readers received each event of each attempt once, that no thread is
-   * busy, and that usage counts every run so far once. @returns the number of attempts of each run.
+   * busy, and that usage counts each of the runs so far once.
+   *
+   * @returns the number of attempts of each run.
    */
   async expectEnded(runs: readonly RunOnThread[], seen: readonly (readonly Part[])[], n: number): Promise<number[]> {
     const [client] = this.clients as [Client];
@@ -156,7 +158,7 @@ export class AgentRoles {
       RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),
       RUNLAKE_AGENTS_PORT: '0',
       RUNLAKE_AGENTS_WORKERS: '1',
-      // With two slots per process, each of the two gets half of four runs, in any order of claims.
+      // With two slots per process, each of the two processes gets two of the four runs, in any order of claims.
       RUNLAKE_AGENTS_RUNS_PER_WORKER: '2',
     };
   }

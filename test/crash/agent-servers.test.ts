@@ -30,7 +30,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
   });
   afterAll(() => roles?.close());
 
-  /** Runs of {@link n} events that wait at a gate in the middle. */
+  /** Returns the input for runs of {@link n} events that wait at a gate in the middle, and the gate. */
   const gated = async () => {
     const gate = await Gate.closed();
     return { gate, burst: { n, pauseMs: 5, gateAt, gate: gate.url } };
@@ -45,7 +45,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
       const [first, second] = roles.agents as [AgentServer, AgentServer];
       const { gate, burst } = await gated();
       const runs = await roles.begin(4, burst);
-      // One reader stays connected, the other loses its server.
+      // One reader stays connected, the other reader loses its server.
       const stay = runs.map((run) => readToEnd([second.client], run, deadlineMs));
       const move = runs.map((run) => readToEnd([first.client, second.client], run, deadlineMs));
       await atGate([...stay, ...move]);

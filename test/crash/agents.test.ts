@@ -38,7 +38,7 @@ const untilUp = () => until('the agent server to answer', isUp, deadlineMs);
 beforeEach(untilUp);
 
 const burst = { input: { n: 60, pauseMs: 25 }, streamMode: 'custom' as const };
-/** Super-steps; the state after each is stored. */
+/** Returns the request for a run of super-steps; the state after each of them is stored. */
 const steps = (text: string) => ({
   input: { steps: 40, pauseMs: 40, text },
   // An attempt that resumes from a stored state counts steps anew; without this limit, only killed runs would finish.
@@ -57,7 +57,7 @@ const statusOf = async ({ threadId, runId }: RunOnThread) => (await client.runs.
 const untilEnded = (run: RunOnThread) =>
   expect.poll(() => statusOf(run).catch(() => 'away'), { timeout: deadlineMs }).not.toMatch(/pending|running|away/);
 
-/** A run is counted after its end was published. */
+/** Waits until the traces are counted: a run is counted after its end was published. */
 const counted = (since: Awaited<ReturnType<Instance['since']>>, traces: number) =>
   expect.poll(() => since.countedTraces(), { timeout: deadlineMs }).toBe(traces);
 
@@ -150,8 +150,7 @@ test('kill -9 in the middle of runs: they are requeued in order, an earlier canc
   for (const { threadId } of [runs[0], plain, hanging]) {
     expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle' });
   }
-  // A later reader gets what is stored: of the killed attempt the events that were stored, of the other
-  // attempt all events.
+  // A later reader gets what is stored: the events that the killed attempt had stored, and all events
   const later = attemptsOf(runs[0], await read(runs[0]).ended);
   expect(later.get(2)).toEqual(attemptsOf(runs[0], seen[0] ?? []).get(2));
   await counted(since, 5);

@@ -17,11 +17,13 @@ vi.setConfig({ testTimeout: 300_000 });
 const mib = 1024 ** 2;
 const backlogRuns = 120;
 const inputBytes = mib;
-/** The limit of the sink's fetch buffer; the excess of one fetch and copies come on top. */
+/**
+ * Limit of the sink's fetch buffer. Memory use is higher, because one fetch may exceed the limit and data is copied.
+ */
 const maxFetchedBytes = 8 * mib;
 /** Without the pause, memory would grow by more than the whole backlog. */
 const maxGrowthMiB = 60;
-/** There is no signal that the sink has paused; without the pause it has all events before the last run is sent. */
+/** Nothing signals that the sink has paused. Without the pause, it has all events before the last run is sent. */
 const observedMs = 4_000;
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('a backlog', () => {

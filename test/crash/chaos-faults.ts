@@ -6,7 +6,7 @@ import type { OwnServers } from './own-servers.ts';
 import type { Pipeline, PipelineRole, Ways } from './pipeline.ts';
 import { isCommit, isProduce, says } from './protocol.ts';
 
-/** An injected fault. `happen` resolves when everything is as before. */
+/** An injected fault. `happen` resolves when the fault is over and everything is as before. */
 export interface ChaosFault {
   readonly what: string;
   /** Faults with the same target never overlap. */

@@ -1,6 +1,6 @@
 /**
- * Random faults, sequentially and two at a time, under load from the stock SDK. `make chaos` runs it for longer.
- * A seed selects the same faults; their durations, and so which of them overlap, depend on the machine.
+ * Random faults, sequentially and two at a time, under load from the stock SDK. `make chaos` runs it for longer. The
+ * same seed selects the same faults; their durations, and therefore which of them overlap, depend on the machine.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';

@@ -1,4 +1,6 @@
-/** Number of traces that the main API at `url` reports, over all time, for the first workspace of the key. */
+/**
+ * Returns the number of traces that the main API at `url` reports, over all time, for the first workspace of the key.
+ */
 export async function countedTraces({
   url,
   apiKey,

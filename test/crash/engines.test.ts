@@ -23,7 +23,7 @@ test('SIGTERM during an insert: the insert completes, other requests get 503 wit
   const since = await instance.since();
   const before = rootRun();
   expect((await instance.send('POST', '/runs/batch', { post: [before] })).status).toBe(202);
-  // Part of a stored trace, so that the sink does not query ClickHouse before the insert.
+  // The run belongs to a stored trace, so that the sink does not query ClickHouse before the insert.
   const release = instance.stallClickhouse();
   const run = childOf(before);
   const inFlight = instance.send('POST', '/runs/batch', { post: [run] });

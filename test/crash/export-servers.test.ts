@@ -51,7 +51,7 @@ describe.runIf(stackPart('redis'))('servers of a running export', () => {
 
   interface Killing {
     readonly server: 'clickhouse' | 'postgres' | 'redis';
-    /** The step of the worker at that time. */
+    /** Step of the worker when the server is killed. */
     readonly step: Death['step'];
     readonly when: Death['when'];
     readonly time: number;

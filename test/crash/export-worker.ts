@@ -19,16 +19,16 @@ export interface WorkerOptions {
   readonly bucketRoot: string;
   readonly workFolder: string;
   readonly limits: Partial<ExportLimits>;
-  /** The step at which it kills itself, or sends a message and waits until it may continue. */
+  /** The step at which the process kills itself, or sends a message and waits until it may continue. */
   readonly at?: Death | undefined;
   readonly does?: 'die' | 'wait' | undefined;
 }
 
 export interface ExportWorker {
-  /** Resolves when it waits at its step. */
+  /** Resolves when the process waits at its step. */
   arrived(): Promise<void>;
   resume(): void;
-  /** Its log output. */
+  /** Log output of the process. */
   output(): string;
   /** Sends SIGKILL. */
   kill(): void;

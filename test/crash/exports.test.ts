@@ -31,7 +31,7 @@ describe('kill -9 of the worker', () => {
     undisturbed = await shop.files(made.id);
   });
 
-  /** Each step once: differences by the number of finished parts are tested without a process. */
+  /** Each step occurs once: tests without a process cover the differences by the number of finished parts. */
   const killed = deaths.filter(({ step, time }) => time === (step === 'count' ? 1 : 2));
   test.each(someOf(killed, 1 / 3))(
     '$when $step: another worker continues, and no recorded file is written again',

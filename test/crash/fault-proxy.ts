@@ -1,35 +1,36 @@
 /**
- * A TCP proxy in front of one server, or of the servers of a cluster, for tests: it can stall, break connections, and
+ * A TCP proxy in front of one server, or of the servers of a cluster, for tests. It can stall, break connections, and
  * block a request at a recognised step.
  *
  * Invariant: bytes are forwarded in order and unchanged; a blocked request blocks only its own connection; a stall
  * loses nothing: bytes in flight arrive late.
  *
- *   1. Client and server are joined by a pair of sockets; bytes are divided into messages if the protocol defines them
- *      (Kafka), otherwise each chunk is a message.
- *   2. The first message that a gate recognises uses it up. The gate determines how far the message gets: nothing of
- *      it, half of it, all of it without a response, or all of it with the response blocked. Nothing further passes on
- *      that connection.
- *   3. A stall pauses reading on both sides, on new connections too; when it ends, everything continues.
- *   4. Away: connections are broken and new ones are refused, as if the server were down.
+ *   1. Client and server are joined by a pair of sockets; bytes are divided into messages if the protocol defines
+ *      messages (Kafka), otherwise each chunk is a message.
+ *   2. The first message that a gate recognises uses up the gate. The gate determines how far the message gets:
+ *      nothing of it, half of it, all of it without a response, or all of it with the response blocked. Nothing
+ *      further passes on that connection.
+ *   3. A stall pauses reading on both sides, on new connections too; when the stall ends, everything continues.
+ *   4. While the proxy is away, connections are broken and new ones are refused, as if the server were down.
  */
 import { once } from 'node:events';
 import net from 'node:net';
 import { type Protocol, plain } from './protocol.ts';
 
 /**
- * How far a recognised request gets: not sent; half sent; sent, the response dropped; answered, the response dropped.
+ * How far a recognised request gets: it is not sent; half of it is sent; it is sent, but the response is dropped; it is
+ * answered, but the response is dropped.
  */
 export type GateAt = 'before' | 'half' | 'sent' | 'answered';
 
 export interface FaultProxy {
-  /** One for each server. */
+  /** Ports of the proxy, one for each server. */
   readonly ports: readonly number[];
   /** Resolves when a request was recognised and is blocked at `at`. Later requests pass. */
   hold(at: GateAt, recognises: (message: Buffer) => boolean): Promise<void>;
   /** Removes gates that no request has reached. */
   letPass(): void;
-  /** While on, nothing is forwarded. */
+  /** While on, the proxy forwards nothing. */
   stall(on: boolean): void;
   /** While on, the server seems to be down. */
   away(on: boolean): void;

@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 
 /**
- * Blocks graphs until a test opens it: graphs send a request to `url`, which gets its response when the gate is open.
- * It is opened at the end of the test.
+ * Blocks graphs until a test opens the gate: a graph sends a request to `url`, and gets the response when the gate is
+ * open. The gate is opened at the end of the test.
  */
 export class Gate {
   readonly url: string;

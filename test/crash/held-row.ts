@@ -3,7 +3,10 @@ import { onTestFinished } from 'vitest';
 import { until } from '../infra/until.ts';
 import { deadlineMs } from './pipeline.ts';
 
-/** Locks the row of a thread: a process that writes a graph run of it blocks in the middle of its transaction. */
+/**
+ * A lock on the row of a thread: a process that writes a graph run of this thread blocks in the middle of its
+ * transaction.
+ */
 export class HeldRow {
   readonly #client: pg.Client;
 

@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
 import type { Answer } from './client.ts';
 
-/** Each request got a response in time: accepted, or 503 with Retry-After. */
+/** Checks that each request got a response in time: accepted, or 503 with Retry-After. */
 export function expectAcceptedOrRetryLater(answers: readonly (Answer | undefined)[], maxMs: number): void {
   const others = answers.filter((answer) => answer?.status !== 202);
   expect(
@@ -15,8 +15,8 @@ export function expectAcceptedOrRetryLater(answers: readonly (Answer | undefined
 }
 
 /**
- * The failed server is not needed to accept runs: most requests were accepted at once. Not all: a busy machine may
- * starve a process for seconds, longer than a timeout of two seconds.
+ * Checks that most requests were accepted, because the failed server is not needed to accept runs. Not all are: a busy
+ * machine may starve a process for seconds, longer than a timeout of two seconds.
  */
 export function expectMostAccepted(answers: readonly (Answer | undefined)[]): void {
   const accepted = answers.filter((answer) => answer?.status === 202).length;

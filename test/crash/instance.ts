@@ -10,8 +10,8 @@ import { countedTraces } from './counted-traces.ts';
 export const deadlineMs = 60_000;
 
 /**
- * One instance for all tests of a file; each test checks only what was stored since it began. Restarts a killed
- * instance.
+ * Shares one instance among all tests of a file; each test checks only what was stored since it began. Restarts a
+ * killed instance.
  */
 export function shareInstance(
   take: (instance: Instance) => void,
@@ -54,7 +54,7 @@ export class Instance {
     this.runlake = await this.runlake.restart();
   }
 
-  /** Restarts it if it does not respond. */
+  /** Restarts the instance if it does not respond. */
   async ensureUp(): Promise<void> {
     const isUp = await fetch(`${this.runlake.url}/ok`).then(
       ({ ok }) => ok,
@@ -108,7 +108,7 @@ export class Instance {
     });
   }
 
-  /** Number of rows in a Postgres table. */
+  /** Returns the number of rows in a Postgres table. */
   async rowsOf(table: string): Promise<number> {
     const [count] = await askPostgres(this.runlake.stores().databaseUrl, `SELECT count(*)::int FROM ${table}`);
     return Number(count);
@@ -118,7 +118,7 @@ export class Instance {
     return askClickhouse(this.runlake.stores().clickhouseUrl, sql);
   }
 
-  /** Ids of the stored runs. Throws if a run has more than one row. */
+  /** Returns the ids of the stored runs. Throws if a run has more than one row. */
   async storedRuns(): Promise<Set<string>> {
     const text = await this.clickhouse('SELECT id FROM runs FINAL FORMAT TSV');
     const ids = text === '' ? [] : text.split('\n');
@@ -127,7 +127,7 @@ export class Instance {
     return once;
   }
 
-  /** Number of traces in the usage over all time; waits until no hour is dirty. */
+  /** Returns the number of traces in the usage over all time; waits until no hour is dirty. */
   async countedTraces(): Promise<number> {
     await until('usage to be counted', async () => (await this.rowsOf('usage_dirty_hours')) === 0, deadlineMs);
     return countedTraces(this.runlake);
@@ -136,14 +136,14 @@ export class Instance {
 
 const started = new Date(Date.now() - 60_000).toISOString();
 
-/** The `dotted_order` of a run that started a minute ago. */
+/** Returns the `dotted_order` of a run that started a minute ago. */
 export function dottedOrder(id: string): string {
   return `${started.replace(/[-:.Z]/g, '')}000Z${id}`;
 }
 
 type Run = { readonly id: string } & Record<string, unknown>;
 
-/** A root run of its own trace. */
+/** Creates a root run with its own trace. */
 export function rootRun(): Run {
   const id = randomUUID();
   const ids = { id, trace_id: id, dotted_order: dottedOrder(id) };

@@ -14,7 +14,8 @@ shareInstance((opened) => {
 });
 
 /**
- * Sends runs one by one through the stock SDK, from concurrent senders, until stopped. A resolved call is acknowledged.
+ * Sends runs one by one through the stock SDK, from concurrent senders, until stopped. A run is acknowledged when its
+ * call resolves.
  */
 function sendUntilStopped() {
   const { url, apiKey } = instance.runlake;
@@ -71,7 +72,7 @@ test('kill -9 between the record of an insert and the insert: each run is stored
   const since = await instance.since();
   const root = rootRun();
   expect((await instance.send('POST', '/runs/batch', { post: [root] })).status).toBe(202);
-  // Part of a stored trace, so that the sink does not query ClickHouse before the insert.
+  // The run belongs to a stored trace, so that the sink does not query ClickHouse before the insert.
   const child = childOf(root);
   const release = instance.stallClickhouse();
   const sent = instance.send('POST', '/runs/batch', { post: [child] });

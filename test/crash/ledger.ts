@@ -4,7 +4,7 @@ import { askClickhouse } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { deadlineMs, type Pipeline } from './pipeline.ts';
 
-/** What was sent of one run. `accepted` is set by a 202 response; an accepted run must be stored. */
+/** What was sent of a run. A 202 response sets `accepted`; an accepted run must be stored. */
 export interface Entry {
   readonly id: string;
   readonly traceId: string;
@@ -133,7 +133,7 @@ interface UsageRow {
   readonly traces: number;
 }
 
-/** Retries after 503: a busy machine may need longer than the timeouts that tests set. */
+/** Reads with retries after 503: a busy machine may need longer than the timeouts that tests set. */
 async function read(pipeline: Pipeline, path: string, body?: object): Promise<unknown> {
   let text = '';
   await until(

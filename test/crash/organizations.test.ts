@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { builtCommand, builtProgram } from '../built-program.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 
-/** The organisation commands, with a Runlake that is killed while it deletes the data of an organisation. */
+/** The organisation commands, and a Runlake that is killed while it deletes the data of an organisation. */
 
 let runlake: RunlakeProcess;
 beforeAll(async () => {

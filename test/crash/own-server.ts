@@ -12,7 +12,7 @@ import { shardFolder } from '../stack/parts/clickhouse.ts';
 import { loadStackSettings, type StackPartName } from '../stack/stack-settings.ts';
 import { openTools } from '../stack/tools.ts';
 
-/** A separate server, started like those of the native stack, that a test may kill and starve of disk space. */
+/** A separate server, started like those of the native stack. A test may kill it and fill its disk. */
 export interface OwnServer {
   readonly values: PartValues;
   /** Data folder. */
@@ -21,7 +21,7 @@ export interface OwnServer {
   kill(): Promise<void>;
   /** Restarts it with the same data and ports. */
   start(): Promise<void>;
-  /** Fills its disk; undefined if no separate disk could be mounted. */
+  /** Fills the disk of the server; undefined if no separate disk could be mounted. */
   readonly fillDisk?: (() => void) | undefined;
   freeDisk(): void;
   remove(): Promise<void>;
@@ -30,7 +30,7 @@ export interface OwnServer {
 export async function ownServer(name: StackPartName, { diskMiB }: { readonly diskMiB?: number } = {}) {
   const part = allParts[name];
   const folder = mkdtempSync(join(tmpdir(), `runlake-crash-${name}-`));
-  // Postgres runs as another user if this one is root.
+  // Postgres runs as another user if this process runs as root.
   chmodSync(folder, 0o711);
   const hasDisk = diskMiB !== undefined && mount(folder, diskMiB);
   const secrets = new Map<string, string>();
@@ -57,7 +57,7 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
   };
   try {
     const launched = await withFreePorts(part.portCount, (ports) => {
-      // Delete the files of an attempt with other ports.
+      // Delete the files of an earlier attempt with other ports.
       rmSync(join(folder, name), { recursive: true, force: true });
       options = { ...options, ports };
       return part.launch(options);
@@ -103,7 +103,7 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
   return server;
 }
 
-/** All processes of the server, so that none of them completes its current work. */
+/** Returns all processes of the server, so that none of them can complete its current work. */
 function processesOf(name: StackPartName, folder: string): number[] {
   const read = (...path: string[]) => readFileSync(join(folder, name, ...path), 'utf8');
   const { clickhouseShards } = loadStackSettings();
@@ -129,7 +129,11 @@ function killProcess(pid: number): void {
   }
 }
 
-/** Mounts a small disk at `folder`. @returns false, with the reason printed, if this user may not mount. */
+/**
+ * Mounts a small disk at `folder`.
+ *
+ * @returns false, with the reason printed, if this user is not allowed to mount.
+ */
 function mount(folder: string, sizeMiB: number): boolean {
   try {
     execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${sizeMiB}m,mode=711`, 'tmpfs', folder], { stdio: 'pipe' });

@@ -2,7 +2,7 @@ import { askClickhouse } from '../infra/embedded/processes.ts';
 import { type OwnServer, ownServer } from './own-server.ts';
 import type { Servers } from './pipeline.ts';
 
-/** One of each server, for one test file. */
+/** One server of each kind, for one test file. */
 export interface OwnServers {
   readonly kafka: OwnServer;
   readonly registry: OwnServer;
@@ -17,7 +17,11 @@ export interface OwnServers {
 
 type ServerName = 'kafka' | 'registry' | 'clickhouse' | 'postgres' | 'redis';
 
-/** @param options with a disk size, each server gets a disk of that size, if this user may mount one. */
+/**
+ * Starts one server of each kind.
+ *
+ * @param options with a disk size, each server gets a disk of that size, if this user is allowed to mount one.
+ */
 export async function ownServers(options: { readonly diskMiB?: number } = {}): Promise<OwnServers> {
   const { kafka, registry, clickhouse, postgres, redis, remove } = await startOwn(
     ['kafka', 'registry', 'clickhouse', 'postgres', 'redis'],
@@ -35,7 +39,7 @@ export async function ownServers(options: { readonly diskMiB?: number } = {}): P
   return { kafka, registry, clickhouse, postgres, redis, addresses, clickhouseRows, remove };
 }
 
-/** Starts only these servers; removes all if one does not start. */
+/** Starts only these servers; removes all of them if one does not start. */
 export async function startOwn<Name extends ServerName>(
   names: readonly Name[],
   options: { readonly diskMiB?: number } = {},

@@ -26,7 +26,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('partitions', () => 
       };
       await untilMoreAccepted(100);
       await admin.createPartitions({ topicPartitions: [{ topic, count: 6 }] });
-      // This API process still hashes by two partitions; the next one by six.
+      // This API process still hashes over two partitions; the next one hashes over six.
       await untilMoreAccepted(100);
       expect(await pipeline.process('api').end()).toBe(0);
       await pipeline.start('api');

@@ -3,7 +3,7 @@ import { type OpenPipeline, openOnStack } from './on-stack.ts';
 import type { Pipeline } from './pipeline.ts';
 
 export interface PipelinePool {
-  /** Runs `work` with a free pipeline, or waits for one. */
+  /** Runs `work` with a free pipeline; waits until one is free. */
   withPipeline(work: (pipeline: Pipeline, ledger: Ledger) => Promise<void>): Promise<void>;
   close(): Promise<void>;
 }
@@ -14,9 +14,9 @@ interface PooledPipeline {
 }
 
 /**
- * A pool of pipelines on the native stack, each with a ledger of everything that was sent through it. Tests that mostly
- * wait, for example for a group that waits for its dead member, run concurrently, and successive tests share the start
- * of a pipeline. A failed test closes its pipeline, and the next one starts another.
+ * Opens a pool of pipelines on the native stack, each with a ledger of everything that was sent through it. Tests that
+ * mostly wait, for example for a group that waits for its dead member, run concurrently, and successive tests reuse a
+ * started pipeline. A failed test closes its pipeline, and the next test starts another one.
  */
 export function openPipelinePool(count: number, environment: Readonly<Record<string, string>> = {}): PipelinePool {
   const pool = Array.from({ length: count }, (): PooledPipeline => ({ opened: undefined, ledger: new Ledger() }));

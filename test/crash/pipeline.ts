@@ -10,7 +10,7 @@ import { kafkaProtocol } from './protocol.ts';
 
 /** Addresses of the servers behind a pipeline. */
 export interface Servers {
-  /** Of all servers of a cluster, separated by commas. */
+  /** Addresses of all servers of a cluster, separated by commas. */
   readonly clickhouseUrl: string;
   readonly clickhouseCluster?: string | undefined;
   readonly databaseUrl: string;
@@ -107,7 +107,7 @@ export class Pipeline {
       RUNLAKE_SERVE_METRICS: 'true',
       RUNLAKE_PORT: new URL(this.url).port,
       ...testSettings({
-        // After a kill the group waits for the dead member for so long.
+        // After a kill, the group waits this long for the dead member.
         kafkaSessionTimeoutMs: 6_000,
         insertBatchMs: 100,
         rollupIntervalMs: 200,
@@ -126,7 +126,7 @@ export class Pipeline {
     });
   }
 
-  /** The value of a metric of a role, summed over its labels that contain `label`. */
+  /** Returns the value of a metric of a role, summed over its labels that contain `label`. */
   metric(role: PipelineRole, name: string, label = ''): Promise<number> {
     return metricOf(this.process(role), name, label);
   }
@@ -147,7 +147,7 @@ export class Pipeline {
   }
 }
 
-/** The value of a metric of a process, summed over its labels that contain `label`. */
+/** Returns the value of a metric of a process, summed over its labels that contain `label`. */
 export async function metricOf({ url }: RoleProcess, name: string, label = ''): Promise<number> {
   const answer = await fetch(`${url}/metrics`);
   if (!answer.ok) throw new Error(`GET ${url}/metrics returned ${answer.status}`);

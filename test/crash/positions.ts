@@ -2,7 +2,7 @@ import { Kafka, logLevel } from 'kafkajs';
 import { topics } from '../../schemas/topics.ts';
 
 export interface CommittedOffsets {
-  /** Whether the committed offsets of the sinks equal the log-end offsets. */
+  /** Returns whether the committed offsets of the sinks equal the log-end offsets. */
   atEnd(): Promise<boolean>;
   close(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** How bytes of a connection are divided into messages. */
+/** The protocol of a connection, which divides its bytes into messages. */
 export interface Protocol {
   /**
    * Creates a message splitter for one direction of one connection. Each call takes received bytes and returns the
@@ -6,19 +6,22 @@ export interface Protocol {
    */
   splitRequests(): (data: Buffer) => Buffer[];
   divideAnswers(): (data: Buffer) => Buffer[];
-  /** The id that a response shares with its request; undefined if responses come in request order. */
+  /** Returns the id that a response shares with its request; undefined if responses come in request order. */
   requestId(message: Buffer): number | undefined;
   answerId(message: Buffer): number | undefined;
   rewriteAnswer(message: Buffer): Buffer;
 }
 
 export interface ProxyAddresses {
-  /** Port of the server, and of the proxy in front of it. */
+  /** Port of the server; `to` is the port of the proxy in front of it. */
   readonly from: number;
   readonly to: number;
 }
 
-/** Chunks as messages: for HTTP and Postgres, whose clients here have one request in flight on a connection. */
+/**
+ * Treats each chunk as a message: for HTTP and Postgres, whose clients in these tests have one request in flight on a
+ * connection.
+ */
 export function plain(_ports: ProxyAddresses): Protocol {
   const divide = () => (data: Buffer) => [data];
   return {
@@ -31,8 +34,9 @@ export function plain(_ports: ProxyAddresses): Protocol {
 }
 
 /**
- * Kafka's protocol: length, then API key, version and correlation id in requests, and the correlation id in responses.
- * Brokers return their advertised address; the proxy replaces it with its own, which has the same number of bytes.
+ * Returns Kafka's protocol: length, then API key, version and correlation id in requests, and the correlation id in
+ * responses. Brokers return their advertised address; the proxy replaces it with its own, which has the same number of
+ * bytes.
  */
 export function kafkaProtocol({ from, to }: ProxyAddresses): Protocol {
   const serverAddress = advertised(from);
@@ -82,13 +86,13 @@ function byLength(): (data: Buffer) => Buffer[] {
 const produceKey = 0;
 const offsetCommitKey = 8;
 
-/** A produce request for `topic`. */
+/** Recognises a produce request for `topic`. */
 export const isProduce = (topic: string) => (message: Buffer) =>
   message.readInt16BE(4) === produceKey && message.includes(topic);
 
-/** An offset commit, after a batch. */
+/** Recognises an offset commit, which follows a batch. */
 export const isCommit = (message: Buffer) => message.readInt16BE(4) === offsetCommitKey;
 
-/** An SQL statement, in the body or the URL of a request. */
+/** Recognises an SQL statement in the body or the URL of a request. */
 export const says = (statement: RegExp) => (message: Buffer) =>
   statement.test(message.toString('latin1', 0, 16_384).replace(/\+|%20/g, ' '));

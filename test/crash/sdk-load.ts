@@ -8,8 +8,8 @@ export interface SdkLoad {
 }
 
 /**
- * Posts and patches through the stock SDK with its defaults: from several senders one by one, where each call reports
- * whether it was accepted, and from one sender in background batches, where no call reports it.
+ * Sends posts and patches through the stock SDK with its defaults: several senders send one by one, and each call
+ * reports whether it was accepted; one sender uses background batches, and no call reports it.
  */
 export function sdkLoad(pipeline: Pipeline, ledger: Ledger, { senders = 4, pauseMs = 30 } = {}): SdkLoad {
   const options = { apiUrl: pipeline.url, apiKey: pipeline.apiKey };
@@ -28,7 +28,7 @@ export function sdkLoad(pipeline: Pipeline, ledger: Ledger, { senders = 4, pause
       entry.outputs = `out of ${entry.id}`;
       await direct.updateRun(entry.id, updatedRun(entry)).then(
         () => {
-          // Without its post a patch is deferred; it is stored only if the post was accepted.
+          // A patch without its post is deferred; it is stored only if the post was accepted.
           entry.patchAccepted = entry.accepted;
         },
         () => undefined,

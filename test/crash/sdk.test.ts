@@ -1,4 +1,4 @@
-/** The stock SDK while Kafka is down: within its retries no run is lost; later refusals are counted. */
+/** The stock SDK while Kafka is down: no run is lost as long as the SDK retries; later refusals are counted. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -17,7 +17,7 @@ import { createdRun } from './sdk-load.ts';
 
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 300_000 });
 
-/** With defaults, the JavaScript SDK needs at least about 15 s to use up its retries. */
+/** With defaults, the JavaScript SDK uses up its retries after at least about 15 s. */
 const outageMs = 8_000;
 const script = fileURLToPath(new URL('../e2e/python/send_runs.py', import.meta.url));
 const python = pythonEnvironment();

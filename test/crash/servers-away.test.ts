@@ -109,7 +109,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
         () => false,
       );
 
-    /** The status of `/ready` and the parts that it lists as down. */
+    /** Returns the status of `/ready` and the parts that it lists as down. */
     async function readiness({ url }: StartedRole): Promise<{ status: number; down: string[] }> {
       const answer = await fetch(`${url}/ready`);
       const { parts } = (await answer.json()) as { parts: Record<string, { up: boolean }> };
@@ -172,7 +172,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
         expect(role.output()).toMatch(/"server":"kafka".*"waiting for a server"/);
       }
 
-      // `api` takes a run, `ingest` stores it.
+      // `api` accepts a run, `ingest` stores it.
       const now = Date.now() - 60_000;
       const id = '0f000000-0000-4000-8000-000000000001';
       const dottedOrder = `${new Date(now).toISOString().replace(/[-:.]/g, '').replace('Z', '000Z')}${id}`;

@@ -13,7 +13,7 @@ import { deadlineMs, Pipeline } from './pipeline.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
-/** `CLICKHOUSE_AWAY_MS`: how long ClickHouse is down under load. */
+/** Value of `CLICKHOUSE_AWAY_MS`: how long ClickHouse is down under load. */
 const clickhouseAwayMs = Number(process.env.CLICKHOUSE_AWAY_MS ?? (isFullExtent ? 15_000 : 5_000));
 const maxResponseMs = 20_000;
 
@@ -105,7 +105,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
   });
 
   test('the registry is down while all roles run: runs are accepted and stored', async () => {
-    // It stays down: no later test needs it.
+    // The registry stays down: no later test needs it.
     await own.registry.kill();
     await untilAccepts(100);
     await loading.stop();

@@ -23,13 +23,13 @@ interface Stall {
   readonly name: string;
   readonly role: PipelineRole;
   readonly way: keyof Ways;
-  /** Longer than the timeouts in `name`. */
+  /** Duration of the stall, longer than the timeouts in `name`. */
   readonly stallMs: number;
-  /** The responses to posts: some 503, or all 202. */
+  /** Responses to posts: some are 503, or all are 202. */
   readonly posts: 'refused' | 'accepted';
-  /** Further requests during the stall; `known` was posted before. */
+  /** Sends further requests during the stall; `known` was posted before. */
   readonly meanwhile?: (pipeline: Pipeline, known: Entry) => Promise<void>;
-  /** The member sends heartbeats during a slow insert. */
+  /** Whether the member keeps its partitions, because it sends heartbeats during a slow insert. */
   readonly keepsItsPartitions?: true;
 }
 
@@ -90,8 +90,8 @@ const stalls: readonly Stall[] = [
 ];
 
 /**
- * Reads, and patches of runs that only ClickHouse knows, are refused with Retry-After; patches of a run that was
- * recently sent in a single post are accepted.
+ * Checks that reads, and patches of runs that only ClickHouse knows, are refused with Retry-After, and that patches of
+ * a run that was recently sent in a single post are accepted.
  */
 async function readAndPatchWithoutClickhouse(pipeline: Pipeline, known: Entry): Promise<void> {
   known.outputs = `out of ${known.id}`;
@@ -112,7 +112,10 @@ async function readAndPatchWithoutClickhouse(pipeline: Pipeline, known: Entry): 
   known.patchAccepted = true;
 }
 
-/** Each on a connection that stays open without further responses, while others to the same server work. */
+/**
+ * Responses that are lost, each on a connection that stays open without further responses, while other connections to
+ * the same server work.
+ */
 const lostResponses: readonly {
   readonly name: string;
   readonly way: keyof Ways;
@@ -123,8 +126,8 @@ const lostResponses: readonly {
   { name: 'an insert of dirty hours', way: 'postgres', recognises: says(/INSERT INTO usage_dirty_hours/) },
 ];
 /**
- * The longest timeout of a request is 15 s, and a group may wait as long for a member that it considers dead: 20 s on
- * an idle machine. The rest is for a machine that runs other suites at the same time.
+ * The longest request timeout is 15 s, and a group may wait as long for a member that it considers dead: 20 s on an
+ * idle machine. The remaining time is for a machine that runs other suites at the same time.
  */
 const maxRecoveryMs = 180_000;
 const maxResponseMs = 15_000;

@@ -21,7 +21,7 @@ interface Step {
   found?(pipeline: Pipeline): Promise<void>;
 }
 
-/** Enough for both partitions to have some. */
+/** Number of runs; enough for both partitions to get some. */
 const runsOfStep = 40;
 const ingest = (pipeline: Pipeline) => pipeline.ways.ingest;
 const rowsOf = async ({ servers }: Pipeline, table: string) =>
@@ -118,7 +118,7 @@ const steps: readonly Step[] = [
 ];
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('killed at a step', () => {
-  // As many as vitest runs concurrently.
+  // As many pipelines as vitest runs tests concurrently.
   const { withPipeline, close } = openPipelinePool(5);
   afterAll(close);
 
@@ -137,7 +137,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('killed at a step', 
       // The blocked request got no response, so nothing was acknowledged that might not be durable.
       if (step.role === 'api') expect(answers[0]).toBeUndefined();
       if (step.sends === 'patches first') await untilAccepted(() => post(pipeline, runs));
-      // Before a repeated request could replace a lost run.
+      // Check before a repeated request can replace a lost run.
       await ledger.check(pipeline);
       await untilAccepted(() => post(pipeline, runs));
       await untilAccepted(() => patch(pipeline, runs));

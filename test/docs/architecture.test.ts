@@ -4,7 +4,7 @@ import { expect, it } from 'vitest';
 const page = readFileSync('docs/architecture.md', 'utf8');
 const paths = [...page.split('## A traced run')].slice(1).flatMap((rest) => rest.split(/^## /m));
 
-/** Paths of files that a text names. */
+/** Returns the paths of files that a text names. */
 const filesIn = (text: string) =>
   new Set([...text.matchAll(/`([\w./-]+\.(?:ts|mjs|sql|json))`/g)].map(([, path]) => path as string));
 

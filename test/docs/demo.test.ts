@@ -17,7 +17,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** The demo in an empty folder, with settings of the SDK and of Runlake around it that must not matter. */
+/** Starts the demo in an empty folder, with SDK and Runlake settings in its environment that must have no effect. */
 function startDemo(traces: number, node = process.execPath) {
   const child = spawn(node, ['--import', loader, script, '--traces', String(traces)], {
     cwd: folder,
@@ -83,7 +83,7 @@ describe('the demo', () => {
     expect(leftovers()).toEqual([]);
   });
 
-  // In `make test` the newest.
+  // `make test` tests only the newest release.
   it.each(isFullExtent ? otherReleases : otherReleases.slice(-1))(
     'runs on Node $version: traces, usage, export and a graph',
     async (release) => {
@@ -124,7 +124,7 @@ async function pasteNextSteps(output: string): Promise<void> {
   }
 }
 
-/** What curl would do: the shell splits the line, so that quotes count as they do for the user. */
+/** Does what curl would do: a shell splits the line, so that quotes have the same effect as for the user. */
 function curl(line: string): Promise<Response> {
   const words = execFileSync('sh', ['-c', `curl() { printf '%s\\n' "$@"; }; ${line}`], { encoding: 'utf8' })
     .trimEnd()

@@ -8,7 +8,10 @@ const root = new URL('../../', import.meta.url);
 const read = (file: string) => readFileSync(new URL(file, root), 'utf8');
 const proofs = [...stepRows, ...serverRows, ...embeddedRows, ...exportRows, ...agentRows].flatMap((row) => row.proofs);
 
-/** Titles of the tests in a file; of a test over a table whose title is its rows' names, those names. */
+/**
+ * Returns the titles of the tests in a file. If the title of a table test is the name of its rows, returns the names of
+ * the rows.
+ */
 function testsOf(file: string): string[] {
   const text = read(file);
   const titles = [...text.matchAll(/\btest(?:\.\w+)*(?:<.*>)?(?:\(.*\))?\(\s*'((?:[^'\\]|\\.)+)'/g)];

@@ -1,18 +1,18 @@
-/** A page of docs/guide, taken apart: its fenced blocks, and the programs that they make. */
+/** A parsed page of docs/guide: its fenced blocks, and the programs that they form. */
 
 export type RunnableLanguage = 'sh' | 'ts' | 'python';
 
 /**
- * `s3`: runs only if the native stack has an S3 store. `server`: holds its terminal until the next such block or the end
- * of the page; the other blocks run in a second terminal.
+ * Kind of a block. `s3`: the block runs only if the native stack has an S3 store. `server`: the block keeps its
+ * terminal until the next `server` block or the end of the page; all other blocks run in a second terminal.
  */
 export type StepKind = 's3' | 'server';
 
 export interface GuideBlock {
   readonly code: string;
-  /** Line of the page that the code starts at, from 1. */
+  /** Line of the page on which the code starts, counted from 1. */
   readonly line: number;
-  /** The `text` block that follows: what the code prints. `…` stands for any text. */
+  /** The `text` block that follows: the output of the code. `…` stands for any text. */
   readonly output?: string;
 }
 
@@ -25,7 +25,7 @@ export interface GuideStep {
 
 export interface GuidePage {
   readonly steps: readonly GuideStep[];
-  /** Each violation of the rules of docs/guide/README.md, with its line. */
+  /** Violations of the rules of docs/guide/README.md, each with its line. */
   readonly problems: readonly string[];
 }
 
@@ -87,7 +87,7 @@ export function parseGuidePage(text: string): GuidePage {
   return { steps, problems };
 }
 
-/** The paragraph that ends before the line at this index, in one line. */
+/** Returns the paragraph that ends before the line at this index, as one line. */
 function proseBefore(lines: readonly string[], index: number): string {
   const paragraph: string[] = [];
   let at = index - 1;
@@ -96,7 +96,7 @@ function proseBefore(lines: readonly string[], index: number): string {
   return paragraph.join(' ');
 }
 
-/** Marks the end of the output of a block in that of its step. */
+/** Marks the end of the output of a block within the output of its step. */
 export const endOfBlock = '\u0001end of block\u0001';
 
 const printMark: Record<RunnableLanguage, string> = {
@@ -120,7 +120,10 @@ export function programText({ language, blocks }: GuideStep): string {
   return text;
 }
 
-/** Whether `output` is what a text block shows: `…` stands for any text in its line, and alone for any lines. */
+/**
+ * Returns whether `output` matches a text block: `…` stands for any text in its line, or, alone on a line, for any
+ * lines.
+ */
 export function isOutput(output: string, shown: string): boolean {
   const trimmed = (text: string) => text.replace(/[ \t\r]+$/gm, '').trimEnd();
   const escaped = (line: string) => line.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replaceAll('…', '.*?');

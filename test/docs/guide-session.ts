@@ -1,8 +1,8 @@
 /**
- * Runs the steps of a page as a reader does, in one terminal: in a folder with the content of a checkout, with the command
- * `runlake`, and with exported variables that last from one step to the next. A step of the kind `server` has a terminal of
- * its own. It changes no text of the page; it sets the ports, the home and temporary folders, and the log level through the
- * environment.
+ * Runs the steps of a page as a reader does, in one terminal: in a folder with the content of a checkout, with the
+ * command `runlake`, and with exported variables that remain set for later steps. A step of the kind `server` has its
+ * own terminal. The session changes no text of the page; it sets the ports, the home and temporary folders, and the log
+ * level through the environment.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import {
@@ -36,9 +36,9 @@ export class GuideSession {
   readonly #folder: string;
   #environment: Record<string, string>;
   #workFolder: string;
-  /** Process groups of all steps: what a step leaves in the background belongs to its group. */
+  /** Process groups of all steps: background processes of a step belong to its group. */
   readonly #groups: number[] = [];
-  /** The step of the kind `server` that runs now. */
+  /** The running step of the kind `server`. */
   #server: { readonly child: ChildProcess; readonly ended: Promise<unknown> } | undefined;
 
   private constructor(folder: string, environment: Record<string, string>) {
@@ -49,14 +49,14 @@ export class GuideSession {
 
   static async open(): Promise<GuideSession> {
     const folder = mkdtempSync(join(tmpdir(), 'runlake-guide-'));
-    // Processes of graph code have user ids of their own.
+    // Processes of graph code run with separate user ids.
     chmodSync(folder, 0o755);
     for (const name of ['bin', 'checkout', 'home', 'tmp', 'steps']) mkdirSync(join(folder, name));
     for (const name of readdirSync(checkout).filter((entry) => !entry.startsWith('.')))
       symlinkSync(join(checkout, name), join(folder, 'checkout', name));
     const command = join(folder, 'bin', 'runlake');
     writeFileSync(command, `#!/bin/sh\nexec '${process.execPath}' '${builtProgram}' "$@"\n`, { mode: 0o755 });
-    // `make` uses the build that the tests use: another suite may be reading it.
+    // `make` uses the build that the tests use, because another suite may be reading it.
     const make = execFileSync('sh', ['-c', 'command -v make'], { encoding: 'utf8' }).trim();
     const upToDate = '-o dist/.built -o node_modules/.package-lock.json';
     writeFileSync(join(folder, 'bin', 'make'), `#!/bin/sh\nexec '${make}' ${upToDate} "$@"\n`, { mode: 0o755 });
@@ -78,16 +78,16 @@ export class GuideSession {
     Object.assign(this.#environment, variables);
   }
 
-  /** The value of a variable of the reader's terminal. */
+  /** Returns the value of a variable in the reader's terminal. */
   variable(name: string): string {
     return this.#environment[name] ?? '';
   }
 
   /**
-   * Runs a step until its process ends; a server until it accepts requests.
+   * Runs a step until its process ends; a server, until it accepts requests.
    *
    * @returns what it printed.
-   * @throws an error with everything that it wrote, if it fails or if a block prints something else than the page shows.
+   * @throws an error with the full output if the step fails, or if a block prints something that differs from the page.
    */
   async run(page: string, step: GuideStep, python = 'python3'): Promise<string> {
     const [{ line }] = step.blocks as [GuideStep['blocks'][number]];
@@ -116,7 +116,11 @@ export class GuideSession {
     return outputs.join('');
   }
 
-  /** Presses Ctrl-C in the terminal of the server. @throws if it does not end. */
+  /**
+   * Presses Ctrl-C in the terminal of the server.
+   *
+   * @throws if the server does not end.
+   */
   async stopServer(): Promise<void> {
     if (this.#server === undefined) return;
     const { child, ended } = this.#server;
@@ -146,7 +150,11 @@ export class GuideSession {
     return output();
   }
 
-  /** Waits until everything that the steps started has ended. @throws if something is left running. */
+  /**
+   * Waits until everything that the steps started has ended.
+   *
+   * @throws if a process is still running.
+   */
   async ended(withinMs = stopWithinMs): Promise<void> {
     await until('the processes of the page to end', () => this.#processes() === '', withinMs).catch(() => {
       throw new Error(`The page leaves processes running: it must stop what it starts.\n${this.#processes()}`);

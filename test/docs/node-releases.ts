@@ -3,7 +3,9 @@ import { fetchPinned } from '../stack/fetch-pinned.ts';
 import { loadStackSettings } from '../stack/stack-settings.ts';
 import { openTools } from '../stack/tools.ts';
 
-/** The releases of Node that Runlake supports, by major version; files by the SHA-256 of the npm package. */
+/**
+ * The releases of Node that Runlake supports, by major version, each with its files by the SHA-256 of the npm package.
+ */
 export const releases = [
   {
     version: '20.20.2',
@@ -30,12 +32,16 @@ export const releases = [
 
 const platform = `node-${process.platform}-${process.arch}`;
 
-/** Those of another major version than the one that runs this process. */
+/** Releases whose major version differs from that of this process. */
 export const otherReleases = releases.filter(
   ({ version }) => version.split('.')[0] !== process.versions.node.split('.')[0],
 );
 
-/** @returns undefined where no package for this platform is pinned. */
+/**
+ * Returns the Node program of a release.
+ *
+ * @returns undefined if no package for this platform is pinned.
+ */
 export async function nodeProgram(release: (typeof releases)[number]): Promise<string | undefined> {
   const { version } = release;
   if (!(`${platform}-${version}.tgz` in release.files)) return undefined;

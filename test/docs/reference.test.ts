@@ -49,13 +49,13 @@ afterAll(() => {
   pages = [];
 });
 
-/** First cells of the tables of a page, without the heads. */
+/** Returns the first cells of the tables of a page, without the header rows. */
 function firstCells(file: string): string[] {
   const text = readFileSync(new URL(file, folder), 'utf8');
   return [...text.matchAll(/^\| `([^`]+)` \|/gm)].map(([, name]) => String(name));
 }
 
-/** Names of metrics as the code writes them down, those of the process itself left out. */
+/** Returns the names of metrics as the code contains them, without the metrics of the process itself. */
 function metricsInCode(): string[] {
   const names = ['infra', 'pipelines', 'api'].flatMap((folder) =>
     readdirSync(new URL(`../../${folder}/`, import.meta.url), { recursive: true, encoding: 'utf8' })
@@ -127,7 +127,8 @@ describe('errors in the API description', () => {
     const answers = apis.flatMap(([, { operations }]) => operations.flatMap(listErrors));
     const answered = new Set<string>([...errorsOfAnyRequest, ...answers]);
     const unanswered = Object.entries<ErrorEntry>(catalogue).filter(([code]) => !answered.has(code));
-    // An error of class `caller` answers an operation, stands in `errors` of an export run, or answers a preflight.
+    // An error of class `caller` is a response of an operation, an entry in `errors` of an export run, or a response to
+    // a preflight.
     const callers = unanswered.filter(([, entry]) => entry.class === 'caller').map(([code]) => code);
     expect(sorted(callers)).toEqual([
       'DESTINATION_FILE_MISSING',

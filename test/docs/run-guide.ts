@@ -8,25 +8,25 @@ import { GuideSession } from './guide-session.ts';
 
 const guide = fileURLToPath(new URL('../../docs/guide/', import.meta.url));
 
-/** Names without `.md`. */
+/** Names of the guide pages, without `.md`. */
 export const guidePages = readdirSync(guide)
   .filter((name) => name.endsWith('.md'))
   .map((name) => name.slice(0, -'.md'.length));
 
 export const readGuidePage = (page: string): GuidePage => parseGuidePage(readFileSync(`${guide}${page}.md`, 'utf8'));
 
-/** A test for each step of a page of docs/guide, in order; the steps after a failed one are not run. */
+/** Defines a test for each step of a page of docs/guide, in order; the steps after a failed one are not run. */
 export function describeGuidePage(page: string): void {
   describePage(page, readGuidePage(page));
 }
 
-/** What a page of another folder leaves to its reader. */
+/** What a page of another folder expects from its reader. */
 export interface PageReader {
   /** Variables that the reader would set before the first step. */
   readonly variables?: Readonly<Record<string, string>>;
-  /** What the reader changes in a step, given the output of the last server. */
+  /** Applies the changes that the reader makes to a step, given the output of the last server. */
   adapt?(code: string, serverOutput: string, session: GuideSession): string;
-  /** Something that the output of the step at this index must contain. */
+  /** Patterns that the output of the step at the same index must match. */
   readonly shown?: readonly (RegExp | undefined)[];
 }
 
@@ -72,7 +72,10 @@ interface Tools {
   readonly variables: Readonly<Record<string, string>>;
 }
 
-/** What a step needs that not every machine has. Without it the step is skipped, and fails in CI. */
+/**
+ * Returns the tools that a step needs and that not every machine has. If they are missing, the step is skipped; in CI
+ * it fails.
+ */
 function toolsFor(step: GuideStep): Tools | { missing: string } {
   if (step.kind === 's3') {
     const part = stackPart('s3');
@@ -87,7 +90,7 @@ function toolsFor(step: GuideStep): Tools | { missing: string } {
   return environment;
 }
 
-/** As a reader has them who owns a bucket. */
+/** Returns the S3 variables that a reader who owns a bucket has set. */
 export function s3Variables(part: Readonly<Record<string, string>>): Record<string, string> {
   return {
     S3_ENDPOINT: part.endpoint ?? '',

@@ -101,7 +101,7 @@ async function everyRow(url: string): Promise<string[]> {
   }
 }
 
-/** Returns the files below the folder that contain any of the texts. */
+/** Returns the files below the folder that contain at least one of the texts. */
 const filesWith = (folder: string, texts: readonly string[]) =>
   readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())

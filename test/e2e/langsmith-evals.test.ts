@@ -7,7 +7,10 @@ import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { type ApiUnderTest, addOrganization, startApi } from '../api/start-api.ts';
 import { installLocked } from '../locked-packages.ts';
 
-/** The integrations of the stock SDK with vitest and jest: each test is an example, each run of the tests an experiment. */
+/**
+ * The integrations of the stock SDK with vitest and jest: each test is an example, and each execution of the tests is
+ * an experiment.
+ */
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 

@@ -29,7 +29,7 @@ test.skipIf('missing' in environment)('the stock Python SDK sends, reads and rat
   expect(found).toMatchObject({
     names: ['agent', 'model', 'plain', 'priced', 'tool'],
     status: { agent: 'success', model: 'success', plain: 'success', priced: 'success', tool: 'error' },
-    // 400 tokens at 0.15 and 600 at 0.075 dollars for a million; 10 at 0.60.
+    // Dollars per million tokens: 400 tokens at 0.15 and 600 at 0.075; 10 at 0.60.
     priced: ['0.000105', '0.000006', '0.000111'],
     tokens: 18,
     cost: '0.00042',

@@ -55,7 +55,7 @@ test.each([
       body: JSON.stringify({ session: [session?.id], order: 'asc' }),
     });
     const { runs } = (await answer.json()) as { runs: Record<string, unknown>[] };
-    // Both start within one microsecond, so their order is arbitrary.
+    // Both spans start within one microsecond, so their order is arbitrary.
     runs.sort((a, b) => String(a.name).localeCompare(String(b.name)));
     expect(runs).toMatchObject([
       { name: 'agent', run_type: 'chain', parent_run_id: null, status: 'success' },

@@ -3,7 +3,7 @@ import pg from 'pg';
 /**
  * Runs one statement on each engine of `addresses` (separated by commas), ignoring the database in them.
  *
- * @returns the response text of the first one.
+ * @returns the response text of the first engine.
  */
 export async function askClickhouseEngine(addresses: string, sql: string): Promise<string> {
   const [answer = ''] = await Promise.all(addresses.split(',').map((address) => askOne(new URL(address), sql)));

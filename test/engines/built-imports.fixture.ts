@@ -1,4 +1,4 @@
-/** Preloaded into child processes of suites: resolves imports of sources to their compiled files. */
+/** Loaded before the program in child processes of suites: resolves imports of sources to their compiled files. */
 import { type ResolveHook, register } from 'node:module';
 import { dirname } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';

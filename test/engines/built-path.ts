@@ -5,7 +5,7 @@ export const root = fileURLToPath(new URL('../../', import.meta.url));
 export const sourceFolders = ['api', 'infra', 'pipelines', 'schemas'];
 const compiled = new RegExp(`^(${sourceFolders.join('|')})/.*\\.ts$`);
 
-/** Path of the compiled file for a source that a file in `folder` imports; undefined for anything else. */
+/** Returns the path of the compiled file for a source that a file in `folder` imports; undefined for anything else. */
 export function builtPath(imported: string, folder: string): string | undefined {
   if (!imported.startsWith('.') || !folder.startsWith(root.slice(0, -1))) return undefined;
   const path = resolve(folder, imported).slice(root.length);

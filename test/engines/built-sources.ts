@@ -7,7 +7,7 @@ import { builtPath, root, sourceFolders } from './built-path.ts';
 export const builtModules = /\/dist\/(api|infra|pipelines|schemas)\/.*\.js$/;
 
 /**
- * Whether `dist/` is newer than every source. Otherwise suites use the sources, so that no result depends on an
+ * Returns whether `dist/` is newer than every source. If not, suites use the sources, so that no result depends on an
  * outdated build.
  */
 export function isBuilt(): boolean {
@@ -32,7 +32,7 @@ export function builtSources(): Plugin {
   };
 }
 
-/** Modification times of the files with this extension, without those of packages. */
+/** Returns the modification times of the files with this extension, without files of packages. */
 function writtenMs(folder: string, ending: string): number[] {
   if (!existsSync(folder)) return [];
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {

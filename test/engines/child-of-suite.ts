@@ -1,7 +1,7 @@
 import { isBuilt } from './built-sources.ts';
 
 const options = ['--import', import.meta.resolve('tsx')];
-// Same condition as for the suite: see `builtSources`.
+// The same condition as for the suite; see `builtSources`.
 if (process.env.RUNLAKE_TEST_BUILT === 'true' && isBuilt())
   options.push('--import', new URL('./built-imports.fixture.ts', import.meta.url).href);
 

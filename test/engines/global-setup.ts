@@ -10,7 +10,7 @@ import { type EngineAddresses, serveAddresses } from './serve-addresses.ts';
 import { makeTemplate } from './template.ts';
 
 /**
- * One real ClickHouse and one real Postgres for the test run, started when the first test requests them. With
+ * Starts one real ClickHouse and one real Postgres for the test run when the first test requests them. With
  * RUNLAKE_STACK_CLICKHOUSE_SHARDS=2, ClickHouse is a cluster of two servers.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
@@ -39,7 +39,8 @@ async function startEngines() {
     } = await startEmbedded({
       folder,
       needs: { clickhouse: shards === undefined, database: true },
-      // Without it, a DROP DATABASE spends five times as long on disk syncs as in Postgres, and suites drop one each.
+      // Without this option, a DROP DATABASE spends five times as long on disk syncs as in Postgres, and every suite
+      // drops one database.
       disableFsync: true,
     });
     const engines = { clickhouseUrl, databaseUrl, ...shards?.addresses };

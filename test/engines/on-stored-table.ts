@@ -4,7 +4,7 @@ import { clusterStatements } from '../../infra/migrations/cluster-statements.ts'
 
 /**
  * Runs a statement that a Distributed table does not support (OPTIMIZE, TRUNCATE, ALTER) on the table that stores the
- * rows; in a cluster, on that of every shard.
+ * rows; in a cluster, on that table on every shard.
  */
 export async function onStoredTable(
   clickhouse: ClickHouse,
@@ -15,7 +15,7 @@ export async function onStoredTable(
   await onEveryServer(clickhouse, statement(isCluster ? localTable(table) : table));
 }
 
-/** Runs a statement on every server, such as DDL of a view, or of the Distributed tables of a cluster. */
+/** Runs a statement on every server, for example DDL of a view, or of the Distributed tables of a cluster. */
 export async function onEveryServer({ servers }: ClickHouse, sql: string): Promise<void> {
   await Promise.all(servers.map((server) => server.command({ name: 'test', sql })));
 }
@@ -35,15 +35,18 @@ export async function addColumns(clickhouse: ClickHouse, table: string, columns:
   }
 }
 
-/** Reads from every server, such as a table of `system`. */
+/** Reads from every server, for example a table of `system`. */
 export async function rowsOfServers<Row>({ servers }: ClickHouse, sql: string): Promise<Row[]> {
   return (await Promise.all(servers.map((server) => server.query<Row>({ name: 'test', sql })))).flat();
 }
 
-/** SQL: whether a row of system.tables is a table that Runlake reads and writes, not the part of it on one shard. */
+/**
+ * SQL condition: whether a row of system.tables is a table that Runlake reads and writes, and not its part on one
+ * shard.
+ */
 export const isLogicalTable = `(engine LIKE '%MergeTree' AND NOT endsWith(name, '${localTable('')}') OR engine = 'Distributed')`;
 
-/** Size of tables on the disks of all servers. */
+/** Returns the size of tables on the disks of all servers. */
 export async function storedBytes(clickhouse: ClickHouse, tables: readonly string[]): Promise<number> {
   const names = tables.flatMap((table) => [table, localTable(table)]).map((name) => `'${name}'`);
   const sql = `SELECT sum(bytes_on_disk) AS bytes FROM system.parts
@@ -52,7 +55,10 @@ export async function storedBytes(clickhouse: ClickHouse, tables: readonly strin
   return rows.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-/** ClickHouse with `act` in place of each command; of commands that are sent to every shard, in place of the first. */
+/**
+ * Returns a ClickHouse client that calls `act` instead of each command. If a command is sent to every shard, `act`
+ * replaces only the first one.
+ */
 export function aroundCommands(
   clickhouse: ClickHouse,
   act: (command: Command, run: () => Promise<void>) => Promise<void>,

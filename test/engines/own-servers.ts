@@ -3,7 +3,7 @@ import { Kafka, logLevel } from 'kafkajs';
 import { testSettings } from '../test-settings.ts';
 import type { EngineAddresses } from './serve-addresses.ts';
 
-/** Number of databases of the stack's Redis; the first one holds the counter that assigns the others. */
+/** Number of databases of the stack's Redis; the first one contains the counter that assigns all others. */
 const redisDatabases = 4_096;
 
 /** Assigns an empty Redis database to the caller. */
@@ -27,7 +27,7 @@ async function onRedis<T>(address: string, work: (redis: Redis) => Promise<T>): 
   }
 }
 
-/** Variables that give the caller its own topics and groups on the stack's Kafka; `clear` deletes them. */
+/** Returns the variables that give the caller its own topics and groups on the stack's Kafka; `clear` deletes them. */
 export function ownKafka(
   { kafkaBrokers, schemaRegistryUrl }: EngineAddresses,
   name: string,
@@ -41,9 +41,9 @@ export function ownKafka(
       RUNLAKE_KAFKA_TOPIC_PREFIX: prefix,
       RUNLAKE_KAFKA_PARTITIONS: '2',
       ...testSettings({
-        // After a kill the group waits for the dead member for so long.
+        // After a kill, the group waits this long for the dead member.
         kafkaSessionTimeoutMs: 6_000,
-        // Tests usually read their events immediately, and would otherwise wait for the batch interval.
+        // Tests usually read their events immediately, and would wait for the batch interval without this.
         insertBatchMs: 50,
       }),
     },

@@ -6,7 +6,7 @@ import { freshStores } from './stores.ts';
 
 /**
  * Runs every Runlake that a test starts on the servers of the native stack, with its own databases, topics and queues.
- * Tests that read immediately after they send reach it through a proxy that waits for the sinks.
+ * Tests that read immediately after a write reach it through a proxy that waits for the sinks.
  */
 useServers(async () => {
   const stores = await freshStores();

@@ -9,7 +9,7 @@ declare module 'vitest' {
   interface ProvidedContext {
     /** URL at which test files request the addresses of the engines. */
     enginesUrl: string;
-    /** Parts of the native stack, empty if it is not up. */
+    /** Parts of the native stack; empty if it is not running. */
     stackParts: StackState['parts'];
   }
 }
@@ -27,10 +27,10 @@ export interface EngineAddresses {
   readonly template?: string;
 }
 
-/** The native stack, if one is up. */
+/** Returns the state of the native stack, if one is running. */
 export const runningStack = (): StackState | undefined => readStackState(loadStackSettings().folder);
 
-/** Whether suites of the project `stack` can run on it. */
+/** Returns whether suites of the project `stack` can run on it. */
 export function canHoldSuites(): boolean {
   const parts = runningStack()?.parts;
   return parts?.clickhouse?.status === 'up' && parts.postgres?.status === 'up';

@@ -4,7 +4,8 @@ import type { AddressInfo } from 'node:net';
 import type { Settling } from './settling.ts';
 
 /**
- * A proxy in front of a Runlake of tests: forwards requests unchanged, and reads only when all sinks have caught up.
+ * A proxy in front of a Runlake under test: it forwards requests unchanged, but reads only after all sinks have caught
+ * up.
  */
 export interface SettlingProxy {
   readonly url: string;
@@ -14,7 +15,7 @@ export interface SettlingProxy {
 }
 
 export async function openSettlingProxy(settling: Settling): Promise<SettlingProxy> {
-  // One connection for each request: a kept one may lead to a server that has been killed since.
+  // One connection for each request: a kept-alive connection may lead to a server that has been killed in the meantime.
   const agent = new Agent({ keepAlive: false });
   let target = new URL('http://127.0.0.1:1');
   const proxy = createServer((incoming, outgoing) => {

@@ -6,18 +6,19 @@ import { topics } from '../../schemas/topics.ts';
 const deadlineMs = 90_000;
 const pollMs = 20;
 
-/** Delays reads until the sinks have stored all earlier writes, if Kafka is in between. */
+/** Delays reads until the sinks have stored all earlier writes, if Kafka is between the API and the sinks. */
 export interface Settling {
-  /** Call before forwarding each request. */
+  /** Must be called before each request is forwarded. */
   before(method: string, path: string): Promise<void>;
-  /** Call after the response of each request. */
+  /** Must be called after the response to each request. */
   after(method: string, path: string): void;
   close(): Promise<void>;
 }
 
 /**
- * If anything was sent since the sinks last caught up, a read waits until they have committed everything in the topics.
- * After a deadline it continues, and the test reports what is missing. Requests about the server itself never wait.
+ * Makes reads wait: if anything was sent since the sinks last caught up, a read waits until they have committed
+ * everything in the topics. After a deadline it continues, and the test reports what is missing. Requests about the
+ * server itself never wait.
  */
 export function openSettling(environment: Readonly<Record<string, string>>): Settling {
   const { RUNLAKE_KAFKA_BROKERS: brokers, RUNLAKE_KAFKA_TOPIC_PREFIX: prefix = '' } = environment;
@@ -60,7 +61,7 @@ export function openSettling(environment: Readonly<Record<string, string>>): Set
       }
       await settled;
     },
-    // Only now are all its events in the topics: a concurrent read may not have waited for them.
+    // Only now are all events of the request in the topics; a concurrent read may not have waited for them.
     after(method, path) {
       if (!isRead(method, path)) isDirty = true;
     },

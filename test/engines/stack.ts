@@ -2,11 +2,13 @@ import { inject } from 'vitest';
 import type { StackPartName } from '../stack/stack-settings.ts';
 
 /**
- * Addresses, names and passwords of a part of the native stack (`make stack`), for tests that need just that server;
- * the fields of each are in `test/stack/parts`. If it is not up: `undefined`, with the reason printed; in CI an error.
+ * Returns addresses, names and passwords of a part of the native stack (`make stack`), for tests that need only that
+ * server; `test/stack/parts` lists the fields of each part. If the part is not running: `undefined`, with the reason
+ * printed; in CI an error.
  *
- *     const kafka = stackPart('kafka');
- *     describe.runIf(kafka)('the log on Kafka', () => { … kafka?.brokers … });
+ * const kafka = stackPart('kafka');
+ *
+ * describe.runIf(kafka)('the log on Kafka', () => { … kafka?.brokers … });
  */
 export function stackPart(name: StackPartName): Readonly<Record<string, string>> | undefined {
   const part = inject('stackParts')[name];

@@ -10,12 +10,12 @@ import type { EngineAddresses } from './serve-addresses.ts';
 import { copyTemplate } from './template.ts';
 
 export interface FreshStores {
-  /** Of all servers, separated by commas, if there are shards. */
+  /** Addresses of all servers, separated by commas, if there are shards. */
   readonly clickhouseUrl: string;
   readonly databaseUrl: string;
   /** Variables of the ClickHouse cluster, and of Kafka, registry and Redis if tests run on the native stack, with their own topics and queues. */
   readonly environment: Readonly<Record<string, string>>;
-  /** Clients of both, open until `close`. */
+  /** Clients of both databases, open until `close`. */
   readonly clickhouse: ClickHouse;
   readonly database: Database;
   /** Closes the clients and drops both databases. */
@@ -78,7 +78,7 @@ export async function freshStores({
   return { ...addresses, clickhouse, database, close, drop: close };
 }
 
-/** The variable of the ClickHouse cluster, if there are shards. */
+/** Returns the variable of the ClickHouse cluster, if there are shards. */
 export function clusterOf({ environment }: FreshStores): Readonly<Record<string, string>> {
   return clusterVariable(environment.RUNLAKE_CLICKHOUSE_CLUSTER);
 }

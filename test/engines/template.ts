@@ -1,6 +1,6 @@
 /**
- * Template databases with this release's schema: the migrations create them once for a test run, and each test that
- * needs its own databases copies them, which takes a fraction of the requests of the migrations.
+ * Template databases with this release's schema: the migrations create them once for a test run. Each test that needs
+ * its own databases copies them, which takes only a fraction of the requests of the migrations.
  */
 import { randomBytes } from 'node:crypto';
 import { openClickHouse } from '../../infra/clickhouse/client.ts';
@@ -12,7 +12,11 @@ import type { EngineAddresses } from './serve-addresses.ts';
 
 type Engines = Pick<EngineAddresses, 'clickhouseUrl' | 'clickhouseCluster' | 'databaseUrl'>;
 
-/** @returns the name of both databases. */
+/**
+ * Creates the template databases.
+ *
+ * @returns the name that both have.
+ */
 export async function makeTemplate(engines: Engines): Promise<string> {
   const name = `template_${randomBytes(8).toString('hex')}`;
   await Promise.all([

@@ -7,11 +7,16 @@ import type { Projects } from './projects.ts';
 import type { Tenants } from './server-of-histories.ts';
 import { forEachConcurrently } from './side-by-side.ts';
 
-/** Runs per workspace that are also read one by one: each such read costs as much as a page of a hundred. */
+/**
+ * Number of runs per workspace that are also read one by one; each of these reads costs as much as a page of a hundred
+ * runs.
+ */
 const sampleSize = 20;
 
 /**
- * Reads every run by page and by lists of ids, many also one by one, and compares each field's text with the model.
+ * Reads every run by page and by lists of ids, and many runs also one by one, and compares the text of each field with
+ * the model.
+ *
  * @returns the number of runs.
  */
 export async function checkRuns(

@@ -15,7 +15,7 @@ type Row = {
   readonly traces: number;
 };
 
-/** One row of CSV, with the names of each dimension. */
+/** Columns of a CSV row, with the names of each dimension. */
 const csvColumns: Readonly<Record<string, string>> = {
   'Workspace ID': 'workspace_id',
   'Workspace Name': 'workspace_name',
@@ -27,7 +27,7 @@ const csvColumns: Readonly<Record<string, string>> = {
 };
 
 /**
- * Compares every figure with the model: all of the years as a whole and by 30 days, the months with traces by day,
+ * Compares every figure with the model: all years, as a total and in steps of 30 days; the months with traces by day;
  * the days with traces by hour; each grouping; JSON and CSV.
  */
 export async function checkUsage(
@@ -136,7 +136,7 @@ function figureOf(bucket: string, dimensions: Readonly<Record<string, string | n
   return `${bucket} ${JSON.stringify(Object.entries(dimensions).sort())}`;
 }
 
-/** RFC 4180. */
+/** Parses CSV according to RFC 4180. */
 function parseCsv(text: string): string[][] {
   const rows: string[][] = [];
   for (const line of text.split('\r\n').filter((each) => each !== '')) {

@@ -7,7 +7,7 @@ export const anything = '*';
 
 const quoted = (text: string | undefined) => (text === undefined ? 'null' : JSON.stringify(text));
 
-/** The expected answer for a run: JSON text by field. */
+/** Returns the expected response for a run: JSON text by field. */
 export function expectedRun(
   trace: TraceState,
   runId: string,
@@ -45,7 +45,10 @@ export function expectedRun(
   };
 }
 
-/** The sum over the innermost model calls below the run that report this number; without any, its own. */
+/**
+ * Returns the sum over the innermost model calls below the run that report this number; if none does, the run's own
+ * number.
+ */
 function tokensOf(trace: TraceState, runId: string, name: string): string {
   const stated = new Map<string, number>();
   for (const [id, run] of trace.runs) {
@@ -60,7 +63,7 @@ function tokensOf(trace: TraceState, runId: string, name: string): string {
   return String(innermost.reduce((sum, { id }) => sum + (stated.get(id) as number), 0));
 }
 
-/** Ids of the ancestors, the root first. */
+/** Returns the ids of the ancestors, the root first. */
 function ancestorsIn(dottedOrder: string): string[] {
   return dottedOrder
     .split('.')
@@ -72,7 +75,10 @@ export function segmentOf(micros: number, id: string): string {
   return `${formatTime(micros).replace(/[-:.]/g, '')}Z${id}`;
 }
 
-/** Its own, or one built from the known ancestors; a run whose parent is missing is a child of the root. */
+/**
+ * Returns the run's own dotted_order, or one that is built from the known ancestors; a run whose parent is missing is a
+ * child of the root.
+ */
 function dottedOrderOf(trace: TraceState, runId: string): string {
   const run = trace.runs.get(runId) as RunState;
   if (run.dottedOrder !== undefined) return run.dottedOrder;
@@ -85,7 +91,7 @@ function dottedOrderOf(trace: TraceState, runId: string): string {
   const missing: string[] = [];
   for (let parent = run.parentId; ; ) {
     const state = parent === undefined ? undefined : trace.runs.get(parent);
-    // The chain ends before the root or a run with a dotted_order: only the run itself is attached to the root.
+    // The chain ends before the root or a run with a dotted_order, so only the run itself is attached to the root.
     if (parent === undefined || state === undefined) return `${root}.${own}`;
     if (parent === trace.traceId || state.dottedOrder !== undefined) {
       above = dottedOrderOf(trace, parent);

@@ -4,7 +4,10 @@ import { playHistories } from './play-histories.ts';
 
 const isOverKafka = stackPart('kafka') !== undefined && stackPart('registry') !== undefined;
 
-/** Fewer than on embedded engines: after each kill the group waits until the session of the dead member has ended. */
+/**
+ * Fewer traces than on embedded engines: after each kill, the group waits until the session of the dead member has
+ * ended.
+ */
 const traces = 160;
 const kills = 2;
 

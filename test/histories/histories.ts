@@ -19,13 +19,13 @@ export interface History {
 const hourMicros = 3_600_000_000;
 const dayMicros = 24 * hourMicros;
 
-/** The days, over three years, on which traces begin; as UTC midnights in microseconds. */
+/** The days on which traces begin, over three years; as UTC midnights in microseconds. */
 export const days: readonly number[] = Array.from(
   { length: 14 },
   (_, index) => Date.UTC(2022, 6, 1) * 1_000 + Math.floor((index * 1_095) / 13) * dayMicros,
 );
 
-/** A moment on one of the days: random, or at the beginning or end of an hour or a day. */
+/** Returns a moment on one of the days: a random one, or the beginning or end of an hour or a day. */
 function moment(random: Random, of: readonly number[]): number {
   const day = random.pick(of);
   const hour = day + random.int(24) * hourMicros;
@@ -37,17 +37,17 @@ interface Run {
   readonly parent: Run | undefined;
   readonly keyMicros: number;
   readonly dottedOrder: string;
-  /** The first segment's time: for some children it differs from the root's. */
+  /** Time of the first segment; for some children it differs from that of the root. */
   readonly traceMicros: number;
 }
 
 export function makeHistory(random: Random, options: { workspace: number; client: number; phases: number }): History {
   const traceId = random.uuid();
   const first = random.int(options.phases);
-  // Most events sent at one time fall into few weeks: an insert over many is expensive in ClickHouse.
+  // Most traces of one phase fall into few weeks, because an insert over many weeks is expensive in ClickHouse.
   const defaults = days.filter((_, index) => index % options.phases === first);
   const runs = makeRuns(random, traceId, random.chance(0.95) ? defaults : days);
-  // Only a child of some traces ever arrives.
+  // Of some traces, only a child ever arrives.
   const arriving = runs.length > 1 && random.chance(0.08) ? [runs[random.between(1, runs.length - 1)] as Run] : runs;
   const events = arriving.flatMap((run) => eventsOf(random, run));
   const ordered = random.chance(0.5) ? random.shuffled(events) : events;
@@ -87,7 +87,7 @@ function makeRuns(random: Random, traceId: string, of: readonly number[]): Run[]
   return runs;
 }
 
-/** Posted up to three times or never, patched up to three times. */
+/** Returns the events of a run, which is posted up to three times or never, and patched up to three times. */
 function eventsOf(random: Random, run: Run): { run: Run; kind: 'post' | 'patch'; values: Values }[] {
   const posts = random.pick([0, 1, 1, 1, 1, 1, 2, 2, 3]);
   const patches = random.between(posts === 0 ? 1 : 0, 3);
@@ -142,7 +142,7 @@ function someJson(random: Random): string {
   ]);
 }
 
-/** The event as an OpenTelemetry exporter would send it, with fewer fields. */
+/** Converts the event to one that an OpenTelemetry exporter would send, with fewer fields. */
 export function asSpan<E extends Omit<RunEvent, 'project'>>(event: E): E {
   const started = event.values.start_time ?? quoted(formatTime(event.keyMicros));
   const { name = '"span"', end_time } = event.values;

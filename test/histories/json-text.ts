@@ -1,4 +1,7 @@
-/** The members of a JSON object, or the items of an array by index, as their original text. The text must be valid. */
+/**
+ * Returns the members of a JSON object, or the items of an array by index, as their original text. The text must be
+ * valid.
+ */
 export function splitJson(text: string): Map<string, string> {
   const parts = new Map<string, string>();
   let depth = 0;

@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config';
 
-/** Many more histories than the default tests: `npm run test:histories-long`. */
+/** Runs many more histories than the default tests: `npm run test:histories-long`. */
 export default defineConfig({
   test: {
     include: ['test/histories/histories.long.ts'],

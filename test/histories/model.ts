@@ -16,7 +16,7 @@ export interface RunEvent {
   readonly runId: string;
   readonly parentId?: string | undefined;
   readonly dottedOrder?: string | undefined;
-  /** Time of the last segment of dotted_order, and of the first. */
+  /** Time of the last segment of dotted_order; the next field has that of the first segment. */
   readonly keyMicros: number;
   readonly traceMicros: number;
   readonly project?: ProjectReference | undefined;

@@ -10,7 +10,7 @@ export interface PlannedRequest extends WireRequest {
   readonly sender: number;
   /**
    * Whether the request is sent only once, even after a crash. Its traces may then be stored or not, and no other
-   * request refers to them.
+   * request refers to these traces.
    */
   readonly once: boolean;
 }
@@ -25,8 +25,8 @@ export interface PhaseDeps {
 }
 
 /**
- * The requests of one client in one phase, in order. Requests that are repeated until acknowledged are applied to the
- * model at once.
+ * Plans the requests of one client in one phase, in order. Requests that are repeated until acknowledged are applied to
+ * the model at once.
  */
 export function planRequests(workspace: number, drafts: readonly Draft[], deps: PhaseDeps): PlannedRequest[] {
   const { random, model } = deps;
@@ -45,21 +45,21 @@ export function planRequests(workspace: number, drafts: readonly Draft[], deps: 
     const route = picked === 'otlp' && waiting[0]?.kind === 'patch' ? 'batch' : picked;
     const events = takeEvents(route, waiting, random).map((draft) => toEvent(draft, route, names, deps));
     add(encodeRequest(random, route, events));
-    // The whole request again, under the same or another key, as from a client that received no answer.
+    // Sends the whole request again, with the same or another key, like a client that received no response.
     const again = requests.at(-1) as PlannedRequest;
     if (random.chance(0.08)) add(again);
   }
   return requests;
 }
 
-/** Takes as many drafts from the front as one request of the route may have. */
+/** Takes as many drafts from the front of the queue as one request of the route may contain. */
 function takeEvents(route: Route, waiting: Draft[], random: Random): Draft[] {
   const max = route === 'single' ? 1 : random.pick([1, 3, 10, 30, 100]);
   const used = new Set<string>();
   const fits = (draft: Draft) => {
     const identity = `${draft.kind} ${draft.runId}`;
     if (route === 'otlp' && draft.kind === 'patch') return false;
-    // A part may appear once per body; two spans with the same id would be the same run twice.
+    // A part may appear only once per body; two spans with the same id would be the same run twice.
     if (route !== 'batch' && used.has(identity)) return false;
     used.add(identity);
     return true;
@@ -70,7 +70,8 @@ function takeEvents(route: Route, waiting: Draft[], random: Random): Draft[] {
 }
 
 /**
- * The project names that drafts may use in this phase, chosen so that races between clients cannot change the result.
+ * Returns the project names that drafts may use in this phase. They are chosen so that races between clients cannot
+ * change the result.
  */
 function namesOf(workspace: number, { projects, phase }: PhaseDeps) {
   const living = projects.existing(workspace);
@@ -95,13 +96,13 @@ function toEvent(draft: Draft, route: Route, names: Names, deps: PhaseDeps): Run
 function projectOf({ kind, traceId }: Draft, names: Names, { random }: PhaseDeps): ProjectReference | undefined {
   if (random.chance(kind === 'post' ? 0.1 : 0.6)) return undefined;
   const allowed = names[kind];
-  // Mostly the same for all events of a trace, as long as that project exists.
+  // Usually the same name for all events of a trace, as long as that project exists.
   const defaults = Number.parseInt(traceId.slice(0, 6), 16) % allowed.length;
   if (random.chance(0.25) && names.ids.length > 0) return { id: random.pick(names.ids) };
   return { name: random.chance(0.75) ? (allowed[defaults] as string) : random.pick(allowed) };
 }
 
-/** Some single requests omit the location: posts without dotted_order, patches by id alone. */
+/** Removes the location from some single requests: posts lose dotted_order, and patches have only the id. */
 function withoutLocation(event: RunEvent, { random, model }: PhaseDeps): RunEvent {
   const trace = model.traceOf(event);
   const isStored = trace?.project !== undefined && trace.runs.has(event.runId);

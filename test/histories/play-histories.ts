@@ -32,8 +32,8 @@ export interface Played {
 }
 
 /**
- * Plays random histories of traces against a separate server, kills it now and then, and compares all stored and
- * counted values with the model. The same seed gives the same histories, requests and moments.
+ * Plays random histories of traces against a separate server, kills the server several times, and compares all stored
+ * and counted values with the model. The same seed gives the same histories, requests and times of kills.
  */
 export async function playHistories(seed: number, histories: number, maxKills?: number): Promise<Played> {
   const random = new Random(seed);
@@ -43,7 +43,7 @@ export async function playHistories(seed: number, histories: number, maxKills?: 
     }),
     maxKills,
   );
-  // Also if the test times out.
+  // Runs even if the test times out.
   onTestFinished(() => player.runlake.remove());
   const tenants = await makeTenants(player.runlake);
   const projects = new Projects();
@@ -82,7 +82,7 @@ export async function playHistories(seed: number, histories: number, maxKills?: 
     const keys = tenants.senders.map(({ key }) => key);
     const unknown = new Set(await player.play(plans, keys, random));
     for (const request of plans.flat().filter(({ once }) => once)) {
-      // A request without an answer may be stored or not; what is stored must be complete.
+      // A request without a response may be stored or not; what is stored must be complete.
       const events = unknown.has(request) ? await storedEvents(player, tenants, request.events) : request.events;
       model.apply(request.sender, events);
     }
@@ -96,7 +96,7 @@ export async function playHistories(seed: number, histories: number, maxKills?: 
   return { runs, traces: model.traces.size, figures, kills: player.kills };
 }
 
-/** Interleaves the traces of a client; the events of one trace keep their order. */
+/** Interleaves the traces of a client; events of the same trace keep their order. */
 function mixed<D extends { readonly traceId: string }>(random: Random, drafts: readonly D[]): D[] {
   const byTrace = new Map<string, D[]>();
   for (const draft of drafts) byTrace.set(draft.traceId, [...(byTrace.get(draft.traceId) ?? []), draft]);
@@ -117,7 +117,9 @@ async function storedEvents<E extends { readonly workspace: number; readonly run
   return stored;
 }
 
-/** Between phases, when no request is in flight: each workspace renames one project and may delete one. */
+/**
+ * Changes projects between phases, when no request is in flight: each workspace renames one project and may delete one.
+ */
 async function changeProjects(player: Player, tenants: Tenants, projects: Projects, random: Random, phase: number) {
   for (const workspace of tenants.workspaces.keys()) {
     const renamed = random.pick(projects.existing(workspace).filter(({ name }) => name !== 'default'));
@@ -133,7 +135,7 @@ async function changeProjects(player: Player, tenants: Tenants, projects: Projec
 }
 
 async function untilCounted({ runlake }: Player): Promise<void> {
-  // With Kafka, the last events may not have marked their hours dirty yet: a read waits until they are stored.
+  // With Kafka, the last events may not have marked their hours dirty yet; this read waits until they are stored.
   await ask(runlake, '/sessions?limit=1');
   const { databaseUrl } = runlake.stores();
   const noDirtyHours = async () =>

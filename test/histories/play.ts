@@ -1,7 +1,7 @@
 /**
- * Sends requests from several clients: each sends its requests one after another, all clients run concurrently.
- * Meanwhile the server is killed; requests without an acknowledgement are sent again after the restart, except those
- * marked `once`.
+ * Sends requests from several clients: each client sends its requests one after another, and all clients run
+ * concurrently. During this time the server is killed; requests without an acknowledgement are sent again after the
+ * restart, except those marked `once`.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { RunlakeProcess } from '../runlake-process.ts';
@@ -26,7 +26,11 @@ export class Player {
     return this.#runlake;
   }
 
-  /** @returns the requests whose outcome is unknown. */
+  /**
+   * Plays the requests.
+   *
+   * @returns the requests whose outcome is unknown.
+   */
   async play(
     clients: readonly (readonly PlannedRequest[])[],
     keys: readonly string[],

@@ -8,18 +8,18 @@ export interface ProjectState {
   id?: string;
 }
 
-/** The expected projects: which project a name or id resolves to, after creations, renames and deletions. */
+/** The expected projects: which project a name or id resolves to after creations, renames and deletions. */
 export class Projects {
   readonly list: ProjectState[] = [];
-  /** The project that last had a name, by workspace and name. */
+  /** The last project that had a name, by workspace and name. */
   readonly #former = new Map<string, number>();
 
-  /** The existing projects of a workspace. */
+  /** Returns the existing projects of a workspace. */
   existing(workspace: number): ProjectState[] {
     return this.list.filter((project) => project.workspace === workspace && !project.deleted);
   }
 
-  /** Former names of existing projects of a workspace that no other project has. */
+  /** Returns the former names of existing projects of a workspace that no project has now. */
   formerNames(workspace: number): string[] {
     return [...this.#former].flatMap(([key, index]) => {
       const [, space, name = ''] = /^(\d+) (.*)$/s.exec(key) ?? [];
@@ -28,7 +28,7 @@ export class Projects {
     });
   }
 
-  /** The index in `list`; `undefined` for a patch that names none. An unused name creates a project. */
+  /** Returns the index in `list`; `undefined` for a patch that names no project. An unused name creates a project. */
   resolve(workspace: number, reference: ProjectReference | undefined, kind: 'post' | 'patch'): number | undefined {
     if (reference !== undefined && 'id' in reference) return this.list.findIndex(({ id }) => id === reference.id);
     if (reference === undefined && kind === 'patch') return undefined;

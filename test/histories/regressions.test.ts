@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { someOf } from '../house/extent.ts';
 import { playHistories } from './play-histories.ts';
 
-/** Each of these seeds once failed. When a seed of `histories.test.ts` fails, add it here with the fix. */
+/** Seeds that failed once. If a seed of `histories.test.ts` fails, add it here with the fix. */
 const regressions = [
   { seed: 20_260_101, traces: 50 },
   { seed: 1_047_271_700, traces: 50 },

@@ -46,7 +46,7 @@ function json(method: 'POST' | 'PATCH', path: string, body: string) {
   return { method, path, headers: { 'content-type': 'application/json' }, body: Buffer.from(body) } as const;
 }
 
-/** Fields that only the model has: the server derives them from others. */
+/** Fields that exist only in the model: the server derives them from other fields. */
 const derived = new Set(['prompt_tokens', 'completion_tokens', 'total_tokens']);
 const partFields = new Set(['inputs', 'outputs', 'error', 'events', 'extra', 'serialized']);
 const nullable = ['inputs', 'outputs', 'extra', 'end_time', 'error', 'name', 'tags'];
@@ -54,7 +54,7 @@ const nullable = ['inputs', 'outputs', 'extra', 'end_time', 'error', 'name', 'ta
 function members(random: Random, event: RunEvent): [string, string][] {
   const { project, values, dottedOrder, parentId } = event;
   const list: [string, string][] = [['id', `"${event.runId}"`]];
-  // A patch without dotted_order omits trace_id, too.
+  // A patch without dotted_order has no trace_id either.
   if (dottedOrder !== undefined || event.kind === 'post') list.push(['trace_id', `"${event.traceId}"`]);
   if (dottedOrder !== undefined) list.push(['dotted_order', `"${dottedOrder}"`]);
   if (parentId !== undefined && (dottedOrder === undefined || random.chance(0.8))) {

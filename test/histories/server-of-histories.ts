@@ -10,12 +10,12 @@ export interface Sender {
 }
 
 export interface Tenants {
-  /** Id and name by index. */
+  /** Ids and names, by index. */
   readonly workspaces: readonly { readonly id: string; readonly name: string }[];
   readonly senders: readonly Sender[];
 }
 
-/** Sends a request as the administrator and returns the JSON answer. */
+/** Sends a request as the administrator and returns the JSON response. */
 export async function ask<T>(
   { url, apiKey }: Pick<RunlakeProcess, 'url' | 'apiKey'>,
   path: string,
@@ -35,7 +35,7 @@ export async function ask<T>(
   return (text === '' ? undefined : JSON.parse(text)) as T;
 }
 
-/** Two workspaces, three users, five keys. */
+/** Creates two workspaces, three users and five keys. */
 export async function makeTenants(runlake: RunlakeProcess): Promise<Tenants> {
   await ask(runlake, '/workspaces', { body: { display_name: 'Second, "quoted"' } });
   const found = await ask<{ id: string; display_name: string }[]>(runlake, '/workspaces');
@@ -63,7 +63,7 @@ export async function makeTenants(runlake: RunlakeProcess): Promise<Tenants> {
   return { workspaces, senders };
 }
 
-/** Reads the ids of existing projects from the server, and checks that it has the expected ones. */
+/** Reads the ids of existing projects from the server, and checks that these are the expected projects. */
 export async function learnProjectIds(runlake: RunlakeProcess, tenants: Tenants, projects: Projects): Promise<void> {
   for (const [workspace, { id: workspaceId }] of tenants.workspaces.entries()) {
     const found = await ask<{ id: string; name: string }[]>(runlake, '/sessions?limit=100', { workspaceId });

@@ -1,10 +1,14 @@
-/** Does `work` for each item, at most that many at a time. @throws the first error. */
+/**
+ * Does `work` for each item, with at most this many items at a time.
+ *
+ * @throws the first error.
+ */
 export async function forEachConcurrently<T>(
   items: Iterable<T>,
   work: (item: T) => Promise<void>,
   width = 8,
 ): Promise<void> {
-  // One iterator for all: each takes the next item.
+  // All workers share one iterator: each of them takes the next item.
   const rest = [...items].values();
   const worker = async () => {
     for (const item of rest) await work(item);

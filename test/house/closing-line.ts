@@ -4,13 +4,13 @@ import type { Reporter, TestModule } from 'vitest/node';
 import { closingLines, type FileReport, nameOf, type TestReport } from './test-report.ts';
 import { leftOutOf } from './thirds.ts';
 
-/** Enough for the name of a test and the beginning of its message. */
+/** Maximum line length; enough for the name of a test and the beginning of its message. */
 const lineLength = 300;
 
 /**
  * Prints, at the end of a run, a line for each failed test and one line for tools, `N passed, N failed, N skipped`. The
- * full report of a failure is far above, and some log viewers keep only the end of the output. If
- * `RUNLAKE_TEST_REPORT` names a file, the report is also written there as JSON.
+ * full report of a failure is far above it, and some log viewers keep only the end of the output. If
+ * `RUNLAKE_TEST_REPORT` names a file, the report is also written to that file as JSON.
  */
 export default class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
@@ -38,7 +38,7 @@ function reportOf(module: TestModule): FileReport {
     if (state === 'passed' || state === 'skipped') counts[state]++;
     else failures.push(lineOf(`${where}: ${test.fullName}`, errors?.[0]));
   }
-  // A module that fails to load or to set up has no failed test.
+  // A module that fails to load or to set up has no failed tests.
   for (const error of module.errors()) failures.push(lineOf(where, error));
   for (const suite of module.children.allSuites())
     for (const error of suite.errors()) failures.push(lineOf(`${where}: ${suite.fullName}`, error));

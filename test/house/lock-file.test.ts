@@ -12,7 +12,7 @@ const { packages } = JSON.parse(readFileSync(new URL('../../package-lock.json', 
   packages: Readonly<Record<string, Entry>>;
 };
 
-/** Whether Node resolves `name` from `path`: in its own node_modules, or in one above. */
+/** Returns whether Node resolves `name` from `path`: in the node_modules of `path`, or of a folder above it. */
 function isFound(path: string, name: string): boolean {
   for (let at = path; ; at = at.slice(0, Math.max(0, at.lastIndexOf('node_modules/') - 1))) {
     if (`${at === '' ? '' : `${at}/`}node_modules/${name}` in packages) return true;
@@ -21,7 +21,7 @@ function isFound(path: string, name: string): boolean {
 }
 
 it('the lock file contains every dependency of its packages, including those of other platforms', () => {
-  // If the registry lacks some of them, npm writes a lock file without them, which `npm ci` then refuses.
+  // If the registry lacks some of these packages, npm writes a lock file without them, which `npm ci` then refuses.
   const missing = Object.entries(packages).flatMap(([path, { dependencies, optionalDependencies }]) =>
     Object.keys({ ...dependencies, ...optionalDependencies }).filter((name) => !isFound(path, name)),
   );

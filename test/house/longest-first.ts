@@ -1,8 +1,9 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /**
- * Suites that take more than ten seconds, longest first: if one of them started last, one worker would be busy while
- * the others are idle. A suite that is missing here only makes the run longer. `make test-fast` leaves them out.
+ * Suites that take more than ten seconds, longest first: if a long suite started last, one worker would be busy while
+ * all others are idle. A suite that is missing from this list only makes the run longer. `make test-fast` leaves these
+ * suites out.
  */
 export const longest = [
   'test/histories/regressions.test.ts',
@@ -86,8 +87,9 @@ export const longest = [
 ];
 
 /**
- * Orders suites: the longest first, of any project; then the default order of vitest; last those that share a process,
- * grouped by project, because vitest reuses a process only if the next suite shares it too.
+ * Orders suites: first the longest ones, of any project; then all others in the default order of vitest; last the
+ * suites that share a process, grouped by project, because vitest reuses a process only if the next suite shares it
+ * too.
  */
 export class SlowestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

@@ -7,7 +7,7 @@ const root = new URL('../../', import.meta.url);
 const read = (file: string) => readFileSync(new URL(file, root), 'utf8');
 const source = /^(schemas|infra|pipelines|api)\/.*\.(ts|mjs)$/;
 
-/** Files that git tracks or would add; no build output, no installed packages. */
+/** Files that git tracks or would add, without build output and installed packages. */
 const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
   cwd: root,
   encoding: 'utf8',
@@ -17,7 +17,7 @@ const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclud
   .filter((file) => existsSync(new URL(file, root)));
 const sources = files.filter((file) => source.test(file));
 
-/** Lines of `file` that match `pattern`, as `file:line`. */
+/** Returns the lines of `file` that match `pattern`, as `file:line`. */
 function matchingLines(file: string, pattern: RegExp): string[] {
   return read(file)
     .split('\n')

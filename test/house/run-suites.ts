@@ -8,11 +8,11 @@ import { closingLines, failedFiles, nameOf, type TestReport, withSecondAttempt }
 import { pickThird } from './thirds.ts';
 
 /**
- * Runs the suites of a whole run, and each of the few that failed once more, alone: suites kill processes, starve stores
- * and measure seconds concurrently on machines of any speed. A suite that fails again fails the run. One that passes
- * then is listed as `unsteady` in the last lines: a bug of the test or of the product that has to be traced, but no
- * reason to block unrelated changes; with `make test-all` it fails the run. Arguments are passed to the runner; with
- * arguments there is no second attempt.
+ * Runs all suites, and then runs each failed suite a second time, alone, if only few failed: suites kill processes,
+ * starve stores and measure seconds concurrently on machines of any speed. A suite that fails again fails the run. A
+ * suite that passes the second time is listed as `unsteady` in the last lines: this is a bug of the test or of the
+ * product that has to be traced, but no reason to block unrelated changes; with `make test-all` it fails the run.
+ * Arguments are passed to the runner; with arguments there is no second attempt.
  */
 const maxRetriedFiles = 5;
 
@@ -66,6 +66,7 @@ const both = withSecondAttempt(first.report, second.report);
 const remaining = new Set(failedFiles(both).map(nameOf));
 const unsteady = failed.filter((file) => !remaining.has(nameOf(file))).flatMap(({ failures }) => failures);
 for (const line of closingLines(both, unsteady)) console.log(line);
-// A file that passed in the first attempt may have failed in the second, and a failed one may not have run.
+// A file that passed in the first attempt may have failed in the second one, and a file that failed may not have run
+// again.
 const failedAgain = remaining.size > 0 || (isFullExtent && unsteady.length > 0);
 process.exit(failedAgain ? 1 : second.code);

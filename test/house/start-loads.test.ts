@@ -3,7 +3,9 @@ import { dirname, join } from 'node:path';
 import ts from 'typescript';
 import { expect, it } from 'vitest';
 
-/** Packages that `entry` loads by static imports. Type-only imports are ignored, because they are erased. */
+/**
+ * Returns the packages that `entry` loads by static imports. Type-only imports are ignored, because they are erased.
+ */
 function packagesOf(entry: string): string[] {
   const files = new Set<string>();
   const packages = new Set<string>();
@@ -25,7 +27,7 @@ function packagesOf(entry: string): string[] {
   return [...packages];
 }
 
-// Decision 0061. Each package costs tens to hundreds of milliseconds of every start; load it where it is used first.
+// Decision 0061: each package adds tens to hundreds of milliseconds to every start, so load it where it is first used.
 it.each([
   [
     'api/command-line/start-agents.ts',

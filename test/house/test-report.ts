@@ -5,9 +5,9 @@ export interface FileReport {
   readonly file: string;
   readonly passed: number;
   readonly skipped: number;
-  /** Duration of its tests and hooks. */
+  /** Duration of the tests and hooks of the file. */
   readonly seconds: number;
-  /** One line for each failed test, and for each hook and file that failed without a test: name and message. */
+  /** One line with name and message for each failed test, and for each hook or file that failed outside a test. */
   readonly failures: readonly string[];
 }
 
@@ -15,15 +15,15 @@ export interface TestReport {
   readonly files: readonly FileReport[];
   /** Errors outside of any file. */
   readonly outside: readonly string[];
-  /** Suites that this run left out, see `thirds.ts`. */
+  /** Suites that this run left out; see `thirds.ts`. */
   readonly leftOut: readonly string[];
 }
 
 const slowestFiles = 30;
 
 /**
- * The last lines of a run: the slowest suites, if any takes ten seconds; the suites that it left out; suites that passed
- * only in the second attempt; failures; and the line for tools.
+ * Returns the last lines of a run: the slowest suites, if any takes ten seconds; the suites that the run left out;
+ * suites that passed only in the second attempt; failures; and the line for tools.
  */
 export function closingLines({ files, outside, leftOut }: TestReport, unsteady: readonly string[] = []): string[] {
   const slow = files.filter(({ seconds }) => seconds >= 10).sort((a, b) => b.seconds - a.seconds);
@@ -38,12 +38,12 @@ export function closingLines({ files, outside, leftOut }: TestReport, unsteady: 
   ];
 }
 
-/** Identifies a file within a project: the same file may run in several projects. */
+/** Returns a name that identifies a file within a project: the same file may run in several projects. */
 export const nameOf = ({ project, file }: Pick<FileReport, 'project' | 'file'>) => `${project} ${file}`;
 
 export const failedFiles = ({ files }: TestReport) => files.filter(({ failures }) => failures.length > 0);
 
-/** The first report, with the files of the second one replacing its own. */
+/** Returns the first report, in which the files of the second report replace those of the first. */
 export function withSecondAttempt(first: TestReport, second: TestReport): TestReport {
   const again = new Map(second.files.map((file) => [nameOf(file), file]));
   return {

@@ -1,13 +1,13 @@
 /**
  * Long suites about failures, loads, random histories, programs and servers. Each `make test` runs one third of them,
- * picked at random, and its last lines name the others. `make test-all` and a run of named suites leave out none.
- * Each third takes about as long as the others, and has crashes during ingest, exports and graph runs.
+ * selected at random, and its last lines name all others. `make test-all` and a run of named suites leave out none.
+ * Each third takes about the same time, and includes crashes during ingest, exports and graph runs.
  */
 import { isFullExtent } from './extent.ts';
 
 export interface Third {
   readonly suites: readonly string[];
-  /** Suites whose run on the stack is left out in the other thirds; on embedded engines they run each time. */
+  /** Suites that run on the stack only in this third; on embedded engines they run each time. */
   readonly onStack: readonly string[];
 }
 
@@ -102,16 +102,16 @@ export const thirds: readonly Third[] = [
 ];
 
 /**
- * The third that a whole run runs: 1, 2 or 3. RUNLAKE_TEST_THIRD selects it, to repeat a run.
+ * Returns the third that a whole run runs: 1, 2 or 3. RUNLAKE_TEST_THIRD selects it, to repeat a run.
  *
- * @returns undefined if it runs all of them.
+ * @returns undefined if the run includes all thirds.
  */
 export function pickThird(): string | undefined {
   if (isFullExtent) return undefined;
   return process.env.RUNLAKE_TEST_THIRD ?? String(1 + Math.floor(Math.random() * thirds.length));
 }
 
-/** What a run of `third` leaves out. */
+/** Returns the suites that a run of `third` leaves out. */
 export function leftOutOf(third: string | undefined): Third {
   const own = thirds[Number(third) - 1];
   if (third !== undefined && own === undefined) throw new Error(`There is no third ${third} of the long suites.`);

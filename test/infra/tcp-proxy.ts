@@ -3,22 +3,25 @@ import net from 'node:net';
 
 export interface TcpProxy {
   readonly port: number;
-  /** Bytes that clients sent so far. */
+  /** Returns the bytes that clients have sent so far. */
   sent(): Buffer;
-  /** Number of client connections so far. */
+  /** Returns the number of client connections so far. */
   connections(): number;
-  /** Breaks current connections; new ones pass. */
+  /** Breaks all current connections; new connections pass. */
   breakAll(): void;
-  /** Breaks connections in both directions after this many further bytes from clients. */
+  /** Breaks all connections in both directions after this many further bytes from clients. */
   breakAfter(bytes: number): void;
-  /** Accepts connections and forwards nothing, until called with false. */
+  /** Accepts connections but forwards nothing, until it is called with false. */
   freeze(frozen: boolean): void;
-  /** Drops the next response to a client that sent `text`, with its connection; the server's side stays open. */
+  /**
+   * Drops the next response to a client that sent `text`, and closes that client's connection; the connection to the
+   * server stays open.
+   */
   dropResponseTo(text: string): void;
   close(): Promise<void>;
 }
 
-/** A proxy between a client and a real server that records client bytes and can break connections. */
+/** Opens a proxy between a client and a real server that records client bytes and can break connections. */
 export async function openTcpProxy(host: string, port: number): Promise<TcpProxy> {
   const chunks: Buffer[] = [];
   const sockets = new Set<net.Socket>();

@@ -1,12 +1,14 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** The pause between two polls is a tenth of the time waited so far, within these bounds. */
+/** The pause between two polls is a tenth of the time that has passed, within these bounds. */
 const minPauseMs = 10;
 const maxPauseMs = 100;
 
 /**
- * Polls until `holds` returns true. It polls less often the longer it waits, because most polls query the servers that
- * the test waits for, and many tests wait concurrently. @throws after `deadlineMs`, naming `what` it waited for.
+ * Polls until `holds` returns true. The pauses become longer over time, because most polls query the servers that the
+ * test waits for, and many tests wait concurrently.
+ *
+ * @throws after `deadlineMs`, with `what` in the message.
  */
 export async function until(what: string, holds: () => Promise<boolean> | boolean, deadlineMs = 30_000): Promise<void> {
   const start = performance.now();

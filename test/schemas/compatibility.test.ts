@@ -1,7 +1,8 @@
 /**
- * Every schema of the log stays compatible with each of its released versions, both ways: during an upgrade old and
- * new processes write and read the same topic, and the log keeps old records. The released versions are in `pinned/`,
- * as `<schema>.<number>.avsc`: a release that changes a schema adds the next one, and none is ever edited.
+ * Every schema of the log stays compatible with each of its released versions in both directions: during an upgrade,
+ * old and new processes write and read the same topic, and the log keeps old records. The released versions are in
+ * `pinned/`, as `<schema>.<number>.avsc`: a release that changes a schema adds the next version; existing files are
+ * never edited.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import avsc from 'avsc';
@@ -16,7 +17,11 @@ const versionsOf = (topic: Topic) => versions.filter(({ schema }) => nameOf(sche
 const pairs = topics.flatMap((topic) => versionsOf(topic).map(({ file, schema }) => ({ topic, file, schema })));
 
 const typeOf = (schema: string) => avsc.Type.forSchema(JSON.parse(schema));
-/** @throws if a reader of one schema cannot read what a writer of the other wrote. */
+/**
+ * Checks two schemas.
+ *
+ * @throws if a reader of one schema cannot read records that a writer of the other schema wrote.
+ */
 function compare(one: string, other: string): void {
   typeOf(one).createResolver(typeOf(other));
   typeOf(other).createResolver(typeOf(one));

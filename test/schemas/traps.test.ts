@@ -68,7 +68,7 @@ describe('schemas of the log', () => {
   ])('$name requires its time of receipt, which would otherwise default to 1970', (topic, name) => {
     const { fields } = JSON.parse(topic.schema) as { fields: { name: string; doc?: string }[] };
     const times = fields.filter((field) => /received_at$|accepted/.test(field.name) || field.name === name);
-    // No `null` among its types, and no default.
+    // The field has no `null` among its types, and no default.
     const required = { name, type: { type: 'long', logicalType: 'timestamp-micros' } };
     expect(times.map(({ doc, ...field }) => field)).toEqual([required]);
   });
@@ -83,7 +83,7 @@ describe('schemas of the log', () => {
 });
 
 describe('an insert batch', () => {
-  /** Records at the first offsets, one a week. */
+  /** Returns records at the first offsets, one for each week. */
   const records = (weeks: number, name: string, projectId: string = randomUUID()): LogRecord[] =>
     Array.from({ length: weeks }, (_, index) => {
       const event = runEvent({
@@ -106,7 +106,8 @@ describe('an insert batch', () => {
     );
 
   /**
-   * ClickHouse cannot be made to fail between two partitions; dropping some leaves the same state as such a failure.
+   * A test cannot make ClickHouse fail between two partitions; dropping some partitions leaves the same state as such a
+   * failure.
    */
   it('stored in only some table partitions is completed by its repeat, without duplicates', async () => {
     const projectId = randomUUID();

@@ -1,6 +1,6 @@
 import { createConnection } from 'node:net';
 
-/** The response, or the reason why there is none. */
+/** Response, or the reason why there is no response. */
 export type PortAnswer = { readonly answer: Buffer } | { readonly reason: string };
 
 const withinMs = 5_000;

@@ -12,10 +12,12 @@ import { type PartState, readStackState, type StackState } from './stack-state.t
 import { openTools } from './tools.ts';
 
 /**
- * Starts a stack with a supervisor process that keeps it running. A part whose tool is missing is skipped, except in CI.
+ * Starts a stack with a supervisor process that keeps it running. A part whose tool is missing is skipped, except in
+ * CI.
  *
  * @param say called with progress messages.
- * @throws STACK_TOOL_MISSING in CI; STACK_CHECKSUM_MISMATCH, STACK_DOWNLOAD_FAILED; STACK_START_FAILED. Nothing runs then.
+ * @throws STACK_TOOL_MISSING in CI; STACK_CHECKSUM_MISMATCH, STACK_DOWNLOAD_FAILED; STACK_START_FAILED. After an error
+ *   no process of the stack runs.
  */
 export async function bringUp(settings: StackSettings, say: (line: string) => void): Promise<StackState> {
   const { folder, ports } = settings;
@@ -56,7 +58,11 @@ async function install(
   return { parts, skipped };
 }
 
-/** @returns the errors; empty if the stack has started. */
+/**
+ * Starts the supervisor.
+ *
+ * @returns the errors; empty if the stack has started.
+ */
 async function startSupervisor(plan: StackPlan, say: (line: string) => void): Promise<readonly string[]> {
   const program = fileURLToPath(new URL('./stack-child.ts', import.meta.url));
   const log = openSync(stackFiles(plan.folder).log, 'w', 0o600);

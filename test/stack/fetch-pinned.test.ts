@@ -8,7 +8,7 @@ import { fetchPinned, type PinnedDownload } from './fetch-pinned.ts';
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
 const pin = { version: '1.0', files: { 'a.jar': sha256('a'), 'b.jar': sha256('b') } };
 
-/** A download that provides these files and counts its calls. */
+/** Returns options of a download that provides these files and counts its calls. */
 function bringing(files: Record<string, string>, options: Partial<PinnedDownload> = {}) {
   let downloads = 0;
   const cacheFolder = options.cacheFolder ?? join(temporaryFolder(), 'cache');

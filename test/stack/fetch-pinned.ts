@@ -63,7 +63,7 @@ export async function fetchPinned(options: PinnedDownload): Promise<string> {
   return folder;
 }
 
-/** Different pins have different folders. */
+/** Returns the name of the cache folder; different pins have different folders. */
 function contentName(pin: Pin): string {
   return createHash('sha256').update(JSON.stringify(pin)).digest('hex').slice(0, 8);
 }

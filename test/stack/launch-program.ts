@@ -8,7 +8,7 @@ import { markOf } from './marked-processes.ts';
 
 export interface ProgramLaunch {
   readonly title: string;
-  /** The stack's folder for parts, and the part's own folder in it. */
+  /** Folder of the stack for all parts, and the folder of this part in it. */
   readonly folder: string;
   readonly workFolder: string;
   readonly program: string;
@@ -20,7 +20,7 @@ export interface ProgramLaunch {
   readonly log: (line: string) => void;
 }
 
-/** A JVM starts slowly on a busy machine. */
+/** Long, because a JVM starts slowly on a busy machine. */
 const readyTimeoutMs = 180_000;
 const stopTimeoutMs = 8_000;
 
@@ -62,5 +62,5 @@ export async function launchProgram(launch: ProgramLaunch): Promise<EngineProces
   });
 }
 
-/** Path of the file with the process id of a part. */
+/** Returns the path of the file with the process id of a part. */
 export const processNote = (workFolder: string): string => join(workFolder, 'process.json');

@@ -3,7 +3,7 @@ import { processIdentity } from '../../infra/embedded/process-identity.ts';
 
 const variable = 'RUNLAKE_STACK_CHILD_OF';
 
-/** Environment variable that marks a process as a child of the stack in `folder`. */
+/** Returns the environment variable that marks a process as a child of the stack in `folder`. */
 export const markOf = (folder: string): Readonly<Record<string, string>> => ({ [variable]: folder });
 
 /**

@@ -3,19 +3,21 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { StackPartName } from './stack-settings.ts';
 import type { Tools } from './tools.ts';
 
-/** Paths of installed files, for `launch`; strings, because they are sent to another process. */
+/** Paths of installed files, for `launch`. They are strings, because they are sent to another process. */
 export type Installation = Readonly<Record<string, string>>;
 
 /** Connection values of a running part: addresses, names and passwords. */
 export type PartValues = Readonly<Record<string, string>>;
 
 export interface LaunchOptions {
-  /** The stack's folder for parts; a part uses only `<folder>/<its name>`, which is empty before the first launch. */
+  /**
+   * The stack's folder for all parts. A part uses only `<folder>/<its name>`, which is empty before the first launch.
+   */
   readonly folder: string;
   readonly installation: Installation;
-  /** `portCount` ports, the same at each launch; the first is the client port. */
+  /** Ports of the part; there are `portCount` of them, the same at each launch. The first is the client port. */
   readonly ports: readonly number[];
-  /** Returns a random secret by name, the same at each launch. */
+  /** Returns the random secret with this name, the same at each launch. */
   readonly secret: (name: string) => string;
   readonly log: (line: string) => void;
   readonly logger: Logger;
@@ -35,14 +37,14 @@ export interface Part {
    */
   install(tools: Tools): Promise<Installation>;
   /**
-   * Starts one process of the server, after killing one that a killed supervisor left on the same folder.
+   * Starts one process of the server, and first kills the process that a killed supervisor left on the same folder.
    *
    * @throws ENGINE_START_FAILED; the process has exited then.
    */
   launch(options: LaunchOptions): Promise<EngineProcess>;
   values(options: LaunchOptions): PartValues;
-  /** Readiness probe: `ready`, or the reason why not. Never rejects. */
+  /** Probes readiness: returns `ready`, or the reason why the server is not ready. Never rejects. */
   check(values: PartValues): Promise<string>;
-  /** Settings that make `runlake` use this part. */
+  /** Returns the settings that make `runlake` use this part. */
   exports(values: PartValues): PartValues;
 }

@@ -1,6 +1,6 @@
 import pins from './pins.json' with { type: 'json' };
 
-/** Version of a download, and the SHA-256 of every file by name. */
+/** Version of a download, and the SHA-256 of each of its files by name. */
 export interface Pin {
   readonly version: string;
   readonly files: Readonly<Record<string, string>>;

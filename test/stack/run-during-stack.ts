@@ -17,7 +17,7 @@ import type { StackSettings } from './stack-settings.ts';
 import { takeDown } from './take-down.ts';
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-/** Exit code that shells use for programs that a signal ended. */
+/** Exit code if a signal ended the program, as in shells. */
 const endedBySignal = 128;
 
 export async function runDuringStack(

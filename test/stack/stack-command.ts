@@ -47,7 +47,10 @@ const commands: Readonly<Record<string, (settings: StackSettings, args: readonly
     return state !== undefined && (await report(state)) ? 0 : 1;
   },
 
-  /** Runs a program in the foreground, without output after it. A stack that is already up is used and left running. */
+  /**
+   * Runs a program in the foreground, and prints nothing after it. A stack that is already running is used and left
+   * running.
+   */
   async during(settings, [program = '', ...args]) {
     const isUp = readStackState(settings.folder) !== undefined;
     if (!isUp) return runDuringStack(settings, [program, ...args], { say, sayError });

@@ -9,7 +9,7 @@ import { stackParts } from './stack-settings.ts';
 
 const exitTimeoutMs = 5_000;
 
-/** Paths in the folder of a stack. Other files in it are never deleted. */
+/** Returns the paths in the folder of a stack. Other files in this folder are never deleted. */
 export function stackFiles(folder: string) {
   return {
     parts: join(folder, 'parts'),
@@ -19,12 +19,17 @@ export function stackFiles(folder: string) {
   };
 }
 
-/** Other users get search permission, because Postgres runs as another user if this process runs as root. */
+/**
+ * Creates the folder. Other users get search permission, because Postgres runs as another user if this process runs as
+ * root.
+ */
 export function makeStackFolder(folder: string): void {
   mkdirSync(folder, { recursive: true, mode: 0o711 });
 }
 
-/** Kills the processes that a killed supervisor left, and deletes all data. The caller holds the lock of the folder. */
+/**
+ * Kills the processes that a killed supervisor left, and deletes all data. The caller must hold the lock of the folder.
+ */
 export async function clearStack(folder: string): Promise<void> {
   const { parts, state, exports } = stackFiles(folder);
   await Promise.all(stackParts.map((name) => endLeftover(processNote(join(parts, name)))));
@@ -35,7 +40,11 @@ export async function clearStack(folder: string): Promise<void> {
   for (const path of [state, exports, parts]) rmSync(path, { recursive: true, force: true, maxRetries: 5 });
 }
 
-/** @returns whether `pids` is empty. */
+/**
+ * Kills the processes.
+ *
+ * @returns whether `pids` is empty.
+ */
 function killAll(pids: readonly number[]): boolean {
   for (const pid of pids) {
     try {

@@ -10,11 +10,11 @@ const program = fileURLToPath(new URL('./stack-command.ts', import.meta.url));
 
 export interface Said {
   readonly code: number;
-  /** Standard output and error. */
+  /** Standard output and standard error together. */
   readonly text: string;
 }
 
-/** A separate stack for one test: runs the stack command on a folder that is removed when the test ends. */
+/** Creates a separate stack for one test: it runs the stack command on a folder that is removed when the test ends. */
 export function stackOfTest(environment: Record<string, string>) {
   const folder = join(temporaryFolder(), 'stack');
   onTestFinished(() => takeDown(folder));
@@ -30,7 +30,7 @@ export function stackOfTest(environment: Record<string, string>) {
       }),
     start: (...args: string[]) => spawn(process.execPath, argsOf(args), { env, stdio: 'ignore' }),
     state: () => readStackState(folder),
-    /** Connection settings of a part that is up. */
+    /** Returns the connection settings of a part that is running. */
     values(name: string): Readonly<Record<string, string>> {
       const part = readStackState(folder)?.parts[name];
       if (part?.status !== 'up') throw new Error(`${name} is not up: ${JSON.stringify(part)}`);

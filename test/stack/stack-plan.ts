@@ -10,5 +10,7 @@ export interface StackPlan {
   readonly skipped: Readonly<Record<string, PartState>>;
 }
 
-/** Messages of the supervisor: each part that has started, then that all are up, or the errors. */
+/**
+ * Messages of the supervisor: first one for each part that has started, then that all parts are running, or the errors.
+ */
 export type StackAnswer = { readonly started: string } | { readonly up: true } | { readonly failed: readonly string[] };

@@ -18,19 +18,23 @@ export interface StackSettings {
   readonly cacheFolder: string;
   /** `RUNLAKE_STACK_PARTS`: names of the servers to start, separated by commas. Default: all. */
   readonly parts: readonly StackPartName[];
-  /** `RUNLAKE_STACK_KAFKA_PORT` and so on, one for each server. Default and 0: a free port. */
+  /** `RUNLAKE_STACK_KAFKA_PORT` and so on, one for each server. The default, and 0, mean a free port. */
   readonly ports: Readonly<Record<StackPartName, number>>;
-  /** `RUNLAKE_STACK_CLICKHOUSE_SHARDS`: 1 (default) or 2 ClickHouse servers, of which two are a cluster. */
+  /** `RUNLAKE_STACK_CLICKHOUSE_SHARDS`: number of ClickHouse servers, 1 (default) or 2; two servers form a cluster. */
   readonly clickhouseShards: number;
-  /** `CI`: a server that cannot be installed is an error instead of being skipped. */
+  /** `CI`: if set, a server that cannot be installed is an error; otherwise it is skipped. */
   readonly isCi: boolean;
-  /** The unchanged environment, passed on to the programs that download. */
+  /** The unchanged environment, which is passed to the programs that download. */
   readonly environment: Environment;
 }
 
 export const portVariable = (part: StackPartName): string => `RUNLAKE_STACK_${part.toUpperCase()}_PORT`;
 
-/** @throws INVALID_CONFIG with all errors at once. */
+/**
+ * Loads the settings.
+ *
+ * @throws INVALID_CONFIG with all errors at once.
+ */
 export function loadStackSettings(environment: Environment = process.env): StackSettings {
   const errors: string[] = [];
   const read = (variable: string) => environment[variable]?.trim() || undefined;

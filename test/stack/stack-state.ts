@@ -19,11 +19,11 @@ const StackState = Type.Object({
   parts: Type.Record(Type.String(), PartState),
 });
 
-/** State of a part of a stack: its addresses and passwords, or the reason why it does not run. */
+/** State of a part of a stack: its addresses and passwords, or the reason why the part does not run. */
 export type PartState = Static<typeof PartState>;
 export type StackState = Static<typeof StackState>;
 
-/** Reads the state of the stack in `folder`, if its supervisor still runs. */
+/** Reads the state of the stack in `folder`, if its supervisor is still running. */
 export function readStackState(folder: string): StackState | undefined {
   try {
     const state: unknown = JSON.parse(readFileIfThere(stackFiles(folder).state) ?? 'null');
@@ -34,14 +34,14 @@ export function readStackState(folder: string): StackState | undefined {
   return undefined;
 }
 
-/** Writes the state, which contains passwords (mode 0600), and a file of variables for `source`. */
+/** Writes the state, which contains passwords (mode 0600), and a file of variables for the shell command `source`. */
 export function writeStackState(folder: string, state: StackState): void {
   const files = stackFiles(folder);
   writePrivateFile(files.exports, formatExportLines(state));
   writePrivateFile(files.state, `${JSON.stringify(state, null, 2)}\n`);
 }
 
-/** Shell lines with the settings that make `runlake` use the parts that are up. */
+/** Formats shell lines with the settings that make `runlake` use the parts that are running. */
 export function formatExportLines(state: StackState): string {
   return inOrder(state)
     .flatMap(([, part]) => (part.status === 'up' ? Object.entries(part.exports) : []))

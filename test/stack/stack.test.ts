@@ -12,7 +12,7 @@ import { stackOfTest } from './stack-of-test.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
 
-// If the stack is up, the downloads are cached.
+// If the stack is running, the downloads are in the cache.
 describe.runIf(stackPart('redis'))('a stack', () => {
   it('starts, responds at its addresses, reports that it is up when started again, and leaves nothing behind', async () => {
     const stack = stackOfTest({ RUNLAKE_STACK_PARTS: 'redis,clickhouse,postgres' });

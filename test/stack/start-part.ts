@@ -11,7 +11,7 @@ import { portVariable } from './stack-settings.ts';
 
 export interface RunningPart {
   readonly values: PartValues;
-  /** Resolves when it has ended permanently. Never rejects. */
+  /** Resolves when the part has ended permanently. Never rejects. */
   readonly exited: Promise<EngineExit>;
   stop(): Promise<void>;
 }

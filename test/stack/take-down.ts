@@ -7,7 +7,7 @@ const stopTimeoutMs = 30_000;
 const killTimeoutMs = 5_000;
 
 /**
- * Stops the stack of a folder and deletes its data, even if it is just starting or its supervisor was killed.
+ * Stops the stack of a folder and deletes its data, even if the stack is still starting or its supervisor was killed.
  * Idempotent; does nothing without a stack. Only processes that are proven to belong to the stack get a signal.
  */
 export async function takeDown(folder: string): Promise<void> {

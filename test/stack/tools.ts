@@ -8,13 +8,17 @@ import type { StackSettings } from './stack-settings.ts';
 /** Programs of this machine that download the parts of the stack. */
 export interface Tools {
   readonly cacheFolder: string;
-  /** Of the settings. */
+  /** Number of shards from the settings. */
   readonly clickhouseShards: number;
-  /** Prints progress of slow steps. */
+  /** Prints the progress of slow steps. */
   readonly say: (line: string) => void;
-  /** Path of the first of `programs` on PATH. @throws STACK_TOOL_MISSING with `install`. */
+  /**
+   * Returns the path of the first of `programs` that is on PATH.
+   *
+   * @throws STACK_TOOL_MISSING with `install`.
+   */
   need(part: string, programs: readonly string[], install: string): string;
-  /** Path of a program on PATH, if it is there. */
+  /** Returns the path of a program, if it is on PATH. */
   find(program: string): string | undefined;
   /**
    * Runs a program and returns its stdout and stderr. @throws STACK_DOWNLOAD_FAILED with its first error line or last line.

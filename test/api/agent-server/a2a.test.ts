@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => agent.close());
 
-/** The official client, with its 0.3 wire format. */
+/** Returns the official client, with its 0.3 wire format. */
 function clientOf(assistant: string, key = agent.owner.adminKey): LegacyJsonRpcTransport {
   return new LegacyJsonRpcTransport({
     endpoint: `${agent.url}/a2a/${assistant}`,
@@ -58,7 +58,7 @@ describe('message/send', () => {
     ]);
     const { values } = await agent.client.threads.getState<{ messages: unknown[] }>(first.contextId);
     expect(values.messages).toHaveLength(4);
-    // The task is unchanged, although its context has continued.
+    // The task is unchanged, although its context has been continued.
     const again = await client.getTask({ tenant: '', id: first.id, historyLength: 1 });
     expect(again).toMatchObject({
       id: first.id,

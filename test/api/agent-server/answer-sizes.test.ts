@@ -5,8 +5,8 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /**
- * Lists whose rows contain client data. Two of the large rows exceed the response limit: a list of both is rejected,
- * and a list of one, or without the large fields, is served.
+ * Lists whose rows contain client data. Two of the large rows exceed the response limit together: a list with both is
+ * rejected; a list with one of them, or without the large fields, is returned.
  */
 
 const limitBytes = 256 * 1024;

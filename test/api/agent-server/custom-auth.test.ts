@@ -138,7 +138,9 @@ const at = (path: string, status: number, body?: unknown): Attempt => ({ path, s
 const echo = { assistant_id: 'echo', input: {} };
 const schedule = '0 0 1 1 *';
 
-/** Ben's attempt for each operation that requires authentication. An operation without an entry fails the test. */
+/**
+ * Ben's attempts, one for each operation that requires authentication. An operation without an entry fails the test.
+ */
 const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   createAssistant: ({ assistantId: assistant_id }) =>
     at('/assistants', 409, { assistant_id, graph_id: 'echo', if_exists: 'do_nothing' }),
@@ -202,7 +204,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
       params: { assistant_id: 'echo', input: {} },
     }),
   streamThreadEvents: ({ threadId }) => at(`/threads/${threadId}/stream/events`, 404, { channels: ['values'] }),
-  // Without an upgrade. Commands on a socket, tools and tasks are tested in custom-auth-protocols.test.ts.
+  // The request has no upgrade. custom-auth-protocols.test.ts tests commands on a socket, tools and tasks.
   openThreadSocket: ({ threadId }) => at(`/threads/${threadId}/stream/events`, 426),
   postMcp: () => at('/mcp', 200, { jsonrpc: '2.0', id: 1, method: 'tools/list' }),
   deleteMcp: () => at('/mcp', 404),
@@ -212,7 +214,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   listStoreNamespaces: () => at('/store/namespaces', 200, { prefix: ['*'] }),
 };
 
-/** Not for users: enabled by an operator setting. */
+/** Operations that users cannot call: an operator setting enables them. */
 const notForUsers = new Set(['truncate']);
 const closed = agentOperations.filter(
   ({ access, operationId }) => !('public' in access) && !notForUsers.has(operationId),

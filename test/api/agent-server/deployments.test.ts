@@ -42,7 +42,7 @@ describe('two deployments of an organisation', () => {
     for (let round = 0; round < 10; round++) {
       for (const [client, graph] of [[ofFirst, 'echo'] as const, [ofSecond, 'notes'] as const]) {
         const { thread_id: threadId } = await client.threads.create();
-        // `afterSeconds` keeps the creating process from starting it: any process may claim it.
+        // With `afterSeconds`, the creating process does not start the run at once, so any process may claim it.
         const { run_id: runId } = await client.runs.create(threadId, graph, { input: {}, afterSeconds: 0.2 });
         runs.push(ended(client, threadId, runId));
       }
@@ -66,7 +66,7 @@ describe('two deployments of an organisation', () => {
     try {
       for (let round = 0; round < 5; round++) await notify(first.services.agents.deploymentId);
       await notify(services.agents.deploymentId);
-      // Postgres delivers notifications in the order of the commits.
+      // Postgres delivers notifications in commit order.
       await expect.poll(() => woken.map(({ mock }) => mock.calls.length), { timeout: 10_000 }).toEqual([1, 1, 1]);
     } finally {
       for (const spy of woken) spy.mockRestore();

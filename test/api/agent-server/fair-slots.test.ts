@@ -3,8 +3,8 @@ import { afterEach, expect, it } from 'vitest';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /**
- * Fairness between two callers: one occupies all slots with sleeping runs and has more runs pending; the runs of the
- * other must still start.
+ * Fairness between two callers: one occupies all slots with sleeping runs and has more pending runs; the runs of the
+ * other caller must still start.
  */
 
 let server: AgentServerUnderTest | undefined;

@@ -28,13 +28,13 @@ async function stream(assistant_id: string, input: object): Promise<{ threadId: 
   return { threadId, response: await server.ask('POST', `/threads/${threadId}/runs/stream`, body) };
 }
 
-/** Memory that this process holds besides its code: objects and buffers. */
+/** Returns the memory that this process uses for objects and buffers, without its code. */
 function heldBytes(): number {
   const { heapUsed, external } = process.memoryUsage();
   return heapUsed + external;
 }
 
-/** It takes 10 s on an idle machine. */
+/** A test takes 10 s on an idle machine. */
 const withTimeout = { timeout: 180_000 };
 
 it('streams every event of a graph that yields to the event loop, in bounded memory', withTimeout, async () => {
@@ -51,12 +51,12 @@ it('streams every event of a graph that yields to the event loop, in bounded mem
     last = frame;
   }
   clearInterval(watching);
-  // A client that a busy machine keeps from reading is disconnected with an error event.
+  // On a busy machine the client may read too slowly; the server then disconnects it with an error event.
   if (next < million) expect(last).toMatch(/^event: error\ndata: .*STREAM_READER_TOO_SLOW/);
   else expect(last).toContain(`id: 1-${million + 1}`);
   const status = async () => (await server.client.threads.get(threadId)).status;
   await expect.poll(status, { timeout: 120_000, interval: 200 }).toBe('idle');
-  // The shared ring buffer is bounded by 64 MiB; the rest is garbage that is not collected yet.
+  // The shared ring buffer is limited to 64 MiB; the remaining memory is garbage that is not collected yet.
   expect(maxHeldBytes / mebibyte).toBeLessThan(512);
 });
 
@@ -66,7 +66,7 @@ it.each([false, true])(
   async (kept) => {
     const { client } = server;
     const { thread_id: threadId } = await client.threads.create();
-    // More than the ring buffer and the sockets hold.
+    // More than the ring buffer and the sockets can hold.
     const input = { n: 2_500, bytes: 32 * 1024, pauseMs: 1 };
     const run = { input, streamMode: 'custom' as const, streamResumable: kept, afterSeconds: 1 };
     const { run_id: runId } = await client.runs.create(threadId, 'burst', run);

@@ -4,7 +4,7 @@ import { formatDottedOrderSegment } from '../../../pipelines/ingest/run-event/do
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** Graph code that writes runs into the pipe to the front process, as its tracer does. */
+/** Graph code that writes runs into the pipe to the front process, as the tracer does. */
 
 let server: AgentServerUnderTest;
 beforeAll(async () => {
@@ -31,7 +31,7 @@ it('accepts inner runs only for the trace and project of their own run', async (
   };
   const { client, shared } = server;
   const { thread_id: threadId } = await client.threads.create();
-  // The key is that of the first run of this server.
+  // The run has key 1, because it is the first run of this server.
   const attack = { how: 'trace', key: 1, records: Object.values(records) };
   const { run_id: runId } = await client.runs.create(threadId, 'attack', { input: { attack } });
   await client.runs.join(threadId, runId);
@@ -41,7 +41,7 @@ it('accepts inner runs only for the trace and project of their own run', async (
       sql: `SELECT toString(id) AS id, toString(trace_id) AS trace, toString(session_id) AS project
             FROM runs FINAL WHERE id = '${runId}' OR name = 'forged' ORDER BY id`,
     });
-  // A record that names another project is accepted without its values, and so without that name.
+  // A record that names another project is accepted, but its values are dropped, including that name.
   const { own, ofAnotherProject, ofAnotherProjectById } = records;
   const ids = [runId, own.id, ofAnotherProject.id, ofAnotherProjectById.id];
   await until('the trace to be stored', async () => (await traced()).length >= ids.length);

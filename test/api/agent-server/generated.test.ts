@@ -43,24 +43,24 @@ interface MadeRun {
   readonly kind: Kind;
   /** Name of the run in the state, if it adds one. */
   readonly text: string;
-  /** Cancel actions that were requested before the client saw its end. */
+  /** Text that identifies the run in the state, if the run adds one. */
   readonly requested: Set<Action>;
-  /** A rollback was acknowledged. */
+  /** Cancel actions that were requested before the client saw the end of the run. */
   mustBeRemoved?: boolean;
-  /** Streams from the first event. */
+  /** Whether a rollback was acknowledged. */
   readonly readers: Promise<readonly Part[]>[];
-  /** Streams after a given event, or from the time of joining. */
+  /** Streams that start at the first event. */
   readonly joined: { readonly after: string | undefined; readonly parts: Promise<readonly Part[]> }[];
 }
 
 const deadlineMs = 30_000;
 const stepsOfRun = 3;
-/** The run that each thread starts with. */
+/** Streams that start after a given event, or at the time of joining. */
 const first = 'first';
 /** Fewer than the number that a run survives. */
 const maxKills = 2;
 
-/** Kills one of the processes that run graphs, as a crash would. */
+/** Fewer kills than a run survives. */
 function killWorker(random: Random): void {
   const lines = execFileSync('ps', ['-eo', 'pid=,ppid=,args='], { encoding: 'utf8' }).split('\n');
   const found = lines.flatMap((line) => {
@@ -147,7 +147,7 @@ class Sequence {
 
   #read(run: MadeRun): void {
     const reading = readToEnd([client], run, 0).ended;
-    // The result is checked at the end. Until then ignore a rejection: a run that was rolled back is not found.
+    // The result is checked at the end. Until then, ignore rejections: a run that was rolled back is not found.
     reading.catch(() => undefined);
     run.readers.push(reading);
   }
@@ -284,7 +284,7 @@ function isNotFound(error: unknown): void {
   expect((error as { readonly status?: number }).status).toBe(404);
 }
 
-/** A thread whose next run can resume. */
+/** Creates a thread whose next run can resume. */
 async function newThread(): Promise<string> {
   const { thread_id: threadId } = await client.threads.create();
   await client.runs.wait(threadId, 'steps', { input: { steps: stepsOfRun, pauseMs: 0, text: first } });

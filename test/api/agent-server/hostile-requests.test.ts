@@ -20,7 +20,7 @@ it('responds to no hostile request with a 5xx', { timeout: 900_000 }, async () =
   await client.store.putItem(['a'], 'k', {});
   const known = { thread_id, run_id, cron_id, assistant_id: 'echo', graph_id: 'echo', namespace: ['a'], key: 'k' };
   const headers = { 'x-api-key': owner.adminKey };
-  // `truncate` deletes the resources of the other operations.
+  // `truncate` deletes the resources that the other operations use.
   const served = agentOperations.filter(({ operationId }) => operationId !== 'truncate');
   const deleting = served.filter(({ method }) => method === 'DELETE');
   const others = someOf(

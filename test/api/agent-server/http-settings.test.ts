@@ -7,7 +7,8 @@ import { inspectAgentPort } from '../../../api/command-line/inspect-agents.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /**
- * `http` of langgraph.json on a running server. Rejected settings: `graphs-file.test.ts`; the app: `http-app.test.ts`.
+ * `http` of langgraph.json on a running server. `graphs-file.test.ts` tests rejected settings, `http-app.test.ts` the
+ * app.
  */
 
 let agent: AgentServerUnderTest;

@@ -35,7 +35,7 @@ it('keeps all leases while a run and its thread are locked, and requests wait fo
     await client.query('BEGIN');
     await client.query('SELECT FROM agents.threads WHERE thread_id = $1 FOR UPDATE', [locked.threadId]);
     await client.query('SELECT FROM agents.runs WHERE run_id = $1 FOR UPDATE', [locked.runId]);
-    // They occupy all connections of the pool.
+    // The cancel requests occupy all connections of the pool.
     const path = `/threads/${locked.threadId}/runs/${locked.runId}/cancel`;
     for (let request = 0; request < 12; request++) cancels.push(server.ask('POST', path));
     const lockedAtMs = performance.now();
@@ -77,7 +77,8 @@ it('stops and requeues its runs when its heartbeat expires, even if the renewal 
 
 it('requeues a run whose claim was lost, and keeps a run with another fencing token', async () => {
   const { runId } = await start();
-  // As if the response to the claim never arrived: no attempt knows the fencing token in the rows of this process.
+  // The same state as if the response to the claim never arrived: no attempt knows the fencing token in the rows of
+  // this process.
   await server.database.execute('UPDATE agents.runs SET lease_token = gen_random_uuid() WHERE run_id = $1', [runId]);
   await expect.poll(async () => (await rowsOf([runId]))[0]?.attempt, { timeout: 20_000 }).toBe(2);
   await expect.poll(async () => (await rowsOf([runId]))[0]?.status, { timeout: 60_000 }).toBe('success');

@@ -17,12 +17,12 @@ import { isFullExtent } from '../../house/extent.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /**
- * A graph brings its own 1.x of LangGraph and LangChain. One graph runs on the oldest and on the newest version; with
- * `make test-all` suites of the agent server do too. `traces` is not among them: it expects the trees of the version that
- * the repository installs, and LangGraph 1.0 also traces the channel writes of each node. To run one suite:
- * `RUNLAKE_TEST_LANGGRAPH=oldest npx vitest run FILE`.
+ * A graph uses its own 1.x version of LangGraph and LangChain. One graph runs on the oldest and on the newest version;
+ * with `make test-all`, suites of the agent server do so too. `traces` is not one of them: it expects the trees of the
+ * version that the repository installs, and LangGraph 1.0 also traces the channel writes of each node. To run one
+ * suite: `RUNLAKE_TEST_LANGGRAPH=oldest npx vitest run FILE`.
  *
- * The tests here also guard the private parts of the libraries that Runlake still uses; each names the part.
+ * The tests here also guard the private parts of the libraries that Runlake still uses; each test names the part.
  */
 const suites = ['interrupts', 'runs', 'stateless', 'store', 'streams', 'threads', 'unknown-nodes'];
 const suitesOf: Readonly<Record<Library, readonly string[]>> = {
@@ -157,7 +157,7 @@ function suiteFile(name: string): string {
   return `test/api/agent-server/${name}.test.ts`;
 }
 
-/** The name of the parent of each run of a trace, by name, once the trace has ended. */
+/** Waits until a trace has ended. Returns the name of each run's parent, by the name of the run. */
 async function parentsIn(langsmith: LangSmith, traceId: string): Promise<Record<string, string | undefined>> {
   let runs: Run[] = [];
   const read = async () => {

@@ -1,4 +1,7 @@
-/** Globals that LangChain's packages use in the processes of a project: a logger, and access to the own server. */
+/**
+ * Globals that LangChain's packages use in the processes of a project: a logger, and access to the server that runs the
+ * project.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { withFreePort } from '../../../infra/embedded/free-port.ts';
 import { createProjectLogger } from '../../../pipelines/agents/workers/project-globals.ts';

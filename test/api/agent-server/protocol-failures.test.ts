@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** Errors in streams of the v2 protocol: missing events, and a stream that breaks off. */
+/** Errors in streams of the v2 protocol: missing events, and a stream that breaks. */
 
 let agents: AgentServerUnderTest;
 beforeAll(async () => {

@@ -14,7 +14,10 @@ afterAll(() => agents.close());
 
 type Transport = 'sse' | 'websocket';
 
-/** Browsers cannot set headers on a WebSocket, so the stock client takes a factory if there is a key. */
+/**
+ * Opens a WebSocket with a key. Browsers cannot set headers on a WebSocket, so the stock client needs this as a
+ * factory.
+ */
 const socketTo = (url: string, key = agents.owner.adminKey) => new WebSocket(url, { headers: { 'x-api-key': key } });
 
 function threadOn(transport: Transport, assistantId: string, threadId: string = randomUUID()) {
@@ -36,7 +39,7 @@ const everything = [
   'custom',
 ] as const;
 
-/** Reads up to the end of a run. */
+/** Reads events up to the end of a run. */
 async function untilEnd(events: AsyncIterable<Event>): Promise<Event[]> {
   const seen: Event[] = [];
   for await (const event of events) {

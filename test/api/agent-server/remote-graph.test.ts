@@ -24,11 +24,11 @@ it('invokes, streams, interrupts, resumes with a reply, and reads state and hist
       parts.push(part);
     }
   };
-  // So that a graph with this one as a node stops, too.
+  // The exception makes a graph that uses this one as a node stop, too.
   await expect(streaming()).rejects.toMatchObject({ interrupts: [{ value: { question: 'Go?' } }] });
   expect(parts).toMatchObject([{ prepare: { question: 'Go?' } }]);
 
-  // The exception was raised by an event; the run ends after it.
+  // An event raised the exception; the run ends after that event.
   await expect.poll(async () => (await graph.getState(config)).next).toEqual(['ask']);
   const before = await graph.getState(config);
   expect(before).toMatchObject({ next: ['ask'], values: { question: 'Go?' } });

@@ -1,6 +1,6 @@
 /**
- * Configuration of a run beyond its own request: user id and metadata of thread and assistant, merged as by the
- * reference server.
+ * Configuration that a run gets in addition to that of its request: user id, and metadata of thread and assistant,
+ * merged as the reference server does.
  */
 import type { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

@@ -15,7 +15,7 @@ shareDeployedAgents((opened) => {
 
 const newThread = async () => (await client.threads.create()).thread_id;
 const statusOf = async (threadId: string, runId: string) => (await client.runs.get(threadId, runId)).status;
-/** A run that takes seconds and can be cancelled. */
+/** Returns the request for a run that takes seconds and can be cancelled. */
 const slow = (text: string, pauseMs = 60_000) => ({ input: { steps: 1, pauseMs, text } });
 const running = (threadId: string, runId: string) =>
   expect.poll(() => statusOf(threadId, runId), { timeout: 10_000 }).toBe('running');
@@ -284,7 +284,7 @@ describe('cancel', () => {
       server.ask('POST', `${path}?action=interrupt`),
       server.ask('POST', `${path}?action=rollback`),
     ]);
-    // A refused cancel is accepted only for the second one, which may come too late.
+    // Only the second cancel may be refused, because it may come too late.
     expect(answers.map(({ status }) => status)).toEqual([202, expect.toBeOneOf([202, 409])]);
     await expect.poll(async () => (await client.threads.get(threadId)).status).toBe('idle');
     if (answers[1]?.status === 202) expect(await log()).not.toContain('dropped');

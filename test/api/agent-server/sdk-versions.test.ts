@@ -9,13 +9,13 @@ import { type AgentServerUnderTest, startAgentServer } from './start-agent-serve
 import { all, numbers, type Part, upTo } from './stream-parts.ts';
 
 /**
- * The same behaviour through each supported version of the stock client: 1.12 to 1.15, and 2.0.0, which has the highest
- * number but is older than the others: it has neither the v2 protocol nor `/stream`.
+ * The same behaviour through each supported version of the stock client: 1.12 to 1.15, and 2.0.0. Despite its number,
+ * 2.0.0 is older than the others: it has neither the v2 protocol nor `/stream`.
  */
 
 interface Version {
   readonly load: () => Promise<unknown>;
-  /** The basis of `useStream` in every framework. */
+  /** Loads the basis of `useStream` in every framework. */
   readonly loadStream?: () => Promise<unknown>;
 }
 

@@ -52,7 +52,7 @@ it('RUNLAKE_AGENTS_WORKER_HEAP_MB limits the heap of graph code', async () => {
   const code = `return Math.round(require('node:v8').getHeapStatistics().heap_size_limit / 2 ** 20)`;
   const { found } = (await run(code)) as { found: number };
   const { found: ofNode } = (await run(code, shared)) as { found: number };
-  // Node adds the young generation to the limit.
+  // Node adds the size of the young generation to the limit.
   expect(found).toBeGreaterThanOrEqual(100);
   expect(found).toBeLessThan(250);
   expect(ofNode).toBeGreaterThan(250);

@@ -28,11 +28,11 @@ export interface AgentServerUnderTest {
   readonly client: Client;
   readonly server: FastifyInstance;
   readonly services: AgentServices;
-  /** Services of a main API on the same stores. */
+  /** Services of a main API that uses the same stores. */
   readonly answering: Services;
   readonly executor: Executor;
   readonly database: Database;
-  /** Resources that servers of other deployments share with it. */
+  /** Resources that servers of other deployments share with this one. */
   readonly shared: Shared;
   readonly owner: OrganizationUnderTest;
   clientOf(key: string): Client;
@@ -45,7 +45,7 @@ export interface AgentServerOptions {
   readonly config?: Partial<Omit<Config, 'agentsFile'>>;
   /** Folder below `test/agents/projects`. */
   readonly project?: string;
-  /** Folder of the projects, with a slash at the end. Default: that of the library under test. */
+  /** Folder of the projects, with a trailing slash. Default: that of the library under test. */
   readonly projects?: string;
   /** A running server whose stores, log and organisation are shared. It must be closed last. */
   readonly beside?: AgentServerUnderTest;
@@ -67,7 +67,7 @@ export function graphsFileOf(project: string, folder = projects): string {
   return `${folder}${project}/langgraph.json`;
 }
 
-/** Returns a function that sends requests with a key by `fetch`; bodies are sent as JSON. */
+/** Returns a function that sends requests with a key through `fetch`; bodies are sent as JSON. */
 export function requestOf(url: string, apiKey: string) {
   return (method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Response> =>
     fetch(`${url}${path}`, {

@@ -31,8 +31,8 @@ export function shareDeployedAgents(take: (server: DeployedAgents) => void): voi
 }
 
 /**
- * With embedded engines, everything runs in this process. With the native stack, agents and the sink run as in
- * production: in separate processes from the built code, with Kafka between them.
+ * Starts the server. With embedded engines, everything runs in this process. With the native stack, agents and the sink
+ * run as in production: in separate processes from the built code, with Kafka between them.
  */
 async function startAgentsAsDeployed(): Promise<DeployedAgents> {
   const stores = await freshStores();

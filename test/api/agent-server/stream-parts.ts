@@ -12,9 +12,9 @@ export async function all(stream: AsyncIterable<unknown>): Promise<Part[]> {
   return parts;
 }
 
-/** Numbers written by the graph `burst`. */
+/** Returns the numbers that the graph `burst` wrote. */
 export const numbers = (parts: readonly Part[]) =>
   parts.filter(({ event }) => event === 'custom').map(({ data }) => (data as { i: number }).i);
 
-/** Numbers from 0 up to, but not including, `n`. */
+/** Returns the numbers from 0 up to, but not including, `n`. */
 export const upTo = (n: number) => Array.from({ length: n }, (_, index) => index);

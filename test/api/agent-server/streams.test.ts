@@ -5,7 +5,7 @@ import { openTcpProxy } from '../../infra/tcp-proxy.ts';
 import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
 import { all, numbers, type Part, upTo } from './stream-parts.ts';
 
-/** Streams of runs, through the stock client, and as bytes where the client hides details. */
+/** Streams of runs, through the stock client, and as raw bytes if the client hides details. */
 
 let server: DeployedAgents;
 let client: Client;
@@ -207,7 +207,7 @@ describe('a resumable stream', () => {
   it('ends with an error if the log did not accept all events, and the run keeps its status', async () => {
     const threadId = await newThread();
     const run = await client.runs.create(threadId, 'burst', { ...burst(3), afterSeconds: 600, streamResumable: true });
-    // The state after the executing process has ended the run but before it has published the end event.
+    // The same state as after the executing process has ended the run, but before it has published the end event.
     await server.database.execute(
       `UPDATE agents.runs SET status = 'success', attempt = 1, events_missing = true, end_published = false,
          started_at = clock_timestamp(), ended_at = clock_timestamp() WHERE run_id = $1`,

@@ -25,9 +25,9 @@ import { addKey, addOrganization, type OrganizationUnderTest } from '../start-ap
  * No operation of the agent server gives access to another organisation, workspace or deployment.
  *
  * The server is the default deployment of the stranger. Zebra's deployment and a second deployment of the stranger have
- * rows in the same tables, all containing the word `okapi`. Every operation rejects zebra's keys and keys of the
- * stranger's second workspace. The stranger's own key tries the ids of both victims on every operation: no response
- * may contain the word, and the rows of the victims must not change.
+ * rows in the same tables, all containing the word `okapi`. Every operation rejects zebra's keys and the keys of the
+ * stranger's second workspace. The stranger's own key tries the ids of both victims on every operation: no response may
+ * contain the word, and the rows of the victims must not change.
  */
 interface Victim {
   readonly threadId: string;
@@ -45,9 +45,9 @@ interface Attempt {
 
 const notFound = [404];
 const own = [200];
-/** Zebra has an item of that name. */
+/** Namespace and key of an item that zebra has, too. */
 const item = { namespace: ['animals'], key: 'striped' };
-/** On a thread of zebra, with a graph that the stranger may run. */
+/** Request for a run on a thread of zebra, with a graph that the stranger may run. */
 const ownGraph = { assistant_id: 'echo', input: {} };
 const run = ({ assistantId }: Victim) => ({ assistant_id: assistantId, input: {} });
 
@@ -148,7 +148,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     payload: { thread_id: threadId, run_ids: [runId] },
     answers: [204, 404],
   }),
-  // Tested elsewhere: protocol.test.ts. Their responses are 200 or do not end.
+  // Tested in protocol.test.ts. Here the responses are 200 or do not end.
   postThreadCommand: ({ threadId }) => ({
     url: `/threads/${threadId}/commands`,
     payload: { id: 1, method: 'state.get' },
@@ -165,7 +165,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   deleteStoreItem: () => ({ url: '/store/items', payload: item, answers: [204] }),
   searchStoreItems: () => ({ url: '/store/items/search', payload: { namespace_prefix: [] }, answers: own }),
   listStoreNamespaces: () => ({ url: '/store/namespaces', payload: {}, answers: own }),
-  // Rejected before it is read, because `Accept` is missing; mcp.test.ts requests tools of others.
+  // The request is rejected before its body is read, because `Accept` is missing; mcp.test.ts requests tools of others.
   postMcp: () => ({ url: '/mcp', payload: { jsonrpc: '2.0', id: 1, method: 'tools/list' }, answers: [406] }),
   deleteMcp: () => ({ url: '/mcp', answers: notFound }),
   postA2a: ({ assistantId, threadId, runId }) => ({

@@ -272,7 +272,8 @@ describe('the state of a thread', () => {
   it('between two steps is that of the last checkpoint, from which the graph continues', async () => {
     const { thread_id: id } = await threads.create();
     await agent.client.runs.wait(id, 'ask', { input: { question: 'Go?' } });
-    // As while the checkpoint after a step is in flight: the node has written, but what follows is not stored.
+    // The same state as while the checkpoint after a step is in flight: the node has written, but the new checkpoint is
+    // not stored.
     const { checkpoint } = await threads.getState(id);
     const deleted = await agent.database.execute('DELETE FROM agents.checkpoints WHERE checkpoint_id = $1', [
       checkpoint.checkpoint_id,

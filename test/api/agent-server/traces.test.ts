@@ -57,7 +57,7 @@ async function traceOf(traceId: string, complete = (runs: Run[]) => runs.length 
   return seen();
 }
 
-/** The processes that run graph code. */
+/** Finds the processes that run graph code. */
 function workers(): number[] {
   const lines = execFileSync('ps', ['-eo', 'pid=,ppid=,args='], { encoding: 'utf8' }).split('\n');
   return lines

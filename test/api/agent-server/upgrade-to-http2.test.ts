@@ -4,7 +4,9 @@ import { json } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-/** Sent by the HTTP client of Java with each request until it knows the protocol; also by `curl --http2`. */
+/**
+ * Headers that Java's HTTP client sends with each request until it knows the protocol. `curl --http2` also sends them.
+ */
 const upgrade = { connection: 'Upgrade, HTTP2-Settings', upgrade: 'h2c', 'http2-settings': 'AAEAAEAAAAIAAAAB' };
 
 let server: AgentServerUnderTest;

@@ -30,7 +30,7 @@ afterAll(async () => {
   await stores?.close();
 });
 
-/** Returns the address with the change applied; if `behindTls` is set, it goes through a TLS proxy. */
+/** Returns the address with the change applied; if `behindTls` is set, the address leads through a TLS proxy. */
 async function changeAddress(
   url: string,
   change: (address: URL) => void,

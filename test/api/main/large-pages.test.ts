@@ -1,4 +1,7 @@
-/** Lists of records that may be large: a page that is too large for one response is refused before it is in memory. */
+/**
+ * Lists of records that may be large: a page that is too large for one response is refused before it is loaded into
+ * memory.
+ */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type ApiUnderTest, addOrganization, startApi } from '../start-api.ts';

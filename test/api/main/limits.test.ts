@@ -51,7 +51,7 @@ interface Kind {
   readonly limit: number;
   /** Prepares the creation; each call of the result then creates one in the organisation. */
   prepare(of: OrganizationUnderTest): Promise<() => ReturnType<typeof ask>>;
-  /** Frees one slot. Absent if no operation can. */
+  /** Frees one slot. Absent if no operation can do that. */
   free?(of: OrganizationUnderTest, made: { readonly id: string }): Promise<unknown>;
 }
 const kinds: Kind[] = [
@@ -66,7 +66,7 @@ const kinds: Kind[] = [
     limit: 3,
     prepare: async (of) => {
       let made = 0;
-      // Alternates between both operations.
+      // Alternates between the two operations.
       return () => {
         const email = `${randomUUID()}@example.com`;
         return made++ % 2 === 0

@@ -13,7 +13,7 @@ export interface DeadLettersUnderTest {
 const all = { topics };
 const bytes = Buffer.from([0, 0, 0, 0, 1, 255, 254, 0, 13, 10]);
 
-/** The contract of every dead-letter queue adapter. */
+/** Defines the contract tests of every dead-letter queue adapter. */
 export function deadLettersContract(name: string, open: () => Promise<DeadLettersUnderTest>): void {
   describe(`dead-letter queue: ${name}`, () => {
     let under: DeadLettersUnderTest;

@@ -18,7 +18,7 @@ import { until } from '../../infra/until.ts';
 export interface LogUnderTest {
   readonly log: EventLog;
   readonly database: Database;
-  /** Opens the log as another process would after this one was killed: nothing of this one is closed. */
+  /** Opens the log as another process would after this one was killed; the log of this process is not closed. */
   reopened(): Promise<EventLog>;
   /** Dead-letter records with the original bytes, in the order in which they were stored. */
   deadLetters(): Promise<
@@ -30,7 +30,7 @@ export interface LogUnderTest {
 const topic = runEvents;
 const generous = { rows: 1_000, bytes: 1_000_000 };
 
-/** The contract of every event log adapter. `open` creates one with at least two partitions. */
+/** Defines the contract tests of every event log adapter. `open` creates a log with at least two partitions. */
 export function eventLogContract(name: string, open: () => Promise<LogUnderTest>): void {
   describe(`the event log: ${name}`, () => {
     let under: LogUnderTest;

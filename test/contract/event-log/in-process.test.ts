@@ -135,7 +135,7 @@ test('offsets continue after the stored ones, even if the clock was set back', a
   await under.close();
 });
 
-/** A log whose groups hold each batch until its gate is opened; `batches` has the texts of the messages. */
+/** Opens a log whose groups hold each batch until its gate is opened; `batches` has the texts of the messages. */
 async function openGated(gates: readonly ReturnType<typeof deferred>[]) {
   const under = await open({ maxPendingBytes: 100 * 2 ** 20 });
   const batches: string[][] = [];

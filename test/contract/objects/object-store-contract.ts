@@ -9,7 +9,7 @@ import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 export interface StoreUnderTest {
   /** Opens a store that reads and writes below `prefix`. Two stores with the same prefix have the same objects. */
   open(prefix: string): ObjectStore;
-  /** Everything below the prefixes of the test, as names from the store's own root, in any form. */
+  /** Returns the names of everything below the prefixes of the test, relative to the store's own root, in any form. */
   names(): Promise<string[]>;
   close(): Promise<void>;
 }
@@ -17,7 +17,7 @@ export interface StoreUnderTest {
 const MIB = 1024 ** 2;
 const sha256 = (body: Uint8Array) => createHash('sha256').update(body).digest('hex');
 
-/** Contract tests for every implementation of the object store. */
+/** Defines the contract tests for every implementation of the object store. */
 export function objectStoreContract(name: string, openStores: () => Promise<StoreUnderTest>): void {
   describe(`object store: ${name}`, () => {
     let stores: StoreUnderTest;

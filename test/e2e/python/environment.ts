@@ -6,8 +6,9 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('../../../.python', import.meta.url));
 
 /**
- * Returns the Python of a virtual environment with pinned packages, created at the first call and reused: the SDK in
- * `.python/`, the Parquet reader in `.python-parquet/`.
+ * Returns the Python of a virtual environment with pinned packages, which is created at the first call and then reused:
+ * the SDK in `.python/`, the Parquet reader in `.python-parquet/`.
+ *
  * @returns the interpreter, or why it is missing: the caller skips with that reason, except in CI.
  */
 export function pythonEnvironment(packages: 'sdk' | 'parquet' = 'sdk'): { python: string } | { missing: string } {
@@ -30,7 +31,7 @@ function makeEnvironment(file: string, root: string, purpose: string): { python:
     const options = ['--quiet', '--disable-pip-version-check', '--no-compile'];
     run(`${draft}/bin/python`, ['-m', 'pip', 'install', ...options, '-r', requirements]);
     writeFileSync(`${draft}/${wanted}`, '');
-    // Another suite may have finished the same one meanwhile, and use it.
+    // Another suite may have finished the same environment in the meantime, and use it.
     if (existsSync(stamp)) {
       rmSync(draft, { recursive: true, force: true });
     } else {

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { RecentMap } from '../../../infra/cache/recent-map.ts';
 
 const open = (minEntries: number) => new RecentMap({ minEntries, keyWords: 3, valueNumbers: 2 });
-/** A key that differs from others in the last word only. */
+/** Returns a key that differs from other keys only in the last word. */
 const key = (number: number) => Uint32Array.of(7, 0xffffffff, number);
 
 test('a key has the value that was set last', () => {

@@ -3,7 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { readChunks } from '../../../infra/clickhouse/connection.ts';
 
-/** A body that yields to the event loop after each chunk, and fails at the end if `failure` is set. */
+/** Reads a body; yields to the event loop after each chunk, and fails at the end if `failure` is set. */
 async function read(stream: Readable): Promise<{ text: string; failure?: unknown }> {
   let text = '';
   try {

@@ -19,7 +19,7 @@ beforeEach(async () => {
   for (const table of filled) await onStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
 });
 
-/** The table and every target of a view on it. */
+/** The table, and every target of a view on it. */
 const filled = ['runs', 'traces', 'run_locator', 'trace_locations'] as const;
 
 const run = {

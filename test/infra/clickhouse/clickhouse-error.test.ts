@@ -8,7 +8,7 @@ const raw = (code: string) => new ClickHouseError({ message: 'text of the server
 
 describe('clickhouseError', () => {
   it.each([
-    // code, of a query, of an insert
+    // code, error of a query, error of an insert
     ['159', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
     ['202', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
     ['209', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],

@@ -207,7 +207,7 @@ describe('connections', () => {
     aborting.abort(new Error('gone'));
     await expect(waiting).rejects.toThrow('gone');
     await running;
-    // Longer than the client keeps idle connections; a command is not repeated.
+    // Longer than the client keeps idle connections; the client does not repeat a command.
     await oneConnection.command({ name: 'test', sql: 'SELECT sleep(3)' });
     await oneConnection.close();
   });
@@ -296,7 +296,7 @@ const runningQueries = async (name: string) =>
     await one("SELECT count() AS v FROM system.processes WHERE Settings['log_comment'] = {name:String}", { name }),
   );
 
-/** Excludes this query itself if it has the same name. */
+/** Waits until no query with this name runs. The check itself does not count if it has the same name. */
 const noneRunning = async (name: string) => {
   const own = name === 'test' ? 1 : 0;
   await until(`no ${name} to run`, async () => (await runningQueries(name)) === own);

@@ -25,7 +25,7 @@ afterAll(async () => {
 
 const sleeping = 'SELECT sum(sleepEachRow(0.2)) FROM numbers(300) SETTINGS max_block_size = 1';
 
-/** Running queries of this name on the server, with their priority. */
+/** Returns the running queries with this name on the server, with their priority. */
 function running(name: string): Promise<{ priority: string }[]> {
   return stores.clickhouse.query({
     name: 'test',
@@ -34,7 +34,7 @@ function running(name: string): Promise<{ priority: string }[]> {
   });
 }
 
-/** Sends `count` queries for an organisation; they run until the returned function ends them. */
+/** Sends `count` queries for an organisation; the queries run until the returned function ends them. */
 function flood(organizationId: string, name: string, count: number): () => Promise<void> {
   const controller = new AbortController();
   setMaxListeners(count * 3, controller.signal);
@@ -54,7 +54,7 @@ it('an organisation whose queries fill all slots delays neither other organisati
     await until('the slots to be full', async () => (await running('flood-slots')).length === 4);
     const sql = `SELECT Settings['priority'] AS priority FROM system.processes WHERE query_id = queryID()`;
     const ask = () => clickhouse.query<{ priority: string }>({ name: 'quiet', sql });
-    // ClickHouse pauses the other queries for it.
+    // ClickHouse pauses the other organisation's queries for this query.
     expect(await runForTenant({ organizationId: 'quiet' }, ask)).toEqual([{ priority: '1' }]);
     expect((await running('flood-slots')).map(({ priority }) => priority)).toEqual(['2', '2', '2', '2']);
     await clickhouse.ping();
@@ -78,7 +78,7 @@ it('the default number of slots follows the threads that ClickHouse assigns to a
   const end = flood('flooding', 'default-slots', expected + 3);
   try {
     await until('the slots to be full', async () => (await running('default-slots')).length === expected);
-    // A query that starts after the others had time to start.
+    // This query starts later, so the other queries have had time to start.
     await clickhouse.ping();
     expect(await running('default-slots')).toHaveLength(expected);
   } finally {
@@ -113,7 +113,7 @@ it('an organisation that queries continuously loses its priority when its share 
       nowMs += ms;
       return priority;
     });
-  // Two organisations share ten seconds, with decay: 3.0 s, 5.2 s.
+  // Two organisations share ten seconds with decay: 3.0 s, 5.2 s.
   expect([await busy(3_000), await busy(3_000), await busy(3_000)]).toEqual(['1', '1', '2']);
   nowMs += 2_000;
   expect(await busy(3_000)).toBe('1');

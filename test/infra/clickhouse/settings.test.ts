@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 
-/** A copy of the profiles: every removal or change there must be repeated here. */
+/** A copy of the profiles: repeat every removal or change of a profile here. */
 const both = {
   session_timezone: 'UTC',
   date_time_input_format: 'best_effort',
@@ -88,14 +88,14 @@ it('the profiles contain exactly these settings', () => {
   });
 });
 
-/** An SQL expression that returns the effective settings as text by name. */
+/** Returns an SQL expression for the effective settings, as text by name. */
 const inForce = (names: readonly string[]) =>
   `map(${names.map((name) => `'${name}', toString(getSetting('${name}'))`).join(', ')})`;
 
 const expected = (settings: Readonly<Record<string, unknown>>) =>
   Object.fromEntries(Object.entries(settings).map(([name, value]) => [name, asText(value)]));
 
-/** Some switches are numbers and others booleans; `toString` distinguishes them, the HTTP interface does not. */
+/** Some switches are numbers, others are booleans: `toString` distinguishes them, the HTTP interface does not. */
 const asText = (value: unknown) =>
   value === 0 || value === 1 ? expect.stringMatching(value === 1 ? /^(1|true)$/ : /^(0|false)$/) : String(value);
 
@@ -146,9 +146,9 @@ const valuesOf = async (table: string) =>
 
 describe('settings of the server for its users are overridden', () => {
   /**
-   * A ClickHouse client whose statements have `settings` as their defaults: a proxy adds an HTTP session, in which the
-   * settings were set, to each statement. (Creating a user with these defaults requires permissions that the test user
-   * does not have.)
+   * Runs `use` with a ClickHouse client whose statements have `settings` as their defaults: a proxy adds an HTTP
+   * session, in which the settings were set, to each statement. (To create a user with these defaults requires
+   * permissions that the test user does not have.)
    */
   async function withDefaults<Result>(settings: string, use: (clickhouse: ClickHouse) => Promise<Result>) {
     const { origin, username, password, pathname } = new URL(stores.clickhouseUrl);

@@ -1,4 +1,4 @@
-/** The same work on one ClickHouse server and on a cluster of two has the same results. */
+/** The same work has the same results on one ClickHouse server and on a cluster of two servers. */
 
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -49,7 +49,7 @@ let both: FreshStores;
 
 beforeAll(async () => {
   shards = await startOwnShards(folder, 2);
-  // Both have Postgres databases of their own.
+  // Each of them has its own Postgres databases.
   const [one, postgres] = [await freshStores(), await freshStores()];
   single = one;
   const { clickhouseCluster: cluster } = shards.addresses;
@@ -82,7 +82,7 @@ const keyColumns = {
   feedback: 'run_id, id',
 };
 
-/** A post and a patch of each run of three, in traces of two projects. */
+/** Creates a post and a patch for each run; traces have three runs and belong to two projects. */
 function makeEvents(): RunEvent[] {
   return Array.from({ length: traces }, (_, trace) => {
     const traceId = uuidOf('trace', trace);
@@ -99,7 +99,7 @@ function makeEvents(): RunEvent[] {
   }).flat();
 }
 
-/** Events of one trace, of which two sinks choose the project differently. */
+/** Creates events of one trace for which two sinks choose different projects. */
 function makeContested(): RunEvent[] {
   const traceId = uuidOf('contested');
   return [otherProjectId, projectId].map((project, index) =>
@@ -126,7 +126,7 @@ async function addProjects(database: Database): Promise<void> {
   }
 }
 
-/** Inserts an attachment and a feedback entry for each run; both expire with the run. */
+/** Inserts an attachment and a feedback entry for each run; both of them expire with the run. */
 async function insertBelongings(clickhouse: ClickHouse): Promise<void> {
   const expiry = 'trace_tier, expires_at, tenant_id, id';
   await clickhouse.command({
@@ -142,7 +142,7 @@ async function insertBelongings(clickhouse: ClickHouse): Promise<void> {
   });
 }
 
-/** Keeps every tenth trace and deletes every tenth one, the second time too. */
+/** Keeps every tenth trace and deletes every tenth trace; the second call does the same again. */
 async function keepAndDelete({ clickhouse, database }: FreshStores): Promise<void> {
   const every = (rest: number) =>
     Array.from({ length: traces }, (_, trace) => trace).flatMap((trace) =>
@@ -168,7 +168,7 @@ async function workOn(stores: FreshStores) {
   const sinks = await Promise.all([0, 1].map(() => openDrivenSink({ stores, config, isShared: true })));
   const records = toRecords(makeEvents(), 0);
   const contested = toRecords(makeContested(), records.length);
-  // Every record twice, through both sinks; of the contested trace each sink stores one event first.
+  // Every record goes twice through both sinks; of the contested trace, each sink stores another event first.
   await Promise.all(
     sinks.map(async (sink, index) => {
       await sink.deliver(runEvents, [contested[index]!]);
@@ -233,20 +233,20 @@ test('runs, locators, usage, pages, chunks, kept and deleted traces, disk use an
   expect(two).toEqual(one);
   expect(one.runs).toHaveLength(traces * 3 + 2);
   expect(one.traces).toHaveLength(traces + 1);
-  // Of the 40 traces of the first project, 4 are kept and 6 are deleted, 2 of them by metadata.
+  // Of the 40 traces of the first project, 4 are kept and 6 are deleted; 2 of the deletions are by metadata.
   const { runs, run_locator, trace_marks, attachments, feedback } = one.changed;
   for (const rows of [runs, run_locator, feedback]) expect(rows).toHaveLength((traces - 6) * 3 + 2);
-  // A kept attachment is in the partition of its former expiry, too.
+  // A kept attachment is also in the partition of its former expiry.
   expect(attachments).toHaveLength((traces - 6) * 3 + 2 + 4 * 3);
   expect(trace_marks).toHaveLength(10);
   expect(runs!.filter((run) => run.trace_tier === 2)).toHaveLength((20 + 4) * 3 + 2);
   expect(one.left).toHaveLength((40 - 6) * 3);
   const tiers = (uses: typeof diskOfOne) => uses.map(({ tier }) => tier).sort();
   expect(tiers(diskOfTwo)).toEqual(tiers(diskOfOne));
-  // Merges may end between the two readings. One shard alone has about half.
+  // Merges may end between the two measurements. A single shard has about half of the bytes.
   expect(diskOfTwo.reduce((sum, use) => sum + use.bytes, 0) / bytes).toBeGreaterThan(0.75);
   expect(diskOfTwo.reduce((sum, use) => sum + use.bytes, 0) / bytes).toBeLessThan(1.33);
-  // Both shards store traces, and no run is on both.
+  // Both shards store traces, and no run is stored on both.
   const stored = await Promise.all(
     both.clickhouse.servers.map((server) =>
       server.query<{ id: string }>({ name: 'test', sql: 'SELECT DISTINCT id FROM runs_local' }),
@@ -297,7 +297,7 @@ test('the part of an insert on another shard is ended with it', async () => {
   const { clickhouse } = both;
   const [first, second] = clickhouse.servers;
   const onSecond = { ...clickhouse, servers: [second!] };
-  // Each block has rows for both shards.
+  // Each block contains rows for both shards.
   await createTable(
     clickhouse,
     'CREATE TABLE slow (n UInt8, slept UInt8 DEFAULT sleepEachRow(0.02)) ENGINE = MergeTree SHARD BY (n) ORDER BY n',
@@ -315,7 +315,7 @@ test('the part of an insert on another shard is ended with it', async () => {
     );
   const parts = `SELECT query_id FROM system.processes WHERE startsWith(initial_query_id, '${id}')`;
   await until('its part to run', async () => (await rowsOfServers(onSecond, parts)).length > 0);
-  // The first server may have died since.
+  // The first server may have died in the meantime.
   await endInserts(onSecond, id);
   expect(await rowsOfServers(onSecond, parts)).toEqual([]);
   expect(await insert).toBe('ended');

@@ -5,7 +5,7 @@ import { type Setting, settings } from '../../../infra/config/settings.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { testSettings } from '../../test-settings.ts';
 
-/** Message of the INVALID_CONFIG error for `environment`. */
+/** Returns the message of the INVALID_CONFIG error for `environment`. */
 function errorOf(environment: Record<string, string>): string {
   try {
     loadConfig(environment);

@@ -5,7 +5,10 @@ import { type Setting, settings } from '../../../infra/config/settings.ts';
 const root = new URL('../../../', import.meta.url);
 const variables = Object.values<Setting>(settings).map(({ variable }) => variable);
 
-/** Text of the guide, the compose file and the tests, without the tests of `infra/config`, which only read settings. */
+/**
+ * Returns the text of the guide, the compose file and the tests, without the tests of `infra/config`, which only read
+ * settings.
+ */
 function uses(): string {
   const inFolder = (folder: string, end: string) =>
     readdirSync(new URL(folder, root), { recursive: true, encoding: 'utf8' })

@@ -22,7 +22,7 @@ let folder: string;
 let url: string;
 let server: ChildProcess;
 
-/** A ClickHouse with our configuration files, mounted as in the container. */
+/** Starts ClickHouse with our configuration files, mounted as in the container. */
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'runlake-users-'));
   const files = serverFiles(folder);

@@ -1,4 +1,4 @@
-/** The profile `cluster` as text: its servers, their configuration and the SQL of the tables on them. */
+/** Tests the profile `cluster` as text: its servers, their configuration and the SQL of the tables on them. */
 import { expect, it } from 'vitest';
 import type { Layout } from '../../../infra/clickhouse/layout.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
@@ -14,7 +14,7 @@ const env = readVariables(readText('infra/docker/cluster.env'));
 const variables = Object.fromEntries(Object.entries(env).map(([name, value]) => [name, writtenOut(value, secrets)]));
 const { services } = composeWith({ ...secrets, ...variables });
 const config = readText('infra/docker/clickhouse/cluster.d.xml');
-/** Names of the servers by shard, as the configuration lists them. */
+/** Names of the servers by shard, in the order of the configuration. */
 const shards = [...config.matchAll(/<shard>([\s\S]*?)<\/shard>/g)].map(([, shard = '']) =>
   [...shard.matchAll(/<host>([\w-]+)<\/host><port>9000<\/port>/g)].map(([, host = '']) => host),
 );

@@ -33,12 +33,14 @@ export interface Compose {
 export const root = new URL('../../../', import.meta.url);
 export const readText = (path: string) => readFileSync(new URL(path, root), 'utf8');
 
-/** The file with YAML anchors and merges resolved. */
+/** Text of the compose file, with YAML anchors and merges resolved. */
 export const composeText = readText('docker-compose.yml');
 export const composeData: unknown = parse(composeText, { merge: true });
 
 /**
- * The file with its variables substituted as `docker compose` does: `${X:-default}`, `${X:?message}`, `$$`.
+ * Returns the compose file with its variables substituted as `docker compose` does: `${X:-default}`, `${X:?message}`,
+ * `$$`.
+ *
  * @throws the message if a required variable is absent or empty.
  */
 export function composeWith(variables: Readonly<Record<string, string>>): Compose {
@@ -49,7 +51,7 @@ export function composeWith(variables: Readonly<Record<string, string>>): Compos
 
 const variable = /\$\$|\$\{(\w+)(?::([-?])((?:\$\{[^}]*\}|[^}])*))?\}/g;
 
-/** The text with variables substituted as in `docker-compose.yml`. */
+/** Returns the text with variables substituted as in `docker-compose.yml`. */
 export function writtenOut(text: string, variables: Readonly<Record<string, string>>): string {
   return text.replace(variable, (whole, name, sign, argument) => {
     if (whole === '$$') return '$';

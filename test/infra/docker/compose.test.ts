@@ -199,7 +199,10 @@ describe('the roles', () => {
   });
 });
 
-/** Code and message of the error that prevents the role from starting with these variables; empty if none. */
+/**
+ * Returns code and message of the error that prevents the role from starting with these variables; empty if there is no
+ * error.
+ */
 function startError(name: string, environment: Readonly<Record<string, string>>): string {
   try {
     checkRole(commandOf(name)[0] as Role, loadConfig(environment).config);

@@ -11,7 +11,7 @@ export interface Stage {
   readonly instructions: readonly Instruction[];
 }
 
-/** The stages of a Dockerfile, with arguments replaced by their defaults. */
+/** Returns the stages of a Dockerfile; arguments are replaced by their defaults. */
 export function readStages(path: string): readonly Stage[] {
   const lines = readText(path)
     .replace(/^\s*#.*\n/gm, '')
@@ -33,7 +33,7 @@ export function readStages(path: string): readonly Stage[] {
 }
 
 export interface Copy {
-  /** The stage that it copies from; undefined means the build context. */
+  /** The stage from which the instruction copies; undefined means the build context. */
   readonly from: string | undefined;
   readonly sources: readonly string[];
   readonly target: string;

@@ -34,8 +34,8 @@ const mebibyte = 1024 ** 2;
 const [kafka, registry] = [stackPart('kafka'), stackPart('registry')];
 
 /**
- * Whether the build context excludes the path. Of the lines of `.dockerignore` that match it or a parent folder, the
- * last one decides.
+ * Returns whether the build context excludes the path. The last line of `.dockerignore` that matches the path or a
+ * parent folder decides.
  */
 function isIgnored(path: string): boolean {
   const lines = readText('.dockerignore')
@@ -51,7 +51,7 @@ function isIgnored(path: string): boolean {
   return ignored;
 }
 
-/** A port that is probably free. */
+/** Returns a port that is probably free. */
 async function freePort(): Promise<string> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -124,7 +124,7 @@ describe('the Dockerfile', () => {
 describe('the image, built step by step without Docker', () => {
   let folder: string;
   let app: string;
-  /** The Node release of the image, if an npm package of it exists for this machine. */
+  /** The Node release of the image, if its npm package exists for this machine. */
   let node: string;
 
   beforeAll(async () => {
@@ -174,8 +174,8 @@ describe('the image, built step by step without Docker', () => {
   });
 
   it('is smaller than 430 MB', () => {
-    // Base image: Debian 12 slim (75 MiB unpacked), npm and yarn (30), and Node itself; a tenth as a margin. The rest
-    // is measured.
+    // Base image: Debian 12 slim (75 MiB unpacked), npm and yarn (30), and Node itself; a tenth as a margin. All other
+    // sizes are measured.
     const base = (75 + 30) * mebibyte + bytesOf(node);
     const own = bytesOf(join(app, 'node_modules')) + bytesOf(join(app, 'dist'));
     expect(base * 1.1 + own).toBeLessThan(430_000_000);
@@ -262,7 +262,7 @@ describe('the image, built step by step without Docker', () => {
         const own = ownKafka({ clickhouseUrl: '', databaseUrl: '', ...servers }, `image-${randomUUID()}`);
         try {
           await serve(role, { ...addressesOf(stores), ...own.environment });
-          // Only embedded engines and files being uploaded to a bucket use the data folder.
+          // The data folder contains only embedded engines and files that are being uploaded to a bucket.
           const data = join(folder, role);
           expect(existsSync(data) ? readdirSync(data) : []).toEqual(role === 'exports' ? ['exports'] : []);
         } finally {

@@ -14,7 +14,9 @@ const named = [`@duckdb/node-bindings-linux-${process.arch}`, `@esbuild/linux-${
   (name) => `node_modules/${name}`,
 );
 
-/** Package folders that the image installs: those of `npm ci --omit=dev --omit=optional`, and {@link named}. */
+/**
+ * Returns the package folders that the image installs: those of `npm ci --omit=dev --omit=optional`, and {@link named}.
+ */
 export function productionPackages(): readonly string[] {
   const { packages } = JSON.parse(readText('package-lock.json')) as { packages: Record<string, LockedPackage> };
   return Object.entries(packages).flatMap(([place, { dev, optional, devOptional }]) =>
@@ -28,7 +30,7 @@ export function installProductionPackages(folder: string): void {
   execFileSync(process.execPath, [new URL('infra/docker/prune-packages.mjs', root).pathname, folder]);
 }
 
-/** Hard-links the files instead of copying them. Nested packages are separate entries. */
+/** Creates hard links to the files instead of copies. Nested packages are separate entries. */
 function linkTree(source: string, target: string): void {
   mkdirSync(target, { recursive: true });
   for (const entry of readdirSync(source, { withFileTypes: true })) {
@@ -43,12 +45,12 @@ function linkOrCopy(from: string, to: string): void {
   try {
     linkSync(from, to);
   } catch {
-    // The folder is on another file system.
+    // The folder may be on another file system.
     copyFileSync(from, to);
   }
 }
 
-/** Bytes on disk in whole blocks, as for an unpacked image layer. */
+/** Returns the size on disk in bytes, in whole blocks, as for an unpacked image layer. */
 export function bytesOf(path: string): number {
   const { blocks } = lstatSync(path);
   if (!lstatSync(path).isDirectory()) return blocks * 512;

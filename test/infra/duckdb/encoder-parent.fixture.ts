@@ -1,4 +1,4 @@
-/** A process with a busy encoder, to be killed. Argument: the request. Sends the encoder's process id. */
+/** A process with a busy encoder, which a test kills. Argument: the request. Sends the encoder's process id. */
 import { openEncoder } from '../../../infra/duckdb/encoder.ts';
 
 const encoder = openEncoder({ memoryLimitBytes: 256 * 1024 * 1024 });

@@ -52,7 +52,7 @@ const request = (more: Partial<EncodeRequest> = {}): EncodeRequest => ({
   rowGroupRows: 120_000,
   ...more,
 });
-/** A request that takes DuckDB seconds. */
+/** Returns a request that takes DuckDB several seconds. */
 const slowSource = () =>
   makeSource('SELECT range AS n, md5(range::VARCHAR) || md5((range + 1)::VARCHAR) AS s FROM range(400000)');
 const slow = () =>

@@ -1,6 +1,6 @@
 /**
- * A separate process that keeps a data folder open, with or without engines, until its parent ends it.
- * Arguments: the folder, `engines` or nothing. Sends one message: the addresses, or the error code.
+ * A separate process that keeps a data folder open, with or without engines, until its parent ends it. Arguments: the
+ * folder; `engines` or nothing. Sends one message: the addresses, or the error code.
  */
 import { openDataFolder } from '../../../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../../../infra/embedded/start.ts';

@@ -19,7 +19,7 @@ it.each([0, -1, 1.5, Number.NaN, 4_000_000])('returns undefined for process id %
 });
 
 it('a zombie process counts as dead', async () => {
-  // The inner shell exits; its parent becomes `sleep`, which never waits for it.
+  // The inner shell exits. Its parent becomes `sleep`, which never waits for its children.
   const shell = spawn('sh', ['-c', 'sh -c "exit 0" & echo $!; exec sleep 30'], { stdio: ['ignore', 'pipe', 'ignore'] });
   try {
     const [line] = await once(shell.stdout, 'data');

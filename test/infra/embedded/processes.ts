@@ -8,7 +8,7 @@ import pg from 'pg';
 import { onTestFinished } from 'vitest';
 import { childOfSuite } from '../../engines/child-of-suite.ts';
 
-/** An empty folder that is removed when the test ends. */
+/** Creates an empty folder that is removed when the test ends. */
 export function temporaryFolder(): string {
   const path = mkdtempSync(join(tmpdir(), 'runlake-embedded-'));
   onTestFinished(() => rmSync(path, { recursive: true, force: true }));
@@ -38,7 +38,7 @@ export async function kill(child: ChildProcess, signal: NodeJS.Signals): Promise
   await exit;
 }
 
-/** Processes whose command line or working folder contains `folder`, as `pid command`, without zombies. */
+/** Returns the processes whose command line or working folder contains `folder`, as `pid command`, without zombies. */
 export function processesOn(folder: string): string[] {
   return execFileSync('ps', ['-eo', 'pid=,stat=,args='], { encoding: 'utf8' })
     .split('\n')
@@ -46,7 +46,7 @@ export function processesOn(folder: string): string[] {
 }
 
 export async function askClickhouse(url: string, sql: string): Promise<string> {
-  // Any server of a cluster reads the rows of all.
+  // Any server of a cluster reads the rows of all servers.
   const address = new URL(url.split(',')[0] ?? url);
   const answer = await fetch(`${address.origin}/?database=${address.pathname.slice(1)}`, {
     method: 'POST',

@@ -39,7 +39,7 @@ describe('both engines', () => {
     await askPostgres(held.databaseUrl, 'CREATE TABLE t AS SELECT generate_series(1, 3) AS n');
     await kill(held.child, 'SIGKILL');
 
-    // Started immediately: remaining processes of the first start must not interfere.
+    // The second start is immediate: remaining processes of the first start must not interfere.
     const next = await holdFolder(path, 'engines');
     expect(next.error).toBeUndefined();
     expect(await askClickhouse(next.clickhouseUrl, 'SELECT count() FROM t')).toBe('2');
@@ -101,7 +101,7 @@ it('stops the other engine if one cannot start, and reports the reason', async (
   const path = temporaryFolder();
   const folder = await openDataFolder(path);
   mkdirSync(join(path, 'clickhouse'));
-  // ClickHouse stores the definitions of its tables there.
+  // ClickHouse stores the definitions of its tables in this folder.
   mkdirSync(join(path, 'clickhouse', 'data'));
   writeFileSync(join(path, 'clickhouse', 'data', 'metadata'), 'in the way');
   chmodSync(path, 0o711);

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { expect, it } from 'vitest';
 import { type EngineProcess, superviseEngine } from '../../../infra/embedded/supervise-engine.ts';
 
-/** Real processes that sleep for a minute. */
+/** Starts real processes that sleep for a minute. */
 function sleepers() {
   const started: ChildProcess[] = [];
   const launch = async (): Promise<EngineProcess> => {

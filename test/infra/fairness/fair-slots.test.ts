@@ -8,7 +8,7 @@ function openSlots(slots: number, extraSlots = 0, maxWaiting = 1_000): FairSlots
   return new FairSlots({ name: 'test', slots, extraSlots, maxWaiting });
 }
 
-/** Starts to acquire; `slot` or `error` is set once the microtasks have run. */
+/** Starts to acquire a slot; `slot` or `error` is set once the microtasks have run. */
 function ask(slots: FairSlots, tenant: string, signal?: AbortSignal): { slot?: Slot; error?: unknown } {
   const outcome: { slot?: Slot; error?: unknown } = {};
   slots.acquire(tenant, { ...longWait, signal }).then(

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 
-/** The Grafana files, reduced to the fields that the tests use. */
+/** The Grafana files, reduced to the fields that the tests need. */
 export interface DataSourceRef {
   readonly type: string;
   readonly uid: string;
@@ -63,7 +63,7 @@ export const providers: readonly { readonly type: string; readonly options: { re
   read('provisioning/dashboards/runlake.yaml'),
 ).providers;
 
-/** Every query of every panel, with a name for test titles. */
+/** Every query of every panel, each with a name for test titles. */
 export const queries = dashboards.flatMap((dashboard) =>
   dashboard.panels.flatMap((panel) =>
     (panel.targets ?? []).map((target) => ({

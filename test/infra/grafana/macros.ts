@@ -7,10 +7,11 @@ export interface PanelScope {
 }
 
 /**
- * Expands what Grafana's ClickHouse and Postgres sources expand before they send a query: the macros that these
- * dashboards use, and variables with the format `singlequote`. Source: the macro table of the ClickHouse data source's
- * documentation.
- * @throws if a macro or variable remains, which Grafana would send unchanged.
+ * Expands everything that Grafana's ClickHouse and Postgres sources expand before they send a query: the macros that
+ * these dashboards use, and variables with the format `singlequote`. Source: the macro table in the documentation of
+ * the ClickHouse data source.
+ *
+ * @throws if a macro or variable remains, because Grafana would send it unchanged.
  */
 export function writeOut(sql: string, { fromMs, toMs, intervalSeconds, variables }: PanelScope): string {
   const time = (ms: number) => `toDateTime(${Math.floor(ms / 1_000)})`;

@@ -6,14 +6,14 @@ import { namesIn } from './promql.ts';
 
 collectProcessMetrics();
 
-/** Series that the roles export, with their possible labels. `up` comes from Prometheus. */
+/** Returns the series that the roles export, with their possible labels. `up` comes from Prometheus. */
 async function exported(): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
   const ofTarget = ['job', 'instance', 'role'];
   const series = new Map<string, ReadonlySet<string>>([['up', new Set(ofTarget)]]);
   for (const { name, type } of await registry.getMetricsAsJSON()) {
     const metric = registry.getSingleMetric(name) as unknown as { readonly labelNames?: readonly string[] };
     const labels = [...ofTarget, ...(metric.labelNames ?? [])];
-    // The JSON of prom-client has type names, although its TypeScript types say otherwise.
+    // The JSON of prom-client contains type names, although its TypeScript types declare something else.
     if (String(type) !== 'histogram') series.set(name, new Set(labels));
     else {
       series.set(`${name}_bucket`, new Set([...labels, 'le']));

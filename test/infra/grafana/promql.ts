@@ -34,7 +34,10 @@ export function namesIn(expr: string): { readonly metrics: readonly string[]; re
   return { metrics, labels };
 }
 
-/** A function precedes `(`; an aggregation may also precede `by (…)` or `without (…)`. */
+/**
+ * Returns whether a token is a keyword or a function. A function precedes `(`; an aggregation may also precede `by (…)`
+ * or `without (…)`.
+ */
 function isWordOrFunction(text: string, tokens: readonly string[], at: number): boolean {
   return words.has(text.toLowerCase()) || ['(', 'by', 'without'].includes(tokens[at + 1] ?? '');
 }

@@ -19,7 +19,7 @@ const projects = workspaces.flatMap((workspaceId, at) =>
 const users = ['ann', 'bob'].map((name) => ({ id: randomUUID(), name: `${name}@example.org` }));
 const keys = ['rl_one...', 'rl_two...'].map((name) => ({ id: randomUUID(), name }));
 
-/** The Postgres role of Grafana under a unique name, because the engine is shared. */
+/** Grafana's Postgres role, with a unique name because the engine is shared. */
 const role = `grafana_${randomBytes(6).toString('hex')}`;
 const password = "it's secret";
 let stores: FreshStores;
@@ -27,7 +27,7 @@ let grafana: pg.Client;
 let rows: RunRow[];
 let scope: PanelScope;
 
-/** Traces of this month and the last one, none in the future: [days ago, project, how many]. */
+/** Returns traces of this month and the last one, none of them in the future: [days ago, project, number of traces]. */
 function traces(nowMs: number): RunRow[] {
   const startOfMonthMs = Date.UTC(new Date(nowMs).getUTCFullYear(), new Date(nowMs).getUTCMonth());
   const times = [nowMs, startOfMonthMs, startOfMonthMs - 1, startOfMonthMs - 5 * dayMs, startOfMonthMs - 20 * dayMs];
@@ -46,7 +46,7 @@ function traces(nowMs: number): RunRow[] {
   );
 }
 
-/** The statements of the script that Postgres runs when it creates its data folder, as psql sends them. */
+/** Returns the statements of the script that Postgres runs when it creates its data folder, as psql sends them. */
 function readersScript(): string {
   const values: Record<string, string> = { registry_password: 'unused', grafana_password: password };
   return readFileSync(new URL('../../../infra/docker/postgres/10-readers.sql', import.meta.url), 'utf8')
@@ -56,7 +56,7 @@ function readersScript(): string {
     .replace(/\bgrafana\b/g, role);
 }
 
-/** Queries as Grafana does: over HTTP, read-only, without any other setting of Runlake. */
+/** Queries ClickHouse as Grafana does: over HTTP, read-only, without any other setting of Runlake. */
 async function askClickHouse(sql: string): Promise<Row[]> {
   const url = new URL(stores.clickhouseUrl);
   const parameters = new URLSearchParams({
@@ -99,7 +99,7 @@ beforeAll(async () => {
   for (const { id, workspaceId, name } of projects) {
     await database.query('INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)', [id, workspaceId, name]);
   }
-  // Deleting a project does not delete its usage.
+  // The deletion of a project does not delete its usage.
   await database.query('UPDATE projects SET deleted_at = now() WHERE id = $1', [projects[0]?.id]);
   for (const { id, name } of users) {
     await database.query('INSERT INTO users (id, organization_id, email) VALUES ($1, $2, $3)', [

@@ -1,6 +1,6 @@
 /**
  * Enqueues a delayed job and kills itself with SIGKILL as soon as the job is stored. Arguments: database address,
- * payload number, Redis address or nothing.
+ * payload number, and Redis address or nothing.
  */
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';

@@ -15,7 +15,7 @@ import { until } from '../until.ts';
 import { testCatalogue } from './test-catalogue.ts';
 
 const logger = createLogger('silent', 'test');
-/** Queues are in Redis if the suite runs on the native stack. */
+/** Address of the Redis with the queues, if the suite runs on the native stack. */
 let redisUrl: string | undefined;
 let stores: FreshStores;
 let redis: Redis | undefined;
@@ -46,7 +46,7 @@ interface StoredJob {
   readonly attempts_made: number;
 }
 
-/** What BullMQ stores of the jobs of a kind. */
+/** Returns what BullMQ stores for jobs of a kind. */
 async function stored(kind: string): Promise<StoredJob[]> {
   if (redis === undefined) {
     const sql = 'SELECT state::text AS state, attempts_made FROM bullmq.job WHERE queue = $1';

@@ -52,7 +52,7 @@ describe.runIf(stackPart('redis'))('a Redis that is killed and restarted', () =>
     await until('the first job to run', () => begun);
     await redis.kill();
     await expect(jobs.enqueue('single', { n: 98 })).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
-    // This opens its queue for the first time.
+    // This opens the queue for the first time.
     await expect(jobs.enqueue('quick', { n: 98 })).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
     await expect(jobs.check()).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
     release();

@@ -147,10 +147,10 @@ describe('refuses', () => {
     const one = 'clickhouse/0001_one.sql';
     const failed = migrate({ ...stores, logger }, write({ [one]: `${table('a')}${table('c')}SELECT nonsense;` }));
     await expect(failed).rejects.toMatchObject({ code: 'MIGRATION_FAILED' });
-    // Changed in a finished statement:
+    // A change in a finished statement:
     const changed = migrate({ ...stores, logger }, write({ [one]: `${table('other')}${table('c')}${table('d')}` }));
     await expect(changed).rejects.toMatchObject({ code: 'MIGRATION_CHANGED' });
-    // Corrected in the failed statement:
+    // A correction in the failed statement:
     await migrate({ ...stores, logger }, write({ [one]: `${table('a')}${table('c')}${table('d')}` }));
     expect((await tablesOf(stores)).clickhouse).toEqual(['a', 'c', 'd', 'runlake_migrations']);
   });
@@ -171,7 +171,10 @@ describe('a process that dies', () => {
     'clickhouse/0001_one.sql': `${table('a')}-- a comment; with a semicolon\n${table('b')}ALTER TABLE a ADD COLUMN s String;`,
   };
 
-  /** Dies at command number `last`: before ClickHouse receives it, or after its execution and before the response. */
+  /**
+   * Returns a ClickHouse client that dies at command number `last`: before ClickHouse receives the command, or after
+   * its execution and before the response.
+   */
   function dying({ command, ...rest }: ClickHouse, last: number, moment: 'before' | 'after'): ClickHouse {
     let commands = 0;
     const mortal: ClickHouse = {

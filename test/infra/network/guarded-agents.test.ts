@@ -28,7 +28,7 @@ afterEach(() => {
   requests = 0;
 });
 
-/** Simulates a DNS server under the control of an attacker. */
+/** Returns a lookup that simulates a DNS server under the control of an attacker. */
 const namesTo = (...addresses: string[]) =>
   ((_host: string, _options: LookupAllOptions, callback: (error: null, found: LookupAddress[]) => void) =>
     callback(
@@ -62,7 +62,7 @@ const at = (host: string, scheme = 'http') => `${scheme}://${host}:${port}/`;
 describe('a guarded connection', () => {
   it.each([
     '127.0.0.1',
-    // Notations that URL parsers accept, and obfuscated ones.
+    // Notations that URL parsers accept, and obfuscated notations.
     '127.1',
     '0x7f000001',
     '2130706433',
@@ -105,7 +105,7 @@ describe('a guarded connection', () => {
     const opened = open(true, lookup);
     expect(await ask(at('store.example'), opened)).toBe('status 200');
     expect(turn).toBe(1);
-    // A kept-alive connection needs no lookup; the address of a new connection is checked again.
+    // A kept-alive connection needs no lookup; for a new connection, the address is checked again.
     const both = await Promise.all([ask(at('store.example'), opened), ask(at('store.example'), opened)]);
     expect(both).toEqual(['status 200', expect.stringMatching(/^refused: /)]);
   });

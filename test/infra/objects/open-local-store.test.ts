@@ -13,7 +13,10 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openLocalStore } from '../../../infra/objects/open-local-store.ts';
 
-/** Beyond the contract of stores: keys that leave the folder, and leftovers of killed processes. */
+/**
+ * Tests what the contract of stores does not cover: keys that lead out of the folder, and leftovers of killed
+ * processes.
+ */
 let parent: string;
 let root: string;
 beforeEach(() => {
@@ -114,7 +117,7 @@ describe('a local store', () => {
       },
     });
     await expect(upload).rejects.toBeDefined();
-    // As if the process had been killed slightly later.
+    // The same state as if the process had been killed slightly later.
     writeFileSync(join(root, 'team/a', draft), 'half');
     expect(draft).not.toMatch(/parquet/);
     await store.abortUploads('a/part.parquet', [draft, '../../outside/secret', 'part.parquet', '']);

@@ -106,7 +106,7 @@ test('the account can access only rows of its deployment with any SQL', async ()
   const foreign = (table: string) =>
     checkpoints.includes(table) ? `starts_with(thread_id, '${other}')` : `deployment_id = '${other}'`;
   const tables = [...checkpoints, 'store_items', 'store_vectors'];
-  // An account of an earlier release: the same permissions, and no row that binds it to a deployment.
+  // An account as earlier releases created it: the same permissions, but no row that binds it to a deployment.
   const unbound = (await openLimitedAccount({
     database,
     url: threads.databaseUrl,

@@ -32,7 +32,7 @@ describe('a sealed text', () => {
   it('does not open if any character is changed', () => {
     const sealed = sealer().seal(secret, 'row 1');
     for (let index = 0; index < sealed.length; index++) {
-      // The last character may have padding bits: changing only those changes no byte.
+      // The last character may have padding bits; a change of only these bits changes no byte.
       const changed = sealed.slice(0, index) + (sealed[index] === 'A' ? 'B' : 'A') + sealed.slice(index + 1);
       const same = Buffer.from(changed.split('.')[2] ?? '', 'base64url').equals(
         Buffer.from(sealed.split('.')[2] ?? '', 'base64url'),
@@ -59,7 +59,7 @@ describe('a sealed text', () => {
     const sealed = sealer().seal(secret, 'row 1');
     expect(codeOf(() => sealer().open(sealed, 'row 2'))).toBe('SEAL_BROKEN');
     expect(codeOf(() => sealer({ purpose: 'other' }).open(sealed, 'row 1'))).toBe('SEAL_KEY_UNKNOWN');
-    // Not even if the id of the other key is written into it.
+    // The opening fails even if the id of the other key is written into the sealed value.
     const [, otherId] = sealer({ purpose: 'other' }).seal('', '').split('.');
     const forged = sealed.replace(/\.[0-9a-f]{12}\./, `.${otherId}.`);
     expect(codeOf(() => sealer({ purpose: 'other' }).open(forged, 'row 1'))).toBe('SEAL_BROKEN');
@@ -76,7 +76,7 @@ describe('a sealed text', () => {
     const retired = sealer({ secretKey: 'the key of tomorrow' });
     expect(retired.open(fresh, 'row 1')).toEqual({ text: secret, isUnderFormerKey: false });
     expect(codeOf(() => retired.open(old, 'row 1'))).toBe('SEAL_KEY_UNKNOWN');
-    // The current key may also be listed as a former one.
+    // The current key may also be listed as a former key.
     expect(sealer({ formerSecretKeys: 'the key of today' }).open(old, 'row 1').isUnderFormerKey).toBe(false);
   });
 });

@@ -5,8 +5,8 @@ import { expect, test } from 'vitest';
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 
 /**
- * Runs `code`, which has `logger` and `runlakeError`, in a separate process, because the log writes directly to standard
- * error.
+ * Runs `code`, which can use `logger` and `runlakeError`, in a separate process, because the log writes directly to
+ * standard error.
  */
 function logOf(code: string): { text: string; line: Record<string, unknown> } {
   const program = `

@@ -14,7 +14,7 @@ function show(look: ReadSamples<never>, everyMs?: number): void {
   ends.push(plain.setReader(look, everyMs));
 }
 
-/** Lines of a scrape for one metric, without comments. */
+/** Returns the lines of a scrape for one metric, without comments. */
 async function scrape(name = 'runlake_test_plain'): Promise<string[]> {
   return (await registry.metrics()).split('\n').filter((line) => line.startsWith(name));
 }

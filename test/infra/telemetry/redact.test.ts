@@ -5,7 +5,9 @@ import { isSecretName, scrubText } from '../../../infra/telemetry/logger.ts';
 
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 
-/** Log calls with the secret `hunter2-hunter2` at different positions, and what must remain in the line. */
+/**
+ * Log calls with the secret `hunter2-hunter2` at different positions, each with the text that must remain in the line.
+ */
 const calls: readonly (readonly [name: string, code: string, remaining?: string])[] = [
   ['an API key in a field', `logger.info({ apiKey: secret }, 'm')`],
   ['an API key in headers', `logger.info({ headers: { 'X-Api-Key': secret, host: 'h' } }, 'm')`, '"host":"h"'],

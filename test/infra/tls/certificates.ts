@@ -1,6 +1,6 @@
 /**
- * Test certificates, valid until 2126: two authorities, and of the first one a server certificate for localhost and one
- * for elsewhere.example. The keys protect nothing else.
+ * Test certificates, valid until 2126: two authorities, and two certificates of the first authority, one for localhost
+ * and one for elsewhere.example. The keys protect nothing else.
  */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -10,7 +10,7 @@ const path = (name: string) => fileURLToPath(new URL(`certificates/${name}.pem`,
 export const authorityFile = path('authority');
 export const otherAuthorityFile = path('other-authority');
 
-/** Certificate and key for a server. */
+/** Returns certificate and key of a server. */
 export function serverCertificate(name: 'server' | 'elsewhere' = 'server'): { cert: Buffer; key: Buffer } {
   return { cert: readFileSync(path(name)), key: readFileSync(path(`${name}-key`)) };
 }

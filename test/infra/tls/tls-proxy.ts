@@ -12,11 +12,14 @@ export interface TlsProxyOptions {
   readonly host: string;
   readonly port: number;
   readonly certificate?: 'server' | 'elsewhere';
-  /** SSLRequest: a Postgres client sends these eight bytes before TLS, and the server responds with one letter. */
+  /**
+   * Expects an SSLRequest: a Postgres client sends these eight bytes before TLS, and the server responds with one
+   * letter.
+   */
   readonly asPostgres?: boolean;
 }
 
-/** Terminates TLS in front of a real server without TLS. */
+/** Opens a proxy that terminates TLS in front of a real server without TLS. */
 export async function openTlsProxy({
   host,
   port,

@@ -18,7 +18,7 @@ async function read(runId: string) {
 const id = uuidOf('price');
 const details = (prompt: object | null, completion: object | null = null) =>
   json({ prompt: Object.entries(prompt ?? {}), completion: Object.entries(completion ?? {}) });
-/** The price of the example in the public documentation, and one of completion tokens. */
+/** Prices of the example in the public documentation, and a price of completion tokens. */
 const cached: TokenPrices = {
   id,
   prompt: '0.000002',

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { addDecimals, formatDecimal, shiftDecimal } from '../../../pipelines/costs/decimal.ts';
 import { startingPrices } from '../../../pipelines/costs/model-price.ts';
 
-/** The prices that match a name, in the order in which they apply. */
+/** Returns the prices that match a name, in the order in which they apply. */
 const matching = (name: string) => startingPrices.filter(({ match_pattern }) => new RegExp(match_pattern).test(name));
 
 describe('the prices of the release', () => {
@@ -47,7 +47,7 @@ describe('the prices of the release', () => {
   it('apply to their own name, newer prices before older ones', () => {
     const strip = (name: string) => name.replace(/^\w+: /, '');
     for (const { name, match_pattern } of startingPrices) {
-      // Some hosts put something before the name.
+      // Some hosts add a prefix to the name.
       const isWhole = new RegExp(match_pattern).test(strip(name));
       if (isWhole) expect(strip(matching(strip(name))[0]?.name ?? '')).toBe(strip(name));
       const starts = startingPrices.filter((price) => price.name === name).map(({ start_time }) => start_time ?? '');
@@ -76,7 +76,7 @@ describe('the prices of the release', () => {
       for (const each of names) expect(re2.test(each), `${name} ${each}`).toBe(ours.test(each));
     }
     expect(performance.now() - started).toBeLessThan(30_000);
-    // Repetitions that could backtrack: 256 characters that match the repeated part of a pattern.
+    // Repetitions that could cause backtracking: 256 characters that match the repeated part of a pattern.
     for (const start of ['claude-2', 'claude-haiku-4-5', 'gemini-2.0-flash-thinking', 'ft:gpt-4o-2024-']) {
       for (const part of ['.0', '-20250101', '-v1', '-latest', '-01-01', 'a']) {
         const long = (start + part.repeat(256)).slice(0, 256);

@@ -3,7 +3,10 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
 
-/** Generated histories of a dataset: every version reads as a model in memory recorded it, also while others write. */
+/**
+ * Generated histories of a dataset: every version, when it is read, equals what a model in memory recorded, also during
+ * concurrent writes.
+ */
 
 let api: ApiUnderTest;
 let acme: OrganizationUnderTest;

@@ -33,7 +33,7 @@ beforeEach(() => {
 
 let offset = 0;
 
-/** Stores bytes in the dead-letter queue as the sink does, and reads the record back. */
+/** Stores bytes in the dead-letter queue as the sink does, and returns the record that it reads back. */
 async function deadLetterOf(
   value: Buffer,
   { topic = runEvents, step = 'insert', acceptedAtMs = Date.now() } = {},

@@ -33,7 +33,7 @@ interface Known {
   readonly isLate: boolean;
 }
 
-/** Runs of one day with many equal times, some patched, some late, some deleted, plus runs outside the scope. */
+/** Stores runs of one day with many equal times, some of them patched, late or deleted, and runs outside the scope. */
 async function fillDay(random: Random): Promise<Map<string, Known>> {
   await onStoredTable(clickhouse, 'runs', (stored) => `TRUNCATE TABLE ${stored}`);
   const known = new Map<string, Known>();
@@ -55,7 +55,7 @@ async function fillDay(random: Random): Promise<Map<string, Known>> {
     put(event);
     known.set(runId, { event, bytes, isMember: !isLate && !isDeleted, isLate: isLate && !isDeleted });
     if (random.chance(0.3)) {
-      // Events that arrive after the snapshot change no membership.
+      // Events that arrive after the snapshot do not change which runs are members.
       put({ ...event, kind: 'patch', receivedAtMicros: receivedAtMicros + 5e9, values: values(50) });
       (known.get(runId) as Known).bytes += 50;
     }
@@ -131,7 +131,7 @@ describe('chunks', () => {
         found.push(...ids);
         const next = chunks[index + 1];
         if (next === undefined) continue;
-        // The chunk ended because the next run did not fit.
+        // The chunk ended because the next run did not fit into it.
         const [first] = (await membersOf({ after: chunk.last, last: next.last })).filter(
           (id) => known.get(id)?.isMember,
         );

@@ -8,7 +8,7 @@ const at = day('2026-03-05');
 
 let shop: ExportsUnderTest;
 beforeEach(async () => {
-  // Without an injected clock, as in production.
+  // No clock is injected, as in production.
   shop = await openExportsUnderTest({ exportRetryDelayMs: hourMs }, { now: undefined });
 });
 afterEach(async () => {

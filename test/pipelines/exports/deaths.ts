@@ -2,14 +2,14 @@ import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
 import type { ChunkSource } from '../../../pipelines/exports/export-run.ts';
 
-/** Where a worker dies: before or after the given call (1st, 2nd, …) of a step with external effects. */
+/** The call at which a worker dies: before or after the given call (1st, 2nd, …) of a step with external effects. */
 export interface Death {
   readonly step: 'count' | 'find' | 'read' | 'encode' | 'upload' | 'upload in parts' | 'record';
   readonly when: 'before' | 'after';
   readonly time: number;
 }
 
-/** For a run with four parts. A run is counted twice. */
+/** All deaths of an export run with four parts. Its runs are counted twice. */
 export const deaths: readonly Death[] = [
   ...(['count', 'find', 'read', 'encode'] as const).flatMap((step) =>
     (step === 'count' ? [1, 2] : [1, 2, 3]).map((time) => ({ step, when: 'before', time }) as const),
@@ -20,8 +20,8 @@ export const deaths: readonly Death[] = [
 ];
 
 /**
- * Dependencies that call `die` at that step. If `die` stands for a crash it never returns; otherwise the step goes
- * on.
+ * Returns dependencies that call `die` at that step. If `die` stands for a crash, it never returns; otherwise the step
+ * continues.
  */
 export function portsThatDie(deps: WorkDeps, death: Death, die: () => Promise<unknown>): WorkDeps {
   let count = 0;
@@ -66,7 +66,7 @@ export function portsThatDie(deps: WorkDeps, death: Death, die: () => Promise<un
     },
     database: {
       ...deps.database,
-      // Counts only transactions that record a file: they come after an upload.
+      // Counts only transactions that record a file; these come after an upload.
       transaction: ((work, options) =>
         uploads === 0
           ? deps.database.transaction(work, options)

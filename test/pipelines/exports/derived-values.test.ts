@@ -78,7 +78,10 @@ async function giveFeedback(list: readonly Feedback[]): Promise<void> {
 describe('derived columns', () => {
   const runs = 2_300;
   const runId = (index: number) => uuidOf('run', index);
-  /** Every fifth run is a child of the previous one and was sent without dotted_order. */
+  /**
+   * Returns whether a run is unplaced: every fifth run is a child of the previous one and was sent without
+   * dotted_order.
+   */
   const isUnplaced = (index: number) => index % 5 === 4;
   beforeAll(async () => {
     const events = Array.from({ length: runs }, (_, index) => {

@@ -3,7 +3,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
 
 export type Step = 'count' | 'find' | 'read' | 'encode' | 'upload' | 'open';
-/** Runs before each call of the step. */
+/** Called before each call of the step. */
 export type Disturbance = (signal: AbortSignal | undefined) => Promise<void>;
 
 export function disturbedDeps(deps: WorkDeps, step: Step, disturb: Disturbance): WorkDeps {

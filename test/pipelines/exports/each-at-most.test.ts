@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { forEachConcurrently } from '../../../pipelines/exports/manifest.ts';
 
-/** Work that ends when the test says so. */
+/** Returns work that ends when the test ends it. */
 function held() {
   const open = new Map<number, { end(): void; fail(error: Error): void }>();
   const begun: number[] = [];

@@ -152,7 +152,7 @@ describe('membership', () => {
     const ids = await shop.store(25, at);
     const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
     const late = Date.now() * 1_000 + 60_000_000;
-    // Before the first run, between runs, and after the last one.
+    // Late runs arrive before the export starts, and while its run is in progress.
     await shop.store(2, at + 500_000, late);
     await shop.start(made.id);
     const [run] = await shop.runs(made.id);
@@ -206,8 +206,8 @@ describe('membership', () => {
 });
 
 /**
- * A worker that dies at this step: the pending call never returns, and the worker stops renewing its lease. The test
- * then expires the lease.
+ * Starts a worker that dies at this step: the pending call never returns, and the worker no longer renews its lease.
+ * The test then expires the lease.
  */
 function dyingWorker(death: Death) {
   const { promise: dead, resolve: died } = deferred();
@@ -294,7 +294,7 @@ describe('the fencing token', () => {
     await shop.worker().attempt(runId);
     expect((await shop.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', fence: 2, rowsWritten: 34 });
     resume();
-    // It stops silently: no error, no retry, nothing written.
+    // The first worker stops silently: no error, no retry, nothing written.
     await first;
     expect((await shop.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', rowsWritten: 34, retryNumber: 0 });
     expect(await shop.exportedIds(made.id)).toEqual(ids);
@@ -324,7 +324,7 @@ describe('the fencing token', () => {
     await worker.attempt(runId);
     const [run] = await shop.runs(made.id);
     expect(run).toMatchObject({ status: 'CANCELLED', rowsWritten: 10, pendingUpload: null });
-    // The finished file remains and is listed; an unlisted file is removed.
+    // The finished file remains and is listed; a file that is not listed is removed.
     const keys = [...(await shop.objects()).keys()].filter((key) => key.includes(made.id));
     expect(keys).toEqual(run?.paths);
   });

@@ -23,13 +23,16 @@ import { splitJson } from '../../histories/json-text.ts';
 import { openReading, type Reading } from '../runs/reading.ts';
 import { projectId, tenantId } from '../runs/run-events.ts';
 
-/** Values as the test compares them: text, numbers, booleans, lists of text; times as microseconds. */
+/**
+ * Column values in the form in which the test compares them: text, numbers, booleans, lists of text; times as
+ * microseconds.
+ */
 export type Row = Record<string, unknown>;
 
 export interface Exporting {
   readonly reading: Reading;
   readonly encoder: Encoder;
-  /** An empty folder that only this test uses. */
+  /** Creates an empty folder that only this test uses. */
   folder(): Promise<string>;
   close(): Promise<void>;
 }
@@ -73,7 +76,7 @@ export async function makePart(deps: ChunkDeps, request: ChunkRequest, signal: A
   return encodeChunk(deps, await readChunk(deps, request, signal), request, signal);
 }
 
-/** Writes all chunks of a scope to files, each in its own folder, and checks that nothing else is left there. */
+/** Writes all chunks of a scope to files, each in its own folder, and checks that the folders contain nothing else. */
 export async function exportParts(
   exporting: Exporting,
   scope: ExportScope,
@@ -119,7 +122,10 @@ async function readArrayBuffer(path: string): Promise<ArrayBuffer> {
   return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer;
 }
 
-/** The answer of the run query for every run of the scope, in the form that the files must hold, in scope order. */
+/**
+ * Returns the response of the run query for every run of the scope, in the form that the files must contain, in scope
+ * order.
+ */
 export async function answeredRows(
   { reading }: Exporting,
   scope: ExportScope,
@@ -151,7 +157,7 @@ export async function answeredRows(
     if (next === null) break;
     cursor = next;
   }
-  // By key time, the last part of dotted_order.
+  // The filter uses the key time, which is the last part of dotted_order.
   return rows.filter((row) => {
     const time = String(row.dotted_order).slice(-58, -37);
     const until = formatTime(scope.window.untilMicrosExclusive).replace(/[-:.]/g, '');
@@ -183,12 +189,12 @@ function shownValue(
   return typeof value === 'string' ? wellFormed(value) : value;
 }
 
-/** List elements that are not strings are exported as their JSON text. */
+/** Returns list elements that are not strings as their JSON text, as exports do. */
 function listed(json: string) {
   const texts = [...splitJson(json).values()].map((text) => text.trim());
   return (value: unknown, index: number) =>
     value === null ? null : typeof value === 'string' ? wellFormed(value) : texts[index];
 }
 
-/** UTF-8 encoding replaces an unpaired surrogate with this character. */
+/** Replaces unpaired surrogates in a text, as UTF-8 encoding does. */
 const wellFormed = (text: string) => Buffer.from(text, 'utf8').toString('utf8');

@@ -30,7 +30,7 @@ import { insertEvents, runEvent } from '../runs/run-events.ts';
 import { rowsOf } from './exporting.ts';
 
 export interface RecordedFile {
-  /** The path as shown to the owner of the destination. */
+  /** Path that the owner of the destination sees. */
   readonly path: string;
   readonly part: number;
   readonly rows: number;
@@ -41,16 +41,16 @@ export interface RecordedFile {
 
 type Job = { readonly name: string; readonly payload: Record<string, string>; readonly delayMs: number };
 
-/** The exports of an installation without its processes: tests run each step themselves, at times that they set. */
+/** The exports of an installation without its processes: tests run each step themselves, at times that they choose. */
 export type ExportsUnderTest = Awaited<ReturnType<typeof openExportsUnderTest>>;
 
 export const day = (text: string) => Date.parse(`${text}T00:00:00Z`) * 1_000;
 
 export interface ExportsUnderTestOptions {
-  /** `close` also closes these stores. */
+  /** Stores to use; `close` also closes them. */
   readonly stores?: FreshStores;
   readonly s3Limits?: S3Limits;
-  /** Default: the `clock` of the suite. */
+  /** Clock of the worker. Default: the `clock` of the suite. */
   readonly now?: WorkDeps['now'];
 }
 
@@ -112,7 +112,7 @@ export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, o
     openSource: createChunkSources({ clickhouse, encoders }, config),
   };
 
-  /** A worker that behaves like a separate process, as far as database rows show. */
+  /** Creates a worker that looks like a separate process in the database rows. */
   const worker = (more: Partial<WorkDeps> = {}) => {
     let stalled = false;
     let pendingQuery: Promise<unknown> = Promise.resolve();
@@ -127,7 +127,7 @@ export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, o
     return {
       attempts,
       attempt: (runId: string) => attemptRun(work, runId),
-      /** Leaves every further statement that renews leases without a response. */
+      /** Blocks every further statement that renews leases: it gets no response. */
       stall: () => {
         stalled = true;
       },
@@ -143,7 +143,7 @@ export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, o
   };
   const defaults = worker();
 
-  /** Records of finished files, in order. */
+  /** Returns the records of finished files, in order. */
   const recorded = (exportId: string): Promise<RecordedFile[]> =>
     database.query<RecordedFile>(
       `SELECT path, part, rows, bytes, sha256, f.created_at AS "createdAt"
@@ -152,7 +152,7 @@ export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, o
       [exportId],
     );
 
-  /** All objects in the bucket, by key. */
+  /** Returns all objects in the bucket, by key. */
   async function objects(): Promise<Map<string, Buffer>> {
     const found = new Map<string, Buffer>();
     for (const entry of await readdir(bucketRoot, { recursive: true, withFileTypes: true })) {
@@ -223,7 +223,7 @@ export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, o
 
     start: (exportId: string) => coordinateExport(deps, exportId, new AbortController().signal),
 
-    /** Runs the queued jobs, without their delays, and the jobs that they queue, until none is left. */
+    /** Runs the queued jobs and the jobs that they enqueue, without delays, until the queue is empty. */
     async work(): Promise<void> {
       for (let job = jobs.shift(); job !== undefined; job = jobs.shift()) {
         if (job.name === 'export-run') await defaults.attempt(job.payload.run_id ?? '');
@@ -233,7 +233,7 @@ export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, o
       }
     },
 
-    /** Contents of an export's files in the bucket, by day and part. */
+    /** Returns the contents of an export's files in the bucket, by day and part. */
     async files(exportId: string): Promise<Map<string, string>> {
       const files = [...(await objects())].filter(([key]) => key.includes(exportId) && key.endsWith('.parquet'));
       return new Map(
@@ -244,7 +244,10 @@ export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, o
       );
     },
 
-    /** Ids in the recorded files of an export, in order. Each file must exist and have as many rows as recorded. */
+    /**
+     * Returns the ids in the recorded files of an export, in order. Each file must exist and contain the recorded
+     * number of rows.
+     */
     async exportedIds(exportId: string): Promise<string[]> {
       const ids: string[] = [];
       for (const { path, rows } of await recorded(exportId)) {

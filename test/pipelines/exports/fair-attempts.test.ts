@@ -15,7 +15,7 @@ afterEach(() => shop?.close());
 const at = day('2026-03-05');
 const dayMicros = 86_400_000_000;
 
-/** Creates a RUNNING export of another organisation with one run a day, like the given export. */
+/** Creates a RUNNING export of another organisation with one run a day; otherwise it is like the given export. */
 async function addForeignExport(name: string, exportId: string): Promise<string> {
   const { workspaceIds } = await addOrganization(shop.database, name);
   const [id, projectId] = [randomUUID(), randomUUID()];
@@ -36,7 +36,7 @@ async function addForeignExport(name: string, exportId: string): Promise<string>
   return id;
 }
 
-/** Attempts that last until the test ends them; records the workspace of each, in start order. */
+/** Opens attempts that last until the test ends them, and records the workspace of each attempt in start order. */
 async function openAttempts(concurrency: number) {
   const began: string[] = [];
   const ends: (() => void)[] = [];
@@ -79,7 +79,7 @@ it('many or long runs of one organisation do not delay the first run of another'
     [foreign],
   );
   expect(began[2]).toBe(other);
-  // Both have due runs: the organisation with fewer running attempts is next.
+  // Both organisations have due runs: the one with fewer running attempts is next.
   ends[0]?.();
   jobs.push(fair.attemptNext());
   await until('the next attempt to start', () => began.length === 4 || ends.length === 4);
@@ -102,7 +102,7 @@ it('organisations take turns with a single attempt slot', async () => {
   await shop.start(flood.id);
   await addForeignExport('second', flood.id);
   const { fair, began, ends, stop } = await openAttempts(1);
-  // Each run is counted twice: at its start and at its end.
+  // Each run is counted twice: when it starts and when it ends.
   const endOne = async (count: number) => {
     await until('a run to start', () => ends.length >= count * 2 - 1);
     ends[count * 2 - 2]?.();

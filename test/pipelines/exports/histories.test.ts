@@ -37,7 +37,7 @@ async function store(random: Random, traces: number): Promise<void> {
   for (let trace = 0; trace < traces; trace++) {
     const { drafts } = makeHistory(random, { workspace: 0, client: 0, phases: batches.length });
     const traceTimeMicros = drafts[0]?.traceMicros as number;
-    // No event of some traces has a dotted_order.
+    // In some traces, no event has a dotted_order.
     const isUnplaced = random.chance(0.2);
     for (const draft of drafts) batches[draft.phase]?.push(eventOf(draft, traceTimeMicros, isUnplaced));
   }

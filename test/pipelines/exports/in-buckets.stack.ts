@@ -19,7 +19,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
   beforeAll(async () => {
     shop = await openExportsUnderTest(
       { exportRetryDelayMs: 0, exportsPerWorkspace: 1_000, exportSliceRows: rowsOfChunk },
-      // Timeout of a request without an answer; an answered request takes longer only on a very busy machine.
+      // Timeout of a request without a response; a request with a response takes longer only on a very busy machine.
       { s3Limits: { attempts: 2, idleTimeoutMs: 2_000 } },
     );
     bucket = await openOwnBucket(s3, shop);
@@ -47,7 +47,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
   }
   const seen = (exportId: string, recognises: RegExp) =>
     bucket.way.seen.filter((line) => line.includes(exportId) && recognises.test(line)).length;
-  /** Holds the upload of the second file half-way until `goOn`. */
+  /** Holds the upload of the second file half-way until `goOn` is called. */
   function holdHalfWay() {
     const { promise: held, resolve: resume } = deferred();
     const arrived = new Promise<void>((resolve) =>
@@ -58,7 +58,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     );
     return { arrived, resume };
   }
-  /** The first file is finished; the upload of the second was in progress. */
+  /** Checks that only the first file exists: it is finished, and the upload of the second file was in progress. */
   async function expectFirstFileOnly(exportId: string) {
     expect((await bucket.filesOf(exportId)).map(({ part }) => part)).toEqual([1]);
     expect(await runOf(exportId)).toMatchObject({ rowsWritten: rowsOfChunk, pendingUpload: null });
@@ -68,7 +68,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
   const temporary: readonly (readonly [what: string, strike: (way: WayToStore) => void, cause: RegExp])[] = [
     ['repeated 503 responses', (way) => way.storm({ status: 503, code: 'SlowDown' }), /the response was 503 SlowDown/],
     ['reset connections', (way) => way.away(true), /127\.0\.0\.1:\d+ cannot be reached/],
-    // Requests in flight at that moment arrive long after the upload was aborted.
+    // Requests that are in flight at the stall arrive long after the upload was aborted.
     ['a stalled network', (way) => way.stall(true), /127\.0\.0\.1:\d+/],
   ];
   it.each(someOf(temporary, 1 / 3))(
@@ -109,7 +109,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
       bucket.way.away(false);
     });
     await shop.worker().attempt(runId);
-    // If the store has no such upload any more, the worker writes the file again.
+    // If the store no longer has this upload, the worker writes the file again.
     if ((await runOf(exportId)).retryNumber > 0) await shop.worker().attempt(runId);
     await bucket.expectWhole(exportId);
     expect(seen(exportId, requests('PUT', 1))).toBe(1);
@@ -127,7 +127,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     [
       'a deleted bucket',
       {
-        // While parts are being stored, the store may return a different error.
+        // During the storing of parts, the store may return a different error.
         when: requests('POST', 2, 'uploadId'),
         inject: () => bucket.remove(),
         restore: () => bucket.make(),
@@ -227,7 +227,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
       await bucket.allow();
       await bucket.expectWhole(exportId);
       expect(seen(exportId, requests('PUT', 1))).toBe(1);
-      // Without permission to abort, the upload stays; the object is complete all the same.
+      // Without the permission to abort, the upload remains; nevertheless the object is complete.
       expect(await bucket.uploads(exportId)).toHaveLength(1);
     });
 

@@ -34,7 +34,10 @@ async function fill(scope: ExportScope, rows: number, rowBytes: number, fromMicr
   });
 }
 
-/** Each row group has the time statistics that readers use to skip it; the groups do not overlap and are in order. */
+/**
+ * Checks that each row group has the time statistics that readers use to skip it, and that the groups are in order and
+ * do not overlap.
+ */
 function expectSortedGroups({ row_groups }: FileMetaData): void {
   let before = 0;
   for (const { columns } of row_groups) {

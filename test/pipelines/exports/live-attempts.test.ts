@@ -20,7 +20,7 @@ async function startExport() {
   return { exportId: made.id, runs: await shop.runs(made.id) };
 }
 
-/** A source whose reads wait until `resume` is called, or until their attempt is aborted. */
+/** Returns a source whose reads wait until `resume` is called or their attempt is aborted. */
 function pausedReads() {
   const { promise: resumed, resolve: resume } = deferred();
   let reads = 0;
@@ -68,7 +68,7 @@ describe('while the row of one export run is locked for two leases', () => {
     const lockedMs = performance.now();
     await blocked;
     expect(performance.now() - lockedMs).toBeLessThan(leaseMs + 1_000);
-    // No attempt can claim the locked run, and trying to does not block the other runs of the export.
+    // No attempt can claim the locked run, and an attempt to claim it does not block the other runs of the export.
     await expect(shop.worker().attempt(runs[0]?.id ?? '')).resolves.toBe(false);
     await until('two leases to pass', () => performance.now() - lockedMs > 2 * leaseMs);
     const held = await shop.database.query(

@@ -1,6 +1,6 @@
 /**
- * A sweep writes the manifests of many exports whose process died after it finished the last file; on a real object
- * store.
+ * A sweep that writes the manifests of many exports whose process died after it finished the last file; on a real
+ * object store.
  */
 import { randomBytes } from 'node:crypto';
 import { CreateBucketCommand } from '@aws-sdk/client-s3';
@@ -20,7 +20,7 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
   let shop: ExportsUnderTest;
   let way: FaultyStore;
   let destinationId: string;
-  /** The outcome that a test sets for the manifest of an export, by export id; other manifests pass through. */
+  /** Outcomes that a test sets for manifest requests, by export id; requests for other manifests pass through. */
   const outcomes = new Map<string, () => Promise<Fate>>();
   const inFlight = { now: 0, max: 0 };
   beforeAll(async () => {
@@ -59,7 +59,7 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
     await s3?.close();
   });
 
-  /** An export with all runs COMPLETED and without a manifest. */
+  /** Creates an export whose runs are all COMPLETED and which has no manifest. */
   async function exportWithoutManifest(): Promise<string> {
     const { id } = await shop.create({ destinationId });
     await shop.start(id);
@@ -81,7 +81,7 @@ describe.runIf(stack)('manifests that a sweep writes', () => {
     const [refused = '', unavailable = '', ...others] = ids;
     outcomes.set(refused, async () => ({ status: 403, code: 'AccessDenied' }));
     outcomes.set(unavailable, async () => ({ status: 503, code: 'SlowDown' }));
-    // Each request waits until several are in flight; sequential requests would never get there.
+    // Each request waits until several requests are in flight; with sequential requests this would never happen.
     const concurrent = until('several requests to be in flight', () => inFlight.max >= 4, 20_000);
     for (const id of others) outcomes.set(id, () => concurrent.then(() => undefined));
     await sweepExports(shop.deps);

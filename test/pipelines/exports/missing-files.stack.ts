@@ -49,7 +49,7 @@ describe.runIf(stack)('before the manifest is written', () => {
     expect((await s3.objects(bucket.name)).filter((key) => key.includes(exportId) && key.endsWith('.json'))).toEqual(
       [],
     );
-    // It is not retried.
+    // The failed export is not retried.
     await sweepExports(shop.deps);
     expect(await shop.read(exportId)).toMatchObject({ status: 'FAILED' });
   }

@@ -9,7 +9,7 @@ import type { Row } from './exporting.ts';
 const typesOf = (version: ExportFormat['version']) =>
   new Map(runParquetColumns.map(({ name, type }) => [name as string, type[version] as RunColumnType]));
 
-/** Rows of files with all columns, in order, as DuckDB reads them. */
+/** Returns the rows of files with all columns, in order, as DuckDB reads them. */
 export async function rowsOfDuckdb(paths: readonly string[], version: ExportFormat['version']): Promise<Row[]> {
   const types = typesOf(version);
   const columns = exportFields.map((name) =>
@@ -44,7 +44,7 @@ const clickhouseTypes: Readonly<Record<RunColumnType, string>> = {
   'TIMESTAMP WITH TIME ZONE': "Nullable(DateTime64(6, 'UTC'))",
 };
 
-/** The same as ClickHouse reads them. It has no nullable arrays: NULL becomes an empty array. */
+/** Returns the rows as ClickHouse reads them. ClickHouse has no nullable arrays: NULL becomes an empty array. */
 export async function rowsOfClickhouse(
   stores: FreshStores,
   paths: readonly string[],
@@ -53,7 +53,7 @@ export async function rowsOfClickhouse(
   const types = typesOf(version);
   const columns = exportFields.map((name) => `${name} ${clickhouseTypes[types.get(name) as RunColumnType]}`);
   const name = 'test';
-  // The table is on one server only.
+  // The table exists on one server only.
   const [server] = stores.clickhouse.servers as readonly [ClickHouse];
   await server.command({
     name,

@@ -9,7 +9,7 @@ afterEach(() => shop?.close());
 
 const partOf = (folder: string) => Number(folder.replace(/.*part-/, ''));
 
-/** Records when parts are read and uploaded; the upload of the first one waits for `released`. */
+/** Records when parts are read and uploaded; the upload of the first part waits for `released`. */
 function watched(released: Promise<void>) {
   const reads: { readonly part: number; readonly uploaded: number; readonly folders: number }[] = [];
   let uploaded = 0;

@@ -17,27 +17,34 @@ import { day, type ExportsUnderTest } from './exports-under-test.ts';
 
 const at = day('2026-03-05');
 const MIB = 1024 ** 2;
-/** The second of the three resulting files is uploaded in three parts, the others in a single PUT. */
+/**
+ * Rows per chunk. The second of the three resulting files is uploaded in three parts, each of the other files in a
+ * single PUT.
+ */
 export const rowsOfChunk = 4;
 const runs = 9;
 const files = 3;
 const isLarge = (index: number) => Math.floor(index / rowsOfChunk) === 1;
 
 /**
- * Requests for one file of an export: `PUT` of the file or of a part (`partNumber`); `POST` to begin or complete it.
+ * Returns a pattern for requests for one file of an export: `PUT` of the file or of a part (`partNumber`); `POST` to
+ * begin or complete the file.
  */
 export const requests = (method: string, part: number, query = '') =>
   new RegExp(`^${method} .*-0*${part}\\.parquet\\?.*${query}`);
-/** The second file is half-way: one of its parts is stored, or about to be, and others are not. */
+/**
+ * A request at which the second file is half-way: one of its parts is stored, or about to be stored, and others are
+ * not.
+ */
 export const halfWay = requests('PUT', 2, 'partNumber=2');
 
 export type OwnBucket = Awaited<ReturnType<typeof openOwnBucket>>;
 
-/** A bucket of the stack's store for the exports of one suite, and the proxy in front of it. */
+/** Creates a bucket in the stack's store for the exports of one suite, and a proxy in front of it. */
 export async function openOwnBucket(s3: S3OfStack, shop: ExportsUnderTest) {
   const name = `${s3.passingBucket}-${randomBytes(6).toString('hex')}`;
   const way = await openWayToStore(s3.endpoint);
-  // Parts in flight when it was deleted may have recreated it.
+  // The bucket may already exist again, because parts were in flight when it was deleted.
   const make = () =>
     s3.admin.send(new CreateBucketCommand({ Bucket: name })).catch((error) => {
       if (error.name !== 'BucketAlreadyOwnedByYou') throw error;
@@ -55,7 +62,7 @@ export async function openOwnBucket(s3: S3OfStack, shop: ExportsUnderTest) {
     inputs: Buffer.from(JSON.stringify({ noise: randomBytes(isLarge(index) ? 3.3 * MIB : 10).toString('base64') })),
   }));
 
-  /** Keys of the objects of an export, without its manifest. */
+  /** Returns the keys of the objects of an export, without its manifest. */
   const keysOf = async (exportId: string) =>
     (await s3.objects(name)).filter((key) => key.includes(exportId) && !key.endsWith('_manifest.json'));
 
@@ -64,7 +71,10 @@ export async function openOwnBucket(s3: S3OfStack, shop: ExportsUnderTest) {
     return Buffer.from((await Body?.transformToByteArray()) ?? []);
   }
 
-  /** The files of an export in the bucket: each is complete and matches its record, and there are no others. */
+  /**
+   * Returns the files of an export in the bucket. Checks that each file is complete and matches its record, and that
+   * there are no other files.
+   */
   async function filesOf(exportId: string): Promise<{ part: number; sha256: string; body: Buffer }[]> {
     const found = [];
     const recorded = await shop.recorded(exportId);
@@ -94,15 +104,15 @@ export async function openOwnBucket(s3: S3OfStack, shop: ExportsUnderTest) {
     remove,
     create,
     filesOf,
-    /** The manifest of an export, parsed. */
+    /** Returns the parsed manifest of an export. */
     manifest: async (exportId: string): Promise<unknown> => {
       const key = (await s3.objects(name)).find((each) => each.includes(exportId) && each.endsWith('_manifest.json'));
       return JSON.parse((await body(key ?? '')).toString());
     },
-    /** Keys of an export with multipart uploads that are not completed. */
+    /** Returns the keys of the multipart uploads of an export that are not complete. */
     uploads: async (exportId: string) => (await s3.uploads(name)).filter((key) => key.includes(exportId)),
 
-    /** Denies actions to everybody, until `allow`. */
+    /** Denies actions to all identities until `allow` is called. */
     deny: (...actions: string[]) =>
       s3.admin.send(
         new PutBucketPolicyCommand({
@@ -138,7 +148,10 @@ export async function openOwnBucket(s3: S3OfStack, shop: ExportsUnderTest) {
       undisturbed = found.map(({ part, sha256 }) => ({ part, sha256 }));
     },
 
-    /** Equals the undisturbed export: every file exists once, complete, with a manifest. */
+    /**
+     * Checks that the export equals the undisturbed one: every file exists once and is complete, and there is a
+     * manifest.
+     */
     async expectWhole(exportId: string): Promise<void> {
       expect(await shop.read(exportId)).toMatchObject({
         status: 'COMPLETED',
@@ -151,7 +164,7 @@ export async function openOwnBucket(s3: S3OfStack, shop: ExportsUnderTest) {
       expect((await s3.objects(name)).filter((key) => key.includes(exportId))).toHaveLength(files + 1);
     },
 
-    /** Neither credentials nor values derived from them. */
+    /** Checks that a report contains neither credentials nor values derived from them. */
     expectNoSecrets(reported: unknown): void {
       const text = JSON.stringify(reported);
       for (const secret of [accessKeyId, secretAccessKey, 'Signature', 'X-Amz', 'Credential=']) {

@@ -21,7 +21,7 @@ afterAll(async () => {
   await shop?.close();
 });
 
-/** The expected state of a day, and the worker that has it. */
+/** Expected state of a day, and the worker that processes it. */
 interface Day {
   readonly id: string;
   total: number | undefined;
@@ -34,7 +34,7 @@ interface Day {
 const micros = 86_400_000_000;
 const cursor = { startTimeMicros: 1, traceId: 't', runId: 'r' };
 
-/** The figures that a user sees of an export; none may ever decrease. */
+/** Returns the figures of an export that a user sees; no figure may ever decrease. */
 function figures(of: ExportWithProgress): Record<string, number> {
   const words = formatProgress(of, new Date());
   const percent = /^([\d,]+) %/.exec(words)?.[1] ?? (of.status === 'CREATED' ? '0' : 'none');
@@ -96,7 +96,7 @@ it.each(seeds)('progress never decreases with attempts that fail, crash and are 
     },
     async write(of, claimed) {
       if (of.total === undefined) return;
-      // Sometimes more than were counted: runs may become members after the count.
+      // Sometimes more rows than were counted: runs may become members after the count.
       const rows = random.between(1, 15);
       const part = of.part++;
       const key = keyOfPart(claimed.of, claimed.run, part);

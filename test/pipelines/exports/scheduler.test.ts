@@ -212,7 +212,7 @@ describe('with queues and workers', () => {
   it('a lost queue is rebuilt from the rows: waiting exports, running exports, and export runs that are due', async () => {
     await open({ exportRetryDelayMs: 100, exportRunsAtOnce: 3 });
     const ids = await shop.store(25, at);
-    // None of these jobs was ever queued.
+    // None of these jobs had been queued before.
     const created = await shop.create();
     const running = await shop.create({ endTimeMicros: at + 5 * dayMicros });
     await shop.start(running.id);

@@ -23,7 +23,7 @@ async function scheduled(
   return shop.create({ startTimeMicros: Date.parse(start) * 1_000, intervalHours, filter });
 }
 
-/** Exports that the schedule spawned, oldest first. */
+/** Returns the exports that the schedule spawned, oldest first. */
 async function spawned(schedule: ExportWithProgress): Promise<ExportWithProgress[]> {
   const found = await listExports(shop.database, shop.workspaceId, {
     sourceExportId: schedule.id,
@@ -36,7 +36,7 @@ async function spawned(schedule: ExportWithProgress): Promise<ExportWithProgress
 const rangesOf = (exports: readonly ExportWithProgress[]) =>
   exports.map(({ startTime, endTime }) => `${startTime.slice(0, 16)} ${endTime?.slice(0, 16)}`);
 
-/** Asserts that the exports are contiguous from the start of the schedule, each as long as the interval. */
+/** Checks that the exports are contiguous from the start of the schedule, and that each is as long as the interval. */
 function expectTiled(schedule: ExportWithProgress, exports: readonly ExportWithProgress[]): void {
   let from = Date.parse(schedule.startTime);
   for (const each of exports) {
@@ -97,7 +97,7 @@ describe('a schedule', () => {
         shop.clock.now = new Date(due - 1);
         await spawnDue(shop.deps);
         expect(await spawned(schedule)).toHaveLength(index - 1);
-        // A time in milliseconds may stand for one that is up to a millisecond later.
+        // A time in milliseconds may represent a time that is up to one millisecond later.
         shop.clock.now = new Date(due + 1);
         await spawnDue(shop.deps);
         expect(await spawned(schedule)).toHaveLength(index);
@@ -198,7 +198,7 @@ describe('the days of a range', () => {
     expect(windows[0]?.start).toBe(utc(start));
     expect(windows.at(-1)?.end).toBe(utc(end));
     for (const [index, window] of windows.entries()) {
-      // They are contiguous, and each lies within one day.
+      // The windows are contiguous, and each window lies within one day.
       expect(window.start).toBe(windows[index - 1]?.end ?? utc(start));
       expect(window.start < window.end).toBe(true);
       const midnight = new Date(Date.parse(`${window.start.slice(0, 10)}T00:00:00Z`) + 86_400_000).toISOString();

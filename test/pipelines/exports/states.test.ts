@@ -20,7 +20,7 @@ afterAll(() => shop?.close());
 const ends = ['COMPLETED', 'FAILED', 'CANCELLED', 'TIMEDOUT'] as const;
 const allowed = (what: string, from: ExportStatus, to: ExportStatus) =>
   transitions.some((move) => move.what === what && move.from === from && move.to === to);
-/** Every pair, allowed or not. */
+/** Every pair of states, allowed or not. */
 const pairs = exportStatuses.flatMap((from) => exportStatuses.map((to) => ({ from, to })));
 
 const put = (table: string, id: string, status: ExportStatus) =>
@@ -76,7 +76,7 @@ describe('a run', () => {
   it.each(exportStatuses.map((from) => ({ from })))('$from → RUNNING', async ({ from }) => {
     const { run } = await runIn(from);
     const taken = await claimRun(shop.deps, run.id);
-    // It stays RUNNING when it is claimed again after a crash.
+    // The run remains RUNNING when it is claimed again after a crash.
     expect(taken !== undefined).toBe(from === 'RUNNING' || allowed('run', from, 'RUNNING'));
     expect(await statusOf('bulk_export_runs', run.id)).toBe(taken ? 'RUNNING' : from);
   });

@@ -31,7 +31,7 @@ describe('the pending upload of an ended run', () => {
     await shop.worker(failing()).attempt(runId);
     const { pendingUpload } = await runOf(exportId);
     expect(pendingUpload).toMatchObject({ part: 1, rows: 10 });
-    // As left by a process that died between the end of the upload and its record.
+    // The same state as left by a process that died between the end of the upload and its record.
     const store = await shop.deps.openStore({ workspaceId: shop.workspaceId, destinationId: shop.destinationId });
     const key = (pendingUpload?.path ?? '').replace(/^made\/by tests\//, '');
     await store.put(key, Buffer.from('not recorded'));

@@ -18,7 +18,7 @@ const bucket = {
   config_kwargs_s3: null,
 };
 
-/** Features that the operator allowed when the destination was created and has disabled since. */
+/** Features that the operator allowed when the destination was created, but has disabled in the meantime. */
 test.each([
   [
     'private addresses',

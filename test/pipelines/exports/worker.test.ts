@@ -31,7 +31,7 @@ beforeEach(() => {
   shop.jobs.length = 0;
 });
 
-/** A started export of that many days, with its runs. */
+/** Starts an export of this number of days. Returns the ids of the export and of its first run, and the other runs. */
 async function started(days = 1) {
   const made = await shop.create({ endTimeMicros: at + days * dayMicros });
   await shop.start(made.id);
@@ -51,7 +51,10 @@ const runOf = async (exportId: string) => {
 const disturbed = (step: Step, disturb: Disturbance) => disturbedDeps(shop.deps, step, disturb);
 const failing = (step: Step, code: ErrorCode) => failingDeps(shop.deps, step, code);
 
-/** The store is unavailable or busy, an engine fails, resources run out, or the operator must act. */
+/**
+ * Errors after which a retry may succeed: the store is unavailable or busy, an engine fails, resources run out, or the
+ * operator must act.
+ */
 const temporary = [
   ['CLICKHOUSE_UNAVAILABLE', 'read'],
   ['CLICKHOUSE_QUERY_FAILED', 'find'],
@@ -64,7 +67,10 @@ const temporary = [
   ['SEAL_KEY_UNKNOWN', 'open'],
   ['INTERNAL', 'encode'],
 ] as const;
-/** Credentials, permissions, bucket and address, and whether it exists, belong to the destination's owner. */
+/**
+ * Errors that the owner of the destination must fix: credentials, permissions, bucket and address, and whether they
+ * exist.
+ */
 const permanent = [
   ['DESTINATION_ACCESS_DENIED', 'upload'],
   ['DESTINATION_BUCKET_NOT_VALID', 'upload'],
@@ -77,7 +83,7 @@ const permanent = [
   ['NOT_FOUND', 'open'],
   ['EXPORT_PROJECT_DELETED', 'read'],
 ] as const;
-/** These have their own tests below, or never end an attempt. */
+/** Errors that have their own tests below, or never end an attempt. */
 const others = [
   'DESTINATION_FILE_MISSING',
   'EXPORT_ATTEMPT_OVER',
@@ -102,7 +108,7 @@ describe('a failed attempt', () => {
     expect(run.errors).toEqual({ retry_0: `${message} ${remedy}` });
     expect(Date.parse(run.nextAttemptAt) - shop.clock.now.getTime()).toBe(delayMs);
     expect(shop.jobs).toEqual([{ name: 'export-run', payload: { run_id: runId }, delayMs }]);
-    // Not before the delay has passed.
+    // No retry starts before the delay has passed.
     advanceClock(delayMs - 1);
     await shop.worker().attempt(runId);
     expect(await runOf(exportId)).toMatchObject({ fence: 1, retryNumber: 1 });
@@ -332,7 +338,7 @@ describe('a lease', () => {
     try {
       const made = await narrow.create({ endTimeMicros: at + 5 * dayMicros });
       await narrow.start(made.id);
-      // Only that many are queued.
+      // Only this number of runs is queued.
       expect(narrow.jobs.filter(({ name }) => name === 'export-run')).toHaveLength(2);
       const runs = await narrow.runs(made.id);
       const resume: (() => void)[] = [];

@@ -22,7 +22,7 @@ const decode = (value: Buffer) => {
   expect(value.subarray(0, 5)).toEqual(Buffer.from([0, 0, 0, 0, 7]));
   return type.fromBuffer(value.subarray(5)) as Record<string, unknown>;
 };
-/** Members as text, because the test compares bytes. */
+/** Builds feedback from members as text, because the test compares bytes. */
 const feedback = (members: Readonly<Record<string, string>> = {}) =>
   `{${Object.entries({ id: `"${id}"`, run_id: `"${runId}"`, key: '"k"', ...members })
     .map(([key, value]) => `${JSON.stringify(key)}: ${value}`)

@@ -57,7 +57,7 @@ describe('resolveProject by name', () => {
     expect(await patch('after')).toBe(id);
     const next = await post('before');
     expect(next).not.toBe(id);
-    // The name is now current again; the alias row is removed without another step.
+    // The name is now current again; the alias row is removed without a separate step.
     expect(
       await createProjectResolver(stores.database, 1_000).resolve({
         workspaceId,

@@ -13,7 +13,9 @@ afterAll(() => under?.api.close());
 const oneTrace = { runs: 2, run_locator: 2, trace_locations: 1, attachments: 1 };
 const nothing = { runs: 0, run_locator: 0, trace_locations: 0, attachments: 0, feedback: 0 };
 
-/** Deletes all rows that do not have the long lifetime, as `TTL` does to rows that ClickHouse has not merged. */
+/**
+ * Deletes all rows that do not have the long lifetime, as `TTL` would delete rows that ClickHouse has not merged yet.
+ */
 async function expireShortRows(): Promise<void> {
   for (const table of Object.keys(nothing)) {
     const condition = 'expires_at < now() + INTERVAL 100 DAY SETTINGS mutations_sync = 2';
@@ -27,7 +29,7 @@ async function giveFeedback(runId: string, more: object = {}): Promise<void> {
   await under.api.settled();
 }
 
-/** Sends feedback as a process did that did not know of the deletion yet. */
+/** Publishes feedback like a process that does not know of the deletion yet. */
 async function publishFeedback(runId: string, id: string = randomUUID()): Promise<string> {
   const { log } = under.api.services.accept;
   const nowMicros = Date.now() * 1_000;
@@ -45,7 +47,7 @@ async function readWhole({ traceId, childId }: SentTrace) {
     const url = `/runs/${id}`;
     const { statusCode, body } = await under.api.server.inject({ url, headers: { 'x-api-key': under.key } });
     const { s3_urls, ...run } = JSON.parse(body);
-    // A name that is listed twice is lost by parsing.
+    // A name that occurs twice would be lost by parsing.
     runs.push({ status: statusCode, run, attachments: body.match(/attachment\.\w+(?=":)/g) ?? [] });
   }
   return runs;
@@ -93,7 +95,7 @@ describe('keeping a trace', () => {
     await giveFeedback(trace.traceId);
     await under.change();
     const late = await under.sendLateChild(trace, 10);
-    // As if the sink had not known the mark when it stored the child.
+    // The same state as if the sink had not known the mark when it stored the child.
     const values = `trace_tier = 1, expires_at = now() + INTERVAL 4 DAY WHERE id = '${late}' SETTINGS mutations_sync = 2`;
     await under.onStored('runs', (stored) => `ALTER TABLE ${stored} UPDATE ${values}`);
     await under.change('again');
@@ -136,7 +138,7 @@ describe('keeping a trace', () => {
   });
 });
 
-/** Number of rows in ClickHouse that contain a text which only the deleted trace has, in whatever table. */
+/** Returns the number of rows in ClickHouse, in any table, that contain a text which only the deleted trace has. */
 async function contents({ traceId, childId }: SentTrace): Promise<number> {
   const ids = `('${traceId}', '${childId}')`;
   const [row] = await under.sql<{ rows: number }>(
@@ -232,7 +234,7 @@ describe('deleting traces', () => {
       expect(await give(run, more)).toMatchObject({ status: 404, body: { code: 'NOT_FOUND' } });
     expect((await under.ask('PATCH', `/feedback/${feedbackId}`, { score: 0 })).status).toBe(404);
 
-    // The sink has looked for marks within the last seconds at the latest.
+    // The sink needs a few seconds at most until it looks for marks.
     await expect
       .poll(
         async () => {
@@ -243,7 +245,7 @@ describe('deleting traces', () => {
         { timeout: 20_000, interval: 500 },
       )
       .toBe(404);
-    // The second time deletes what was stored before the sink found the mark.
+    // The second deletion removes what was stored before the sink found the mark.
     await under.change('again');
     const listed = await under.ask('GET', `/feedback?run=${trace.traceId}&run=${late}`);
     expect(listed.body).toEqual([]);

@@ -29,19 +29,19 @@ export interface RetentionUnderTest {
   readonly workspaceId: string;
   readonly deploymentId: string;
   addProject(tier?: TraceTier): Promise<string>;
-  /** Stores a trace of a root with an attachment and a child, which began `daysAgo`. */
+  /** Stores a trace that began `daysAgo` and consists of a root with an attachment, and a child. */
   sendTrace(projectId: string, daysAgo: number, metadata?: object): Promise<SentTrace>;
   sendLateChild(trace: SentTrace, daysAgo: number): Promise<string>;
   ask: ApiUnderTest['ask'] extends (key: string, ...rest: infer Rest) => infer Answer
     ? (...rest: Rest) => Answer
     : never;
-  /** Ids of the runs of a trace that a query returns. */
+  /** Returns the ids of the runs of a trace that a query returns. */
   readRuns(traceId: string): Promise<string[]>;
-  /** Rows that belong to a trace, by table, once merged. */
+  /** Returns the number of rows that belong to a trace, by table, after merging. */
   storedRows(trace: SentTrace): Promise<Record<ExpiringTable, number>>;
-  /** Runs the job. `again` makes requests due that wait for their second time. */
+  /** Runs the job. `again` makes the requests due that wait for their second execution. */
   change(again?: 'again'): Promise<void>;
-  /** Number of traces on the bill of the workspace. */
+  /** Returns the number of traces on the bill of the workspace. */
   billed(): Promise<number>;
   sql<Row>(sql: string): Promise<Row[]>;
   command(sql: string): Promise<void>;

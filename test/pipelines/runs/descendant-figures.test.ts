@@ -27,16 +27,16 @@ const read = async (...runIds: string[]) => {
 
 interface Node extends RunValues {
   readonly name: string;
-  /** Name of an earlier node; none for the root. */
+  /** Name of an earlier node, the parent of this one; absent for the root. */
   readonly under?: string;
   readonly at?: number;
-  /** Sent without dotted_order, as OTLP exporters and old clients do. */
+  /** Whether the run is sent without dotted_order, as OTLP exporters and old clients do. */
   readonly unplaced?: true;
 }
 
 const idOf = (trace: string, name: string) => uuidOf('figures', trace, name);
 
-/** The posts of a trace; each node's dotted_order is built from its ancestors. */
+/** Returns the posts of a trace; each node's dotted_order is built from its ancestors. */
 function traceOf(trace: string, nodes: readonly Node[]): RunEvent[] {
   const orders = new Map<string, string>();
   const traceId = idOf(trace, nodes[0]?.name ?? '');
@@ -123,7 +123,7 @@ describe('tokens and costs of runs', () => {
       ]),
     );
     const [root, outer] = await read(idOf('nested', 'root'), idOf('nested', 'outer'));
-    // The inner call reports no cost, so the outer one's applies.
+    // The inner call reports no cost, so the cost of the outer call applies.
     for (const run of [root, outer]) expect(run).toMatchObject({ prompt_tokens: 6, total_tokens: 8, total_cost: '5' });
   });
 
@@ -179,7 +179,7 @@ describe('tokens and costs of runs', () => {
     const names = Array.from({ length: 100_000 }, (_, at) => `r${at}`);
     const nodes = names.map((name, at): Node => {
       const call = { promptTokens: 1, totalTokens: 2, totalCost: '0.001' };
-      // Ten nested chains, with all calls below the last.
+      // Ten nested chains; all calls are below the last chain.
       return at < 10 ? { name, ...chain, ...(at > 0 && { under: `r${at - 1}` }) } : { name, under: 'r9', ...call };
     });
     await store(traceOf('huge', nodes));

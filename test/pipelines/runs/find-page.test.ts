@@ -27,7 +27,7 @@ async function newProject(id: string = randomUUID()): Promise<string> {
 const dayMicros = 86_400_000_000;
 const store = (events: readonly RunEvent[]) => insertEvents(reading.stores.clickhouse, events);
 
-/** Few distinct times, so that many runs share one; some are months apart; one is in the future. */
+/** Few distinct times, so that many runs share a time; some are months apart; one is in the future. */
 const times = [0, 1, 2, 3_600_000_000, dayMicros, 30 * dayMicros, 200 * dayMicros].map((micros) => noonMicros - micros);
 const anyTime = fc.constantFrom(...times, Date.now() * 1_000 + 3_600_000_000);
 
@@ -101,7 +101,7 @@ describe('pages', () => {
           for (const [index, { time }] of read.entries()) {
             expect(index === 0 || order_(read[index - 1]?.time ?? '', time)).toBe(true);
           }
-          // Newest first: later arrivals come before the first page.
+          // With the newest first, later arrivals would be before the first page.
           if (order === 'desc') expect(known.length).toBe(read.length);
         },
       ),
@@ -192,7 +192,10 @@ describe('a project of many runs', () => {
   const runs = 4_500;
   const names: string[] = [];
 
-  /** A third at one moment, a third a second apart, a third an hour apart; every 250th failed, by patch. */
+  /**
+   * Runs at these times: a third at one moment, a third one second apart, a third one hour apart. Every 250th run
+   * failed, by patch.
+   */
   beforeAll(async () => {
     await newProject(projectId);
     const keys = `toUUID('${tenantId}') AS tenant_id, toUUID('${projectId}') AS session_id,
@@ -215,7 +218,7 @@ describe('a project of many runs', () => {
     names.length = 0;
   });
 
-  /** Names of the queries that `read` sends. */
+  /** Returns the names of the queries that `read` sends. */
   function counted() {
     const { clickhouse } = reading.deps;
     const query = <Row>(request: Query) => {

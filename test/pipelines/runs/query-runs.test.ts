@@ -271,7 +271,7 @@ describe('conditions', () => {
         }),
         runEvent({ runId: lonely, startTimeMicros: at + 20, values: { runType: 'llm', endedAtMicros: at + 90 } }),
       ],
-      // The type and the error arrive later, by patch.
+      // The run type and the error arrive later, by patch.
       [
         runEvent({
           ...member,

@@ -15,9 +15,9 @@ const noExtras: RunExtras = {
 export interface Reading {
   readonly stores: FreshStores;
   readonly deps: ReadDeps;
-  /** A page, parsed. */
+  /** Returns a parsed page. */
   page(query?: TestQuery, deps?: Partial<ReadDeps>): Promise<Page>;
-  /** The runs of all pages, in order, and the page sizes. */
+  /** Returns the runs of all pages, in order, and the page sizes. */
   all(query?: TestQuery, deps?: Partial<ReadDeps>): Promise<{ ids: string[]; sizes: number[] }>;
 }
 
@@ -30,14 +30,17 @@ export const foreignTenantId = uuidOf('foreign tenant');
 export const foreignProjectId = uuidOf('foreign project');
 export const deletedProjectId = uuidOf('deleted project');
 
-/** A query with a list of fields in place of a selection. */
+/** A query with a list of fields instead of a selection. */
 export type TestQuery = Partial<RunQuery> & { readonly select?: readonly SelectName[] };
 
 export function wholeQuery({ select, ...query }: TestQuery): RunQuery {
   return { tenantId, filter: {}, selected: selectFields(select), order: 'desc', limitRows: 100, ...query };
 }
 
-/** Stores with two workspaces: one with two existing projects and a deleted one, and one of another organisation. */
+/**
+ * Opens stores with two workspaces: one with two existing projects and a deleted project, and one of another
+ * organisation.
+ */
 export async function openReading(extras: RunExtras = noExtras): Promise<Reading> {
   const stores = await freshStores();
   const { database, clickhouse } = stores;

@@ -11,7 +11,7 @@ import {
 import { neverSeconds, traceTiers } from '../../../pipelines/retention/lifetimes.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 
-/** A UUID derived from the given words. */
+/** Returns a UUID that is derived from the given words. */
 export function uuidOf(...words: ReadonlyArray<string | number>): string {
   const hex = createHash('sha256').update(words.join(' ')).digest('hex');
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
@@ -20,12 +20,12 @@ export function uuidOf(...words: ReadonlyArray<string | number>): string {
 export const tenantId = uuidOf('tenant');
 export const projectId = uuidOf('project');
 export const otherProjectId = uuidOf('other project');
-/** A moment in the past, on a whole second. */
+/** A time in the past, on a whole second. */
 export const noonMicros = Date.UTC(2026, 2, 5, 12) * 1_000;
 
 export const json = (value: unknown) => Buffer.from(JSON.stringify(value));
 
-/** By default, an event of a root run of its own. Its key time is its start. */
+/** Returns a run event, by default of a root run in its own trace. Its key time is its start time. */
 export function runEvent(event: Partial<RunEvent> & { values?: RunValues } = {}): RunEvent {
   const runId = event.runId ?? randomUUID();
   const traceId = event.traceId ?? runId;
@@ -51,12 +51,12 @@ export function runEvent(event: Partial<RunEvent> & { values?: RunValues } = {})
 
 let version = 0n;
 
-/** Tier and expiry of rows in a prefix of {@link runEvents}. */
+/** Tier and expiry of rows, as prefix columns of {@link runEvents}. */
 export const neverExpires = [BigInt(traceTiers.longlived), BigInt(neverSeconds)];
 
 /**
- * Stores events as one insert batch, as the sink does. Later events, also of later calls, have higher versions.
- * Trace locations have the time of acceptance as version.
+ * Stores events as one insert batch, as the sink does. Later events, also of later calls, have higher versions. The
+ * version of a trace location is the time of acceptance.
  */
 export async function insertEvents(clickhouse: ClickHouse, events: readonly RunEvent[]): Promise<void> {
   if (events.length === 0) return;
@@ -74,7 +74,7 @@ export async function insertEvents(clickhouse: ClickHouse, events: readonly RunE
     format: 'Avro',
     body: avroContainer(containerSchema(runEvents.schema, runEvents.prefix), records),
     id: randomUUID(),
-    // Unlike the sink's insert batches, the events of a test may lie years apart.
+    // Unlike the events of the sink's insert batches, the events of a test may be years apart.
     settings: { max_partitions_per_insert_block: '0' },
   });
 }

@@ -16,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => under?.close());
 
-/** A thread and a run that only this test uses. */
+/** Returns helpers for a thread and a run that only this test uses. */
 function freshRun(name: string) {
   const ids = { threadId: uuidOf('thread of', name), runId: uuidOf('run of', name) };
   const event = (attempt: number, seq: number, more: Partial<StreamEvent> = {}) =>

@@ -10,7 +10,7 @@ export const threadId = uuidOf('thread');
 
 const dayMicros = 86_400_000_000;
 
-/** By default, a stored event that expires in a day. */
+/** Returns a stream event, by default a stored event that expires in a day. */
 export function streamEvent(event: Partial<StreamEvent> = {}): StreamEvent {
   const createdAtMicros = event.createdAtMicros ?? Date.now() * 1_000;
   return {

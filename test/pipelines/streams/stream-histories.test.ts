@@ -1,6 +1,6 @@
 /**
  * Random histories of a thread in the log: runs with overlapping attempts, repeats, records that are not stored,
- * batches that fail and are redelivered with other boundaries. Pages of any size, read from any cursor, must equal
+ * batches that fail and are redelivered with different boundaries. Pages of any size, read from any cursor, must equal
  * the model.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -33,7 +33,7 @@ interface Logged {
 const partition = 3;
 const dayMicros = 86_400_000_000;
 
-/** The log of one thread: workers write their events in turn, including workers that lost their run. */
+/** Returns the log of one thread: workers write their events alternately, including workers that lost their run. */
 function history(seed: number): { threadId: string; log: Logged[] } {
   const random = new Random(seed);
   const threadId = uuidOf('thread of history', seed);
@@ -84,7 +84,7 @@ function history(seed: number): { threadId: string; log: Logged[] } {
 
 type VisibleEvent = Pick<StreamRow, 'runId' | 'attempt' | 'seq' | 'threadSeq' | 'offset'> & { data: string };
 
-/** The stored events in the order that readers who follow the log from its beginning see. */
+/** Returns the stored events in the order that readers see who follow the log from its beginning. */
 function visibleEvents(log: readonly Logged[]): VisibleEvent[] {
   const highest = new Map<string, number>();
   const seen = new Map<string, VisibleEvent>();

@@ -20,7 +20,7 @@ interface WorkspaceUnderTest {
   readonly destinationId: string;
 }
 
-/** Tables whose rows stay: names that usage reports show, reports, and records of exports. */
+/** Tables whose rows remain: names that usage reports show, reports, and records of exports. */
 const stays = {
   postgres: [
     'deployments',
@@ -31,7 +31,7 @@ const stays = {
     'usage_dirty_hours',
   ],
   clickhouse: ['traces', 'usage_daily', 'usage_hourly'],
-  // Deleted by the second purge.
+  // Their rows are deleted by the second purge.
   locators: ['run_locator', 'trace_locations'],
 };
 
@@ -137,7 +137,7 @@ async function fill(id: string, key: string, deploymentId: string): Promise<Work
 
 const sortedNames = (rows: readonly { name: string }[]) => rows.map(({ name }) => name).sort();
 
-/** Tables with rows of the workspace. Every table with a column that can name it is checked. */
+/** Returns the tables with rows of the workspace. Checks every table with a column that can name the workspace. */
 async function tablesWithRows({ id, deploymentId }: WorkspaceUnderTest) {
   const { database, services } = api;
   const columns = await database.query<{ table: string; name: string; column: string }>(
@@ -206,7 +206,7 @@ describe('a workspace', () => {
     expect(queued).toEqual([deletedWorkspace.id]);
     expect([await link(deletedWorkspace.attachmentUrl), await link(deletedWorkspace.feedbackUrl)]).toEqual([404, 404]);
     expect([await link(kept.attachmentUrl), await link(kept.feedbackUrl)]).toEqual([200, 200]);
-    // A crash may have lost the job.
+    // A crash may have lost the job, so it is queued again.
     expect(await requeued()).toEqual([deletedWorkspace.id]);
   });
 

@@ -271,7 +271,7 @@ describe('against a model', () => {
         if (!known || row.acceptedMicros < known.acceptedMicros) facts.set(shared.traceId, row);
       }
     }
-    // Any order, repeated, in chunks, with roll-up runs in between.
+    // Rows in any order, repeated, in chunks, with roll-up runs between the chunks.
     const shuffled = rows
       .flatMap((row) => [row, ...(pick(3) === 0 ? [row] : [])])
       .map((row) => ({ row, at: pick(1e9) }));

@@ -1,7 +1,7 @@
 /**
- * A separate process that rolls usage up, for the tests that kill it. Its argument selects what it does after it has
- * written a line: `loop` continues until SIGTERM; `hang-before-count`, `hang-within-count` and `hang-after-count`
- * block forever at that step.
+ * A separate process that rolls up usage, for the tests that kill the process. Its argument selects what the process
+ * does after it has written a line: `loop` continues until SIGTERM; `hang-before-count`, `hang-within-count` and
+ * `hang-after-count` block forever at that step.
  */
 
 import { openClickHouse } from '../../../infra/clickhouse/client.ts';

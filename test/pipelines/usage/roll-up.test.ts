@@ -131,7 +131,7 @@ it('continues until nothing is left when each roll-up run is limited', async () 
   await ingest(...Array.from({ length: 7 }, (_, index) => runRow({ traceMicros: (450_000 + index) * hourMicros })));
   start({ limits: { hours: 2 } });
   await untilCounted(7, 20_000);
-  // Dirty hours are deleted when the roll-up run that counted the last of them commits.
+  // When a roll-up run commits that has counted the last dirty hours, these hours are deleted.
   await expect.poll(() => hasDirtyHours(database), { timeout: 20_000, interval: 20 }).toBe(false);
 });
 

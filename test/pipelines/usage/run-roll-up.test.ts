@@ -142,7 +142,7 @@ describe('a roll-up run', () => {
   });
 
   it('counts hours of more months than ClickHouse accepts in one insert', async () => {
-    // Directly into `traces`: the weekly partitions of `runs` would make this slow.
+    // The rows are inserted directly into `traces`, because the weekly partitions of `runs` would make this slow.
     await clickhouse.command({
       name: 'test',
       sql: `INSERT INTO traces SELECT {tenant:UUID}, addMonths(toDateTime('1990-01-01 00:00:00', 'UTC'), number),
@@ -180,7 +180,7 @@ describe('a roll-up run that crashes', () => {
   const around = (name: string, act: (run: () => Promise<void>) => Promise<void>): ClickHouse =>
     aroundCommands(clickhouse, (command, run) => (command.name === name ? act(run) : run()));
   /**
-   * The database, whose transactions fail before the statement that contains `text`, or at the end if `text` is
+   * Returns the database; its transactions fail before the statement that contains `text`, or at the end if `text` is
    * undefined.
    */
   const dyingBefore = (text: string): Database => ({
@@ -223,7 +223,8 @@ describe('a roll-up run that crashes', () => {
       const late = runRow({ userId: uuidOf('late'), acceptedMicros: 2_000_000 });
       await ingest([late, runRow({})]);
       await rollUp();
-      // Takes the trace away from the late user: the crash must not leave it counted for both.
+      // This event takes the trace away from the late user; after the crash, the trace must not be counted for both
+      // users.
       const early = runRow({ traceId: late.traceId, userId: uuidOf('early'), acceptedMicros: 1_000_000 });
       await ingest([early, runRow({})]);
       await expect(runRollUp(deps())).rejects.toBe(died);
@@ -296,7 +297,7 @@ describe('a roll-up run that crashes', () => {
     await ingest([taken]);
     await rollUp();
     await onStoredTable(clickhouse, 'traces', (stored) => `TRUNCATE TABLE ${stored}`);
-    // With the rows that the late count read.
+    // Restores the rows that the late count had read.
     await insertRuns(clickhouse, [row]);
     await commandOnEachShard(clickhouse, (stored, shard) =>
       countHours(hoursOf([row]), 1, { traces: stored('traces'), shard }),
@@ -322,7 +323,7 @@ describe('processes', () => {
   afterEach(async () => {
     for (const child of children) child.kill('SIGKILL');
     children.clear();
-    // The insert of a killed process continues in ClickHouse, and would count into the tables of the next test.
+    // The insert of a killed process continues in ClickHouse and would be counted in the tables of the next test.
     const inserting = `SELECT query_id FROM system.processes WHERE current_database = currentDatabase() AND query_kind = 'Insert'`;
     const noInserts = async () => (await rowsOfServers(clickhouse, inserting)).length === 0;
     await until('inserts to end', noInserts, 60_000);

@@ -3,7 +3,7 @@ import { expect } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
 
-/** A run as the sink stores it, with only the columns that usage depends on. Times in microseconds since 1970. */
+/** A run as the sink stores it, with only the columns that affect usage. Times are in microseconds since 1970. */
 export interface RunRow {
   readonly tenantId: string;
   readonly projectId: string;
@@ -17,7 +17,7 @@ export interface RunRow {
 
 export const hourMicros = 3_600_000_000;
 
-/** A UUID derived from the given words. */
+/** Returns a UUID that is derived from the given words. */
 export function uuidOf(...words: ReadonlyArray<string | number>): string {
   const hex = createHash('sha256').update(words.join(' ')).digest('hex');
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
@@ -69,7 +69,7 @@ export async function insertRuns(clickhouse: ClickHouse, rows: readonly RunRow[]
     format: 'JSONEachRow',
     body: Buffer.from(lines.join('\n')),
     id: randomUUID(),
-    // Unlike the sink's insert batches, the rows of a test may lie years apart.
+    // Unlike the rows of the sink's insert batches, the rows of a test may be years apart.
     settings: { max_partitions_per_insert_block: '0' },
   });
 }
@@ -82,7 +82,7 @@ export function hoursOf(rows: readonly RunRow[]): DirtyHour[] {
 }
 
 /**
- * The contents of `usage_hourly` as `hour id` → traces; asserts that `usage_daily` has the same totals for whole
+ * Returns the contents of `usage_hourly` as `hour id` → traces; checks that `usage_daily` has the same totals for whole
  * days.
  */
 export async function countedBy(clickhouse: ClickHouse, dimension: string): Promise<Record<string, number>> {

@@ -8,11 +8,14 @@ const title = 'ClickHouse';
 const user = 'runlake';
 const cluster = 'shards';
 
-/** The embedded ClickHouse of the npm package, run as a separate server; with `shards` 2 as two servers of a cluster. */
+/**
+ * The embedded ClickHouse of the npm package, run as a separate server; with `shards` 2, run as two servers of a
+ * cluster.
+ */
 export const clickhouse: Part = {
   name: 'clickhouse',
   title,
-  // HTTP ports of two servers, then their ports of ClickHouse's native protocol.
+  // HTTP ports of the two servers, then their ports for ClickHouse's native protocol.
   portCount: 4,
   async install({ clickhouseShards }) {
     findLibrary();
@@ -40,7 +43,7 @@ export const clickhouse: Part = {
   }),
 };
 
-/** The folder of a server of a cluster has the same structure as that of the only server. */
+/** Returns the folder of a server of a cluster. It has the same structure as the folder of a single server. */
 export const shardFolder = (folder: string, shard: number) => join(folder, title.toLowerCase(), `shard-${shard}`);
 
 const shardsOf = (installation: LaunchOptions['installation']) => Number(installation.shards ?? 1);

@@ -29,7 +29,7 @@ function metadataRequest(): Buffer {
   header.writeInt16BE(version, 2);
   header.writeInt32BE(1, 4);
   header.writeInt16BE(client.length, 8);
-  // No topics, and no automatic creation of topics.
+  // The request names no topics, and does not allow automatic creation of topics.
   const body = Buffer.from([0, 0, 0, 0, 0]);
   const length = Buffer.alloc(4);
   length.writeInt32BE(header.length + client.length + body.length);
@@ -37,7 +37,8 @@ function metadataRequest(): Buffer {
 }
 
 function brokerPorts(answer: Buffer): number[] {
-  // After length, correlation id and throttle time: the number of brokers, then id, host, port and rack of each.
+  // After length, correlation id and throttle time, the response has the number of brokers, then id, host, port and
+  // rack of each broker.
   let at = 12;
   const count = answer.readInt32BE(at);
   at += 4;

@@ -62,7 +62,11 @@ export const kafka: Part = {
   exports: ({ brokers = '' }) => ({ RUNLAKE_KAFKA_BROKERS: brokers }),
 };
 
-/** Writes the settings and formats the storage, once. @returns the path of the settings. */
+/**
+ * Writes the settings and formats the storage, but only once.
+ *
+ * @returns the path of the settings.
+ */
 async function ensureStorage(options: LaunchOptions, workFolder: string): Promise<string> {
   const properties = join(workFolder, 'server.properties');
   const data = join(workFolder, 'data');
@@ -70,7 +74,7 @@ async function ensureStorage(options: LaunchOptions, workFolder: string): Promis
   if (readFileIfThere(properties) === undefined) writePrivateFile(properties, serverProperties(options.ports, data));
   if (existsSync(join(data, 'meta.properties'))) return properties;
   const { java = '', classPath = '' } = options.installation;
-  // A cluster id is 16 bytes in base64; the leading `x` prevents that it is parsed as an option.
+  // A cluster id is 16 bytes in base64; because of the leading `x`, it is not parsed as an option.
   const clusterId = `x${options.secret('kafka cluster')}`.slice(0, 21).concat('A');
   try {
     const format = [

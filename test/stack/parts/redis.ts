@@ -40,7 +40,7 @@ export const redis: Part = {
         'appendfsync always',
         'save ""',
         'maxmemory-policy noeviction',
-        // One for each test that needs its own queues.
+        // One database for each test that needs separate queues.
         'databases 4096',
         'loglevel warning',
       ];
@@ -68,7 +68,7 @@ export const redis: Part = {
 };
 
 async function ping(port: number, password: string): Promise<string> {
-  // Two replies of one line each; an error is also one line.
+  // The response has two lines, one for each command; an error is also one line.
   const question = `AUTH ${password}\r\nPING\r\n`;
   const result = await askPort(port, question, (bytes) => /^.*\r\n.*\r\n$/.test(bytes.toString()));
   if ('reason' in result) return result.reason;
@@ -82,7 +82,8 @@ async function isNewEnough(program: string, tools: Tools): Promise<boolean> {
 }
 
 /**
- * `apt-get` uses its own package lists in the cache, so it reads only the list of sources of the system and changes nothing.
+ * Installs from the packages of the distribution. `apt-get` uses its own package lists in the cache: it reads only the
+ * system's list of sources, and changes nothing in the system.
  */
 async function fromPackages(tools: Tools): Promise<Installation> {
   const folder = await fetchPinned({

@@ -11,7 +11,9 @@ const title = `Schema registry Apicurio ${registryPin.version}`;
 const artifact = `io.apicurio:apicurio-registry-app:${registryPin.version}:tar.gz:all`;
 const url = (port: number | undefined) => `http://127.0.0.1:${port}/apis/ccompat/v7`;
 
-/** Apicurio's registry with Confluent's API; schemas survive a restart of the registry while the stack is up. */
+/**
+ * Apicurio's registry with Confluent's API. Schemas survive a restart of the registry as long as the stack is running.
+ */
 export const registry: Part = {
   name: 'registry',
   title,

@@ -11,12 +11,12 @@ const title = `S3 store SeaweedFS ${s3Pin.version}`;
 const bucket = 'runs';
 const region = 'us-east-1';
 
-/** Prefix of buckets for tests that create and delete buckets; the stack creates none of them. */
+/** Prefix of buckets that tests create and delete; the stack creates none of these buckets. */
 const passingBucket = 'passing';
 
 /**
- * Permissions of each identity: admin has all; writer those that an export needs, on one bucket; reader only reads
- * there; dropper only writes there; guest has those that an export needs, on the buckets of tests.
+ * Permissions of each identity. admin: all; writer: those that an export needs, on one bucket; reader: only reads on
+ * that bucket; dropper: only writes on that bucket; guest: those that an export needs, on the buckets of tests.
  */
 const identities = {
   admin: ['Admin', 'Read', 'Write', 'List', 'Tagging'],
@@ -26,7 +26,9 @@ const identities = {
   guest: [`Read:${passingBucket}*`, `Write:${passingBucket}*`, `List:${passingBucket}*`],
 } as const;
 
-/** Ports of SeaweedFS, which runs in one process: S3, master, volume, filer and admin, each with its gRPC port. */
+/**
+ * Port options of SeaweedFS, which runs in one process: S3, master, volume, filer and admin, each with its gRPC port.
+ */
 const portOptions = [
   's3.port',
   's3.port.grpc',
@@ -140,7 +142,7 @@ export const s3: Part = {
       accessKeyId: values.writerAccessKeyId ?? '',
       secretAccessKey: values.writerSecretAccessKey ?? '',
     }),
-  // Export destinations are data, not settings.
+  // Export destinations are data, so there are no settings for them.
   exports: () => ({}),
 };
 

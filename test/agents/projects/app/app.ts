@@ -4,7 +4,7 @@ import { streamSSE } from 'hono/streaming';
 
 type Bindings = { auth?: { user: { identity: string }; scopes: string[] } };
 
-/** An app with usual routes and harmful ones. */
+/** An app with ordinary and with harmful routes. */
 export const app = new Hono<{ Bindings: Bindings }>();
 
 let aborted = 0;
@@ -87,14 +87,14 @@ app.post('/break/:how', async (c) => {
   }
 });
 
-// Paths that the agent server defines as well.
+// Paths that the agent server also defines.
 app.get('/info', (c) => c.json({ from: 'the app' }));
 app.all('/ok', (c) => c.json({ from: 'the app' }));
 app.get('/threads/*', (c) => c.json({ from: 'the app' }));
 app.get('/files/*', (c) => c.text(c.req.path));
 app.notFound((c) => c.text('the app has none either', 404));
 
-/** Not a Hono app: any object with `fetch`. */
+/** An app without Hono: any object with `fetch`. */
 export const bare = {
   fetch: (request: Request) => new Response(`bare ${new URL(request.url).pathname}`, { status: 203 }),
 };

@@ -16,7 +16,7 @@ const Answers = Annotation.Root({
   answers: Annotation<string[]>({ reducer: (before, more) => [...before, ...more], default: () => [] }),
 });
 
-/** Interrupts with two questions at once. */
+/** A graph with an interrupt that asks two questions at once. */
 export const both = new StateGraph(Answers)
   .addNode('left', () => ({ answers: [`left: ${interrupt('left?')}`] }))
   .addNode('right', () => ({ answers: [`right: ${interrupt('right?')}`] }))
@@ -24,7 +24,7 @@ export const both = new StateGraph(Answers)
   .addEdge('__start__', 'right')
   .compile();
 
-/** Compiled to stop before its last node, without an interrupt value. */
+/** A graph that is compiled to stop before its last node, without an interrupt value. */
 export const pausing = new StateGraph(State)
   .addNode('first', () => ({ answer: 'first' }))
   .addNode('second', ({ answer }) => ({ result: `${answer}, second` }))

@@ -1,7 +1,7 @@
 import { FakeListChatModel } from '@langchain/core/utils/testing';
 import { MessagesAnnotation, StateGraph } from '@langchain/langgraph';
 
-/** A model that streams its answer letter by letter, without a key. */
+/** A model that streams its answer letter by letter and needs no API key. */
 export const graph = new StateGraph(MessagesAnnotation)
   .addNode('model', async ({ messages }) => {
     const model = new FakeListChatModel({ responses: ['Good day.'] });

@@ -16,7 +16,7 @@ const child = new StateGraph(State)
   .addEdge('inner', 'last')
   .compile();
 
-/** The node `child` is a subgraph; with `ask` it interrupts inside. */
+/** A graph whose node `child` is a subgraph; with `ask`, the subgraph interrupts. */
 export const graph = new StateGraph(State)
   .addNode('outer', () => ({ path: ['outer'] }))
   .addNode('child', child)
@@ -36,8 +36,8 @@ const stopping = new StateGraph(State)
 const between = new StateGraph(State).addNode('stopping', stopping).addEdge('__start__', 'stopping').compile();
 
 /**
- * A nested subgraph stops before `second`, after it, and after `third`. `beside` runs in parallel, until `gate`
- * answers, if a gate is given.
+ * A graph whose nested subgraph stops before `second`, after `second`, and after `third`. `beside` runs in parallel; if
+ * `gate` is set, it lasts until `gate` responds.
  */
 export const resting = new StateGraph(State)
   .addNode('between', between)

@@ -9,7 +9,7 @@ const State = Annotation.Root({
   log: Annotation<string[]>({ reducer: (before, more) => [...before, ...more], default: () => [] }),
 });
 
-/** Runs `steps` super-steps (3) of `pauseMs` (0) each. Reacts to a cancel. */
+/** A graph that runs `steps` super-steps (default 3) of `pauseMs` each (default 0). A cancel ends the pause. */
 export const graph = new StateGraph(State)
   .addNode('step', async ({ count, pauseMs = 0, text = 'step' }, config) => {
     await delay(pauseMs, undefined, config.signal && { signal: config.signal });

@@ -1,7 +1,10 @@
 import type { RunnableConfig } from '@langchain/core/runnables';
 import { Annotation, StateGraph } from '@langchain/langgraph';
 
-/** Built for each request: `configurable.node` names its node, and the answer begins with `configurable.style`. */
+/**
+ * Builds the graph for each request: `configurable.node` names its node, and the answer begins with
+ * `configurable.style`.
+ */
 export async function makeGraph(config: RunnableConfig) {
   const node = String(config.configurable?.node ?? 'plain');
   if (node === 'refused') throw new Error('no such node');

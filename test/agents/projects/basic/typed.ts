@@ -4,7 +4,7 @@ import { z } from 'zod';
 const State = z.object({ topic: z.string(), joke: z.string().optional() });
 const Context = z.object({ tone: z.enum(['dry', 'warm']).optional() });
 
-/** Schemas are known at run time. */
+/** A graph whose schemas are known at run time. */
 export const graph = new StateGraph(State, {
   context: Context,
   input: State.pick({ topic: true }),

@@ -2,7 +2,7 @@ import { Annotation, StateGraph } from '@langchain/langgraph';
 import { Client } from '@langchain/langgraph-sdk';
 import { getLogger } from '@langchain/langgraph-sdk/logging';
 
-// As in real projects: created at module level, on import.
+// Created at module level, on import, as in real projects.
 const logger = getLogger();
 
 const State = Annotation.Root({ key: Annotation<string>, graphs: Annotation<string[]> });

@@ -1,6 +1,6 @@
 import { Annotation, END, START, StateGraph } from '@langchain/langgraph';
 
-/** Returns a large state, and a circular one. */
+/** A graph that returns a large state and a circular state. */
 
 const State = Annotation.Root({ characters: Annotation<number>(), size: Annotation<number>() });
 

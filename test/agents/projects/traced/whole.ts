@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { TwoWords } from './model.ts';
 
 /**
- * A graph with nodes, a subgraph, streamed and unstreamed model calls, a tool, a retriever and a function traced by
+ * A graph with nodes, a subgraph, streaming and non-streaming model calls, a tool, a retriever and a function traced by
  * `langsmith`.
  */
 

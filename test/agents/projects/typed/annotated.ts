@@ -1,7 +1,7 @@
 import { StateGraph } from '@langchain/langgraph';
 import { Answered, Asked, Plan, Settings } from './state.ts';
 
-/** Schemas that exist only as types, known to the compiler alone. */
+/** A graph whose schemas exist only as types, which only the compiler knows. */
 export const builder = new StateGraph({ stateSchema: Plan, input: Asked, output: Answered }, Settings)
   .addNode('plan', ({ topic }) => ({ steps: [{ title: `think of ${topic}`, steps: [] }] }))
   .addEdge('__start__', 'plan');

@@ -1,7 +1,7 @@
 import { Annotation, StateGraph } from '@langchain/langgraph';
 import { builder as planning } from './annotated.ts';
 
-/** Subgraphs built inline in `addNode`, from names, builders and functions. */
+/** A graph whose subgraphs are built inline in `addNode`, from names, builders and functions. */
 const characters = new StateGraph(Annotation.Root({ characters: Annotation<number> }))
   .addNode('spell', () => ({ characters: 3 }))
   .addEdge('__start__', 'spell');

@@ -8,7 +8,7 @@ export interface Step {
 }
 
 export const Plan = Annotation.Root({
-  /** What is to be planned. */
+  /** Subject of the plan. */
   topic: Annotation<string>,
   kind: Annotation<'trip' | 'meal' | undefined>,
   steps: Annotation<Step[]>({ reducer: (before, more) => before.concat(more), default: () => [] }),

@@ -7,7 +7,7 @@ import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 
 /** Bodies of server-sent events over a real socket. */
 
-/** Stands in for a subscription of the hub: the test puts items in, fails it and ends it. */
+/** Stands in for a subscription of the hub: the test adds items to it, makes it fail and ends it. */
 class Source {
   readonly #items: SseFrame[] = [];
   #wake: () => void = () => {};

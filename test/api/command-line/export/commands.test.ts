@@ -28,7 +28,7 @@ const post = (path: string, body: object, headers: object = {}) =>
     body: JSON.stringify(body),
   });
 
-/** Replaces the work folder by a file, so that every attempt fails regardless of privileges; restored after `work`. */
+/** Replaces the work folder with a file while `work` runs, so that every attempt fails regardless of privileges. */
 async function withoutWorkFolder(work: () => Promise<void>): Promise<void> {
   const [name = ''] = readdirSync(join(runlake.dataDir, 'exports'));
   const folder = join(runlake.dataDir, 'exports', name);

@@ -253,7 +253,7 @@ describe('reviews', () => {
     expect((await setStatus(first!.id, 'completed')).status).toBe(200);
     expect((await ask('GET', `${url}/runs?status=completed`)).body[0]).toMatchObject({ completed_by: [acme.userId] });
 
-    // A reservation keeps the place of its user.
+    // A reservation counts as one of the users that the queue asks for.
     await setStatus(second!.id, 'in_progress');
     expect((await setStatus(second!.id, 'completed', otherKey)).status).toBe(409);
     await setStatus(second!.id, null);

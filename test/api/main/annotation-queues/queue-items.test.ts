@@ -89,7 +89,7 @@ describe('items, by the stock SDK', () => {
 
     await client.annotationQueues.items.deleteAll(queueId, { item_ids: [first, second] });
     expect(await count({ status: 'all' })).toBe(3);
-    // The place of a removed item stays in its cursor.
+    // A cursor still contains the position of a removed item.
     const after = await client.annotationQueues.items.list(queueId, { ...query, cursor: placement.cursor ?? '' });
     expect(after.items?.map(({ run_id }) => run_id)).toEqual(runIds.slice(2, 4));
   });

@@ -38,7 +38,7 @@ async function post(payload: object = newRun(), key = acme.adminKey) {
   return { status: statusCode, headers, body: JSON.parse(body) };
 }
 
-/** Counts what was sent; the limits of the workspace are read again. */
+/** Updates the usage with everything that was sent, and drops the cached limits of the workspace. */
 async function count() {
   await api.settled();
   await runRollUp(api.services);
@@ -62,7 +62,7 @@ describe('a hard limit', () => {
         /^Usage limit exceeded: the workspace has 3 traces in \d{4}-\d\d \(UTC\), and its limit is 3/,
       ),
     });
-    // The Python SDK does not repeat such a request.
+    // The Python SDK does not retry such a request.
     expect(refused.headers['retry-after']).toBeUndefined();
     const run = newRun();
     const part = [
@@ -231,7 +231,7 @@ describe('UsageLimits', () => {
     await expect(check()).rejects.toMatchObject({ code: 'USAGE_LIMIT_REACHED' });
     expect(warnings).toEqual([
       'usage limits cannot be read',
-      // Logged once.
+      // This is logged only once.
       'hard usage limit exceeded',
       'usage limits cannot be read',
     ]);

@@ -131,7 +131,7 @@ const s3 = (config: object = {}, more: object = {}) => ({
   ...more,
 });
 
-/** Rejected before any request is sent. */
+/** Payloads that are rejected before any request is sent. */
 const bad: readonly (readonly [what: string, payload: () => object, status: number, expected: RegExp])[] = [
   ['no fields', () => ({}), 422, /display_name/],
   ['an unknown type', () => local({ destination_type: 'gcs' }), 422, /destination_type/],

@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => api.close());
 
 const send = asking(() => api);
-/** Sends a request of the second workspace. */
+/** Sends a request with the key of the second workspace. */
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object) =>
   send(acme.workspaceKeys[1], method, url, payload);
 

@@ -3,7 +3,7 @@ import { Client } from 'langsmith-0-12';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 
-/** What only newer stock SDKs send: changes of metadata, and lists of datasets by version 2. */
+/** Requests that only newer stock SDKs send: changes of metadata, and dataset lists of version 2 of the API. */
 
 let api: ApiUnderTest;
 let client: Client;

@@ -22,7 +22,7 @@ async function addDataset(more: object = {}): Promise<string> {
   return body.id;
 }
 
-/** Sends parts, each a name, a body and optionally a content type. */
+/** Sends a multipart body. Each part is a name, a body and optionally a content type. */
 async function sendParts(method: 'POST' | 'PATCH', datasetId: string, parts: readonly (readonly string[])[]) {
   const body = parts.map(
     ([name, content, type = 'application/json']) =>

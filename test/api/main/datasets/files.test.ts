@@ -3,7 +3,7 @@ import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 
-/** Datasets as files: upload of CSV and JSONL, and the downloads. */
+/** Datasets as files: uploads of CSV and JSONL, and downloads. */
 
 let api: ApiUnderTest;
 let client: Client;
@@ -25,7 +25,7 @@ interface Answer {
   readonly body: any;
 }
 
-/** Sends a form; a list is a repeated field. */
+/** Sends a form; a list becomes a repeated field. */
 async function upload(
   file: string | Uint8Array<ArrayBuffer>,
   fields: Readonly<Record<string, string | readonly string[]>>,
@@ -44,7 +44,7 @@ async function send(path: string, options: RequestInit = {}): Promise<Answer> {
   return { status: response.status, text, body: isJson ? JSON.parse(text) : undefined };
 }
 
-/** Text of an error; that of a 422 is in a list. */
+/** Returns the text of an error; a 422 has it in a list. */
 const reasonOf = ({ body }: Answer): string => body.detail[0].msg ?? body.detail;
 const download = async (datasetId: string, format: string, query = '') =>
   (await send(`/datasets/${datasetId}/${format}${query}`)).text;
@@ -158,7 +158,7 @@ describe('an upload', () => {
 describe('a download', () => {
   const addDataset = async (examples: readonly object[]) => {
     const dataset = await client.createDataset(randomUUID());
-    // One version for each, so that the order is known.
+    // Each example gets its own version, so that the order is known.
     for (const example of examples) await client.createExample({ dataset_id: dataset.id, ...example } as never);
     return dataset.id;
   };

@@ -70,7 +70,7 @@ it('a write that is still committing keeps its attachments, and an interrupted o
   const [left = ''] = await pending();
   await age();
   await api.database.transaction(async (tx) => {
-    // As the transaction that commits the examples.
+    // The same statement as in the transaction that commits the examples.
     await tx.execute('DELETE FROM pending_attachment_sets WHERE id = $1', [left]);
     await write();
     expect(await storedSets()).toContain(left);
@@ -105,7 +105,7 @@ describe('a clone beside a permanent deletion', () => {
     return copies;
   }
 
-  /** The services, with `work` around the commands of ClickHouse that have this name. */
+  /** Returns the services; `work` wraps the ClickHouse commands with this name. */
   function around(name: string, work: (command: () => Promise<void>) => Promise<void>): typeof api.services {
     const clickhouse = aroundCommands(api.services.clickhouse, (command, run) =>
       command.name === name ? work(run) : run(),
@@ -122,7 +122,7 @@ describe('a clone beside a permanent deletion', () => {
       await deleteForEver(deleted.id);
     });
     expect(await clone(targetId, services)).toHaveLength(1);
-    // One original less, one copy more.
+    // One original fewer, one copy more.
     expect(await storedSets()).toHaveLength(before.length);
     expect(await pending()).toEqual([]);
     const [copy] = await listCopies(targetId);

@@ -105,7 +105,7 @@ describe('sharing', () => {
     for (const query of ['select=attachment_urls', 'select=source_run_id', 'limit=101']) {
       expect([query, (await read(`${examples}?${query}`)).status]).toEqual([query, 422]);
     }
-    // The token is no key, and no token of a trace.
+    // The token is neither a key nor a token of a trace.
     expect((await api.ask(token, 'GET', `/datasets/${id}`)).status).toBe(401);
     expect((await read(`/public/${token}/run`)).status).toBe(404);
     for (const method of ['PUT', 'PATCH', 'DELETE', 'POST'] as const) {

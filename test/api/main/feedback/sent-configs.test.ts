@@ -22,7 +22,7 @@ const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?:
 const configOf = async (key: string) => (await ask('GET', `/feedback-configs?key=${key}`)).body[0]?.feedback_config;
 const continuous = { type: 'continuous' as const, min: 0, max: 1, categories: null };
 
-/** A multipart body with feedback only, as the Python SDK sends it. */
+/** Builds a multipart body with feedback only, as the Python SDK sends it. */
 const multipart = (feedback: object) =>
   api.server.inject({
     method: 'POST',

@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-/** OTLP/JSON of almost the maximum body size, 100 MB. */
+/** Builds OTLP/JSON of almost the maximum body size, 100 MB. */
 function otlpJson(): Buffer {
   const text = attributes({ 'gen_ai.prompt': 'x'.repeat(400), 'gen_ai.completion': 'y'.repeat(400), 'app.step': 7 });
   const times = { startTimeUnixNano: `${Date.now()}000000`, endTimeUnixNano: `${Date.now()}000000` };
@@ -57,7 +57,8 @@ test.each<[string, string, string, () => Buffer, number]>([
       order.push('the body is read');
       return publish(...messages);
     });
-    // Also if this case fails: otherwise the next one wraps the spy again, and each request fails with 500.
+    // Runs even if this case fails: otherwise the next case would wrap the spy again, and each request would fail with
+    // 500.
     onTestFinished(() => {
       spy.mockRestore();
       api.server.server.off('request', onRequest);

@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => runlake?.remove());
 
-/** OTLP/JSON of almost the maximum body size, 100 MB, all of one trace and so of one partition. */
+/** Builds OTLP/JSON of almost the maximum body size, 100 MB, in one trace and therefore in one partition. */
 function otlpJson(): Buffer {
   const text = attributes({ 'gen_ai.prompt': 'x'.repeat(400), 'gen_ai.completion': 'y'.repeat(400), 'app.step': 7 });
   const times = { startTimeUnixNano: `${Date.now()}000000`, endTimeUnixNano: `${Date.now()}000000` };

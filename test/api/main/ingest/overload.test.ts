@@ -8,7 +8,7 @@ import { buildPostParts, multipart, rootRun, Wire } from './wire.ts';
 
 let api: ApiUnderTest;
 let wire: Wire;
-/** Of another organisation. */
+/** Client of another organisation. */
 let quiet: Wire;
 
 beforeAll(async () => {

@@ -6,7 +6,7 @@ import { formatTime } from '../../../../pipelines/ingest/run-event/times.ts';
 export const boundary = '----TestBoundary';
 export const multipartType = `multipart/form-data; boundary=${boundary}`;
 
-/** A valid root run that started a minute ago, as JSON members. */
+/** Returns a valid root run that started a minute ago, as JSON members. */
 export function rootRun(overrides: Record<string, unknown> = {}): Record<string, unknown> & { id: string } {
   const id = (overrides.id as string | undefined) ?? randomUUID();
   const micros = Date.now() * 1_000 - 60_000_000;
@@ -34,7 +34,7 @@ export function multipart(
   return Buffer.concat([...encodedParts, Buffer.from(`--${boundary}--\r\n`)]);
 }
 
-/** The parts of a post: the run, and separately its inputs. */
+/** Returns the parts of a post: the run, and its inputs as a separate part. */
 export function buildPostParts(run: Record<string, unknown> & { id: string }): [string, string][] {
   const { inputs, ...main } = run;
   return [

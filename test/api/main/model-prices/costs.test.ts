@@ -9,7 +9,7 @@ let api: ApiUnderTest;
 let acme: OrganizationUnderTest;
 let other: OrganizationUnderTest;
 let client: Client;
-/** Ids of prices by name. Their costs, in dollars a token, are 1 for the first, 2 for the second, … */
+/** Ids of prices by name. The first price is 1 dollar per token, the second 2 dollars, and so on. */
 const prices = new Map<string, string>();
 const patterns: readonly (readonly [name: string, fields: object])[] = [
   ['metadata', { match_pattern: '^meta$' }],
@@ -148,7 +148,7 @@ describe('the price of a run', () => {
   });
 });
 
-/** All orders of a list. */
+/** Returns all permutations of a list. */
 function permute<Item>(items: readonly Item[]): Item[][] {
   if (items.length === 0) return [[]];
   return items.flatMap((item, at) => permute(items.filter((_, index) => index !== at)).map((rest) => [item, ...rest]));
@@ -196,7 +196,7 @@ it('the stock SDK sends a trace, whose costs are in its run, its parent, statist
   await client.awaitPendingTraceBatches();
   await api.settled();
 
-  // 1,000 at 0.30, 400 at 3.75, 100 at 6 and 500 at 3 dollars for a million; 100 at 15.
+  // Dollars per million tokens: 1,000 at 0.30, 400 at 3.75, 100 at 6 and 500 at 3; and 100 at 15.
   const costs = { prompt_cost: '0.0039', completion_cost: '0.0015', total_cost: '0.0054' };
   const details = { cache_read: '0.0003', ephemeral_5m_input_tokens: '0.0015', ephemeral_1h_input_tokens: '0.0006' };
   for (const id of [root.id, call.id]) {

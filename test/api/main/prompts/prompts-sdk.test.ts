@@ -158,7 +158,7 @@ describe('agents and skills with the stock SDK', () => {
     expect(first.files).toEqual({ 'AGENTS.md': file('be kind'), 'tools.json': file('{}') });
     expect(url).toContain(`/context/helper/${first.commit_hash.slice(0, 8)}`);
 
-    // Files that are not named stay; null deletes.
+    // Files that the push does not name are kept; null deletes a file.
     await client.pushAgent('helper', {
       files: { 'AGENTS.md': file('be brief'), 'tools.json': null },
       parentCommit: first.commit_hash,

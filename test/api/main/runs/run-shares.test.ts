@@ -39,7 +39,7 @@ const ask = async (method: 'GET' | 'POST' | 'PUT' | 'DELETE', path: string, payl
 };
 const share = async () => (await ask('PUT', `/runs/${rootId}/share`)).body.share_token as string;
 
-/** All public reads of a token that must succeed, with what they return. */
+/** Returns all public read requests with a token; all of them must succeed. */
 const reads = (token: string) =>
   [
     ['GET', `/public/${token}/run`],

@@ -30,7 +30,7 @@ export interface Answered {
   readonly body: { readonly [name: string]: unknown; readonly runs: readonly Record<string, unknown>[] };
 }
 
-/** Two organisations on their own stores; ours has a project with one trace. */
+/** Starts the API with two organisations on their own stores; ours has a project with one trace. */
 export async function startRunsApi(): Promise<RunsApi> {
   const api = await startApi();
   const ours = await addOrganization(api.database, 'ours');

@@ -8,7 +8,7 @@ import { type RunsApi, startRunsApi } from './runs.fixture.ts';
 let runs: RunsApi;
 let url: string;
 
-/** Adds the traces of a thread, a minute apart: each with the inputs and outputs of its root run, and a child. */
+/** Adds the traces of a thread, one minute apart. Each has a root run with inputs and outputs, and a child. */
 async function addThread(threadId: string, turns: readonly { readonly inputs: object; readonly outputs?: object }[]) {
   const tenantId = runs.ours.workspaceIds[0];
   const events = turns.flatMap(({ inputs, outputs }, at): RunEvent[] => {

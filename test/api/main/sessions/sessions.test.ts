@@ -78,7 +78,7 @@ describe('the stock SDK', () => {
     expect(made).toMatchObject(experiment);
     expect((await ask('GET', `/sessions/${made.id}`)).body).toMatchObject(experiment);
     expect((await ask('GET', `/sessions?name=${made.name}`)).body).toMatchObject([experiment]);
-    // A stock client closes an experiment with an update that contains none of them.
+    // A stock client closes an experiment with an update that contains none of these properties.
     const closed = await ask('PATCH', `/sessions/${made.id}`, { end_time: '2026-01-02T03:04:05Z', name: null });
     expect(closed.body).toMatchObject(experiment);
     const again = await ask('POST', '/sessions?upsert=true', {

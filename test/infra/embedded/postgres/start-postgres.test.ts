@@ -31,7 +31,7 @@ async function stop(): Promise<void> {
 
 const postmasterPid = (dataFolder: string) =>
   Number.parseInt(readFileSync(join(dataFolder, 'postmaster.pid'), 'utf8'), 10);
-/** The watchdog is the parent of the server. */
+/** Returns the parent of a process: the watchdog is the parent of the server. */
 const parentOf = (pid: number) => Number(execFileSync('ps', ['-o', 'ppid=', '-p', String(pid)], { encoding: 'utf8' }));
 const isUp = (url: string) =>
   askPostgres(url, 'SELECT 1').then(
@@ -142,7 +142,7 @@ describe('reports', () => {
   });
 });
 
-/** An installation without the links that its install script creates, in a folder of the given mode. */
+/** Copies an installation without the links that its install script creates, into a folder of the given mode. */
 function copyOfBuild(mode: number): string {
   const home = join(temporaryFolder(), 'home');
   mkdirSync(home, { mode: 0o700 });

@@ -4,7 +4,7 @@ import { dequeueBatch, type Gathering, gather } from '../../../../infra/event-lo
 const unit = 256 * 1024;
 const limits = { rows: 100, bytes: 64 * unit };
 
-/** `a3` is a request of 3 units (of 256 KiB) of organisation `a`. */
+/** Builds a queue from a text in which `a3` is a request of 3 units (of 256 KiB) of organisation `a`. */
 function queueOf(text: string) {
   return text
     .split(' ')
@@ -34,7 +34,7 @@ describe('gathering after a batch', () => {
   beforeEach(() => void vi.useFakeTimers());
   afterEach(() => void vi.useRealTimers());
 
-  /** Starts to gather; returns a function that tells whether it has ended. */
+  /** Starts to gather; returns an object that reports whether gathering has ended. */
   function start(partition: Gathering, requests: number, batchMs: number) {
     let hasEnded = false;
     void gather(partition, requests, batchMs).then(() => {

@@ -24,7 +24,7 @@ describe.runIf(servers)('members join and leave the group while events are store
       sinkOnKafka(
         { log: await kafka.open({}, [runEvents]), clickhouse: stores.clickhouse, database: stores.database },
         {
-          // Slow inserts, so that partitions are reassigned during them.
+          // Inserts are slow, so that partitions are reassigned during them.
           around: async (_insert, real) => {
             await real();
             await new Promise((resolve) => setTimeout(resolve, 300));
@@ -136,7 +136,7 @@ describe.runIf(servers)('while the byte budget is spent', () => {
       await until('the batch of partition 0', () => batchesOf(0).length === 1, 60_000);
       const used = budget.usedBytes;
       await produce(0);
-      // Two rounds, because a fetch that was sent before the pause may still bring the record of partition 0.
+      // Two rounds, because a fetch that was sent before the pause may still return the record of partition 0.
       for (const round of [1, 2]) {
         await produce(1);
         await until('the batch of partition 1 to be stored', () => batchesOf(1).length === round, 60_000);

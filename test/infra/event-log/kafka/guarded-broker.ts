@@ -17,9 +17,9 @@ const listeners = {
   open: 'PLAINTEXT',
   encrypted: 'SSL',
   guarded: 'SASL_SSL',
-  /** SASL without encryption. */
+  /** A listener with SASL without encryption. */
   bare: 'SASL_PLAINTEXT',
-  /** Accepts only the strongest mechanism. */
+  /** A listener that accepts only the strongest mechanism. */
   strict: 'SASL_SSL',
 } as const;
 export type Listener = keyof typeof listeners;
@@ -27,7 +27,7 @@ export type Listener = keyof typeof listeners;
 export const guardedUser = { kafkaUser: 'ann', kafkaPassword: 'correct horse' };
 
 export interface GuardedBroker {
-  /** The value for RUNLAKE_KAFKA_BROKERS. */
+  /** Values for RUNLAKE_KAFKA_BROKERS. */
   readonly addresses: Readonly<Record<Listener, string>>;
   stop(): Promise<void>;
 }

@@ -37,7 +37,7 @@ describe.runIf(servers)('Kafka and the registry when the log opens', () => {
     expect((await configOf(topic)).get('message.timestamp.type')).toBe('LogAppendTime');
     expect(Number((await configOf(topic)).get('max.message.bytes'))).toBeGreaterThan(kafka.config.maxRunBytes);
     expect(await kafka.admin.listTopics()).toContain(`${topic}-dead-letters`);
-    // With one broker the default replication is 1, so min.insync.replicas of 2 could not be met.
+    // With one broker the default replication is 1, so min.insync.replicas of 2 could never be reached.
     expect((await configOf(topic)).get('min.insync.replicas')).toBe('1');
     const report = await inspectKafka({ config: kafka.config, topics: [runEvents], logger });
     expect(report).toContain('replicas 1, min.insync.replicas 1: accepted events may be lost when a broker is lost');
@@ -102,7 +102,7 @@ describe.runIf(servers)('Kafka and the registry when the log opens', () => {
     await expect(log.getSchema(other.schemaId(feedbackEvents))).rejects.toMatchObject({ code: 'REGISTRY_UNAVAILABLE' });
     await expect(log.getSchema(99_999_999)).rejects.toMatchObject({ code: 'REGISTRY_UNAVAILABLE', class: 'transient' });
     await expect(log.check()).rejects.toMatchObject({ code: 'REGISTRY_UNAVAILABLE' });
-    // Publishing does not need the registry again.
+    // Publishing does not contact the registry again.
     const value = Buffer.concat([wirePrefix(log.schemaId(runEvents)), Buffer.from('x')]);
     await log.publish(runEvents, [{ key: 'k', value }]);
   });

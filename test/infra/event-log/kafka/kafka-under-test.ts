@@ -14,7 +14,9 @@ export interface KafkaServers {
   readonly registryUrl: string;
 }
 
-/** Kafka and registry of the native stack; `undefined`, with the reason printed, if one is not up. */
+/**
+ * Returns Kafka and registry of the native stack; `undefined`, with the reason printed, if one of them is not running.
+ */
 export function kafkaServers(): KafkaServers | undefined {
   const kafka = stackPart('kafka');
   const registry = stackPart('registry');
@@ -31,9 +33,9 @@ export interface ConsumedMessage {
 export interface KafkaUnderTest {
   readonly config: Config;
   readonly admin: Admin;
-  /** The name of the topic in Kafka. */
+  /** Returns the name of the topic in Kafka. */
   nameOf(topic: Topic): string;
-  /** Opens a log on the same topics and groups; `close` closes it if it is still open. */
+  /** Opens a log on the same topics and groups; `close` of this object closes the log if it is still open. */
   open(overrides?: Partial<Config>, topics?: readonly Topic[]): Promise<KafkaLog>;
   /** Produces messages as any other program would. */
   produce(topic: Topic, messages: readonly Message[]): Promise<void>;

@@ -45,7 +45,7 @@ export async function ownBroker(): Promise<OwnBroker> {
     brokers: `127.0.0.1:${ports[0]}`,
     async freeze(frozen) {
       signal(frozen ? 'SIGSTOP' : 'SIGCONT');
-      // On a busy machine its threads stop with a delay.
+      // On a busy machine the threads of the process stop with a delay.
       if (frozen && process.platform === 'linux')
         await until('the broker to be suspended', () => isStopped(readPid(folder)), 30_000);
     },

@@ -101,7 +101,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
       await publish(...Array.from({ length: 50 }, () => runEvent()));
       const child = startStalling(stallsAt);
       await once(child, 'message');
-      // More events arrive during the batch: they may become part of the next one.
+      // More events arrive during the batch; they may become part of the next batch.
       await publish(...Array.from({ length: 7 }, () => runEvent()));
       child.kill('SIGKILL');
       await once(child, 'exit');
@@ -201,7 +201,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
     };
     await sinkOnKafka({ log: own, clickhouse: stores.clickhouse, database: stores.database });
     await until('the dead-letter write to fail twice', () => failures >= 2, 60_000);
-    // No committed offset, or the first one.
+    // There is no committed offset, or it is the first one.
     expect(await committed()).toBeLessThanOrEqual(0);
     await kafka.admin.createTopics({ topics: [{ topic: deadLetterTopic, numPartitions: 1, replicationFactor: 1 }] });
     await until('all events to be handled', async () => (await committed()) === 3, 90_000);

@@ -50,7 +50,7 @@ describe.runIf(servers)('Kafka is unavailable while events are published', () =>
     value: Buffer.concat([wirePrefix(log.schemaId(runEvents)), Buffer.from(text)]),
   });
 
-  /** Publishes 0, 1, 2, … under a key and retries each until it is accepted, as a client does. */
+  /** Publishes 0, 1, 2, … with one key and retries each number until it is accepted, as a client does. */
   function publishing(key: string) {
     let next = 0;
     let stopped = false;
@@ -82,7 +82,7 @@ describe.runIf(servers)('Kafka is unavailable while events are published', () =>
     };
   }
 
-  /** The numbers of every key in log order, as received by the consumer that is subscribed during all tests. */
+  /** Returns the numbers of every key in log order, as received by the consumer that is subscribed during all tests. */
   async function stored(keys: readonly string[], counts: readonly number[]) {
     const numbersOf = (key: string) =>
       [...seen.values()]
@@ -125,7 +125,7 @@ describe.runIf(servers)('Kafka is unavailable while events are published', () =>
     await expectFollowedAll();
   }
 
-  /** The follower received each record of the topic once, in order. */
+  /** Checks that the follower received each record of the topic once, in order. */
   async function expectFollowedAll(): Promise<void> {
     for (const { partition, high } of await under.admin.fetchTopicOffsets(under.nameOf(runEvents))) {
       const all = Array.from({ length: Number(high) }, (_, offset) => offset);
@@ -171,7 +171,7 @@ describe.runIf(servers)('Kafka is unavailable while events are published', () =>
       waitsMs.push(performance.now() - startedAtMs);
     }
     // At most one publish waits: the first one for the other partition queue, which had no request in flight. All later
-    // ones are refused at once.
+    // requests are refused at once.
     expect(waitsMs.filter((waitMs) => waitMs > publishTimeoutMs * 0.9).length, `${waitsMs}`).toBeLessThanOrEqual(1);
     await expect(log.check()).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
     await broker.freeze(false);

@@ -4,7 +4,7 @@ import { Publisher } from '../../../../infra/event-log/kafka/publisher.ts';
 
 const topic = 'events';
 let acknowledgements: (() => void)[] = [];
-/** Events of each batch, in order. */
+/** Events of each batch, in the order of publishing. */
 let batches: number[] = [];
 afterEach(() => {
   for (const acknowledge of acknowledgements) acknowledge();
@@ -12,7 +12,7 @@ afterEach(() => {
   batches = [];
 });
 
-/** A publisher whose Kafka acknowledges a batch only when the test calls its entry of `acknowledgements`. */
+/** Creates a publisher whose Kafka acknowledges a batch only when the test calls its entry of `acknowledgements`. */
 function publisherBefore(partitions: number, timeoutMs = 300) {
   const append: IdempotentProducer['append'] = ({ messages }) => {
     batches.push(messages.length);
@@ -29,7 +29,7 @@ function publisherBefore(partitions: number, timeoutMs = 300) {
 const event = (key: string) => [{ key, value: Buffer.from('x') }];
 
 test('refuses a request at once directly after a publish timeout', async () => {
-  // The timeout and the age of the batch use different clocks: each round is a race that must not be lost.
+  // The timeout and the age of the batch use different clocks: the publisher must win this race in each round.
   await Promise.all(
     Array.from({ length: 20 }, async () => {
       const publisher = publisherBefore(1);
@@ -38,7 +38,7 @@ test('refuses a request at once directly after a publish timeout', async () => {
       const begun = acknowledgements.length;
       const pending = publisher.pendingBytes;
       const refused = publisher.publish(topic, event('second'));
-      // No pending bytes were added, so the request does not wait.
+      // No bytes were added to the pending ones, so the request does not wait.
       expect(publisher.pendingBytes).toBe(pending);
       await expect(refused).rejects.toMatchObject(unavailable);
       expect(acknowledgements.length).toBe(begun);

@@ -1,5 +1,5 @@
 /**
- * A sink that stops at a step of its first insert and reports that to its parent: it waits there to be killed, or for a
+ * A sink that stops at a step of its first insert and reports that to its parent. It then waits to be killed, or for a
  * message to continue. Argument: JSON with the log's configuration, the stores' addresses and the step.
  */
 import { openClickHouse } from '../../../../infra/clickhouse/client.ts';

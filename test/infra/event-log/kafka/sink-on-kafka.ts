@@ -9,7 +9,7 @@ import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { framed } from '../../../pipelines/ingest/sink/sink-under-test.ts';
 
-/** Replaces an insert; `real` executes it. */
+/** Replaces an insert; `real` executes the original insert. */
 export type Around = (insert: InsertBody, real: () => Promise<void>) => Promise<void>;
 
 export interface SinkOnKafka {
@@ -20,7 +20,7 @@ export interface SinkOnKafka {
   stop(): Promise<void>;
 }
 
-/** The tests use arbitrary start times. */
+/** The tests use arbitrary start times, so the configuration accepts old runs. */
 const defaults = { ...loadConfig({}).config, maxRunAgeDays: 3_000 };
 
 /** Starts a sink of run events on a log and real stores. */
@@ -58,7 +58,7 @@ export async function sinkOnKafka(
   };
 }
 
-/** A run event framed with the schema id of the registry. */
+/** Returns a message with the run event, framed with the schema id of the registry. */
 export function logged(log: EventLog, event: RunEvent): LogMessage {
   const value = framed(event);
   value.writeUInt32BE(log.schemaId(runEvents), 1);

@@ -52,7 +52,7 @@ describe.runIf(servers)('TopicFollower', () => {
         () => true,
         () => false,
       );
-    // A broker that does not know the new partitions yet refuses.
+    // A broker that does not know the new partitions yet refuses the request.
     for (const partition of [2, 3]) {
       await until('the new partition to exist', () => isAccepted(partition, [`${partition} first`]));
     }

@@ -1,4 +1,7 @@
-/** What a start does to the topics, by the requests to Kafka. The admin client is a double: one broker has no quorum. */
+/**
+ * The effects of a start on the topics, as requests to Kafka. The admin client is a test double, because a single
+ * broker has no quorum.
+ */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -21,9 +24,9 @@ const creationErrors = (...types: readonly string[]) =>
   Object.assign(new Error('Topic creation errors'), { name: 'KafkaJSAggregateError', errors: types.map(brokerError) });
 
 interface Cluster {
-  /** `default.replication.factor`; an error if the user may not read it. */
+  /** Value of `default.replication.factor`; an error if the user may not read it. */
   readonly defaultReplication?: string | Error;
-  /** The first responses to a request are these errors. */
+  /** Errors of the first responses to a request. */
   readonly failures?: Partial<Record<'createTopics' | 'fetchTopicMetadata' | 'fetchTopicOffsets', Error[]>>;
 }
 

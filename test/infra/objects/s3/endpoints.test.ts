@@ -79,7 +79,7 @@ async function checked(endpointUrl: string, options: Partial<S3Options> = {}) {
   return error;
 }
 
-/** Node sends no body in responses to HEAD, and accepts any `write`. */
+/** Sends an endless response. Node sends no body in responses to HEAD, and accepts any `write`. */
 const endless: Answer = ({ method }, response) => {
   if (method === 'HEAD') return void response.end();
   const more = () => {
@@ -254,7 +254,7 @@ describe('requests', () => {
         message: expect.stringContaining('no credentials'),
       });
       Object.assign(process.env, { AWS_ACCESS_KEY_ID: 'env', AWS_SECRET_ACCESS_KEY: 'env' });
-      // With credentials from the environment, the request reaches the page.
+      // With credentials from the environment, the request would reach the page.
       expect(await checked(await page(200), { credentials: undefined })).toMatchObject(invalid);
     } finally {
       process.env = before;

@@ -65,7 +65,7 @@ describe.runIf(stack)('a bucket that fails', () => {
     return path;
   };
   const remaining = async () => (await s3.names()).filter((name) => name.startsWith(prefix));
-  /** Returns the error and checks that it contains no secret. */
+  /** Returns the error of `work`, and checks that the error contains no secret. */
   async function errorOf(work: Promise<unknown>): Promise<Record<string, unknown>> {
     const error = await work.then(
       () => ({ code: 'none' }),
@@ -185,7 +185,7 @@ describe.runIf(stack)('a bucket that fails', () => {
     for (const bytes of [small, large]) {
       expect((await store.upload(`file-${bytes}`, file(bytes))).bytes).toBe(bytes);
     }
-    // An upload that cannot be aborted stays, and the error is still the original one.
+    // An upload that cannot be aborted remains, and the reported error is still the original one.
     const controller = new AbortController();
     const upload = store.upload('given-up', file(large), {
       signal: controller.signal,

@@ -2,20 +2,21 @@ import { once } from 'node:events';
 import { Agent, createServer, type IncomingMessage, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** The error response to a request; undefined forwards it to the store. */
+/** Error response to a request; undefined forwards the request to the store. */
 export type Fate = { readonly status: number; readonly code: string } | undefined;
 
 export interface FaultyStore {
   readonly endpoint: string;
-  /** Methods and paths of the requests so far. */
+  /** Methods and paths of all requests so far. */
   readonly seen: readonly string[];
   close(): Promise<void>;
 }
 
 /**
- * A proxy in front of a real store that sends the response of `decide` if there is one.
+ * Opens a proxy in front of a real store. The proxy sends the response of `decide` if there is one.
  *
- * @param answered is called when the store has responded to a request; the response is forwarded when it resolves.
+ * @param answered is called when the store has responded to a request; the response is forwarded when the promise of
+ *   `answered` resolves.
  */
 export async function openFaultyStore(
   store: string,

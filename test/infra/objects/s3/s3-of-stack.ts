@@ -7,7 +7,7 @@ import { stackPart } from '../../../engines/stack.ts';
 /** Identities; `test/stack/parts/s3.ts` lists their permissions. */
 export type S3Identity = 'admin' | 'writer' | 'reader' | 'dropper' | 'guest';
 
-/** The S3 store of the native stack. */
+/** The S3 store of the native stack, for tests. */
 export interface S3OfStack {
   readonly endpoint: string;
   readonly bucket: string;
@@ -16,16 +16,18 @@ export interface S3OfStack {
   /** A direct client with all permissions. */
   readonly admin: S3Client;
   credentials(identity: S3Identity): NonNullable<S3Options['credentials']>;
-  /** Opens an `ObjectStore`. Default: the bucket of the stack with the writer's credentials. */
+  /** Opens an `ObjectStore`. By default it uses the bucket of the stack and the writer's credentials. */
   open(options?: Partial<S3Options>): ObjectStore;
-  /** Keys of objects and of incomplete multipart uploads. */
+  /** Returns the keys of objects and of incomplete multipart uploads. */
   names(bucket?: string): Promise<string[]>;
   objects(bucket?: string): Promise<string[]>;
   uploads(bucket?: string): Promise<string[]>;
   close(): Promise<void>;
 }
 
-/** Returns undefined, with the reason printed, if the store is not up. */
+/**
+ * Returns the S3 store of the native stack. Returns undefined, with the reason printed, if the store is not running.
+ */
 export function s3OfStack(): S3OfStack | undefined {
   const part = stackPart('s3');
   if (part === undefined) return undefined;

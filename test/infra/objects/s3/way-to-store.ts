@@ -1,18 +1,20 @@
 import { type FaultProxy, openFaultProxy } from '../../../crash/fault-proxy.ts';
 import { type Fate, openFaultyStore } from './faulty-store.ts';
 
-/** A proxy to a real store: a test decides which requests pass, and can act on specific requests. */
+/** A proxy to a real store: a test decides which requests pass, and can run code at specific requests. */
 export interface WayToStore extends Pick<FaultProxy, 'stall' | 'away'> {
   readonly endpoint: string;
-  /** Methods and paths of the requests that reached the store's side. */
+  /** Methods and paths of the requests that reached the store's side of the proxy. */
   readonly seen: readonly string[];
-  /** Sets the response to all later requests; undefined lets them pass. */
+  /** Sets the response to all later requests; undefined lets these requests pass. */
   storm(fate: Fate): void;
-  /** From now on the store accepts requests and does not respond. */
+  /** Makes the store accept all later requests without responding. */
   hang(): void;
-  /** Calls `act` once, for the first request whose method and path match; forwards it when `act` has resolved. */
+  /**
+   * Calls `act` once, for the first request whose method and path match; forwards the request when `act` has resolved.
+   */
   when(recognises: RegExp, act: () => Promise<void> | void): void;
-  /** Calls `act` after the store's response to such a request, before the client receives it. */
+  /** Calls `act` after the store's response to the first matching request, before the client receives the response. */
   whenAnswered(recognises: RegExp, act: () => Promise<void> | void): void;
   /** Lets all requests pass again. */
   clear(): void;

@@ -8,11 +8,11 @@ export interface ReceivedSpan {
   readonly spanId: string;
   readonly parentSpanId: string;
   readonly name: string;
-  /** 2 server, 4 producer, 5 consumer. */
+  /** Kind of the span: 2 server, 4 producer, 5 consumer. */
   readonly kind: number;
   readonly attributes: Readonly<Record<string, string | number | undefined>>;
   readonly links: readonly { readonly traceId: string; readonly spanId: string }[];
-  /** 2 is an error. */
+  /** Status code; 2 is an error. */
   readonly status: number;
   readonly resource: Readonly<Record<string, string | number | undefined>>;
 }
@@ -23,7 +23,7 @@ export interface Receiver {
   close(): Promise<void>;
 }
 
-/** An OTLP endpoint that decodes received spans. */
+/** Starts an OTLP endpoint that decodes received spans. */
 export async function startReceiver(): Promise<Receiver> {
   const collector = await startCollector();
   return {
@@ -40,7 +40,7 @@ interface Field {
   readonly bytes: Buffer;
 }
 
-/** Field numbers: opentelemetry/proto/trace/v1/trace.proto. */
+/** Decodes the spans of a request. Field numbers: opentelemetry/proto/trace/v1/trace.proto. */
 function spansOf(body: Buffer): ReceivedSpan[] {
   const reader = new ProtobufReader(body, partLimit(1_000_000));
   return decodeProtobuf(reader, 100_000).flatMap(({ resource, spans }) => {
@@ -94,7 +94,7 @@ function first(fields: readonly Field[], number: number): Field | undefined {
   return fields.find((field) => field.number === number);
 }
 
-/** The KeyValue messages of field `number`, with string and integer values. */
+/** Returns the KeyValue messages of field `number` that have string and integer values. */
 function attributesOf(message: Buffer, number: number): Record<string, string | number | undefined> {
   return Object.fromEntries(
     fieldsOf(message)

@@ -52,7 +52,7 @@ it('assistants never exceed the limit, also with concurrent creation', async () 
   for (const each of made) {
     if (each.status === 'rejected') expect(each.reason).toMatchObject({ code: 'LIMIT_REACHED', status: 422 });
   }
-  // An existing assistant is returned, and counts once.
+  // An existing assistant is returned, and is counted only once.
   expect(await make(existing[0]?.assistant_id)).toEqual(existing[0]);
   await expect(make()).rejects.toMatchObject({ code: 'LIMIT_REACHED' });
 });

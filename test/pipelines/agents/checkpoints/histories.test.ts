@@ -16,7 +16,7 @@ import { type ActiveRun, openThreads, type Threads } from './threads.ts';
 let threads: Threads;
 beforeAll(async () => {
   let runs = 0;
-  // Every other run waits for its writes, as with durability `sync`.
+  // Every second run waits for its writes, as with durability `sync`.
   const early = { batchDelayMs: 1, onFailure: () => undefined };
   threads = await openThreads(() => (runs++ % 2 === 0 ? early : undefined));
 });
@@ -26,7 +26,10 @@ const append = Annotation<string[]>({ reducer: (left, right) => [...left, ...rig
 const State = Annotation.Root({ log: append, last: Annotation<string>, asked: Annotation<number> });
 const Inner = Annotation.Root({ log: append, depth: Annotation<number> });
 
-/** Steps, parallel branches, a subgraph, sends, and interrupts: two in a row in one node and one in the subgraph. */
+/**
+ * Returns a graph with steps, parallel branches, a subgraph, sends, and interrupts: two in succession in one node and
+ * one in the subgraph.
+ */
 function graphOn(checkpointer: BaseCheckpointSaver, fails: () => boolean) {
   const inner = new StateGraph(Inner)
     .addNode('deep', ({ log }) => ({
@@ -68,7 +71,7 @@ function graphOn(checkpointer: BaseCheckpointSaver, fails: () => boolean) {
     .compile({ checkpointer });
 }
 
-/** A thread kept in memory as the model ("theirs") and in Postgres ("ours"), and their comparison. */
+/** Compares a thread in memory, which is the model ("theirs"), with the same thread in Postgres ("ours"). */
 class Pair {
   readonly memory = new MemorySaver();
   threadId = '';
@@ -93,7 +96,11 @@ class Pair {
     }));
   }
 
-  /** Runs the graph on both. @returns the run that wrote. */
+  /**
+   * Runs the graph on both threads.
+   *
+   * @returns the run that wrote.
+   */
   async run(input: unknown, at?: { readonly theirs: string; readonly ours: string }): Promise<ActiveRun> {
     const run = await threads.startRun(this.threadId);
     await this.#both(run, input, at);
@@ -110,12 +117,12 @@ class Pair {
     ]);
     await run.saver.settled();
     expect(results[1].status).toBe(results[0].status);
-    // The cached head of a saver equals what another saver reads.
+    // The head that one saver has cached equals what another saver reads.
     const head = { configurable: { thread_id: this.key, checkpoint_ns: '' } };
     expect(await run.saver.getTuple(head)).toEqual(await new LeasedSaver(threads.pool).getTuple(head));
   }
 
-  /** The first attempt fails in the middle, the second resumes from there. */
+  /** Runs two attempts: the first one fails in the middle, the second one resumes from there. */
   async runTwice(input: unknown): Promise<ActiveRun> {
     this.failing = { theirs: true, ours: true };
     const first = await this.run(input);
@@ -242,7 +249,7 @@ test('any history of runs, forks, rollbacks, copies and second attempts reads ba
   };
   const property = fc.asyncProperty(fc.array(action, { minLength: 2, maxLength: 7 }), history);
   const examples: [Action[]][] = [
-    // A rolled-back resume that interrupted again leaves neither its resume value nor its interrupt.
+    // A resume that interrupts again and is then rolled back leaves neither its resume value nor its interrupt.
     [
       [
         { kind: 'run', word: 'ask deep', rolledBack: false },

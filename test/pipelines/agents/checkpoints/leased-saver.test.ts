@@ -215,7 +215,7 @@ test('of two attempts that write concurrently, only the one with the lease store
   };
   putMany(first);
   const second = await threads.startAgain(first);
-  // From here on no write of the first attempt may be stored.
+  // From this time on, no write of the first attempt may be stored.
   const [{ now }] = (await threads.database.query<{ now: number }>(
     `SELECT count(*) AS now FROM agents.checkpoints WHERE thread_id = $1`,
     [first.key],

@@ -17,7 +17,7 @@ export const put = (run: Pick<ActiveRun, 'key' | 'saver'>, checkpoint: Checkpoin
   run.saver.put(configOf(run), checkpoint, { ...metadata, ...more }, checkpoint.channel_versions);
 
 const never = 2 ** 31 - 1;
-/** Starts a run whose saver answers early. `sent` collects the names of its statements. */
+/** Starts a run whose saver answers before its writes are stored. `sent` collects the names of its statements. */
 export async function beginEarly(threads: Threads, { batchDelayMs = never }: { readonly batchDelayMs?: number } = {}) {
   const run = await threads.startRun(await threads.newThread());
   const sent: (string | undefined)[] = [];

@@ -5,7 +5,7 @@ import { type EarlyAcks, LeasedSaver } from '../../../../pipelines/agents/checkp
 import { addDeployment } from '../../../agents/add-deployment.ts';
 import { freshStores } from '../../../engines/stores.ts';
 
-/** A running run, with the thread key and lease that its saver writes under. */
+/** A run in progress, with the thread key and lease that its saver uses for writes. */
 export interface ActiveRun {
   readonly threadId: string;
   readonly key: string;
@@ -25,7 +25,7 @@ export async function openThreads(earlyAnswers: () => EarlyAcks | undefined = ()
   const stores = await freshStores();
   const { database } = stores;
   const pool = new pg.Pool({ connectionString: stores.databaseUrl, max: 8 });
-  // A closing pool does not wait for its sockets, and its database is dropped right after.
+  // A pool that closes does not wait for its sockets, and its database is dropped directly afterwards.
   pool.on('error', (error) => {
     if (!pool.ending) throw error;
   });
@@ -76,7 +76,7 @@ export async function openThreads(earlyAnswers: () => EarlyAcks | undefined = ()
     },
     endRun: (run: ActiveRun) =>
       database.execute(`UPDATE agents.runs SET status = 'success' WHERE run_id = $1`, [run.runId]),
-    /** A saver of a thread lease outside a run. */
+    /** Returns a saver with a lease of the thread, outside a run. */
     leaseThread: async (threadId: string): Promise<LeasedSaver> => {
       const leaseToken = randomUUID();
       await database.execute(

@@ -157,7 +157,7 @@ describe('fireCrons', () => {
     clock = at('2026-04-22T10:01:00Z');
     const createRunAndDisconnect = async (tx: Sql, due: Cron) => {
       const run = await createCronRun(tx, due);
-      // How Postgres sees the death of a process: the connection closes with an open transaction.
+      // This is how the death of a process appears to Postgres: the connection closes with an open transaction.
       await other.query('SELECT pg_terminate_backend($1)', [
         (await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid'))[0]?.pid,
       ]);
@@ -190,7 +190,7 @@ describe('fireCrons', () => {
     const { cron_id } = await cron();
     clock = at('2026-04-22T10:01:05Z');
     await fireCrons(deps());
-    // The clock of Postgres is set back.
+    // Simulates that the clock of Postgres is set back.
     const behind = async () => at('2026-04-22T10:00:50Z').getTime();
     await updateCron(stores.database, rows.deploymentId, cron_id, { schedule: '*/1 * * * *' }, behind);
     expect(await nextOf(cron_id)).toBe(iso('2026-04-22T10:01Z'));
@@ -211,7 +211,7 @@ describe('fireCrons', () => {
     const crons = startCrons(withDatabaseClock);
     try {
       const { cron_id } = await cron();
-      // As if it had been created a while ago.
+      // The same state as if it had been created a while ago.
       await stores.database.execute(
         "UPDATE agents.crons SET next_run_date = now() - interval '5 minutes' WHERE cron_id = $1",
         [cron_id],

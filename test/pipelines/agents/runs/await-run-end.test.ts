@@ -33,7 +33,7 @@ async function startRun(threadId: string): Promise<ClaimedRun> {
   return claimed as ClaimedRun;
 }
 
-/** Ends a run with `result` and then a later one of its thread, before the end of the first is published. */
+/** Ends a run with `result`, and then a later run of the same thread, before the end of the first run is published. */
 async function endTwoRuns(result: RunResult) {
   const { thread_id: threadId } = await createThread(database, deploymentId, { metadata: {}, ifExists: 'raise' });
   const first = await startRun(threadId);

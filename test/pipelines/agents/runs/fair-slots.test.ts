@@ -1,4 +1,4 @@
-/** How a claim shares slots between callers, first by cases, then against a model with random steps. */
+/** How a claim shares slots between callers: first single cases, then random steps against a model. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ClaimCapacity, claimRuns, getMsToNextRun } from '../../../../pipelines/agents/runs/claim-runs.ts';
@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(async () => rows?.stores.close());
 
-/** Opens a deployment whose callers and runs have names. A run is named after its caller. */
+/** Opens a deployment whose callers and runs have names. A run gets the name of its caller. */
 async function openCallers() {
   const { database } = rows;
   const org = await rows.newDeployment();
@@ -145,7 +145,7 @@ describe('a claim', () => {
     const [claimed] = await claimRuns(rows.database, org, { slots: 1, processId });
     expect(claimed?.runId).toBe(first.run_id);
     await endRun(rows.database, claimed as ClaimedRun, { status: 'success' });
-    // The thread waits as caller `a` now.
+    // Now the thread waits on behalf of caller `a`.
     await wait(['c']);
     expect(await claim({ slots: 1 })).toEqual(['c1']);
   });
@@ -194,7 +194,7 @@ it.each([3, 4, 5, 6])('starts the same runs as the model (seed %i)', async (seed
     state = (state * 1_664_525 + 1_013_904_223) >>> 0;
     return Math.floor((state / 2 ** 32) * below);
   };
-  /** In order of age. */
+  /** Waiting runs, in order of age. */
   let waiting: string[] = [];
   let running: { readonly name: string; readonly run: ClaimedRun }[] = [];
   const ages = new Map<string, number>();

@@ -57,7 +57,7 @@ test('follows an ended run to its unpublished end in the log, without reading it
   const positions: RunReadFrom[] = ['start', { attempt: 1, seq: 1 }, { attempt: 1, seq: 2 }, { attempt: 1, seq: 3 }];
   queries = 0;
   const following = positions.map(follow);
-  // Each reader queries the run, and whether its end is still unpublished.
+  // Each reader queries the run, and whether the end of the run is still unpublished.
   await until('all readers to wait', () => queries === 2 * positions.length);
   await under.publisher().publishEnd(endOf(stream));
   expect(await Promise.all(following)).toEqual([['1-1', '1-2', '1-end'], ['1-2', '1-end'], ['1-end'], ['1-end']]);

@@ -191,7 +191,7 @@ describe('run ends', () => {
     const ended = await endRun(database, claimed, { status: 'interrupted' });
     expect(await rows.checkpointsOf(key)).toEqual(['1']);
     await expect(readRun(database, org, ids(run))).rejects.toMatchObject(goneRun);
-    // Its end is still to be published, by this or another process.
+    // The end of the run still has to be published, by this or another process.
     expect(await claimUnpublishedEnds(database, org, 0)).toContainEqual(ended);
     await markEndsPublished(database, [ended as NonNullable<typeof ended>]);
     expect((await claimUnpublishedEnds(database, org, 0)).map(({ runId }) => runId)).not.toContain(run.run_id);
@@ -260,7 +260,7 @@ describe('run ends', () => {
     expect(await endRun(database, claimed, { status: 'success', values: '{}' })).toBeUndefined();
     expect(await rows.leases(org, [claimed.leaseToken])).toEqual([]);
     expect(await rows.checkpointsOf(threadKey(org, threadId))).toEqual([]);
-    // Claimable at once: no process is about to publish them.
+    // These ends can be claimed at once: no process is about to publish them.
     const ends = await claimUnpublishedEnds(database, org, 60_000);
     for (const run of [running, waiting]) {
       await expect(readRun(database, org, ids(run))).rejects.toMatchObject(goneRun);
@@ -269,7 +269,7 @@ describe('run ends', () => {
       await markEndsPublished(database, [ended as NonNullable<typeof ended>]);
     }
     expect(await database.query('SELECT FROM agents.runs WHERE thread_id = $1', [threadId])).toEqual([]);
-    // The id can be reused meanwhile.
+    // The id can be reused in the meantime.
     await rows.run(threadId, { ifNotExists: 'create' });
     await deleteThread(database, org, threadId);
   });
@@ -341,7 +341,8 @@ it('claims by scanning only threads with a run to start, however many runs have 
     [other, busy],
   );
   await database.execute('ANALYZE agents.threads, agents.runs');
-  // For tables these are sequential scans. The counters are per connection, so the test compares before and after.
+  // On tables these are sequential scans. The counters are per connection, so the test compares their values before and
+  // after.
   const scansIn = async (tx: Sql) =>
     tx.query<{ of: string; scans: number }>(
       `SELECT relname AS of, pg_stat_get_xact_numscans(oid) AS scans FROM pg_class

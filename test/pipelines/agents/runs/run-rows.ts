@@ -56,7 +56,7 @@ export async function openRows() {
         `UPDATE agents.runs SET process_id = gen_random_uuid() WHERE lease_token = $1 AND status = 'running'`,
         [leaseToken],
       ),
-    /** The given tokens that are still valid. */
+    /** Returns those of the given tokens that are still valid. */
     leases: async (deploymentId: string, tokens: readonly string[]) =>
       (await renewHeartbeat(database, { deploymentId, processId }, leaseMs))
         .filter(({ leaseToken }) => tokens.includes(leaseToken))

@@ -1,6 +1,6 @@
 /**
- * Rows of runs compared with a model: first one operation at a time, exactly; then several processes at once, by
- * invariants.
+ * Rows of runs, compared with a model: first with one operation at a time, exactly; then with several processes at
+ * once, by invariants.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cancelRun } from '../../../../pipelines/agents/runs/cancel-run.ts';
@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(async () => rows?.stores.close());
 
-/** Deterministic random numbers from 0 to below `below`. */
+/** Returns a generator of deterministic random integers from 0 to `below` - 1. */
 function dice(seed: number) {
   let state = seed;
   return (below: number) => {
@@ -275,7 +275,8 @@ describe('several processes at once', () => {
       await rows.leases(org, tokens);
       for (const claim of claims) {
         const fate = pick(5);
-        // Before the lease ends in the database: afterwards another worker may claim the next run.
+        // This must happen before the lease ends in the database, because another worker may claim the next run
+        // afterwards.
         runningOn.delete(claim.threadId);
         if (fate === 0) await rows.expire(claim.leaseToken);
         else if (fate === 1) await releaseRun(database, claim, { alone: false, countLoss: false });
@@ -302,7 +303,7 @@ describe('several processes at once', () => {
       threads.map(() => ({ status: expect.stringMatching(/^(idle|error)$/), waits: false })),
     );
     expect(new Set(starts.map(({ leaseToken }) => leaseToken)).size).toBe(starts.length);
-    // A thread counts its starts, and each run its attempts.
+    // The number of starts is counted per thread, the number of attempts per run.
     const attempts = new Map<string, number>();
     for (const thread of threads) {
       const ofThread = starts

@@ -195,7 +195,7 @@ test('hides and deletes expired items; a read with refresh extends the TTL', asy
 });
 
 describe('vector search', () => {
-  /** Counts of the characters a, b and c. */
+  /** Embeds a text as the counts of the characters a, b and c. */
   const embed: Embed = async (texts) =>
     texts.map((text) => ['a', 'b', 'c'].map((character) => text.split(character).length - 1));
   const config: StoreConfig = { refreshOnRead: true, index: { embed, dims: 3, fields: ['text', 'lines[*].say'] } };

@@ -1,7 +1,7 @@
 /**
- * Random histories of threads: runs with overlapping attempts, late or repeated ends, failing inserts, readers that
- * attach at any time, are slow, disconnect and resume at their position, and server processes that are replaced.
- * Each reader must receive the events of a model that reads the log as it is written.
+ * Random histories of threads: runs with overlapping attempts, late or repeated ends, failing inserts, and server
+ * processes that are replaced; readers that attach at any time, are slow, disconnect, and resume at their position.
+ * Each reader must receive the same events as a model that reads the log as it is written.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
@@ -20,7 +20,7 @@ import { until } from '../../../infra/until.ts';
 import { uuidOf } from '../../runs/run-events.ts';
 import { chunk, endOf, idOf, newRun, readingOf, type StreamsUnderTest } from './streams-under-test.ts';
 
-/** The events of each run that a reader attached from the start receives. */
+/** For each run, the events that a reader receives if it is attached from the start. */
 class Model {
   readonly #events = new Map<string, StreamedEvent[]>();
   readonly #latest = new Map<string, number>();
@@ -70,7 +70,7 @@ class History {
     await old?.close();
   }
 
-  /** One worker per attempt writes; workers that have lost their run continue for a while. */
+  /** Plays a thread. One worker per attempt writes; workers that have lost their run continue for a while. */
   async thread(deploymentId: string, threadId: string, failing: boolean): Promise<void> {
     const random = this.#random;
     const starts: RunStreamStart[] = [];
@@ -78,8 +78,8 @@ class History {
     let threadStart = 0;
     const follows = this.#followThread({ deploymentId, threadId }, starts);
     for (let count = 0; count < 3; count++) {
-      // The last run is always kept: otherwise its end, which tells that the thread reader is done, could be evicted
-      // before it is read.
+      // The last run is always kept: otherwise its end, which tells that the thread reader has finished, could be
+      // evicted before it is read.
       const kept = count === 2 || random.chance(0.8);
       const run = newRun({ deploymentId, threadId, kept });
       if (!kept || random.chance(0.7)) this.#reader(this.#followNow(run));
@@ -133,7 +133,7 @@ class History {
     return readingOf(reader, () => this.#random.chance(0.5));
   }
 
-  /** Follows a resumable run: complete, across any number of connections. */
+  /** Follows a resumable run. The events must be complete, across any number of connections. */
   async #followFromStart(run: RunStreamStart, slow: boolean): Promise<void> {
     const seen: StreamedEvent[] = [];
     let from: RunReadFrom = 'start';
@@ -156,7 +156,10 @@ class History {
     await until('the end of the run', () => this.#model.ofRun(runId).some(({ isEnd }) => isEnd));
   }
 
-  /** Follows new events: a suffix without gaps that contains all events written after attaching; may be cut off. */
+  /**
+   * Follows new events. They must be a suffix without gaps that contains all events written after attaching; the stream
+   * may be cut off.
+   */
   async #followNow(run: RunStreamStart): Promise<void> {
     const reader = await this.#hub().readRun(run, 'now');
     const attachedAt = this.#clock;
@@ -178,8 +181,8 @@ class History {
   }
 
   /**
-   * Follows a thread across runs and connections: all kept events, in order. A reader that reconnects may miss a late
-   * end.
+   * Follows a thread across runs and connections. The reader must get all kept events, in order; if it reconnects, it
+   * may miss a late end.
    */
   #followThread(thread: { readonly deploymentId: string; readonly threadId: string }, starts: RunStreamStart[]) {
     const seen: StreamedEvent[] = [];
@@ -199,7 +202,7 @@ class History {
             if (this.#random.chance(0.01)) break;
           }
         } catch (error) {
-          // Events of a run that are not kept can be evicted before a reader gets them.
+          // Events of a run that is not kept can be evicted before a reader gets them.
           if (!isRunlakeError(error) || error.code !== 'STREAM_READER_TOO_SLOW') throw error;
         }
         await turn();
@@ -267,7 +270,8 @@ export function followHistories(
           await history.replaceHub();
         }
       })();
-      // A resent batch may follow an attempt that started meanwhile: failing inserts exclude overlapping attempts.
+      // A batch that is sent again may come after an attempt that has started in the meantime: failing inserts exclude
+      // overlapping attempts.
       const failing = random.chance(0.5);
       await Promise.all(
         [1, 2, 3].map((thread) =>

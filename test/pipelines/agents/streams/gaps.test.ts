@@ -5,9 +5,8 @@ import { until } from '../../../infra/until.ts';
 import { chunk, endOf, idOf, newRun, openStreams, readingOf, type StreamsUnderTest } from './streams-under-test.ts';
 
 /**
- * A process that is killed after the log lost a placed batch, and before it sends the batch again, leaves a gap.
- * The store timeout of readers exceeds the test timeout here: the tests pass only if readers do not wait for a final
- * gap.
+ * A process leaves a gap if it is killed after the log lost a placed batch, and before it sends the batch again. The
+ * store timeout of readers exceeds the test timeout here: the tests pass only if readers do not wait for a final gap.
  */
 
 let under: StreamsUnderTest;
@@ -18,7 +17,7 @@ afterAll(() => under?.close());
 
 const hubOf = () => under.hub({ storeTimeoutMs: 600_000 });
 
-/** A log that loses the calls selected by `isLost`; their process dies before it knows. */
+/** Returns a log that loses the calls selected by `isLost`; their process dies before it knows of the loss. */
 function losing(isLost: (call: number) => boolean): Pick<EventLog, 'publish' | 'schemaId'> {
   let call = 0;
   return {
@@ -31,7 +30,7 @@ function losing(isLost: (call: number) => boolean): Pick<EventLog, 'publish' | '
   };
 }
 
-/** Writes each list of texts as a batch, of which the log loses some, and then stops. */
+/** Writes each list of texts as a batch, and then stops; the log loses some of the batches. */
 async function writeAndDie(run: RunStreamStart, batches: readonly string[][], lost: readonly number[]): Promise<void> {
   const writer = under.publisher({ log: losing((call) => lost.includes(call)) }).open(run);
   for (const batch of batches) {
@@ -49,7 +48,7 @@ async function writeToEnd(run: RunStreamStart, texts: readonly string[]): Promis
   await publisher.publishEnd(endOf(run));
 }
 
-/** What a reader gives in the background, up to its end or its error. */
+/** Collects the events of a reader in the background, up to its end or its error. */
 function reading(reader: StreamReader) {
   const ids: string[] = [];
   const ended = (async () => {
@@ -75,7 +74,7 @@ describe.each([true, false])('a gap in an attempt (kept: %s)', (kept) => {
       expect(ids).toEqual(expected);
     }
     if (!kept) return;
-    // In this process, and in another one, which has only the stored events.
+    // Read in this process, and in another process that has only the stored events.
     for (const at of [hub, await hubOf()]) {
       const back = [await at.readRun(run, 'start'), await at.readRun(run, { attempt: 1, seq: 1 })].map(reading);
       expect(await Promise.all(back.map(({ ended }) => ended))).toEqual(['end', 'end']);
@@ -85,7 +84,7 @@ describe.each([true, false])('a gap in an attempt (kept: %s)', (kept) => {
       await Promise.all(threads.map((reader) => reader.finish()));
       expect(await Promise.all(threadReadings.map(({ ended }) => ended))).toEqual(['end', 'end']);
       expect(threadReadings.map(({ ids }) => ids)).toEqual([expected, expected.slice(1)]);
-      // A reader that had seen events after the gap continues with the next attempt, too.
+      // A reader that has already seen events after the gap also continues with the next attempt.
       const behind = reading(await at.readRun(run, { attempt: 1, seq: 5 }));
       expect([await behind.ended, behind.ids]).toEqual(['end', expected.slice(1)]);
     }
@@ -114,7 +113,7 @@ describe.each([true, false])('a gap in an attempt (kept: %s)', (kept) => {
     const readers = [reading(await hub.readRun(run, 'now')), reading(await hub.readThread(run, 'now'))];
     await writeAndDie(run, [['a'], ['b'], ['c']], [2]);
     await until('the first event', () => readers.every(({ ids }) => ids.length > 0));
-    // The resend: the lost batch, and all batches after it.
+    // Send the lost batch again, and all batches after it.
     await writeToEnd(run, ['a', 'b', 'c']);
     for (const { ids } of readers) {
       await until('the end', () => ids.includes('1-end'));

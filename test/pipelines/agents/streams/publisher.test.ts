@@ -13,7 +13,7 @@ interface Published {
   fail(error: unknown): void;
 }
 
-/** A log whose results the test controls. */
+/** Opens a log whose results the test controls. */
 function openManualLog() {
   const calls: Published[] = [];
   return {

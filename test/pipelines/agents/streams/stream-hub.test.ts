@@ -200,7 +200,7 @@ test('reports events that are lost permanently instead of skipping them', async 
     })(),
   ).rejects.toMatchObject({ code: 'STREAM_INCOMPLETE' });
   expect(events.map(({ seq }) => seq)).toEqual([1, 2, 3]);
-  // The ring buffer of this process still has them.
+  // The ring buffer of this process still has these events.
   await publisher.publishEnd(endOf(run));
   expect(await all(live)).toHaveLength(11);
 });
@@ -211,7 +211,7 @@ test('fills a gap as soon as the events are stored', async () => {
   const release = under.holdInserts();
   const writer = publisher.open(run);
   await writer.write([chunk('a'), chunk('b')]);
-  // Another process: it has not seen the events that are not stored yet.
+  // Read in another process, which has not seen the events that are not stored yet.
   const reader = reading(await (await under.hub()).readRun(run, 'start'));
   await writer.write([chunk('c')]);
   expect(reader.events).toHaveLength(0);

@@ -26,9 +26,9 @@ export interface StreamsUnderTest {
   readonly log: EventLog;
   publisher(options?: Partial<StreamPublisherOptions>): StreamPublisher;
   hub(options?: Partial<StreamHubOptions>): Promise<StreamHub>;
-  /** The next inserts fail before they store anything. */
+  /** Makes the next inserts fail before they store anything. */
   failInserts(count: number): void;
-  /** Inserts wait until `release` is called. */
+  /** Makes inserts wait until `release`, the returned function, is called. */
   holdInserts(): () => void;
   close(): Promise<void>;
 }
@@ -98,7 +98,7 @@ function inProcess(database: Database): Promise<EventLog> {
 let runs = 0;
 const ownDeployment = uuidOf('organization of streams');
 
-/** A run on a new thread by default. */
+/** Returns a run, by default on a new thread. */
 export function newRun(given: Partial<RunStreamStart> = {}): RunStreamStart {
   runs++;
   return {
@@ -128,7 +128,9 @@ export const endOf = (start: RunStreamStart, status = 'success') => ({
 export const idOf = ({ attempt, seq, isEnd }: Pick<StreamedEvent, 'attempt' | 'seq' | 'isEnd'>) =>
   isEnd ? `${attempt}-end` : `${attempt}-${seq}`;
 
-/** Events of a reader, by iteration and, if `asksReady` returns true, by `ready` between two iteration steps. */
+/**
+ * Yields the events of a reader, by iteration and, if `asksReady` returns true, by `ready` between two iteration steps.
+ */
 export async function* readingOf(reader: StreamReader, asksReady = () => true): AsyncGenerator<StreamedEvent> {
   for await (const event of reader) {
     yield event;
@@ -140,7 +142,7 @@ export async function* readingOf(reader: StreamReader, asksReady = () => true): 
   }
 }
 
-/** All events of a reader until it ends. */
+/** Returns all events of a reader until it ends. */
 export async function all(reader: StreamReader): Promise<StreamedEvent[]> {
   const events: StreamedEvent[] = [];
   for await (const event of reader) events.push(event);

@@ -170,7 +170,7 @@ describe('threads with a time to live', () => {
     expect(await expireThreads(database, org)).toBe(0);
     await expect(readThread(database, org, deleted)).rejects.toMatchObject(missing);
     expect(await rows.checkpointsOf(threadKey(org, pruned))).toEqual(['2']);
-    // The end of its run restarts the TTL.
+    // The end of the thread's run restarts the TTL.
     const [claimed] = await claimRuns(database, org, { slots: 1, processId });
     await endRun(database, claimed as NonNullable<typeof claimed>, { status: 'success', values: '{}' });
     await lease.release();

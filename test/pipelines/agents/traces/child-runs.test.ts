@@ -77,7 +77,7 @@ describe('more child runs than a worker may report', () => {
     // Each run may be reported twice, as a post and as a patch.
     for (let half = 0; half < 2; half += 1) attempt.take({ runs: emptyRuns(10, open), ...marks });
     expect(() => attempt.take({ runs: emptyRuns(1, open), ...marks })).toThrow(protocolViolated);
-    // Another attempt has its own count.
+    // Another attempt has a separate count.
     openAttempt().take({ runs: emptyRuns(10, open), ...marks });
     await childRuns.close();
   });

@@ -63,7 +63,7 @@ describe('tracing variables of the project', () => {
 });
 
 describe('limits', () => {
-  // Each round is a node and its routing function.
+  // Each round consists of a node and its routing function.
   it('counts the runs beyond maxRuns as dropped', async () => {
     const { runs, marks } = await collect(loop, { rounds: 30 }, { maxRuns: 10 });
     expect(runs).toHaveLength(10);

@@ -88,7 +88,7 @@ function deps(changes: Partial<DeliveryDeps> = {}, guard: Partial<GuardOptions> 
   };
 }
 
-/** Ends a run with a webhook and deletes it at once, as a stateless run. */
+/** Ends a run with a webhook and deletes the run at once, like a stateless run. */
 async function endRun(webhook: string | undefined, ended: { values?: string; error?: string } = {}): Promise<string> {
   const runId = randomUUID();
   await stores.database.transaction(async (tx) => {
@@ -276,7 +276,7 @@ describe('a webhook', () => {
         [runId],
       );
       expect(row?.seconds).toBeGreaterThan(0);
-      // The clock is read in whole milliseconds, rounded up.
+      // The clock is read in whole milliseconds and rounded up.
       expect(row?.seconds).toBeLessThanOrEqual(5.001);
       expect(await getMsToNextWebhook(withDatabaseClock)).toBeLessThanOrEqual(5_000);
       await stores.database.execute(

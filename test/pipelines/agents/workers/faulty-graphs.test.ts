@@ -14,7 +14,7 @@ test('reports each graph that cannot be loaded, and serves the others', async ()
     });
     expect(await under.values('good')).toEqual({ seen: 'from the file' });
     expect((await under.run('throwing')).outcome).toMatchObject({ kind: 'failed', error: 'GraphUnusable' });
-    // A restarted process does not import a module that ended the previous process, and still reports the cause.
+    // A restarted process does not import the module that ended the previous process, and still reports the cause.
     const { outcome } = await under.run('ending');
     expect(outcome).toMatchObject({ kind: 'failed', message: expect.stringContaining('ended with code 5') });
     const ask = (graphId: string) => under.pool.query({ kind: 'schemas', graphId, config: {} });

@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => under?.close());
 
-/** Key of the run that was started last; the pool numbers its runs. */
+/** Key of the most recently started run; the pool numbers its runs. */
 let lastKey = 0;
 const attack = (how: string, more: object = {}, job = {}) => {
   lastKey += 1;
@@ -27,7 +27,11 @@ const attack = (how: string, more: object = {}, job = {}) => {
 const bytesOf = (frame: readonly Uint8Array[]) => Buffer.concat(frame).toString('base64');
 const message = (head: object, body: string | Buffer = '') => bytesOf(encodeFrame(head, [Buffer.from(body)]));
 
-/** Runs `attempt`. @throws unless a concurrent run in the other worker and a later run finish. */
+/**
+ * Runs `attempt`.
+ *
+ * @throws if a concurrent run in the other worker or a later run does not finish.
+ */
 async function withUnaffectedRuns(attempt: () => Promise<void>): Promise<void> {
   await vi.waitFor(() => expect(under.pool.freeSlots).toBe(2), waitOptions);
   const { promise: waiting, resolve: resume } = deferred();
@@ -142,7 +146,7 @@ test('small events count with their overhead: a run that exceeds the stream buff
       await waiting;
     };
     const { handle } = await attack('events', {}, { take });
-    // No event is acknowledged until then.
+    // No event is acknowledged before that.
     await vi.waitFor(() => expect(lines).toContain('stopped'), waitOptions);
     resume();
     expect(await handle.outcome).toEqual({

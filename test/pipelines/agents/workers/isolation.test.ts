@@ -45,7 +45,7 @@ afterAll(async () => {
 const spy = (under: PoolUnderTest, code: string, given: unknown = {}) =>
   under.values('spy', { input: { code, given } });
 
-/** Code that finds the process ids of the other workers of the pool. */
+/** Code that finds the process ids of the other workers in the pool. */
 const findSiblings = `
 const fs = require('node:fs');
 const read = (pid, name) => { try { return fs.readFileSync('/proc/' + pid + '/' + name, 'utf8'); } catch { return ''; } };
@@ -138,7 +138,7 @@ describe.runIf(isRoot)('attacks of graph code', () => {
       input: { code: `if (process.env.HOME === given) process.exit(1)`, given: found.home },
     });
     if (exit.outcome.kind === 'finished') {
-      // The other worker executed that run.
+      // The other worker executed this run.
       const held = await isolated.start('spy', { input: { code: `await new Promise((r) => setTimeout(r, 2_000))` } });
       await isolated.run('spy', {
         input: { code: `if (process.env.HOME === given) process.exit(1)`, given: found.home },
@@ -150,7 +150,10 @@ describe.runIf(isRoot)('attacks of graph code', () => {
   });
 });
 
-/** Zombies count as dead: orphaned processes that their new parent does not reap remain as zombies. */
+/**
+ * Returns whether a process is alive. Zombies count as dead: orphaned processes remain as zombies if their new parent
+ * does not reap them.
+ */
 function isAlive(pid: number): boolean {
   try {
     return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));

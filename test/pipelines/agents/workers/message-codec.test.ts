@@ -67,7 +67,11 @@ test('decodes messages as encoded, however the bytes are split', () => {
   );
 });
 
-/** Runs `work`, whose only permitted error is a protocol violation. @returns whether it threw one. */
+/**
+ * Runs `work`, which may fail only with a protocol violation.
+ *
+ * @returns whether it did.
+ */
 function isViolation(work: () => void): boolean {
   try {
     work();

@@ -14,7 +14,7 @@ interface Inside {
   readonly node?: (signal: AbortSignal | undefined) => Promise<void>;
 }
 
-/** Two steps, the second in a subgraph, each with its own events. */
+/** Returns a graph with two steps, the second one in a subgraph, each with its own events. */
 function graphOf({ node = async () => undefined }: Inside = {}): CompiledGraph {
   const inner = new StateGraph(State)
     .addNode('deep', ({ count }) => {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type JobUnderTest, openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
 
-/** Attempts after one that died at an interrupt: after its last write and before its run was ended. */
+/** Attempts after an attempt that died at an interrupt: after its last write and before its run was ended. */
 
 let under: PoolUnderTest;
 beforeAll(async () => {
@@ -9,7 +9,11 @@ beforeAll(async () => {
 });
 afterAll(() => under?.close());
 
-/** Runs two attempts of a run; the second starts as the executor starts it. @returns the result of the second. */
+/**
+ * Runs two attempts of a run; the second one starts as the executor starts it.
+ *
+ * @returns the result of the second attempt.
+ */
 async function twice(graph: string, first: JobUnderTest, then: Pick<JobUnderTest, 'kwargs' | 'job'> = {}) {
   const died = await under.run(graph, first);
   const again = await under.run(graph, { ...first, job: { start: { kind: 'continue' } }, ...then, after: died });
@@ -18,7 +22,7 @@ async function twice(graph: string, first: JobUnderTest, then: Pick<JobUnderTest
   return outcome.kind === 'finished' ? { threadId, ...JSON.parse(outcome.values), next: outcome.next } : outcome;
 }
 
-/** The start of a second attempt if the first one wrote no checkpoint of the root graph. */
+/** Returns the start of a second attempt whose first attempt wrote no checkpoint of the root graph. */
 async function fromHead(thread: string): Promise<Pick<JobUnderTest, 'job'>> {
   const [head] = await under.threads.database.query<{ id: string }>(
     `SELECT checkpoint_id AS id FROM agents.checkpoints WHERE thread_id = $1 AND checkpoint_ns = ''

@@ -22,7 +22,7 @@ describe('a worker that ends with a single run reports cause and reason', () => 
   test.each([
     ['exit', 'worker', /code 3/],
     ['reject', 'worker', /RangeError: rejected outside on purpose/],
-    // The order of the two depends on the speed of the machine.
+    // Which of the two occurs first depends on the speed of the machine.
     ['leak', 'worker', /out of memory|its event loop did not turn for 2 s/],
     ['kill', 'external', /SIGKILL/],
   ])('%s', async (how, cause, reason) => {
@@ -33,7 +33,7 @@ describe('a worker that ends with a single run reports cause and reason', () => 
 });
 
 test('the cause is shared if a worker ends with several runs; each run alone in a worker shows the cause', async () => {
-  // All slots of both workers but one.
+  // These runs occupy all slots of both workers except one.
   const peaceful = await Promise.all(
     Array.from({ length: 2 * slots - 1 }, () => under.start('steps', { input: { steps: 1, pauseMs: 60_000 } })),
   );
@@ -43,7 +43,7 @@ test('the cause is shared if a worker ends with several runs; each run alone in 
   expect(await killer.handle.outcome).toMatchObject({ kind: 'lost', cause: 'shared-worker' });
   const neighbour = await Promise.race(peaceful.map(({ handle }) => handle.outcome));
   expect(neighbour).toMatchObject({ kind: 'lost', cause: 'shared-worker' });
-  // A run with `alone` never shares a worker, whether one is ready or not.
+  // A run with `alone` never shares a worker, even if a worker is ready.
   const alone = { alone: true };
   const [good, bad] = await Promise.all([
     under.run('steps', { input: { steps: 2 }, job: alone }),
@@ -62,7 +62,7 @@ test('a graph that blocks the event loop is stopped at its timeout; requests are
   await vi.waitFor(() => expect(received).toHaveLength(1), waitOptions);
   const schemas = await under.pool.query({ kind: 'schemas', graphId: 'typed', config: {} });
   expect(JSON.parse(schemas).input_schema).toMatchObject({ type: 'object' });
-  // The worker is killed for missing heartbeats, after the request to stop.
+  // After the request to stop, the worker is killed because of missing heartbeats.
   expect(await handle.outcome).toEqual({ kind: 'timeout' });
 });
 
@@ -77,7 +77,7 @@ test('the cause is shared if a cancelled run may still occupy the worker', async
     left.handle.cancel();
     expect(await left.handle.outcome).toEqual({ kind: 'cancelled' });
     const next = await alone.start('steps', { input: { steps: 1, pauseMs: 60_000 } });
-    // The worker has a free slot; a run with `alone` starts in an additional worker.
+    // The worker has a free slot; nevertheless, a run with `alone` starts in an additional worker.
     const separate = await alone.run('steps', { input: { steps: 1 }, job: { alone: true } });
     expect(separate.outcome).toMatchObject({ kind: 'finished' });
     expect(await next.handle.outcome).toMatchObject({ kind: 'lost', cause: 'shared-worker' });

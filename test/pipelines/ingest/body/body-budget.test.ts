@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { BodyBudget, type BodyShare } from '../../../../pipelines/ingest/body/body-budget.ts';
 
-/** A body whose client is still sending; `displacedBy` is the error that ended it. */
+/** Opens a body whose client is still sending; `displacedBy` is the error that ended the body. */
 function openBody(budget: BodyBudget, tenant: string, bytes = 0): { share: BodyShare; displacedBy?: Error } {
   const body: { share: BodyShare; displacedBy?: Error } = {
     share: budget.open(tenant, (error) => {
@@ -90,7 +90,7 @@ it('any sequence keeps the limit, refuses an organisation below its share only a
               chosen.body.share.take(next.bytes);
             } catch {
               expect(before.all + next.bytes).toBeGreaterThan(100);
-              // With at most three organisations, each may use a third in any case.
+              // With at most three organisations, each may always use a third.
               const isBelowShare = before.own + next.bytes <= 33;
               if (isBelowShare) expect(sum() + next.bytes).toBeGreaterThan(125);
             }

@@ -63,7 +63,7 @@ describe('bodies', () => {
       share,
     });
     expect(body).toHaveLength(300_000);
-    // Two megabytes a second.
+    // The rate is two megabytes per second.
     expect(performance.now() - startedAtMs).toBeGreaterThan(100);
   });
 

@@ -304,7 +304,7 @@ describe('invalid bodies', () => {
 
   it('too many parts, at the first part above the limit', () => {
     expect(parse(whole, contentType, 2)).toHaveLength(2);
-    // Errors after it are not detected.
+    // Errors after the limit are not detected.
     const tooMany = `${whole.slice(0, -11)}--b0und\r\nbroken`;
     expect(() => parse(tooMany, contentType, 2)).toThrow(
       expect.objectContaining({ code: 'TOO_MANY_PARTS', status: 413, message: expect.stringContaining('2 parts') }),

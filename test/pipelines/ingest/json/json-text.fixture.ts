@@ -1,6 +1,8 @@
 import fc from 'fast-check';
 
-/** JSON text in many styles: with white space, escapes, and numbers that our own writers would not produce. */
+/**
+ * Generates JSON text in many styles: with white space, escapes, and numbers that our own writers would not produce.
+ */
 export const jsonText: fc.Arbitrary<string> = fc.letrec<{ value: string }>((tie) => {
   const space = fc.constantFrom('', '', '', ' ', '\n', '\t\r ');
   const string = fc.oneof(
@@ -28,7 +30,7 @@ export const jsonText: fc.Arbitrary<string> = fc.letrec<{ value: string }>((tie)
   };
 }).value;
 
-/** The bytes of `text` with one to three bytes changed, inserted, removed or truncated. */
+/** Generates the bytes of `text`, of which one to three bytes are changed, inserted, removed or truncated. */
 export function mutated(text: string): fc.Arbitrary<Buffer> {
   const byte = fc.oneof(
     fc.constantFrom(...Buffer.from('{}[]",:\\0-+.eEtfn u/ \n\0\x1f\x7f')),

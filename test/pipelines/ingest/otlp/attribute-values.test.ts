@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { draftOf, metadataOf, readBoth, request, span, texts } from './requests.ts';
 
-/** The text of metadata `a` for an attribute with this AnyValue in OTLP/JSON text. */
+/** Returns the text of metadata `a` for an attribute with this AnyValue in OTLP/JSON text. */
 function metadataText(anyValue: string): string {
   const json = request([span()]).replace('"kind":1', `"kind":1,"attributes":[{"key":"a","value":${anyValue}}]`);
   const { drafts, rejected } = readBoth(json);
@@ -74,7 +74,7 @@ test('names of inherited object properties are ordinary names', () => {
   expect(texts(draftOf({ attributes }).values).extra).toBe('{"metadata":{"__proto__":2,"constructor":1}}');
 });
 
-/** An AnyValue as text: arrays and key lists alternate. */
+/** Returns a nested AnyValue as text, with alternating arrays and key lists. */
 function nested(levels: number): string {
   const open: string[] = [];
   const close: string[] = [];

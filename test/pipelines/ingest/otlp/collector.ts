@@ -7,10 +7,10 @@ export interface CapturedRequest {
   readonly body: Buffer;
 }
 
-/** A server that records the bodies that exporters send, and answers as the product does. */
+/** A server that records the bodies that exporters send, and responds like Runlake. */
 export interface Collector {
   readonly origin: string;
-  /** The URL that exporters send traces to. */
+  /** URL to which exporters send traces. */
   readonly url: string;
   readonly requests: CapturedRequest[];
   close(): Promise<void>;

@@ -16,7 +16,7 @@ let ids: { trace: string; root: string; model: string; tool: string };
 
 const at = (ms: number) => new Date(1_764_000_000_000 + ms);
 
-/** One trace: a root, a failing model call, and a tool call inside it. */
+/** Records one trace: a root, a failing model call, and a tool call inside the model call. */
 function record(provider: BasicTracerProvider): typeof ids {
   const tracer = provider.getTracer('demo', '1.2.3');
   const root = tracer.startSpan('agent', {

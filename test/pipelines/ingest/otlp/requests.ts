@@ -13,7 +13,7 @@ export const startMicros = 1_764_000_000_123_456;
 
 type Json = Record<string, unknown>;
 
-/** A valid span in OTLP/JSON, overridden with `fields`. */
+/** Returns a valid span in OTLP/JSON, overridden with `fields`. */
 export function span(fields: Json = {}): Json {
   return {
     traceId: traceHex,
@@ -27,7 +27,7 @@ export function span(fields: Json = {}): Json {
 }
 
 /**
- * Attributes in OTLP/JSON: text as stringValue, integers as intValue, and so on; objects are passed through as
+ * Converts attributes to OTLP/JSON: text to stringValue, integers to intValue, and so on; objects are passed through as
  * AnyValues.
  */
 export function attributes(values: Json): Json[] {
@@ -67,19 +67,19 @@ export function readBoth(json: string, maxDepth = 64): OtlpRuns {
   return fromJson;
 }
 
-/** The draft of the only span of a request. */
+/** Returns the draft of the only span of a request. */
 export function draftOf(fields: Json, resource?: Json, scope?: Json): OtlpDraft {
   const { drafts, rejected } = readBoth(request([span(fields)], resource, scope));
   if (drafts.length !== 1) throw new Error(`rejected: ${rejected[0]?.reason}`);
   return drafts[0] as OtlpDraft;
 }
 
-/** The draft of a span with these attributes, with its JSON as text. */
+/** Returns the draft of a span with these attributes; JSON columns are text. */
 export function textsOf(values: Json, fields: Json = {}) {
   return texts(draftOf({ attributes: attributes(values), ...fields }).values);
 }
 
-/** JSON columns as text. */
+/** Returns the values of a run with JSON columns as text. */
 export function texts(values: RunValues): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(values).map(([key, value]) => [
@@ -89,7 +89,7 @@ export function texts(values: RunValues): Record<string, unknown> {
   );
 }
 
-/** The metadata of a run, parsed. */
+/** Returns the parsed metadata of a run. */
 export function metadataOf(values: RunValues): Json {
   return (JSON.parse(Buffer.from(values.extra as Uint8Array).toString('utf8')) as { metadata: Json }).metadata;
 }

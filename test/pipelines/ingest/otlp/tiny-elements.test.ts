@@ -19,7 +19,7 @@ function read(body: Buffer, contentType: string): string {
   }
 }
 
-/** Best of three: the others may have waited for a CPU. */
+/** Measures the best of three executions, because the others may have waited for a CPU. */
 function timeMs(work: () => void): number {
   const timesMs = Array.from({ length: 3 }, () => {
     const startMs = performance.now();
@@ -29,7 +29,7 @@ function timeMs(work: () => void): number {
   return Math.min(...timesMs);
 }
 
-/** `before`, then `element` that many times, separated by commas, then `after`. */
+/** Returns `before`, then `count` times `element`, separated by commas, then `after`. */
 function many(before: string, element: string, count: number, after: string): Buffer {
   return Buffer.concat([
     Buffer.from(before),
@@ -38,7 +38,7 @@ function many(before: string, element: string, count: number, after: string): Bu
   ]);
 }
 
-/** Nested protobuf messages, from the inside out. */
+/** Wraps a protobuf message in messages with these tags, from the inside out. */
 function wrap(inner: Buffer, ...tags: number[]): Buffer {
   return tags.reduce((body, tag) => {
     const head = [tag];

@@ -1,4 +1,4 @@
-/** A topic → table mapping is data: a further topic needs only one entry, one schema and its table. */
+/** The mapping from topic to table is data: an additional topic needs only one entry, one schema and its table. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { AvroWriter, wirePrefix } from '../../../../infra/event-log/avro.ts';

@@ -1,7 +1,8 @@
 /**
- * Events that two sinks insert at the same time, in batches that are split, repeated and out of order, result in the
- * same runs and the same traces as the model: of each value, the event with the highest version; of the project and
- * time of a trace, the event with the lowest version that names a project. Both sinks decide them in another order.
+ * Two sinks insert events at the same time, in batches that are split, repeated and out of order. The result must be
+ * the same runs and traces as in the model: each value comes from the event with the highest version; project and time
+ * of a trace come from the event with the lowest version that names a project. Each of the two sinks determines these
+ * in another order.
  */
 import { afterEach, expect, test, vi } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
@@ -31,7 +32,10 @@ interface Logged {
 
 const hourMicros = 3_600_000_000;
 
-/** Events of `traces` traces, in the order of their versions. Of each trace one event at least names the project. */
+/**
+ * Creates events of `traces` traces, in the order of their versions. At least one event of each trace names the
+ * project.
+ */
 function makeEvents(random: Random, traces: number): Logged[] {
   const events: RunEvent[] = [];
   for (let trace = 0; trace < traces; trace++) {
@@ -40,7 +44,7 @@ function makeEvents(random: Random, traces: number): Logged[] {
     const own: RunEvent[] = [];
     for (const runId of [traceId, ...Array.from({ length: random.int(3) }, () => random.uuid())]) {
       for (let left = random.between(1, 4); left > 0; left--) {
-        // A fifth of the events contradict the others about the time of the trace.
+        // A fifth of the events contradict other events about the time of the trace.
         const otherTime =
           traceTimeMicros + (random.chance(0.2) ? random.between(-1, 1) * hourMicros + random.int(3) : 0);
         const event = { traceId, runId, traceTimeMicros: otherTime, startTimeMicros: traceTimeMicros + random.int(2) };
@@ -77,7 +81,7 @@ function makeValues(random: Random, text: string): RunValues {
     ...(random.chance(0.5) && { inputs: json(`in ${text}`) }),
     ...(random.chance(0.5) && { outputs: json(`out ${text}`) }),
     ...(random.chance(0.3) && { promptTokens: random.int(1_000) }),
-    // Makes every event different from the others.
+    // The text makes every event different from all others.
     tags: json([text]),
   };
 }
@@ -158,7 +162,9 @@ async function stored() {
   };
 }
 
-/** Batches of a sink: each record with a probability of 80 %, some several times, in any order. */
+/**
+ * Returns batches of a sink: each record occurs with a probability of 80 %, some records several times, in any order.
+ */
 function batchesOf(random: Random, log: readonly Logged[], mustHave: (index: number) => boolean): LogRecord[][] {
   const records = log.flatMap(({ record }, index) =>
     mustHave(index) || random.chance(0.8) ? Array.from({ length: random.pick([1, 1, 2, 3]) }, () => record) : [],
@@ -173,7 +179,7 @@ function batchesOf(random: Random, log: readonly Logged[], mustHave: (index: num
   return batches;
 }
 
-// A random seed each time; `make test-all` also runs one that is always the same.
+// A random seed each time; `make test-all` also runs a fixed seed.
 const randomSeed = Math.floor(Math.random() * 2 ** 31);
 const seeds = isFullExtent ? [1, randomSeed] : [randomSeed];
 

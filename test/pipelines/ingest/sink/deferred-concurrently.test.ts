@@ -31,7 +31,7 @@ test('an event that is deferred while another partition stores the first event o
   const deliver = (offset: number, partition: number, event: RunEvent) =>
     sink.deliver(runEvents, atOffset(offset, [messageOf(event)], partition));
 
-  // A transaction that defers at that offset waits until this one has ended.
+  // A transaction that defers at this offset waits until this transaction has ended.
   await other.query('BEGIN');
   await other.query(
     `INSERT INTO deferred_events (topic, partition, log_offset, version, tenant_id, trace_id, key, value, headers)

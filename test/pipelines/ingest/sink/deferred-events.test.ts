@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 
-/** The database, with a count of its statements. */
+/** Returns the database, wrapped to count its statements. */
 function counting(): { readonly database: Database; statements(): number } {
   let count = 0;
   return {

@@ -17,9 +17,9 @@ import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 export interface DrivenSink {
   readonly stores: FreshStores;
   readonly log: EventLog;
-  /** Delivers `records` to the sink as one batch, as a log that has them at those offsets. */
+  /** Delivers `records` to the sink as one batch, like a log that has these records at their offsets. */
   deliver(topic: Topic, records: readonly LogRecord[]): Promise<void>;
-  /** Makes the next insert fail: before anything is stored, or after everything is. */
+  /** Makes the next insert fail: before anything is stored, or after everything is stored. */
   failNextInsert(when: 'before' | 'after'): void;
   close(): Promise<void>;
 }
@@ -29,13 +29,13 @@ export interface DrivenOptions {
   readonly topics?: readonly Topic[];
   /** Schema ids of the log in addition to those of `topics`. */
   readonly schemas?: Readonly<Record<number, string>>;
-  /** As a log that redelivers batches and that several processes read: without records of inserts. */
+  /** Whether the log redelivers batches and several processes read it; there are then no records of inserts. */
   readonly isShared?: boolean;
-  /** Default: own ones, which are removed when the sink is closed. */
+  /** Default: separate stores, which are removed when the sink is closed. */
   readonly stores?: FreshStores;
 }
 
-/** A sink on real stores whose offsets, batches and repeats the test controls. */
+/** Opens a sink on real stores; the test controls its offsets, batches and repeats. */
 export async function openDrivenSink(options: DrivenOptions = {}): Promise<DrivenSink> {
   const { config = {}, topics = allTopics, schemas = {} } = options;
   const stores = options.stores ?? (await freshStores());
@@ -89,7 +89,7 @@ export async function openDrivenSink(options: DrivenOptions = {}): Promise<Drive
   };
 }
 
-/** Messages at consecutive log offsets, starting at `offset`. */
+/** Returns messages at consecutive log offsets, starting at `offset`. */
 export function atOffset(offset: number, messages: readonly LogMessage[], partition = 0): LogRecord[] {
   return messages.map((message, index) => ({
     headers: {},

@@ -1,4 +1,4 @@
-/** Events of one run that state different key times are stored as one run. */
+/** Events of one run with different key times are stored as one run. */
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { locateRun } from '../../../../pipelines/runs/locate-run.ts';

@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 
-// Two sinks that have a partition at the same time may each assign a trace location.
+// Two sinks that are assigned the same partition at the same time may each assign a trace location.
 test.each([
   ['first', 0, 1],
   ['last', 1, 0],

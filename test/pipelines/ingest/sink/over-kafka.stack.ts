@@ -1,4 +1,4 @@
-/** The sink on Kafka: repeats what the other suites test with the in-process log and batches that the test chooses. */
+/** The sink on Kafka: repeats what other suites test with the in-process log and with batches that the test defines. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import type { DeadLetterRecord } from '../../../../infra/event-log/event-log.ts';
@@ -69,7 +69,10 @@ describe.runIf(servers)('the sink over Kafka', () => {
     await start();
   }
 
-  /** Events as the API writes them to the log; bytes that name this release's schema get its id in the registry. */
+  /**
+   * Publishes events as the API writes them to the log; in bytes that name this release's schema, the schema id is
+   * replaced by the id in the registry.
+   */
   const publish = (...events: (RunEvent | Buffer)[]) => {
     const messages = events.map((event) => {
       const { value, ...message } = messageOf(event);
@@ -235,7 +238,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     const allRead = async () => (await Promise.all(threads.map(read))).every(({ length }) => length === 2);
     await until('the stream events to be stored', allRead, timeoutMs);
     expect(failAfterNextInsert).toBe(false);
-    // The first position of each event.
+    // Returns the first position of each event.
     const locationOf = (value: Buffer | undefined) => {
       const { partition, offset } = inKafka.find((each) => each.value?.equals(value as Buffer)) ?? {};
       return { partition, offset };

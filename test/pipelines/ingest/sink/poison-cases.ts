@@ -1,12 +1,12 @@
 import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { damaged, framed } from './sink-under-test.ts';
 
-/** Looks like a UUID but is invalid. */
+/** A value that looks like a UUID but is not valid. */
 export const garbled = 'zzzzzzzz-zzzz-4zzz-8zzz-zzzzzzzzzzzz';
-/** No log or registry assigns this id. */
+/** A schema id that no log or registry assigns. */
 export const unknownSchemaId = 2 ** 31 - 5;
 
-/** The defect of a record, the step that detects it, and the record made from a valid event. */
+/** For each case: the defect of a record, the step that detects it, and the record, made from a valid event. */
 export const poisonCases: readonly (readonly [what: string, step: string, make: (event: RunEvent) => Buffer])[] = [
   ['another framing', 'framing', (event) => damaged(event, (bytes) => void bytes.writeUInt8(1, 0))],
   ['too short for a schema id', 'framing', () => Buffer.from([0, 0, 0])],
@@ -22,7 +22,7 @@ export const poisonCases: readonly (readonly [what: string, step: string, make: 
   [
     'a union branch that the schema lacks',
     'walk',
-    // The last field is the branch, then the value 0.
+    // The last field is encoded as its union branch, then the value 0.
     (event) => damaged({ ...event, values: {} }, (bytes) => void bytes.writeUInt8(4, bytes.length - 2)),
   ],
   ['a length below zero', 'walk', (event) => damaged(event, (bytes) => void bytes.writeUInt8(1, 5))],

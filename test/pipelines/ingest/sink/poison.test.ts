@@ -79,7 +79,7 @@ test('very many refused records: the inserts are bounded, and no record is lost'
   const deadLetters = await readDeadLetters();
   const put = new Set(deadLetters.map(({ value }) => value.toString('latin1')));
   expect(bad.every((value) => put.has(value.toString('latin1')))).toBe(true);
-  // Records that shared a bisected range with refused ones are there too, and can be replayed.
+  // Records that were in the same bisected range as refused records are stored too, and can be replayed.
   const ids = new Set((await under.rows<{ id: string }>('SELECT id FROM runs')).map(({ id }) => id));
   expect(good.every((event) => ids.has(event.runId) || put.has(framed(event).toString('latin1')))).toBe(true);
   expect(deadLetters.length - bad.length).toBeLessThan(100);

@@ -1,4 +1,4 @@
-/** A client that did not receive the answer sends its event again; the repeat must not override newer events. */
+/** A client that did not receive the response sends its event again; the repeat must not override newer events. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
@@ -15,7 +15,7 @@ const patch = (outputs: string, changes: Partial<RunEvent> = {}): RunEvent => ({
   values: { outputs: json(outputs), endedAtMicros: post.startTimeMicros + 5 },
   ...changes,
 });
-/** The same request accepted a second time, possibly by another API process. */
+/** Returns the same request, accepted a second time, possibly by another API process. */
 const again = (event: RunEvent, seconds = 1): RunEvent => ({
   ...event,
   receivedAtMicros: event.receivedAtMicros + seconds * 1_000_000,

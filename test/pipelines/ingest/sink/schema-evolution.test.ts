@@ -1,4 +1,4 @@
-/** One log contains records of this release, an older one and a newer one; the sink reads them all. */
+/** One log with records of this release, of an older and of a newer release; the sink reads them all. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { runEvents, streamEvents, type Topic } from '../../../../schemas/topics.ts';
 import { addColumns } from '../../../engines/on-stored-table.ts';
@@ -55,14 +55,14 @@ test('old, new and present records in one batch, each with the columns that it h
   const values = [
     named('present'),
     as(ids.newer, named('newer'), sunny),
-    // Without the last five fields, those of prices: one byte for each null.
+    // Without the last five fields, which are those of prices: each null takes one byte.
     as(ids.older, named('older').subarray(0, -5)),
     as(ids.newer, named('newer, says nothing'), Buffer.from([0])),
     as(ids.otherText, named('in other words')),
     named('present too'),
   ];
   const batch = values.map((value) => ({ key: 'any', value }));
-  // Twice: first with an empty schema cache, then with a filled one.
+  // Delivered twice: first with an empty schema cache, then with a filled one.
   for (const offset of [0, 100]) await under.deliver(runEvents, atOffset(offset, batch));
   const rows = await under.stores.clickhouse.query({
     name: 'test',

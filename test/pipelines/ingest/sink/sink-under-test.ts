@@ -15,24 +15,24 @@ export interface SinkUnderTest {
   readonly stores: FreshStores;
   readonly log: InProcessLog;
   readonly sink: Sink;
-  /** Inserts that were attempted, in order. */
+  /** Attempted inserts, in order. */
   readonly inserts: InsertBody[];
-  /** Runs once in place of the next insert, which it may call. */
+  /** Calls `around` once instead of the next insert; `around` may call the insert. */
   aroundNextInsert(around: (insert: () => Promise<void>) => Promise<void>): void;
   /** Publishes run events; resolves when the sink has processed them. */
   publish(...events: (RunEvent | Buffer)[]): Promise<void>;
   rows<Row = Record<string, unknown>>(sql: string): Promise<Row[]>;
-  /** Dirty hours as ISO text, sorted. */
+  /** Returns the dirty hours as ISO text, sorted. */
   dirtyHours(): Promise<string[]>;
   /** Reopens log and sink on the same stores, as after a crash. */
   restarted(): Promise<SinkUnderTest>;
   close(): Promise<void>;
 }
 
-/** The start times of the tests lie anywhere. */
+/** The tests use arbitrary start times, so the configuration accepts old runs. */
 const defaults = { ...loadConfig({}).config, maxRunAgeDays: 3_000 };
 
-/** A log and a sink on real stores; the test injects errors between sink and ClickHouse. */
+/** Opens a log and a sink on real stores; the test injects errors between sink and ClickHouse. */
 export async function openSink(config: Partial<Config> = {}, stores?: FreshStores): Promise<SinkUnderTest> {
   const own = stores ?? (await freshStores());
   const { database } = own;
@@ -87,7 +87,7 @@ export async function openSink(config: Partial<Config> = {}, stores?: FreshStore
   };
 }
 
-/** An event as the API writes it to the log; a Buffer is written unchanged. */
+/** Returns an event as the API writes it to the log; a Buffer is written unchanged. */
 export function messageOf(event: RunEvent | Buffer): LogMessage {
   if (Buffer.isBuffer(event)) return { key: 'any', value: event, headers: { from: 'test' } };
   return { key: `${event.tenantId}:${event.traceId}`, value: framed(event) };
@@ -113,12 +113,12 @@ export async function addWeather(clickhouse: ClickHouse): Promise<void> {
   await onEveryServer(clickhouse, `ALTER TABLE runs_of_events MODIFY QUERY ${select}`);
 }
 
-/** The Avro container schema and the columns that the sink uses for a topic. */
+/** Returns the Avro container schema and the columns that the sink uses for a topic. */
 export function containerOf(topic: Topic): { containerSchema: string; columns: string[] } {
   return { containerSchema: containerSchema(topic.schema, topic.prefix), columns: [...topic.prefix, ...topic.columns] };
 }
 
-/** One run event in the wire format. */
+/** Returns one run event in the wire format. */
 export function framed(event: RunEvent): Buffer {
   const writer = new AvroWriter(1_024);
   writer.raw(wirePrefix(1));
@@ -126,7 +126,7 @@ export function framed(event: RunEvent): Buffer {
   return Buffer.from(writer.since(0));
 }
 
-/** A copy of the same bytes with `change` applied. */
+/** Returns a copy of the event's bytes with `change` applied. */
 export function damaged(event: RunEvent, change: (copy: Buffer) => Buffer | undefined): Buffer {
   const copy = framed(event);
   return change(copy) ?? copy;

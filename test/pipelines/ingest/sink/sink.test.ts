@@ -184,7 +184,7 @@ describe('an insert that fails half-way', () => {
       await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', retryAfterSeconds: 1 });
       expect(await stored()).toHaveLength(rows);
       expect(await count('in_flight_inserts')).toBe(1);
-      // Also without a restart: the sink cleans up by itself.
+      // This does not require a restart: the sink cleans up by itself.
       await until('the insert batch to be forgotten', async () => (await count('in_flight_inserts')) === 0);
       expect(await under.dirtyHours()).toEqual([hourOf(root.traceTimeMicros)]);
 
@@ -249,7 +249,7 @@ describe('an insert that fails half-way', () => {
       receivedAtMicros: root.receivedAtMicros + 5,
     });
     await expect(under.publish(lost)).rejects.toThrow();
-    // A sink with an empty cache: only the tables have the trace location.
+    // The sink has an empty cache, so only the tables have the trace location.
     under = await under.restarted();
     const after = await Promise.all(views.map(contents));
     expect(after[0]).toEqual(before[0]?.filter((row) => row.trace_id === root.traceId));
@@ -258,7 +258,7 @@ describe('an insert that fails half-way', () => {
     for (const row of await stored()) expect(row).toMatchObject({ session_id: projectId });
   });
 
-  // In several databases: the order in which ClickHouse commits the views of one table is not the same in each.
+  // Several databases, because the order in which ClickHouse commits the views of a table is not the same in each.
   test.each([1, 2, 3])(
     'in the middle: no derived table has a row of a run that is not in `runs` yet (%i)',
     async () => {
@@ -314,7 +314,7 @@ test('a batch is split at the row limit and at the byte limit', async () => {
   under = await openSink({ insertBatchRows: 10, insertBatchBytes: 20_000 });
   const large = Array.from({ length: 5 }, () => runEvent({ values: { inputs: json('x'.repeat(9_000)) } }));
   await under.publish(...Array.from({ length: 25 }, () => runEvent()), ...large);
-  // Two of ten, five with one large one, and twice two large ones.
+  // Two batches of ten, one of five and a large event, and two of two large events.
   expect(under.inserts).toHaveLength(5);
   expect(await under.rows('SELECT id FROM runs')).toHaveLength(30);
 });

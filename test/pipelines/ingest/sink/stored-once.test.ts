@@ -26,7 +26,7 @@ function record(topic: Topic, encode: (writer: AvroWriter) => void): LogMessage 
   return { key: 'any', value: Buffer.from(writer.since(0)) };
 }
 
-/** Four events of each kind, as they are in the log. */
+/** Returns four events of each kind, as the log contains them. */
 const eventsOf: Record<string, { topic: Topic; messages: () => LogMessage[] }> = {
   runs: {
     topic: runEvents,
@@ -81,7 +81,10 @@ const eventsOf: Record<string, { topic: Topic; messages: () => LogMessage[] }> =
   },
 };
 
-/** Every table that an insert of the sink writes to, and its source. A new table fails here until it is tested too. */
+/**
+ * Every table that an insert of the sink writes to, and the topic from which it is written. A new table fails this test
+ * until it is added here.
+ */
 const writtenTables: Record<string, keyof typeof eventsOf> = {
   runs: 'runs',
   traces: 'runs',

@@ -1,6 +1,6 @@
 /**
- * The meaning of the filter language in plain JavaScript, over runs in memory. Written from the description of the
- * language; uses nothing of the product, so that both can only agree if both are right.
+ * The meaning of the filter language in plain JavaScript, over runs in memory. It is written from the description of
+ * the language and uses nothing of the product, so that both agree only if both are correct.
  */
 export type Tree =
   | { readonly kind: 'and' | 'or'; readonly terms: readonly Tree[] }
@@ -9,7 +9,10 @@ export type Tree =
   | { readonly kind: 'search'; readonly field?: string | undefined; readonly text: string };
 type Comparison = Tree & { kind: 'compare' };
 
-/** `fields` has the plain values; times and durations are in microseconds. The documents are JSON as it was sent. */
+/**
+ * A run in memory. `fields` has the plain values; times and durations are in microseconds. The documents are JSON as it
+ * was sent.
+ */
 export interface ModelRun {
   readonly id: string;
   readonly traceId: string;
@@ -29,7 +32,7 @@ interface Pair {
 const clean = (text: string) => Buffer.from(text).toString();
 const plain = (value: unknown) => (typeof value === 'string' ? clean(value) : JSON.stringify(value));
 
-/** Every key of a JSON object, nested ones as paths; items of a list have the key of the list. */
+/** Returns every key of a JSON object; nested keys are paths, and items of a list have the key of the list. */
 function flatten(value: object, path: string): Pair[] {
   return Object.entries(value).flatMap(([name, child]) => visit(`${path}${clean(name)}`, child));
 }
@@ -57,7 +60,7 @@ function like(text: string, pattern: string): boolean {
 
 const isNumeric = (text: unknown) => typeof text === 'string' && /^-?\d+(\.\d+)?(e[+-]?\d+)?$/i.test(text);
 
-/** Whether one value satisfies a comparison, of which `neq` is taken as `eq`. An absent value never does. */
+/** Returns whether one value satisfies a comparison; `neq` is evaluated as `eq`. An absent value never satisfies it. */
 function holds(value: unknown, operator: string, wanted: unknown): boolean {
   if (operator === 'in') return (wanted as unknown[]).some((item) => holds(value, 'eq', item));
   if (wanted === null) return value === null || value === undefined;
@@ -69,7 +72,7 @@ function holds(value: unknown, operator: string, wanted: unknown): boolean {
   return { gt: left > right, gte: left >= right, lt: left < right, lte: left <= right }[operator] ?? false;
 }
 
-/** As {@link holds}, for a value of a pair: text, or a number if the wanted value is one. */
+/** Does the same as {@link holds} for a value of a pair: text, or a number if the wanted value is a number. */
 function holdsOfPair(value: unknown, operator: string, wanted: unknown): boolean {
   if (operator === 'in') return (wanted as unknown[]).some((item) => holdsOfPair(value, 'eq', item));
   if (typeof wanted === 'number') return isNumeric(value) && holds(Number(value), operator, wanted);
@@ -82,7 +85,10 @@ function pairHolds(pair: Pair, { field, operator, value }: Comparison): boolean 
   return holds(pair[part], operator, typeof value === 'boolean' ? Number(value) : value);
 }
 
-/** Conditions of one family in one `and` are on the same pair; `neq` of a key is on all pairs. */
+/**
+ * Returns whether the pairs satisfy the conditions: conditions on one family in one `and` apply to the same pair; `neq`
+ * of a key applies to all pairs.
+ */
 function pairsHold(pairs: readonly Pair[], group: readonly Comparison[]): boolean {
   const absent = group.filter(({ field, operator }) => operator === 'neq' && field.endsWith('_key'));
   const rest = group.filter((each) => !absent.includes(each));
@@ -146,7 +152,7 @@ function compares(run: ModelRun, { operator, field, value }: Comparison): boolea
 
 const units: Readonly<Record<string, number>> = { ms: 1e3, s: 1e6, m: 6e7, h: 36e8 };
 
-/** Times and durations in microseconds, booleans as numbers, in lists too. */
+/** Converts times and durations to microseconds, and booleans to numbers, also in lists. */
 function toComparable(field: string, value: unknown): unknown {
   if (Array.isArray(value)) return value.map((item) => toComparable(field, item));
   if (typeof value === 'boolean') return Number(value);

@@ -7,7 +7,7 @@ import { insertEvents, noonMicros, runEvent } from '../run-events.ts';
 import type { ModelRun } from './expected-runs.ts';
 import type { Pools } from './random-filter.ts';
 
-/** Texts that break careless quoting, escaping or matching, and plain ones. */
+/** Texts that break careless quoting, escaping or matching, and ordinary texts. */
 const texts = [
   'alpha',
   'Alpha beta',
@@ -66,7 +66,7 @@ export interface FilterTenant {
   readonly pools: Pools;
 }
 
-/** Where the runs of a tenant are stored. */
+/** Tenant and projects under which runs are stored. */
 interface Home {
   readonly tenantId: string;
   readonly projectIds: readonly string[];
@@ -131,7 +131,7 @@ function drawTrace(random: Random, home: Home, size: number): { events: RunEvent
 
 const usageFields = ['total_tokens', 'prompt_tokens', 'completion_tokens', 'total_cost'] as const;
 
-/** Usage of a run: of its lowest descendants that state it, or else its own. */
+/** Returns the usage of a run: the sum over its lowest descendants that report usage, otherwise its own usage. */
 function sumUsage(run: ModelRun, all: readonly ModelRun[]) {
   const leaves = (of: ModelRun, field: string): number[] => {
     const below = all.filter(({ parentId }) => parentId === of.id).flatMap((child) => leaves(child, field));
@@ -258,7 +258,7 @@ function drawValue(random: Random, depth: number): unknown {
   return random.pick<unknown>([...texts, ...texts, 0, 1, 2.5, -1, 100, true, false, null]);
 }
 
-/** JSON in which some characters are escaped that need not be, with spaces between some tokens. */
+/** Encodes a value as JSON with some unnecessary escapes and with spaces between some tokens. */
 function encode(random: Random, value: unknown): string {
   const json = JSON.stringify(value, undefined, random.chance(0.1) ? 1 : undefined);
   if (!random.chance(0.2)) return json;

@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 
-/** The indexes of `runs` that the first query for the runs of a page uses. */
+/** Returns the indexes of `runs` that the first query for the runs of a page uses. */
 async function findUsedIndexes(filter: string): Promise<string[]> {
   const queries: Query[] = [];
   const { clickhouse } = stores;
@@ -47,9 +47,9 @@ it.each([
     ['by_metadata'],
   ],
   ['eq(thread_id, "t1")', ['by_metadata']],
-  // The values may be in different rows of a run, so only one of them is looked for.
+  // The values may be in different rows of a run, so the index is used for only one of them.
   ['and(eq(name, "one"), eq(tags, "beta"))', ['by_tag']],
-  // An index cannot tell which runs match these.
+  // An index cannot find the runs that match these conditions.
   ['neq(name, "one")', []],
   ['eq(name, "")', []],
   ['not(eq(name, "one"))', []],

@@ -1,7 +1,7 @@
 import type { Random } from '../../../histories/random.ts';
 import type { Tree } from './expected-runs.ts';
 
-/** Values that stored runs and generated conditions have in common, so that conditions match some of the runs. */
+/** Values that occur both in stored runs and in generated conditions, so that conditions match some of the runs. */
 export interface Pools {
   readonly texts: readonly string[];
   readonly keys: readonly string[];
@@ -59,7 +59,7 @@ const kinds: readonly Kind[] = [
   },
 ];
 
-/** Fields of the families, with how often each is drawn. */
+/** Fields of the families; a field that is drawn more often is listed more often. */
 const pairKinds: readonly Kind[] = ['metadata', 'input', 'output', 'feedback'].flatMap((family): Kind[] => [
   { fields: [`${family}_key`], operators: textOperators, draw: (random, { keys }) => random.pick(keys) },
   { fields: [`${family}_value`], operators: textOperators, draw: text },
@@ -88,7 +88,7 @@ export function drawTree(random: Random, pools: Pools, depth = 3): Tree {
   return drawComparison(random, pools, random.pick(random.chance(0.4) ? pairKinds : kinds));
 }
 
-/** Conditions on one family, which are about the same pair. */
+/** Draws conditions on one family that apply to the same pair. */
 function drawPairGroup(random: Random, pools: Pools): Tree[] {
   const family = random.pick(['metadata', 'input', 'output', 'feedback']);
   const ofFamily = pairKinds.filter(({ fields }) => fields[0]?.startsWith(family));
@@ -121,7 +121,10 @@ function drawComparison(random: Random, pools: Pools, { fields, operators, draw,
   return { kind: 'compare', operator, field, value: isNull ? null : value() };
 }
 
-/** Writes a tree as an expression, with either quotes, escapes and spaces wherever the grammar allows them. */
+/**
+ * Writes a tree as an expression, with either kind of quotes, and with escapes and spaces wherever the grammar allows
+ * them.
+ */
 export function printTree(random: Random, tree: Tree): string {
   const space = () => random.pick(['', '', ' ', '\n\t ']);
   const call = (name: string, parts: readonly string[]) =>

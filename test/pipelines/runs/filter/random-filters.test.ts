@@ -23,13 +23,13 @@ beforeAll(async () => {
   stores = await freshStores();
   tenant = await storeFilterTenant(stores.clickhouse, { tenantId, projectIds }, seed, 2_000);
   for (const run of tenant.runs) traces.set(run.traceId, [...(traces.get(run.traceId) ?? []), run]);
-  // The same runs again under other ids, in another workspace and in another project of this one.
+  // Similar runs with other ids, in another workspace and in another project of this workspace.
   await storeFilterTenant(stores.clickhouse, { tenantId: randomUUID(), projectIds }, seed, 300);
   await storeFilterTenant(stores.clickhouse, { tenantId, projectIds: [randomUUID()] }, seed, 300);
 }, 120_000);
 afterAll(() => stores?.close());
 
-/** A parsed expression without positions. */
+/** Returns a parsed expression without positions. */
 function withoutPositions(parsed: unknown): unknown {
   if (Array.isArray(parsed)) return parsed.map(withoutPositions);
   if (typeof parsed !== 'object' || parsed === null) return parsed;
@@ -39,7 +39,7 @@ function withoutPositions(parsed: unknown): unknown {
   return Object.fromEntries(Object.entries(rest).map(([name, value]) => [name, withoutPositions(value)]));
 }
 
-/** Ids of the runs on all pages. */
+/** Returns the ids of the runs on all pages. */
 async function select(filters: Parameters<typeof parseRunFilters>[0], limitRows: number): Promise<string[]> {
   const conditions = parseRunFilters(filters);
   const ids: string[] = [];
@@ -89,6 +89,6 @@ it(`${trees} random expressions parse to their trees and find the runs that they
     }
     found += ids.length > 0 && ids.length < tenant.runs.length ? 1 : 0;
   }
-  // Most expressions tell runs apart; otherwise they would prove little.
+  // Most expressions must match some runs and not others; otherwise they would prove little.
   expect(found / trees).toBeGreaterThan(0.5);
 });

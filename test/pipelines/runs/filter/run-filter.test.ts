@@ -5,7 +5,7 @@ import { foreignProjectId, foreignTenantId, openReading, type Reading } from '..
 import { insertEvents, json, noonMicros, runEvent, tenantId, uuidOf } from '../run-events.ts';
 
 let reading: Reading;
-/** Ids of runs by name. Each name is also that of a run of another workspace. */
+/** Ids of runs by name. A run of another workspace has the same name as each of them. */
 const ids = new Map<string, string>();
 beforeAll(async () => {
   reading = await openReading();
@@ -16,7 +16,7 @@ afterAll(() => reading?.stores.close());
 const second = 1_000_000;
 const metadata = (value: object) => json({ metadata: value });
 
-/** Roots, except those with a parent; each starts a second after the one before. */
+/** Runs to store; a run without a parent is a root. Each run starts one second after the previous one. */
 const stored: [name: string, values: RunValues, parent?: string][] = [
   ['extractor', { runType: 'chain', endedAtMicros: noonMicros + second, tags: json(['production', 'beta']) }],
   ['ExpandQuery', { runType: 'llm', totalTokens: 4_000, endedAtMicros: noonMicros + 2 * second }, 'extractor'],

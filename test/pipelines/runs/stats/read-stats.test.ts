@@ -17,10 +17,13 @@ import {
   uuidOf,
 } from '../run-events.ts';
 
-/** Statistics of random traces, compared with an evaluator in memory that shares no code with the product. */
+/**
+ * Seed of random traces, whose statistics are compared with those of an evaluator in memory that shares no code with
+ * the product.
+ */
 const seed = Number(process.env.RUNLAKE_TEST_SEED ?? Date.now() % 1_000_000);
 let state = seed;
-/** An integer from 0 to `end` - 1. */
+/** Returns an integer from 0 to `end` - 1. */
 function random(end: number): number {
   state = (state * 1_103_515_245 + 12_345) % 2_147_483_648;
   return Math.floor((state / 2_147_483_648) * end);
@@ -112,7 +115,7 @@ function percentile(values: readonly number[], fraction: number): number | null 
   return low === undefined || high === undefined ? null : low + (high - low) * (position - Math.floor(position));
 }
 
-/** The figure of the topmost matching runs above the calls that count. */
+/** Returns the figure of the topmost matching runs above the calls that count. */
 function sumByTop(matching: ReadonlySet<Run>, figure: Figure): number[] {
   const sums = new Map<Run, number>();
   for (const call of runs) {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-/** The same bytes on every machine. */
+/** Returns a generator of the same bytes on every machine. */
 function generator(seed: number): () => number {
   let state = seed;
   return () => {
@@ -28,7 +28,7 @@ function skewed(size: number): Buffer {
   return Buffer.from(Array.from({ length: size }, () => (next() < 0.9 ? 0x61 : 0x62 + Math.floor(next() * 6))));
 }
 
-/** Repeats of 20,000 bytes with occasional changes, so that matches reach far back. */
+/** Returns repeats of 20,000 bytes with occasional changes, so that matches reach far back. */
 function repeats(size: number): Buffer {
   const next = generator(13);
   const base = Buffer.from(Array.from({ length: 20_000 }, () => Math.floor(next() * 256)));

@@ -22,7 +22,7 @@ function decode(bytes: Buffer, chunkBytes = bytes.length): Buffer {
 
 const skippable = Buffer.from([0x5a, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3]);
 
-/** A frame without checksum or announced size, with a window of 2^17 bytes. */
+/** Builds a frame without checksum or content size, with a window of 2^17 bytes. */
 function frame(...blocks: Buffer[]): Buffer {
   return Buffer.concat([Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0x00, 7 << 3]), ...blocks]);
 }
@@ -138,7 +138,7 @@ describe('damage', () => {
 
 describe('bombs', () => {
   it('yields no more than 128 KiB a block, however many sequences it claims', () => {
-    // 98,047 sequences of no bits, each of which would repeat 65,539 bytes or more.
+    // 98,047 sequences of zero bits; each of them would repeat 65,539 bytes or more.
     const bits = new Array<number>(20_000).fill(0xff);
     for (const matchCode of [52, 51, 0]) {
       const start = performance.now();
