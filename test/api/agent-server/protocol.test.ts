@@ -14,10 +14,7 @@ afterAll(() => agents.close());
 
 type Transport = 'sse' | 'websocket';
 
-/**
- * Opens a WebSocket with a key. Browsers cannot set headers on a WebSocket, so the stock client needs this as a
- * factory.
- */
+/** Opens a WebSocket with a key. The stock client needs a factory for this, because browsers cannot set its headers. */
 const socketTo = (url: string, key = agents.owner.adminKey) => new WebSocket(url, { headers: { 'x-api-key': key } });
 
 function threadOn(transport: Transport, assistantId: string, threadId: string = randomUUID()) {
