@@ -7,6 +7,14 @@ const oneWay = (from, to) => ({
   to: { path: `^(${to.join('|')})/` },
 });
 
+/** The server and the processes of graphs share only the messages between them. */
+const acrossThePipe = (from, to) => ({
+  name: `workers-${from}-does-not-import-${to}`,
+  severity: 'error',
+  from: { path: `^pipelines/agents/workers/${from}/` },
+  to: { path: `^pipelines/agents/workers/${to}/` },
+});
+
 module.exports = {
   forbidden: [
     oneWay('schemas', ['infra', 'pipelines', 'api', 'web', 'bench', 'test']),
@@ -32,6 +40,8 @@ module.exports = {
         pathNot: ['\\.d\\.ts$', 'node_modules/@types/'],
       },
     },
+    acrossThePipe('front', 'child'),
+    acrossThePipe('child', 'front'),
     {
       name: 'kafkajs-stays-in-its-folder',
       severity: 'error',

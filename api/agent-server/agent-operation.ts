@@ -11,7 +11,7 @@ import type { PublishState } from '../../pipelines/agents/streams/publish-state.
 import type { StreamHub } from '../../pipelines/agents/streams/stream-types.ts';
 import type { ThreadTtl } from '../../pipelines/agents/threads/write-threads.ts';
 import type { WebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
-import type { WorkerPool } from '../../pipelines/agents/workers/worker-pool.ts';
+import type { WorkerPool } from '../../pipelines/agents/workers/front/worker-pool.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import type { Access, Operation, OperationOf, OperationSchema } from '../server/operation.ts';

@@ -16,13 +16,13 @@ import type { DeploymentWatch, ServedDeployment } from '../../pipelines/agents/o
 import { createStreamPublisher } from '../../pipelines/agents/streams/create-stream-publisher.ts';
 import type { StreamPublisher } from '../../pipelines/agents/streams/stream-types.ts';
 import { traceChildRuns } from '../../pipelines/agents/traces/child-runs.ts';
-import { maxEventBytes } from '../../pipelines/agents/workers/event-chunk.ts';
 import {
   type GraphIsolation,
   openGraphIsolation,
   openWorkerAccount,
-} from '../../pipelines/agents/workers/graph-isolation.ts';
-import { type OpenWorkerPool, openWorkerPool } from '../../pipelines/agents/workers/open-worker-pool.ts';
+} from '../../pipelines/agents/workers/front/graph-isolation.ts';
+import { type OpenWorkerPool, openWorkerPool } from '../../pipelines/agents/workers/front/worker-pool.ts';
+import { maxEventBytes } from '../../pipelines/agents/workers/messages.ts';
 import { createFeedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
 import { urlUnder } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';

@@ -2,7 +2,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import { counter, scrapedGauge } from '../../infra/telemetry/metrics.ts';
 import type { Executor } from './execute/executor.ts';
 import { countUnfinishedRuns } from './runs/read-run.ts';
-import type { WorkerPool } from './workers/worker-pool.ts';
+import type { WorkerPool } from './workers/front/worker-pool.ts';
 
 export const runsEnded = counter(
   'runlake_agents_runs_total',

@@ -3,8 +3,8 @@ import { graphEnvironment } from '../../infra/config/graph-environment.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import type { RunKwargs } from '../../pipelines/agents/runs/run.ts';
-import { openWorkerPool, type WorkerPoolOptions } from '../../pipelines/agents/workers/open-worker-pool.ts';
-import type { Chunk, RunHandle, RunJob } from '../../pipelines/agents/workers/worker-pool.ts';
+import { openWorkerPool, type WorkerPoolOptions } from '../../pipelines/agents/workers/front/worker-pool.ts';
+import type { Chunk, RunJob } from '../../pipelines/agents/workers/messages.ts';
 import { type ActiveRun, openThreads } from '../pipelines/agents/checkpoints/threads.ts';
 import { kwargs as defaultKwargs } from '../pipelines/agents/runs/run-rows.ts';
 
@@ -57,7 +57,7 @@ export async function openPoolUnderTest(project: string, options: Partial<Worker
       ? await threads.startAgain(after)
       : await threads.startRun(thread ?? (await threads.newThread()));
     const received: ReceivedEvent[] = [];
-    const handle: RunHandle = pool.start(
+    const handle = pool.start(
       {
         deploymentId: threads.deploymentId,
         threadId: active.threadId,

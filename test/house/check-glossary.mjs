@@ -29,7 +29,7 @@ const texts = [
   ['warehouse', 'ClickHouse'],
   ['(un)?parked|unparks?|parks', 'deferred'],
   ['bur(y|ies|ied)', 'move to the dead-letter queue'],
-  ['(question|auth) desks?|kept workers?|desks?|seats?', 'query worker, auth process, supervised worker'],
+  ['(question|auth) desks?|kept workers?|desks?|seats?', 'query worker, auth process, worker handle'],
   ['patience', 'timeout'],
   ['whoever|somebody', 'the process or client by name'],
   ['(a|the|each|every|one|its) cuts?(?! of)', 'insert batch'],

@@ -11,7 +11,7 @@ const mayBeSmall = [
   // Entry points of processes and builds.
   /^infra\/build\//,
   /-child\.ts$/,
-  /^pipelines\/agents\/workers\/typescript-preload\.ts$/,
+  /^pipelines\/agents\/workers\/child\/typescript-preload\.ts$/,
   // Loaded only when a command or a server needs them.
   /^api\/command-line\/(disk|serve-http)\.ts$/,
   /^infra\/config\/print\.ts$/,

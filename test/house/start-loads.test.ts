@@ -36,11 +36,14 @@ it.each([
   ['api/command-line/doctor.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|uuid)/],
   ['api/command-line/main-api-services.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|@duckdb)/],
   ['api/command-line/start-workers.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|@duckdb|uuid)/],
-  ['pipelines/agents/workers/worker-process.ts', /^(@aws-sdk|avsc|kafkajs|@duckdb|fastify|undici|uuid|lru-cache)/],
+  [
+    'pipelines/agents/workers/child/worker-process.ts',
+    /^(@aws-sdk|avsc|kafkajs|@duckdb|fastify|undici|uuid|lru-cache)/,
+  ],
 ])('%s loads no package that its start does not need', (entry, unneeded) => {
   expect(packagesOf(entry).filter((name) => unneeded.test(name))).toEqual([]);
 });
 
 it('finds packages behind other modules', () => {
-  expect(packagesOf('pipelines/agents/workers/worker-process.ts')).toContain('@langchain/langgraph');
+  expect(packagesOf('pipelines/agents/workers/child/worker-process.ts')).toContain('@langchain/langgraph');
 });

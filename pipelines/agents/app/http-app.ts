@@ -1,5 +1,5 @@
 /**
- * Runs the custom app of a project (`http.app`) in a supervised process of its own.
+ * Runs the custom app of a project (`http.app`) in a process of its own.
  *
  * Invariant: each request ends exactly once, and the app can affect this process only through its HTTP responses.
  *
@@ -8,7 +8,7 @@
  *      backpressure.
  *   3. The request ends with the response, at a size limit or timeout, or when the client disconnects. A disconnect
  *      aborts the request that the app sees.
- *   4. If the process exits, its requests fail and the supervisor starts another process.
+ *   4. If the process exits, its requests fail and the worker handle starts another process.
  */
 import { lstatSync, renameSync, rmSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -21,7 +21,7 @@ import type { AccountSource } from '../../../infra/isolation/process-accounts.ts
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { violation } from '../workers/frames.ts';
-import { openModuleWorker } from '../workers/query-worker.ts';
+import { openModuleWorker } from '../workers/front/module-worker.ts';
 import { createRouteMatcher } from './app-route.ts';
 
 export interface HttpApp {

@@ -4,7 +4,7 @@ import { getRequestListener } from '@hono/node-server';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ExportReference } from '../graphs/graphs-file.ts';
 import { importExport } from '../graphs/load-graph.ts';
-import { actingFor } from '../workers/project-globals.ts';
+import { actingFor } from '../workers/child/project-globals.ts';
 import { type AppRoute, listRoutes, parseUser, userHeader } from './app-route.ts';
 
 interface App {

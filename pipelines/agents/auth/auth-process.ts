@@ -1,11 +1,11 @@
 /**
- * Calls the custom authentication of a project, which runs in a supervised process of its own (the auth process).
+ * Calls the custom authentication of a project, which runs in a process of its own (the auth process).
  *
  * Invariant: each request to the auth process ends exactly once, and only its answer can grant access.
  *
  *   1. A request fails at once if the process is not ready or has too many requests in flight.
  *   2. A request times out after two seconds.
- *   3. If the process exits, its requests fail and the supervisor starts another process.
+ *   3. If the process exits, its requests fail and the worker handle starts another process.
  */
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
@@ -13,8 +13,8 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { timedOut, withTimeout } from '../../../infra/timeouts/with-timeout.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { violation } from '../workers/frames.ts';
-import type { FromWorker } from '../workers/message-codec.ts';
-import { openModuleWorker } from '../workers/query-worker.ts';
+import { openModuleWorker } from '../workers/front/module-worker.ts';
+import type { FromWorker } from '../workers/messages.ts';
 import { type RequiredMetadata, requiredMetadata } from './access-filter.ts';
 import type { AgentUser, AuthIdentity, AuthorizationRequest, AuthRequest, AuthVerdict } from './agent-user.ts';
 

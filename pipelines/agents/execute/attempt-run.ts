@@ -35,7 +35,7 @@ import {
 } from '../traces/root-run.ts';
 import { buildSenderKey, getMsToNextFlush, type TraceRecord, writeTraceRecords } from '../traces/take-into-traces.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
-import type { Chunk, RunJob, RunOutcome } from '../workers/worker-pool.ts';
+import type { Chunk, RunJob, RunOutcome } from '../workers/messages.ts';
 import type { ExecutorDeps } from './executor.ts';
 import type { Leases } from './leases.ts';
 import { publishEnd } from './publish-end.ts';

@@ -27,7 +27,7 @@ import { releaseRun } from '../runs/end-run.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 import type { StreamPublisher } from '../streams/stream-types.ts';
 import type { ChildRuns } from '../traces/child-runs.ts';
-import type { WorkerPool } from '../workers/worker-pool.ts';
+import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import { attemptRun, type TraceRun } from './attempt-run.ts';
 import { Leases } from './leases.ts';
 import { type FeedbackLinks, type MarkEndPublished, publishLateEnds } from './publish-end.ts';

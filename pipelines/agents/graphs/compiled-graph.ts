@@ -1,5 +1,5 @@
 import type { Interrupt } from '../threads/thread.ts';
-import { graphJson } from '../workers/graph-json.ts';
+import { graphJson } from '../workers/child/graph-json.ts';
 
 /**
  * The part of a compiled LangGraph graph that Runlake uses. It is a structural type, because a project may use a

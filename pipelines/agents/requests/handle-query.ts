@@ -9,10 +9,10 @@ import type { StoreFor } from '../store/agent-store.ts';
 import type { StoreConfig } from '../store/store-item.ts';
 import { embedTexts } from '../store/write-items.ts';
 import { selectedState, type ThreadCheckpoint, type ThreadState } from '../threads/thread.ts';
-import { graphJson } from '../workers/graph-json.ts';
-import { toLibraryCommand, toLibraryConfig } from '../workers/run-config.ts';
-import { type SaverFor, ThreadSaver } from '../workers/thread-saver.ts';
-import type { GraphRequest } from '../workers/worker-pool.ts';
+import { graphJson } from '../workers/child/graph-json.ts';
+import { toLibraryCommand, toLibraryConfig } from '../workers/child/run-config.ts';
+import { type SaverFor, ThreadSaver } from '../workers/child/thread-saver.ts';
+import type { GraphRequest } from '../workers/messages.ts';
 import { readSchemas, readSubgraphSchemas } from './schemas.ts';
 import { toCheckpoint, toThreadState } from './thread-state.ts';
 

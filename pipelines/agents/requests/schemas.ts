@@ -6,7 +6,7 @@ import {
   getStateTypeSchema,
 } from '@langchain/langgraph/zod/schema';
 import type { CompiledGraph } from '../graphs/compiled-graph.ts';
-import type { GraphRequest } from '../workers/worker-pool.ts';
+import type { GraphRequest } from '../workers/messages.ts';
 
 export interface GraphSchemas {
   readonly input_schema: unknown;

@@ -1,5 +1,5 @@
 import type { GraphSchemas } from '../requests/schemas.ts';
-import type { WorkerPool } from '../workers/worker-pool.ts';
+import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import { type GraphTypes, isComplete } from './read-types-in-background.ts';
 
 export interface GraphKnowledge {

@@ -19,8 +19,8 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphSource } from '../graphs/graphs-file.ts';
 import type { GraphSchemas } from '../requests/schemas.ts';
 import { computeWorkerFrameLimits, type Frame, requireJson, violation } from '../workers/frames.ts';
-import { type ChildEnd, WorkerChild } from '../workers/worker-child.ts';
-import type { WorkerPool } from '../workers/worker-pool.ts';
+import { type ProcessEnd, ProjectProcess } from '../workers/front/project-process.ts';
+import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import { type CachedTypes, cacheTypes, readCachedTypes } from './cached-types.ts';
 import type { TypedGraph } from './read-graph-types.ts';
 import type { FromTypesProcess, TypesTask } from './types-process.ts';
@@ -57,7 +57,7 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
   const pending = new Set(typescript.map(({ graphId }) => graphId));
   const keeping: Promise<void>[] = [];
   const settled = new EventEmitter<Record<string, []>>().setMaxListeners(0);
-  let child: WorkerChild | undefined;
+  let child: ProjectProcess | undefined;
   let isStopped = false;
 
   function settle(graphId: string): void {
@@ -170,12 +170,12 @@ async function hasRuntimeSchemas(pool: Pick<WorkerPool, 'query'>, graphId: strin
 function startProcess(
   { heapMegabytes, accounts }: TypesOptions,
   receive: (message: FromTypesProcess) => void,
-  onExit: (end: ChildEnd) => void,
-): WorkerChild {
+  onExit: (end: ProcessEnd) => void,
+): ProjectProcess {
   const fromSource = import.meta.url.endsWith('.ts');
   const program = fileURLToPath(new URL(`./types-process.${fromSource ? 'ts' : 'js'}`, import.meta.url));
   const tsx = () => pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
-  return new WorkerChild({
+  return new ProjectProcess({
     program,
     environment: {},
     accounts,

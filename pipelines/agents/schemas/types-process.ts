@@ -8,8 +8,8 @@ import { constants, setPriority } from 'node:os';
 import { pathToFileURL } from 'node:url';
 import type * as ts from 'typescript';
 import type { GraphSource } from '../graphs/graphs-file.ts';
+import { openParentPipe, watchParent } from '../workers/child/outbox.ts';
 import { encodeFrame } from '../workers/frames.ts';
-import { openParentPipe, watchParent } from '../workers/outbox.ts';
 import { type CachedTypes, hashFiles, isCurrent } from './cached-types.ts';
 import { createUnreadableTypesError, readGraphTypes, type TypedGraph } from './read-graph-types.ts';
 

@@ -19,7 +19,7 @@ import { wirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import { encodeStreamEvents } from '../../streams/encode-stream-event.ts';
-import type { Chunk } from '../workers/worker-pool.ts';
+import type { Chunk } from '../workers/messages.ts';
 import {
   endSeq,
   type RunEnd,

@@ -2,7 +2,7 @@
 import type { StreamEvent } from '../../streams/stream-event.ts';
 import type { RunStatus } from '../runs/run.ts';
 import type { Interrupt } from '../threads/thread.ts';
-import type { Chunk } from '../workers/worker-pool.ts';
+import type { Chunk } from '../workers/messages.ts';
 
 export interface RunStreamStart {
   readonly deploymentId: string;

@@ -4,7 +4,8 @@ import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { resolveAssistant } from '../assistants/assistant.ts';
 import { copyCheckpoints, threadKey } from '../checkpoints/copy-checkpoints.ts';
 import { lockThread } from '../runs/lock-thread.ts';
-import type { ThreadOfGraph, WorkerPool } from '../workers/worker-pool.ts';
+import type { WorkerPool } from '../workers/front/worker-pool.ts';
+import type { ThreadOfGraph } from '../workers/messages.ts';
 import {
   readThread,
   requireStorableJson,

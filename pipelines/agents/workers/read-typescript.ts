@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
-import type { WorkerSetup } from './message-codec.ts';
+import type { WorkerSetup } from './messages.ts';
 
 /** Whether any module of the langgraph.json is a TypeScript file. */
 export function needsTypescript({ graphs, auth, app }: WorkerSetup): boolean {

@@ -1,6 +1,5 @@
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { SerializedError } from './message-codec.ts';
-import type { GraphRequest } from './worker-pool.ts';
+import type { GraphRequest, SerializedError } from './messages.ts';
 
 /**
  * Converts the error of a query to a message. An error that is not a `RunlakeError` is reported as a failure of project

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { graphEnvironment } from '../../../infra/config/graph-environment.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { readGraphsFile } from '../../../pipelines/agents/graphs/graphs-file.ts';
-import { openWorkerPool } from '../../../pipelines/agents/workers/open-worker-pool.ts';
+import { openWorkerPool } from '../../../pipelines/agents/workers/front/worker-pool.ts';
 import { projectFile } from '../../agents/pool-under-test.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 

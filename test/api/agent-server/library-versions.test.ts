@@ -11,7 +11,7 @@ import { buildServer } from '../../../api/server/build-server.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { type CompiledGraph, isCompiledGraph } from '../../../pipelines/agents/graphs/compiled-graph.ts';
-import { stoppedAtHead } from '../../../pipelines/agents/workers/stopped-at-head.ts';
+import { stoppedAtHead } from '../../../pipelines/agents/workers/child/stopped-at-head.ts';
 import { copyProjectsWithLibrary, type Library } from '../../agents/projects-with.ts';
 import { isFullExtent } from '../../house/extent.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';

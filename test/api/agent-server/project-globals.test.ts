@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { withFreePort } from '../../../infra/embedded/free-port.ts';
-import { createProjectLogger } from '../../../pipelines/agents/workers/project-globals.ts';
+import { createProjectLogger } from '../../../pipelines/agents/workers/child/project-globals.ts';
 import { addKey } from '../start-api.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 

@@ -6,7 +6,7 @@ import { openLimitedAccount } from '../../../infra/postgres/limited-account.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { LeasedSaver } from '../../../pipelines/agents/checkpoints/leased-saver.ts';
-import { openWorkerAccount } from '../../../pipelines/agents/workers/graph-isolation.ts';
+import { openWorkerAccount } from '../../../pipelines/agents/workers/front/graph-isolation.ts';
 import { addDeployment } from '../../agents/add-deployment.ts';
 import { openThreads, type Threads } from '../../pipelines/agents/checkpoints/threads.ts';
 import { until } from '../until.ts';

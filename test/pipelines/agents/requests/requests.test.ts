@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { GraphRequest } from '../../../../pipelines/agents/workers/worker-pool.ts';
+import type { GraphRequest } from '../../../../pipelines/agents/workers/messages.ts';
 import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
 
 let under: PoolUnderTest;

@@ -15,7 +15,7 @@ import type {
   StreamPublisher,
   StreamReader,
 } from '../../../../pipelines/agents/streams/stream-types.ts';
-import type { Chunk } from '../../../../pipelines/agents/workers/worker-pool.ts';
+import type { Chunk } from '../../../../pipelines/agents/workers/messages.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { streamEvents, topics } from '../../../../schemas/topics.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';

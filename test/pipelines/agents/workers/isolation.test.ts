@@ -9,7 +9,7 @@ import { openProcessAccounts } from '../../../../infra/isolation/process-account
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { openHttpApp } from '../../../../pipelines/agents/app/http-app.ts';
 import { readGraphsFile } from '../../../../pipelines/agents/graphs/graphs-file.ts';
-import { type GraphIsolation, openGraphIsolation } from '../../../../pipelines/agents/workers/graph-isolation.ts';
+import { type GraphIsolation, openGraphIsolation } from '../../../../pipelines/agents/workers/front/graph-isolation.ts';
 import { openPoolUnderTest, type PoolUnderTest, projectFile } from '../../../agents/pool-under-test.ts';
 
 import { type Compose, composeData } from '../../../infra/docker/compose-file.ts';

@@ -2,7 +2,7 @@ import { AIMessage } from '@langchain/core/messages';
 import { Annotation, END, getWriter, MessagesAnnotation, START, StateGraph } from '@langchain/langgraph';
 import { describe, expect, test } from 'vitest';
 import type { CompiledGraph } from '../../../../pipelines/agents/graphs/compiled-graph.ts';
-import { runGraph } from '../../../../pipelines/agents/workers/stream-graph.ts';
+import { runGraph } from '../../../../pipelines/agents/workers/child/stream-graph.ts';
 import { deferred } from '../../../infra/deferred.ts';
 
 const State = Annotation.Root({

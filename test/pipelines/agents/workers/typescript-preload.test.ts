@@ -6,7 +6,7 @@ import { pathToFileURL } from 'node:url';
 import { expect, onTestFinished, test } from 'vitest';
 import { builtProgram } from '../../../built-program.ts';
 
-const workers = new URL('../../pipelines/agents/workers/', pathToFileURL(builtProgram)).href;
+const workers = new URL('../../pipelines/agents/workers/child/', pathToFileURL(builtProgram)).href;
 
 test('a child process of a TypeScript project can run TypeScript', () => {
   const folder = mkdtempSync(join(tmpdir(), 'runlake-typescript-'));

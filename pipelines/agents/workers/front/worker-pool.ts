@@ -7,25 +7,27 @@
  *
  *   1. The pool starts one query worker and `workers` run workers at the same time. It is open when all of them have
  *      imported every graph.
- *   2. A run goes to the run worker with the fewest runs. An exclusive run goes to a clean worker, which executes no
- *      runs and no code of earlier runs. If no clean worker is free, the pool starts a temporary worker for the run
- *      and stops it afterwards; there are at most `workers` temporary workers.
- *   3. A worker that exits is restarted (`graph-worker.ts`). If it exited while it imported a graph, that graph is
+ *   2. A run goes to the run worker with the fewest runs. An exclusive run goes to a clean worker, which has no runs
+ *      and no code of earlier runs; if none is free, the pool starts a temporary worker, at most `workers` of them, and
+ *      stops it afterwards.
+ *   3. A worker that exits is restarted (`worker-handle.ts`). If it ended while it imported a graph, that graph is
  *      marked as unusable and is not imported again.
  *   4. `close` waits for the active runs, then kills the workers; the remaining runs are `lost` with cause `external`.
  */
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { poll } from '../../../infra/timeouts/poll.ts';
-import type { GraphNodes } from '../graphs/graph-nodes.ts';
-import type { GraphsFile } from '../graphs/graphs-file.ts';
-import { findUntestedLibraries, testedLibraries } from '../graphs/load-graph.ts';
-import type { GraphWorkerOptions, WorkerExit } from './graph-worker.ts';
-import { minEventLimitBytes } from './message-codec.ts';
-import { QueryWorker } from './query-worker.ts';
-import { RunInPool, RunWorker } from './run-worker.ts';
-import { toRunlakeError } from './serialized-error.ts';
-import type { WorkerPool } from './worker-pool.ts';
+import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
+import type { Logger } from '../../../../infra/telemetry/logger.ts';
+import { poll } from '../../../../infra/timeouts/poll.ts';
+import type { GraphNodes } from '../../graphs/graph-nodes.ts';
+import type { GraphsFile } from '../../graphs/graphs-file.ts';
+import { findUntestedLibraries, testedLibraries } from '../../graphs/load-graph.ts';
+import type { ChildRunBatch } from '../../traces/trace-order.ts';
+import { minEventLimitBytes } from '../message-codec.ts';
+import type { Chunk, GraphRequest, RunJob } from '../messages.ts';
+import { toRunlakeError } from '../serialized-error.ts';
+import { QueryWorkerHandle } from './query-worker-handle.ts';
+import { RunSlot } from './run-slot.ts';
+import { RunWorkerHandle } from './run-worker-handle.ts';
+import type { WorkerExit, WorkerOptions } from './worker-handle.ts';
 
 export interface WorkerPoolOptions {
   readonly file: GraphsFile;
@@ -38,7 +40,7 @@ export interface WorkerPoolOptions {
   readonly database?: { readonly url: string; readonly authorities?: readonly string[] };
   /** Environment variables that graph code may read; `env` of the langgraph.json overrides them. */
   readonly environment: Readonly<Record<string, string>>;
-  readonly accounts?: GraphWorkerOptions['accounts'];
+  readonly accounts?: WorkerOptions['accounts'];
   /** URL of this agent server, for calls from project code. */
   readonly serverUrl?: string | undefined;
   readonly maxEventBytes: number;
@@ -50,6 +52,37 @@ export interface WorkerPoolOptions {
   readonly heapMegabytes?: number | undefined;
   /** Default: 120,000 ms. */
   readonly loadTimeoutMs?: number;
+}
+
+export interface WorkerPool {
+  /** Number of runs that can start now. */
+  readonly freeSlots: number;
+  /** Number of additional runs that can start. They are reserved for callers that use less than their fair share. */
+  readonly extraSlots: number;
+  /** Registers a listener that is called when slots are free after a change. */
+  onFree(listener: () => void): void;
+  /**
+   * Starts one attempt. `take` receives its chunks in order, in batches; the next batch follows when `take` has
+   * resolved. The send window bounds the buffered bytes, so a graph cannot stream faster than the log accepts events.
+   * If `take` rejects, the run is cancelled. `onChildRuns` receives the child runs if `job.trace` is set; the last
+   * child runs arrive before the outcome.
+   */
+  start(
+    job: RunJob,
+    take: (chunks: readonly Chunk[]) => Promise<void>,
+    onChildRuns?: (traced: ChildRunBatch) => void,
+  ): Pick<RunSlot, 'outcome' | 'cancel'>;
+  /**
+   * Answers a query in a separate worker, so that it never waits behind runs. Resolves with JSON text.
+   *
+   * @throws GRAPH_WORKER_BUSY after two seconds in the queue, GRAPH_UNUSABLE, GRAPH_FAILED, STORE_EMBEDDER_UNUSABLE,
+   *   and errors of the request itself, such as CHECKPOINT_NOT_FOUND.
+   */
+  query(request: GraphRequest): Promise<string>;
+  /**
+   * Waits up to `drainMs` for active runs. The remaining runs end as `lost` with cause `external`; none is cancelled.
+   */
+  close(drainMs: number): Promise<void>;
 }
 
 export interface OpenWorkerPool extends WorkerPool {
@@ -85,9 +118,9 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   const processes = workers + (runsQueries ? 1 : 0);
   const loadErrors: Record<string, string> = {};
   const nodes: Record<string, GraphNodes> = {};
-  const runWorkers = new Set<RunWorker>();
-  const temporaryWorkers = new Set<RunWorker>();
-  const pending = new Set<RunInPool>();
+  const runWorkers = new Set<RunWorkerHandle>();
+  const temporaryWorkers = new Set<RunWorkerHandle>();
+  const pending = new Set<RunSlot>();
   const listeners: (() => void)[] = [];
   const stopped: Promise<void>[] = [];
   let isClosing = false;
@@ -101,7 +134,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     failed = reject;
   });
 
-  const workerOptions = (): Omit<GraphWorkerOptions, 'onMessage' | 'onExit'> => ({
+  const workerOptions = (): WorkerOptions => ({
     setup: {
       graphs: file.graphs.filter(({ graphId }) => loadErrors[graphId] === undefined),
       loadErrors: { ...loadErrors },
@@ -150,46 +183,46 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     };
   };
 
-  const queryWorker = runsQueries ? new QueryWorker(workerOptions, createHooks()) : undefined;
+  const queryWorker = runsQueries ? new QueryWorkerHandle(workerOptions, createHooks()) : undefined;
   for (let started = 0; started < workers; started += 1) {
-    runWorkers.add(new RunWorker(workerOptions, { ...createHooks(), onChange: schedule }));
+    runWorkers.add(new RunWorkerHandle(workerOptions, { ...createHooks(), onChange: schedule }));
   }
 
-  function findWorker(run: RunInPool): RunWorker | undefined {
-    return [...runWorkers, ...temporaryWorkers].find((worker) => worker.has(run));
+  function findWorker(slot: RunSlot): RunWorkerHandle | undefined {
+    return [...runWorkers, ...temporaryWorkers].find((worker) => worker.has(slot));
   }
 
   function schedule(): void {
     if (isClosing) return;
-    for (const run of pending) {
-      const worker = run.job.alone ? findCleanWorker() : findLeastLoaded();
+    for (const slot of pending) {
+      const worker = slot.job.alone ? findCleanWorker() : findLeastLoaded();
       if (worker === undefined) continue;
-      pending.delete(run);
-      worker.put(run);
+      pending.delete(slot);
+      worker.put(slot);
     }
-    const waitingAlone = [...pending].filter((run) => run.job.alone).length;
+    const waitingAlone = [...pending].filter((slot) => slot.job.alone).length;
     for (const worker of temporaryWorkers) {
-      if (worker.process.ready && worker.size === 0 && (waitingAlone === 0 || !worker.isClean)) retire(worker);
+      if (worker.ready && worker.size === 0 && (waitingAlone === 0 || !worker.isClean)) retire(worker);
     }
-    const starting = [...temporaryWorkers].filter((worker) => !worker.process.ready).length;
+    const starting = [...temporaryWorkers].filter((worker) => !worker.ready).length;
     if (waitingAlone > starting && temporaryWorkers.size < workers) {
       temporaryWorkers.add(
-        new RunWorker(workerOptions, { onReady: () => undefined, onExit: () => undefined, onChange: schedule }),
+        new RunWorkerHandle(workerOptions, { onReady: () => undefined, onExit: () => undefined, onChange: schedule }),
       );
     }
     if (countFreeSlots() > 0) for (const listener of listeners) listener();
   }
 
-  function retire(worker: RunWorker): void {
+  function retire(worker: RunWorkerHandle): void {
     temporaryWorkers.delete(worker);
-    stopped.push(worker.process.stop('a temporary worker is no longer needed'));
+    stopped.push(worker.stop('a temporary worker is no longer needed'));
   }
 
-  function findCleanWorker(): RunWorker | undefined {
+  function findCleanWorker(): RunWorkerHandle | undefined {
     return [...temporaryWorkers, ...runWorkers].find((worker) => worker.isClean && worker.countFreeSlots(1) === 1);
   }
 
-  function findLeastLoaded(): RunWorker | undefined {
+  function findLeastLoaded(): RunWorkerHandle | undefined {
     const [leastLoaded] = [...runWorkers]
       .filter((worker) => worker.countFreeSlots(maxRunsPerWorker) > 0)
       .sort((a, b) => a.size - b.size);
@@ -202,19 +235,19 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     return Math.max(0, freeSlots - pending.size);
   }
 
-  function cancel(run: RunInPool, why: 'cancelled'): void {
-    if (pending.delete(run)) void run.end({ kind: why });
-    else findWorker(run)?.stop(run, why);
+  function cancel(slot: RunSlot): void {
+    if (pending.delete(slot)) void slot.end({ kind: 'cancelled' });
+    else findWorker(slot)?.stopRun(slot, 'cancelled');
   }
 
   async function close(drainMs: number): Promise<void> {
     isClosing = true;
     const message = `The worker process of the run ended: ${stopReason}.`;
-    for (const run of pending) void run.end({ kind: 'lost', cause: 'external', message });
+    for (const slot of pending) void slot.end({ kind: 'lost', cause: 'external', message });
     pending.clear();
     const all = [...runWorkers, ...temporaryWorkers];
     await poll(() => all.every((worker) => worker.size === 0), { intervalMs: 20, timeoutMs: drainMs });
-    await Promise.all([queryWorker?.close(), ...all.map((worker) => worker.process.stop(stopReason)), ...stopped]);
+    await Promise.all([queryWorker?.close(), ...all.map((worker) => worker.stop(stopReason)), ...stopped]);
   }
 
   try {
@@ -241,19 +274,24 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     onFree: (listener) => void listeners.push(listener),
     start(job, take, onChildRuns) {
       lastKey += 1;
-      const run = new RunInPool(lastKey, job, take, onChildRuns, {
-        // A worker sends until the window is full, so the last event that it sends may exceed the window.
-        limitBytes: sendWindowBytes + Math.max(options.maxEventBytes, minEventLimitBytes) + maxNameBytes,
-        acknowledge: (each, bytes) => findWorker(each)?.acknowledge(each, bytes),
-        onConsumeFailed: (each) => cancel(each, 'cancelled'),
-      });
+      const slot = new RunSlot(
+        lastKey,
+        job,
+        { take, onChildRuns },
+        {
+          // A worker sends until the window is full, so its last event may exceed the window.
+          limitBytes: sendWindowBytes + Math.max(options.maxEventBytes, minEventLimitBytes) + maxNameBytes,
+          acknowledge: (each, bytes) => findWorker(each)?.acknowledge(each, bytes),
+          cancel,
+        },
+      );
       if (isClosing) {
-        void run.end({ kind: 'lost', cause: 'external', message: stopReason });
+        void slot.end({ kind: 'lost', cause: 'external', message: stopReason });
       } else {
-        pending.add(run);
+        pending.add(slot);
         schedule();
       }
-      return { outcome: run.outcome, cancel: () => cancel(run, 'cancelled') };
+      return slot;
     },
     async query(request) {
       if (queryWorker === undefined) throw runlakeError('INTERNAL', {}, { cause: 'this process has no query worker' });

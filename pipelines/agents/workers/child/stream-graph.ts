@@ -1,6 +1,6 @@
 import { convertToProtocolEvent, createLifecycleTransformer, STREAM_EVENTS_V3_MODES } from '@langchain/langgraph';
-import type { CompiledGraph } from '../graphs/compiled-graph.ts';
-import { interruptEvent, protocolMode } from '../streams/stream-types.ts';
+import type { CompiledGraph } from '../../graphs/compiled-graph.ts';
+import { interruptEvent, protocolMode } from '../../streams/stream-types.ts';
 
 /** One event that a graph emits in a requested stream mode, before serialisation. */
 export interface GraphStreamEvent {

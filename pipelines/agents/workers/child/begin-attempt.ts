@@ -1,9 +1,9 @@
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { CompiledGraph } from '../graphs/compiled-graph.ts';
-import { goesToEnd, listUnknownBreakpoints, readNodes, requireNodes } from '../graphs/graph-nodes.ts';
-import type { LoadedGraph } from '../graphs/load-graph.ts';
-import type { CheckpointChoice, RunCommand } from '../runs/run.ts';
-import type { ToWorker } from './message-codec.ts';
+import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
+import type { CompiledGraph } from '../../graphs/compiled-graph.ts';
+import { goesToEnd, listUnknownBreakpoints, readNodes, requireNodes } from '../../graphs/graph-nodes.ts';
+import type { LoadedGraph } from '../../graphs/load-graph.ts';
+import type { CheckpointChoice, RunCommand } from '../../runs/run.ts';
+import type { ToWorker } from '../messages.ts';
 import { toLibraryCommand, toLibraryConfig } from './run-config.ts';
 import { stoppedAtHead, stoppedWithin } from './stopped-at-head.ts';
 import type { ThreadSaver } from './thread-saver.ts';

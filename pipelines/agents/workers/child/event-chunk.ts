@@ -1,11 +1,8 @@
-import type { CheckpointConfig } from '../graphs/compiled-graph.ts';
-import { toCheckpoint } from '../requests/thread-state.ts';
+import type { CheckpointConfig } from '../../graphs/compiled-graph.ts';
+import { toCheckpoint } from '../../requests/thread-state.ts';
+import type { Chunk } from '../messages.ts';
 import { graphJson } from './graph-json.ts';
 import type { GraphStreamEvent } from './stream-graph.ts';
-import type { Chunk } from './worker-pool.ts';
-
-/** Maximum size of one event that a graph streams. The event log and each client process an event as one message. */
-export const maxEventBytes = 8 * 1024 ** 2;
 
 /**
  * Serialises an event. If the event is too large or cannot be serialised, returns an `error` event in its place, and

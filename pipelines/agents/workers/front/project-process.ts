@@ -16,10 +16,10 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
-import type { AccountSource, ProcessAccount } from '../../../infra/isolation/process-accounts.ts';
-import { encodeFrame, type Frame, type FrameLimits, FrameReader, pipeDescriptor } from './frames.ts';
+import type { AccountSource, ProcessAccount } from '../../../../infra/isolation/process-accounts.ts';
+import { encodeFrame, type Frame, type FrameLimits, FrameReader, pipeDescriptor } from '../frames.ts';
 
-export interface WorkerChildOptions {
+export interface ProjectProcessOptions {
   /** Path of the program. */
   readonly program: string;
   /** Command-line options of Node. */
@@ -31,7 +31,7 @@ export interface WorkerChildOptions {
   readonly accounts?: AccountSource | undefined;
   readonly limits: FrameLimits;
   readonly onFrame: (frame: Frame) => void;
-  readonly onExit: (end: ChildEnd) => void;
+  readonly onExit: (end: ProcessEnd) => void;
   /**
    * Receives each line of standard output and standard error, up to 1,000 lines per second. If absent, the output is
    * discarded.
@@ -39,7 +39,7 @@ export interface WorkerChildOptions {
   readonly onLine?: (line: string) => void;
 }
 
-export interface ChildEnd {
+export interface ProcessEnd {
   readonly code: number | null;
   readonly signal: string | null;
   /** The error that prevented the child from starting. */
@@ -52,14 +52,14 @@ const pipeDrainTimeoutMs = 1_000;
 const maxLineCharacters = 4_000;
 const maxLinesPerSecond = 1_000;
 
-export class WorkerChild {
+export class ProjectProcess {
   readonly #child: ChildProcess | undefined;
   readonly #pipe: Socket | undefined;
   #isCorked = false;
   #violation: string | undefined;
   #hasExited = false;
 
-  constructor(options: WorkerChildOptions) {
+  constructor(options: ProjectProcessOptions) {
     const { program, execArgv, folder, environment, accounts, limits, onFrame, onExit, onLine } = options;
     const output = onLine === undefined ? 'ignore' : 'pipe';
     let account: ProcessAccount | undefined;

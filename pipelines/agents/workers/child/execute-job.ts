@@ -1,16 +1,16 @@
-import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { isLeaseLost } from '../checkpoints/leased-saver.ts';
-import type { CompiledGraph } from '../graphs/compiled-graph.ts';
-import { readStoredState, toStreamedState } from '../graphs/compiled-graph.ts';
-import type { LoadedGraph } from '../graphs/load-graph.ts';
-import type { StoreFor } from '../store/agent-store.ts';
+import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
+import { isLeaseLost } from '../../checkpoints/leased-saver.ts';
+import type { CompiledGraph } from '../../graphs/compiled-graph.ts';
+import { readStoredState, toStreamedState } from '../../graphs/compiled-graph.ts';
+import type { LoadedGraph } from '../../graphs/load-graph.ts';
+import type { StoreFor } from '../../store/agent-store.ts';
+import type { RunOutcome } from '../messages.ts';
 import { beginAttempt, buildConfig, checkpointMetadata, type Job } from './begin-attempt.ts';
 import { createWarningChunk, eventChunk } from './event-chunk.ts';
 import type { EventLoopTurn } from './event-loop-turn.ts';
 import type { SendWindow } from './send-window.ts';
 import { streamGraph } from './stream-graph.ts';
 import { type SaverFor, ThreadSaver } from './thread-saver.ts';
-import type { RunOutcome } from './worker-pool.ts';
 
 /**
  * Time for which the saver collects checkpoint writes into a batch. A crash loses at most the writes of this period.

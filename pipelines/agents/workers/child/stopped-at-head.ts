@@ -9,7 +9,7 @@
  * this member differently.
  */
 import type { BaseCheckpointSaver, Checkpoint, CheckpointTuple } from '@langchain/langgraph-checkpoint';
-import type { CheckpointConfig, CompiledGraph } from '../graphs/compiled-graph.ts';
+import type { CheckpointConfig, CompiledGraph } from '../../graphs/compiled-graph.ts';
 
 /** Node names, or `*` for all nodes. */
 type NodeSelection = '*' | readonly string[];

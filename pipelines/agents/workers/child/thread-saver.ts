@@ -12,8 +12,8 @@ import {
   type PendingWrite,
 } from '@langchain/langgraph-checkpoint';
 import type pg from 'pg';
-import { splitThreadKey, threadKey } from '../checkpoints/copy-checkpoints.ts';
-import { type EarlyAcks, type Lease, LeasedSaver } from '../checkpoints/leased-saver.ts';
+import { splitThreadKey, threadKey } from '../../checkpoints/copy-checkpoints.ts';
+import { type EarlyAcks, type Lease, LeasedSaver } from '../../checkpoints/leased-saver.ts';
 
 /**
  * The task id under which LangGraph stores writes that belong to no task, such as a resume value that names no

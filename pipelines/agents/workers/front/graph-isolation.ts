@@ -1,13 +1,13 @@
 import { existsSync, realpathSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Config } from '../../../infra/config/settings.ts';
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { type AccountSource, openProcessAccounts } from '../../../infra/isolation/process-accounts.ts';
-import type { Database, Sql } from '../../../infra/postgres/database.ts';
-import { openLimitedAccount } from '../../../infra/postgres/limited-account.ts';
-import type { Logger } from '../../../infra/telemetry/logger.ts';
-import type { GraphsFile } from '../graphs/graphs-file.ts';
+import type { Config } from '../../../../infra/config/settings.ts';
+import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
+import { type AccountSource, openProcessAccounts } from '../../../../infra/isolation/process-accounts.ts';
+import type { Database, Sql } from '../../../../infra/postgres/database.ts';
+import { openLimitedAccount } from '../../../../infra/postgres/limited-account.ts';
+import type { Logger } from '../../../../infra/telemetry/logger.ts';
+import type { GraphsFile } from '../../graphs/graphs-file.ts';
 
 export interface WorkerAccount {
   /** Connection URL of Postgres for worker processes. */

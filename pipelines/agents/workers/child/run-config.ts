@@ -1,5 +1,5 @@
 import { Command, Send } from '@langchain/langgraph';
-import type { CheckpointChoice, GraphConfig, RunCommand } from '../runs/run.ts';
+import type { CheckpointChoice, GraphConfig, RunCommand } from '../../runs/run.ts';
 
 /** Converts the config of a run, an assistant or a query to the form that LangChain expects. */
 export function toLibraryConfig(

@@ -1,6 +1,6 @@
 import { Socket } from 'node:net';
 import { Worker } from 'node:worker_threads';
-import { type ErrorParameters, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { type ErrorParameters, runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import {
   computeWorkerFrameLimits,
   exceedsValueCount,
@@ -8,9 +8,9 @@ import {
   FrameReader,
   parentFrameLimits,
   pipeDescriptor,
-} from './frames.ts';
-import { encodeMessage, type FromWorker } from './message-codec.ts';
-import type { Chunk } from './worker-pool.ts';
+} from '../frames.ts';
+import { encodeMessage } from '../message-codec.ts';
+import type { Chunk, FromWorker } from '../messages.ts';
 
 export interface ParentPipe {
   /** Writes the buffers. Calls `sent` when the operating system has accepted all bytes. */

@@ -10,18 +10,8 @@
  *   2. The parent process acknowledges events after the log has stored them; then the next buffered events are sent.
  *   3. If the buffers exceed the limit, the run with the largest buffer fails with STREAM_BUFFER_FULL.
  */
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { Chunk } from './worker-pool.ts';
-
-/**
- * Fixed cost of an event in addition to its data and names. It accounts for the log record, and for objects in the
- * worker and in its parent process.
- */
-export const eventOverheadBytes = 256;
-
-export function eventCost({ mode, event, namespace, data }: Chunk): number {
-  return data.byteLength + mode.length + event.length + namespace.length + eventOverheadBytes;
-}
+import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
+import { type Chunk, eventCost } from '../messages.ts';
 
 /** The buffers of all send windows of a process. */
 export class SendBuffers {

@@ -18,24 +18,24 @@
 import { tmpdir } from 'node:os';
 import { resolve } from 'node:path';
 import pg from 'pg';
-import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { postgresAddress } from '../../../infra/postgres/address.ts';
-import type { AppRoute } from '../app/app-route.ts';
-import { type LoadedAuth, loadAuth } from '../auth/load-auth.ts';
-import { type LoadedGraph, loadGraph } from '../graphs/load-graph.ts';
-import { handleQuery } from '../requests/handle-query.ts';
-import { loadEmbedder, openStores, type StoreFor } from '../store/agent-store.ts';
-import { buildStoreConfig, type StoreConfig } from '../store/store-item.ts';
-import { openTracer } from '../traces/run-tracer.ts';
+import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
+import { postgresAddress } from '../../../../infra/postgres/address.ts';
+import type { AppRoute } from '../../app/app-route.ts';
+import { type LoadedAuth, loadAuth } from '../../auth/load-auth.ts';
+import { type LoadedGraph, loadGraph } from '../../graphs/load-graph.ts';
+import { handleQuery } from '../../requests/handle-query.ts';
+import { loadEmbedder, openStores, type StoreFor } from '../../store/agent-store.ts';
+import { buildStoreConfig, type StoreConfig } from '../../store/store-item.ts';
+import { openTracer } from '../../traces/run-tracer.ts';
+import { computeWorkerFrameLimits } from '../frames.ts';
+import type { ToWorker, WorkerSetup } from '../messages.ts';
+import { needsTypescript, readTypescript } from '../read-typescript.ts';
+import { serializeError } from '../serialized-error.ts';
 import { EventLoopTurn } from './event-loop-turn.ts';
 import { executeJob } from './execute-job.ts';
-import { computeWorkerFrameLimits } from './frames.ts';
-import type { ToWorker, WorkerSetup } from './message-codec.ts';
 import { Outbox, openParentPipe, watchParent } from './outbox.ts';
 import { installProjectGlobals } from './project-globals.ts';
-import { needsTypescript, readTypescript } from './read-typescript.ts';
 import { SendBuffers, type SendWindow } from './send-window.ts';
-import { serializeError } from './serialized-error.ts';
 import { isFailedWrite, openSavers, type SaverFor } from './thread-saver.ts';
 
 interface ActiveRun {
@@ -128,7 +128,7 @@ async function startWorker(receivedSetup: WorkerSetup): Promise<void> {
   let routes: readonly AppRoute[] = [];
   if (setup.app !== undefined) {
     try {
-      const { serveApp } = await import('../app/serve-app.ts');
+      const { serveApp } = await import('../../app/serve-app.ts');
       routes = await serveApp(setup.app, resolve(tmpdir(), setup.app.socketPath));
     } catch (error) {
       loadErrors = { ...loadErrors, app: error instanceof Error ? error.message : String(error) };
