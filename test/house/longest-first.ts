@@ -32,6 +32,7 @@ export const longest = [
   'test/docs/demo.test.ts',
   'test/docs/quickstarts.test.ts',
   'test/docs/readme.test.ts',
+  'test/docs/traced-run.test.ts',
   'test/api/agent-server/flood.test.ts',
   'test/histories/histories.stack.ts',
   'test/crash/engines.test.ts',
