@@ -10,7 +10,13 @@ import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { type CompiledGraph, isCompiledGraph } from '../../../pipelines/agents/graphs/compiled-graph.ts';
+import type { AuthorizationRequest } from '../../../pipelines/agents/auth/agent-user.ts';
+import { loadAuth } from '../../../pipelines/agents/auth/load-auth.ts';
+import { isCompiledGraph } from '../../../pipelines/agents/graphs/compiled-graph.ts';
+import { readNodes } from '../../../pipelines/agents/graphs/graph-nodes.ts';
+import { readSchemas } from '../../../pipelines/agents/requests/schemas.ts';
+import { RunTracer } from '../../../pipelines/agents/traces/run-tracer.ts';
+import { toLibraryCommand } from '../../../pipelines/agents/workers/child/run-config.ts';
 import { stoppedAtHead } from '../../../pipelines/agents/workers/child/stopped-at-head.ts';
 import { copyProjectsWithLibrary, type Library } from '../../agents/projects-with.ts';
 import { isFullExtent } from '../../house/extent.ts';
@@ -106,25 +112,99 @@ describe.each<Library>(['oldest', 'newest'])('the %s library', (library) => {
     expect(failure).toMatchObject({ message: 'as intended' });
   });
 
-  it('records the breakpoint at which a run stops (`versions_seen`)', async () => {
-    const file = pathToFileURL(join(projects, 'versions/graphs.js')).href;
-    const { stopping } = (await import(/* @vite-ignore */ file)) as { stopping: CompiledGraph };
-    expect(isCompiledGraph(stopping)).toBe(true);
-    const graph = stopping.withConfig({});
+  /** Runs a graph of the project in this process, with the library of the project. */
+  async function openGraph(name: string) {
+    const exported = (await importProject(projects))[name];
+    if (!isCompiledGraph(exported)) throw new Error(`${name} is not a graph`);
+    const graph = exported.withConfig({});
     const saver = new MemorySaver();
     graph.checkpointer = saver;
     const config = { configurable: { thread_id: 't' } };
-    const none = { before: undefined, after: undefined };
     const run = async (input: unknown) => {
-      for await (const _ of await graph.stream(input, config));
+      let state: unknown;
+      for await (const values of await graph.stream(input, { ...config, streamMode: 'values' })) state = values;
+      return state;
     };
+    return { exported, graph, saver, config, run };
+  }
+
+  it('records the breakpoint at which a run stops (`versions_seen`)', async () => {
+    const { exported, graph, saver, config, run } = await openGraph('stopping');
+    const none = { before: undefined, after: undefined };
     await run({ name: 'ann' });
     expect(await stoppedAtHead(graph, saver, 't', none)).toBe(true);
     await run(null);
     expect(await stoppedAtHead(graph, saver, 't', none)).toBe(false);
     const head = await saver.getTuple(config);
     expect(head?.checkpoint.versions_seen).toHaveProperty('__interrupt__');
-    expect(stopping.checkpointer).toBeUndefined();
+    expect(exported.checkpointer).toBeUndefined();
+  });
+
+  it('stores a resume value without a task, and again for the task that uses it (`__resume__`)', async () => {
+    const { saver, config, run } = await openGraph('within');
+    await run({ name: 'ann' });
+    await run(toLibraryCommand({ resume: 'tea' }));
+    const writes: unknown[] = [];
+    for await (const { pendingWrites = [] } of saver.list(config)) {
+      for (const [task, channel, value] of pendingWrites) if (channel === '__resume__') writes.push([task, value]);
+    }
+    expect(writes).toEqual(
+      expect.arrayContaining([
+        ['00000000-0000-0000-0000-000000000000', 'tea'],
+        [expect.stringMatching(/^(?!0{8})[\da-f-]{36}$/), ['tea']],
+      ]),
+    );
+  });
+
+  // Older versions do not copy a tracer.
+  it.runIf(library === 'newest')('reports to one of several copies of a tracer (`_getRunStoreKey`)', async () => {
+    const manager = pathToFileURL(join(projects, '../node_modules/@langchain/core/dist/callbacks/manager.js')).href;
+    const { CallbackManager } = (await import(
+      /* @vite-ignore */ manager
+    )) as typeof import('@langchain/core/callbacks/manager');
+    const collector = { rootId: 'run' } as ConstructorParameters<typeof RunTracer>[0];
+    const tracer = new RunTracer(collector);
+    const copy = tracer.copyWithTracingConfig({ metadata: { ls_agent_type: 'root' } });
+    const other = new RunTracer({ ...collector });
+    const handlers = [tracer, copy, other] as unknown as Parameters<typeof CallbackManager.configure>[0];
+    expect(CallbackManager.configure(handlers)?.handlers).toHaveLength(2);
+  });
+
+  it('lists its nodes, and those that `goto` may name (`nodes`, `channels`)', async () => {
+    const { exported } = await openGraph('stopping');
+    expect(readNodes(exported)).toEqual({
+      names: new Set(['__start__', 'first', 'second', 'third']),
+      targets: new Set(['first', 'second', 'third']),
+    });
+  });
+
+  it('prefixes what it adds to the config of a node (`__pregel_`)', async () => {
+    const { run } = await openGraph('configured');
+    const { said } = (await run({ name: 'ann' })) as { said: string[] };
+    const known = ['thread_id', 'checkpoint_id', 'checkpoint_map', 'checkpoint_ns'];
+    expect(said.filter((name) => !known.includes(name) && !name.startsWith('__pregel_'))).toEqual([]);
+    expect(said).toContain('__pregel_checkpointer');
+  });
+
+  it('has the registry of the extras of its schemas (`_metaRegistry`)', async () => {
+    const { exported } = await openGraph('described');
+    const { _metaRegistry: registry } = exported.builder as { _metaRegistry: { get(schema: unknown): unknown } };
+    const { prompt } = await importProject(projects);
+    expect(registry.get(prompt)).toMatchObject({ jsonSchemaExtra: { langgraph_type: 'prompt' } });
+    expect(readSchemas(exported).state_schema).toMatchObject({ properties: { prompt: { type: 'string' } } });
+  });
+
+  it('keeps the handlers of an Auth (`~handlerCache`)', async () => {
+    const auth = await loadAuth({ path: join(projects, 'versions/graphs.js'), name: 'auth' });
+    const identity = await auth.identify({ method: 'GET', url: 'http://localhost/', headers: [] });
+    if (!('user' in identity)) throw new Error('not authenticated');
+    const { user } = identity;
+    expect(user).toMatchObject({ identity: 'ann' });
+    const ask = (event: string) => auth.authorize({ event, value: {}, user } as AuthorizationRequest);
+    expect(await ask('threads:create')).toMatchObject({ filter: { by: 'event' } });
+    expect(await ask('threads:read')).toMatchObject({ filter: { by: 'resource' } });
+    expect(await ask('crons:read')).toMatchObject({ filter: { by: 'action' } });
+    expect(await ask('crons:create')).toMatchObject({ filter: { by: 'all' } });
   });
 
   it.runIf(isFullExtent)(
@@ -152,6 +232,11 @@ describe.each<Library>(['oldest', 'newest'])('the %s library', (library) => {
     1_200_000,
   );
 });
+
+/** What the graphs file of the project exports. */
+function importProject(projects: string): Promise<Record<string, unknown>> {
+  return import(/* @vite-ignore */ pathToFileURL(join(projects, 'versions/graphs.js')).href);
+}
 
 function suiteFile(name: string): string {
   return `test/api/agent-server/${name}.test.ts`;

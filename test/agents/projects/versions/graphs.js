@@ -1,5 +1,7 @@
 import { tool } from '@langchain/core/tools';
 import { Annotation, END, interrupt, START, StateGraph } from '@langchain/langgraph';
+import { withLangGraph } from '@langchain/langgraph/zod';
+import { Auth } from '@langchain/langgraph-sdk/auth';
 import { traceable } from 'langsmith/traceable';
 import { z } from 'zod';
 
@@ -17,7 +19,8 @@ const upper = tool(async ({ text }) => text.toUpperCase(), {
 });
 const count = traceable(async (text) => text.length, { name: 'count', run_type: 'tool' });
 
-const within = new StateGraph(State)
+/** Interrupts. */
+export const within = new StateGraph(State)
   .addNode('ask', ({ name }) => ({ said: [`answer: ${interrupt(`What, ${name}?`)}`] }))
   .addEdge(START, 'ask')
   .addEdge('ask', END)
@@ -61,3 +64,26 @@ export const stopping = new StateGraph(State)
   .addEdge('second', 'third')
   .addEdge('third', END)
   .compile({ interruptBefore: ['second'] });
+
+/** Returns the names in the `configurable` that its node receives. */
+export const configured = new StateGraph(State)
+  .addNode('list', (_, { configurable }) => ({ said: Object.keys(configurable) }))
+  .addEdge(START, 'list')
+  .addEdge('list', END)
+  .compile();
+
+/** A part of the state of `described`, with an extra for its JSON schema. */
+export const prompt = withLangGraph(z.string(), { jsonSchemaExtra: { langgraph_type: 'prompt' } });
+export const described = new StateGraph(z.object({ prompt }))
+  .addNode('keep', () => ({}))
+  .addEdge(START, 'keep')
+  .addEdge('keep', END)
+  .compile();
+
+/** Handlers by event, resource and action. */
+export const auth = new Auth()
+  .authenticate(() => 'ann')
+  .on('threads:create', () => ({ by: 'event' }))
+  .on('threads', () => ({ by: 'resource' }))
+  .on('*:read', () => ({ by: 'action' }))
+  .on('*', () => ({ by: 'all' }));
