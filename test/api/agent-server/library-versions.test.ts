@@ -162,10 +162,10 @@ describe.each<Library>(['oldest', 'newest'])('the %s library', (library) => {
     const { CallbackManager } = (await import(
       /* @vite-ignore */ manager
     )) as typeof import('@langchain/core/callbacks/manager');
-    const collector = { rootId: 'run' } as ConstructorParameters<typeof RunTracer>[0];
+    const collector = { rootId: 'run' } as unknown as ConstructorParameters<typeof RunTracer>[0];
     const tracer = new RunTracer(collector);
     const copy = tracer.copyWithTracingConfig({ metadata: { ls_agent_type: 'root' } });
-    const other = new RunTracer({ ...collector });
+    const other = new RunTracer({ ...collector } as typeof collector);
     const handlers = [tracer, copy, other] as unknown as Parameters<typeof CallbackManager.configure>[0];
     expect(CallbackManager.configure(handlers)?.handlers).toHaveLength(2);
   });
