@@ -5,6 +5,7 @@ import { listProjectsByStats, type StatOrder, statOrders } from '../../pipelines
 import { maxNameLength, type ProjectRecord, readProject } from '../../pipelines/projects/project.ts';
 import { readProjectStats, readTopMetadata } from '../../pipelines/projects/project-stats.ts';
 import { createProject, updateProject } from '../../pipelines/projects/write-project.ts';
+import { checkLonglivedDays } from '../../pipelines/retention/lifetimes.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import type { RunStats } from '../../pipelines/runs/stats/stat-names.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
@@ -31,6 +32,10 @@ const changeableFields = {
   end_time: optional(Timestamp()),
   default_dataset_id: optional(Uuid()),
   trace_tier: optional(TraceTier),
+  longlived_ttl_days: optional(Type.Integer({ minimum: 1, maximum: 36_500 }), {
+    description:
+      'Days that longlived traces are kept, between those of the tiers of the installation. Null: as long as it keeps them.',
+  }),
 };
 
 const NewSession = Type.Object({
@@ -57,6 +62,7 @@ const fields = {
   default_dataset_id: nullable(Uuid()),
   reference_dataset_id: nullable(Uuid()),
   trace_tier: nullable(Type.String()),
+  longlived_ttl_days: nullable(Type.Integer()),
   num_examples: nullable(Type.Integer()),
   num_repetitions: nullable(Type.Integer()),
   evaluator_keys: nullable(Type.Array(Type.String())),
@@ -87,13 +93,14 @@ export const createSession = defineOperation({
     'With `upsert`, an existing project with that name is updated: given fields replace its fields, except for an empty `extra`.',
   access: { permission: 'projects:create', tenantScope: 'workspace' },
   unsupported: { body: ['tag_value_ids'] },
-  errors: ['CONFLICT', 'LIMIT_REACHED'],
+  errors: ['CONFLICT', 'LIMIT_REACHED', 'RETENTION_OUT_OF_RANGE'],
   schema: {
     query: Type.Object({ upsert: Type.Boolean({ default: false }) }),
     body: NewSession,
     response: { 200: Session },
   },
   handler: async ({ caller, query, body, services }) => {
+    checkLonglivedDays(services.config, body.longlived_ttl_days);
     const project = {
       id: body.id,
       name: body.name,
@@ -104,6 +111,7 @@ export const createSession = defineOperation({
       defaultDatasetId: body.default_dataset_id,
       referenceDatasetId: body.reference_dataset_id,
       traceTier: body.trace_tier,
+      longlivedTtlDays: body.longlived_ttl_days,
       numExamples: body.num_examples,
       numRepetitions: body.num_repetitions,
       evaluatorKeys: body.evaluator_keys,
@@ -301,11 +309,12 @@ export const updateSession = defineOperation({
   tag: 'projects',
   summary: 'Update a tracing project',
   description:
-    'Absent and null fields stay unchanged. After a rename, patches of runs with the old name are still stored in the project.',
+    'Absent and null fields stay unchanged, except that a null `longlived_ttl_days` removes the value. After a rename, patches of runs with the old name are still stored in the project.',
   access: { permission: 'projects:update', tenantScope: 'workspace' },
-  errors: ['NOT_FOUND', 'CONFLICT'],
+  errors: ['NOT_FOUND', 'CONFLICT', 'RETENTION_OUT_OF_RANGE'],
   schema: { params: SessionParams, body: SessionChange, response: { 200: Session } },
   handler: async ({ caller, params, body, services }) => {
+    checkLonglivedDays(services.config, body.longlived_ttl_days);
     const change = {
       name: body.name,
       description: body.description,
@@ -313,6 +322,7 @@ export const updateSession = defineOperation({
       endTime: body.end_time,
       defaultDatasetId: body.default_dataset_id,
       traceTier: body.trace_tier,
+      longlivedTtlDays: body.longlived_ttl_days,
     };
     return formatSession(await updateProject(services, caller.workspaceId, params.session_id, change));
   },

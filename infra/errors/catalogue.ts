@@ -124,6 +124,7 @@ export const catalogue = {
   ),
 
   // Projects
+  RETENTION_OUT_OF_RANGE: caller(422, 'Traces of a project cannot be kept for {days} days: {reason}.', '{remedy}.'),
   PROJECT_UNKNOWN: caller(
     422,
     'Project {project} does not exist in this workspace.',

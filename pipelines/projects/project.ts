@@ -16,6 +16,8 @@ export interface ProjectRecord {
   readonly default_dataset_id: string | null;
   readonly reference_dataset_id: string | null;
   readonly trace_tier: string | null;
+  /** Days that longlived traces are kept; null: those of the installation. */
+  readonly longlived_ttl_days: number | null;
   readonly num_examples: number | null;
   readonly num_repetitions: number | null;
   readonly evaluator_keys: string[] | null;
@@ -24,7 +26,7 @@ export interface ProjectRecord {
 export type ProjectRow = Omit<ProjectRecord, 'extra'> & { readonly extra: string | null };
 
 export const projectColumns = `id, workspace_id AS tenant_id, name, description, extra, start_time, end_time,
-  default_dataset_id, reference_dataset_id, trace_tier, num_examples, num_repetitions, evaluator_keys`;
+  default_dataset_id, reference_dataset_id, trace_tier, longlived_ttl_days, num_examples, num_repetitions, evaluator_keys`;
 
 export function toProjectRecord(row: ProjectRow): ProjectRecord {
   return { ...row, extra: row.extra === null ? null : JSON.parse(row.extra) };

@@ -33,6 +33,7 @@ interface NewProject {
   readonly defaultDatasetId?: string | null | undefined;
   readonly referenceDatasetId?: string | null | undefined;
   readonly traceTier?: string | null | undefined;
+  readonly longlivedTtlDays?: number | null | undefined;
   readonly numExamples?: number | null | undefined;
   readonly numRepetitions?: number | null | undefined;
   readonly evaluatorKeys?: readonly string[] | null | undefined;
@@ -65,12 +66,13 @@ export async function createProject(
     project.numExamples ?? null,
     project.numRepetitions ?? null,
     project.evaluatorKeys ?? null,
+    project.longlivedTtlDays ?? null,
   ];
   return database.transaction(async (tx) => {
     const [made] = await tx.query<ProjectRow>(
       `INSERT INTO projects (id, workspace_id, name, description, extra, metadata, start_time, end_time, default_dataset_id,
-         reference_dataset_id, trace_tier, num_examples, num_repetitions, evaluator_keys)
-       VALUES ($14, $1, $2, $3, $4, coalesce($5::jsonb, '{}'), coalesce($6, now()), $7, $8, $9, $10, $11, $12, $13)
+         reference_dataset_id, trace_tier, num_examples, num_repetitions, evaluator_keys, longlived_ttl_days)
+       VALUES ($15, $1, $2, $3, $4, coalesce($5::jsonb, '{}'), coalesce($6, now()), $7, $8, $9, $10, $11, $12, $13, $14)
        ON CONFLICT DO NOTHING RETURNING ${projectColumns}`,
       [...fields, project.id ?? randomUUID()],
     );
@@ -92,6 +94,7 @@ export async function createProject(
          num_examples = coalesce($11, num_examples),
          num_repetitions = coalesce($12, num_repetitions),
          evaluator_keys = coalesce($13, evaluator_keys),
+         longlived_ttl_days = coalesce($14, longlived_ttl_days),
          updated_at = now()
        WHERE workspace_id = $1 AND name = $2 AND deleted_at IS NULL RETURNING ${projectColumns}`,
       fields,
@@ -101,7 +104,7 @@ export async function createProject(
   });
 }
 
-/** Absent and null fields stay unchanged. */
+/** Absent and null fields stay unchanged, except that a null `longlivedTtlDays` removes the value. */
 interface ProjectChange {
   readonly name?: string | null | undefined;
   readonly description?: string | null | undefined;
@@ -109,6 +112,7 @@ interface ProjectChange {
   readonly endTime?: string | null | undefined;
   readonly defaultDatasetId?: string | null | undefined;
   readonly traceTier?: string | null | undefined;
+  readonly longlivedTtlDays?: number | null | undefined;
 }
 
 /**
@@ -147,6 +151,7 @@ export async function updateProject(
            end_time = coalesce($6, end_time),
            default_dataset_id = coalesce($7, default_dataset_id),
            trace_tier = coalesce($8, trace_tier),
+           longlived_ttl_days = CASE WHEN $9 THEN $10 ELSE longlived_ttl_days END,
            updated_at = now()
          WHERE id = $1 RETURNING ${projectColumns}`,
         [
@@ -158,6 +163,8 @@ export async function updateProject(
           change.endTime ?? null,
           change.defaultDatasetId ?? null,
           change.traceTier ?? null,
+          change.longlivedTtlDays !== undefined,
+          change.longlivedTtlDays ?? null,
         ],
       );
       return toProjectRecord(row!);

@@ -9,7 +9,7 @@ import type { ClickHouse, ExternalTable } from '../../infra/clickhouse/clickhous
 import { readLocations, type TraceLocation } from '../ingest/sink/assign-trace-locations.ts';
 import { locateRunsOfTenants } from '../runs/locate-run.ts';
 import type { ChangeDeps, TraceChange } from './change-traces.ts';
-import { computeLifetime, longerLifetime, traceTiers } from './lifetimes.ts';
+import { computeLifetime, defaultRetention, longerLifetime, ProjectRetentions, traceTiers } from './lifetimes.ts';
 
 const statementTimeoutMs = 3_600_000;
 
@@ -33,7 +33,7 @@ interface TraceToKeep {
  * @throws errors of the stores.
  */
 export async function keepTraces(
-  { clickhouse, config }: ChangeDeps,
+  { clickhouse, database, config }: ChangeDeps,
   changes: readonly TraceChange[],
   signal?: AbortSignal,
 ): Promise<number[]> {
@@ -41,7 +41,10 @@ export async function keepTraces(
   const { traces, waiting } = await findTraces(clickhouse, changes);
   const tracesById = new Map(traces.map((trace) => [`${trace.tenantId} ${trace.traceId}`, trace]));
   const rows: (string | number)[][] = [];
-  for (const { trace, locations } of await readLocations(clickhouse, traces)) {
+  const located = await readLocations(clickhouse, traces);
+  const projectIds = located.map(({ locations }) => (locations as readonly [TraceLocation])[0].projectId);
+  const retentions = await new ProjectRetentions(database).of(projectIds);
+  for (const { trace, locations } of located) {
     const { projectId, requestedAtMicros, isSecond } = tracesById.get(
       `${trace.tenantId} ${trace.traceId}`,
     ) as TraceToKeep;
@@ -50,7 +53,8 @@ export async function keepTraces(
     if (projectId !== null && projectId !== location.projectId) continue;
     if (lifetime.expiresAtSeconds * 1_000_000 <= requestedAtMicros) continue;
     if (lifetime.tier === 'longlived' && !isSecond) continue;
-    const { expiresAtSeconds } = longerLifetime(lifetime, computeLifetime(config, 'longlived', traceTimeMicros));
+    const retention = { ...(retentions.get(location.projectId) ?? defaultRetention), tier: 'longlived' } as const;
+    const { expiresAtSeconds } = longerLifetime(lifetime, computeLifetime(config, retention, traceTimeMicros));
     for (const each of locations) rows.push([trace.tenantId, trace.traceId, each.projectId, expiresAtSeconds]);
   }
   if (rows.length > 0) await copyRows(clickhouse, rows, signal);

@@ -1,5 +1,6 @@
 import { PromiseCache } from '../../infra/cache/promise-cache.ts';
 import type { Config } from '../../infra/config/settings.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/pool.ts';
 
 /** Trace tiers as clients name them, and their numbers in ClickHouse. A higher number wins. */
@@ -31,17 +32,48 @@ const daySeconds = 86_400;
 
 export type RetentionConfig = Pick<Config, 'retentionShortlivedDays' | 'retentionLonglivedDays'>;
 
+/** How long the traces of a project are kept. */
+export interface ProjectRetention {
+  readonly tier: TraceTier;
+  /** Days that longlived traces are kept, if fewer than those of the installation. */
+  readonly longlivedDays?: number | undefined;
+}
+
 /**
- * Returns the lifetime of a trace of a tier. It begins with the key time of the trace, which is the same for all its
- * runs.
+ * Projects that do not state a retention. Their traces are longlived, so that nothing expires early because a project
+ * was forgotten.
+ */
+export const defaultRetention: ProjectRetention = { tier: 'longlived' };
+
+/**
+ * Checks the days that longlived traces of a project are to be kept.
+ *
+ * @throws RETENTION_OUT_OF_RANGE unless traces expire in this installation, and the days lie between those of its tiers.
+ */
+export function checkLonglivedDays(
+  { retentionShortlivedDays: min = 1, retentionLonglivedDays: max }: RetentionConfig,
+  days: number | null | undefined,
+): void {
+  if (days === null || days === undefined || (max !== undefined && days >= min && days <= max)) return;
+  const [reason, remedy] =
+    max === undefined
+      ? ['traces do not expire in this installation', 'Set RUNLAKE_RETENTION_LONGLIVED_DAYS, or leave the field out']
+      : [`the installation allows ${min} to ${max} days`, 'Use a number in this range, or change the settings'];
+  throw runlakeError('RETENTION_OUT_OF_RANGE', { days, reason, remedy });
+}
+
+/**
+ * The lifetime of a trace. It begins with the key time of the trace, which all its runs have in common. Days of a project
+ * outside of the range of the installation, whose settings may have changed, count as the nearest in range.
  */
 export function computeLifetime(
   { retentionShortlivedDays, retentionLonglivedDays }: RetentionConfig,
-  tier: TraceTier,
+  { tier, longlivedDays: ownDays = Number.POSITIVE_INFINITY }: ProjectRetention,
   traceTimeMicros: number,
 ): Lifetime {
-  const shortlivedDays = retentionShortlivedDays ?? retentionLonglivedDays;
-  const days = tier === 'shortlived' ? shortlivedDays : retentionLonglivedDays;
+  const longlivedDays =
+    retentionLonglivedDays && Math.max(Math.min(ownDays, retentionLonglivedDays), retentionShortlivedDays ?? 1);
+  const days = tier === 'shortlived' ? (retentionShortlivedDays ?? longlivedDays) : longlivedDays;
   if (days === undefined) return { tier, expiresAtSeconds: neverSeconds };
   const startSeconds = Math.floor(traceTimeMicros / 1_000_000);
   return { tier, expiresAtSeconds: Math.min(startSeconds + days * daySeconds, neverSeconds) };
@@ -59,35 +91,32 @@ export function parseTierNumber(tier: number): TraceTier {
   return tier === traceTiers.shortlived ? 'shortlived' : 'longlived';
 }
 
-/** Duration of caching. A changed tier of a project applies to traces that begin after this time. */
+/** A changed retention of a project applies to traces that begin after this time. */
 const cacheMs = 5_000;
 
-/**
- * Reads the tiers of projects, and caches them. Traces of a project without a tier are longlived, so that nothing
- * expires early because a project was forgotten.
- */
-export class ProjectTiers {
+/** Reads the retention of projects, and caches it. */
+export class ProjectRetentions {
   readonly #database: Pick<Sql, 'query'>;
-  readonly #known = new PromiseCache<TraceTier>({ max: 50_000, ttlMs: cacheMs });
+  readonly #known = new PromiseCache<ProjectRetention>({ max: 50_000, ttlMs: cacheMs });
 
   constructor(database: Pick<Sql, 'query'>) {
     this.#database = database;
   }
 
-  /** Returns the tier of each project. @throws errors of Postgres. */
-  async of(projectIds: Iterable<string>): Promise<ReadonlyMap<string, TraceTier>> {
+  /** Returns the retention of each project. @throws errors of Postgres. */
+  async of(projectIds: Iterable<string>): Promise<ReadonlyMap<string, ProjectRetention>> {
     const ids = [...new Set(projectIds)];
-    return new Map(await Promise.all(ids.map(async (id) => [id, await this.#findTier(id)] as const)));
+    return new Map(await Promise.all(ids.map(async (id) => [id, await this.#find(id)] as const)));
   }
 
-  async #findTier(projectId: string): Promise<TraceTier> {
-    const tier = await this.#known.get(projectId, async () => {
-      const [row] = await this.#database.query<{ tier: TraceTier | null }>(
-        'SELECT trace_tier AS tier FROM projects WHERE id = $1',
+  async #find(projectId: string): Promise<ProjectRetention> {
+    const found = await this.#known.get(projectId, async () => {
+      const [row] = await this.#database.query<{ tier: TraceTier | null; days: number | null }>(
+        'SELECT trace_tier AS tier, longlived_ttl_days AS days FROM projects WHERE id = $1',
         [projectId],
       );
-      return row?.tier ?? 'longlived';
+      return { tier: row?.tier ?? defaultRetention.tier, longlivedDays: row?.days ?? undefined };
     });
-    return tier ?? 'longlived';
+    return found ?? defaultRetention;
   }
 }

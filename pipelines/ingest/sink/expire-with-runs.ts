@@ -7,8 +7,9 @@ import { feedbackEvents, type Topic } from '../../../schemas/topics.ts';
 import { readTraceHeaders } from '../../attachments/read-attachment.ts';
 import {
   computeLifetime,
+  defaultRetention,
   type Lifetime,
-  type ProjectTiers,
+  type ProjectRetentions,
   parseTierNumber,
   type RetentionConfig,
 } from '../../retention/lifetimes.ts';
@@ -20,7 +21,7 @@ import type { ValidRecord } from './split-into-batches.ts';
 interface ExpiryDeps {
   readonly clickhouse: ClickHouse;
   readonly config: RetentionConfig;
-  readonly tiers: ProjectTiers;
+  readonly retentions: ProjectRetentions;
   readonly marks: TraceMarks;
 }
 
@@ -46,14 +47,17 @@ export async function expireWithRuns(
   if (!canExpire(deps.config)) return kept;
   const stated = kept.map(({ record }) => readTraceHeaders(record.headers));
   const projects = stated.flatMap((trace) => (trace && trace.projectId !== nilUuid ? [trace.projectId] : []));
-  const [stored, tiers] = await Promise.all([readLifetimes(deps.clickhouse, topic, kept), deps.tiers.of(projects)]);
+  const [stored, retentions] = await Promise.all([
+    readLifetimes(deps.clickhouse, topic, kept),
+    deps.retentions.of(projects),
+  ]);
   return kept.map((event, index) => {
     const trace = stated[index];
-    const tier = tiers.get(trace?.projectId ?? nilUuid);
+    const retention = retentions.get(trace?.projectId ?? nilUuid);
     const fallback =
-      trace === undefined || tier === undefined
-        ? computeLifetime(deps.config, 'longlived', Date.now() * 1_000)
-        : computeLifetime(deps.config, tier, trace.traceTimeMicros);
+      trace === undefined || retention === undefined
+        ? computeLifetime(deps.config, defaultRetention, Date.now() * 1_000)
+        : computeLifetime(deps.config, retention, trace.traceTimeMicros);
     return { ...event, lifetime: stored.get(readTenantRunKey(topic, event.record.value)) ?? fallback };
   });
 }

@@ -32,7 +32,13 @@ import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { traceInsert } from '../../../infra/telemetry/tracing/spans.ts';
 import { feedbackEvents, type Topic } from '../../../schemas/topics.ts';
-import { computeLifetime, longerLifetime, ProjectTiers, type RetentionConfig } from '../../retention/lifetimes.ts';
+import {
+  computeLifetime,
+  defaultRetention,
+  longerLifetime,
+  ProjectRetentions,
+  type RetentionConfig,
+} from '../../retention/lifetimes.ts';
 import { type TraceMark, TraceMarks } from '../../retention/trace-marks.ts';
 import { readProjectId, readTraceKey, toDeletion, traceKey } from '../run-event/run-event.ts';
 import { KeyTimes } from './assign-key-times.ts';
@@ -91,7 +97,7 @@ export class Sink {
   readonly #known: TraceLocationCache;
   readonly #recent = new RecentEvents();
   readonly #keyTimes = new KeyTimes();
-  readonly #tiers: ProjectTiers;
+  readonly #retentions: ProjectRetentions;
   readonly #marks: TraceMarks;
   readonly #schemas: RecordSchemas;
   readonly #inFlight = new Set<string>();
@@ -105,7 +111,7 @@ export class Sink {
     this.#options = options;
     this.#known = new TraceLocationCache(maxCachedTraceLocations);
     this.#schemas = new RecordSchemas(options.log);
-    this.#tiers = new ProjectTiers(options.database);
+    this.#retentions = new ProjectRetentions(options.database);
     this.#marks = new TraceMarks(options.clickhouse);
   }
 
@@ -188,7 +194,7 @@ export class Sink {
   /** Performs steps 2 and 3 for events of other topics. */
   async #storeOtherEvents(batch: LogBatch, good: readonly ValidRecord[]): Promise<void> {
     const { clickhouse, config, database } = this.#options;
-    const deps = { clickhouse, config, tiers: this.#tiers, marks: this.#marks };
+    const deps = { clickhouse, config, retentions: this.#retentions, marks: this.#marks };
     await this.#insert(batch, batch.topic.expires ? await expireWithRuns(batch.topic, good, deps) : good);
     if (batch.topic === feedbackEvents) await keepTracesWithFeedback(database, config, good);
   }
@@ -198,16 +204,16 @@ export class Sink {
     const { database, clickhouse, config, onHoursMarked } = this.#options;
     const keys = new Set(good.map(({ traceKey: key }) => key));
     const contested = new Set<string>();
-    const [locations, tiers, marks] = await Promise.all([
+    const [locations, retentions, marks] = await Promise.all([
       this.#known.locate(keys, clickhouse, contested),
-      this.#tiers.of(good.map(({ record }) => readProjectId(record.value))),
+      this.#retentions.of(good.map(({ record }) => readProjectId(record.value))),
       this.#marks.of([...keys].map(parseTraceKey)),
     ]);
     const { located, deferred, newTraces, moved } = assignTraceLocations(
       good,
       locations,
       contested,
-      (project, micros) => computeLifetime(config, tiers.get(project) ?? 'longlived', micros),
+      (project, micros) => computeLifetime(config, retentions.get(project) ?? defaultRetention, micros),
     );
     movedEvents.inc(moved);
     deferredEvents.inc(deferred.length);
