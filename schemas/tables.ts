@@ -120,6 +120,7 @@ interface AnnotationQueueTable {
   readonly num_reviewers_per_item: number;
   readonly enable_reservations: boolean;
   readonly reservation_minutes: number;
+  readonly reviewer_access_mode: 'any' | 'assigned';
   readonly created_at: string;
   readonly updated_at: string;
 }

@@ -43,6 +43,11 @@ const fields = {
     description: 'Hide a run from other users while enough users are reviewing it.',
   }),
   reservation_minutes: optional(Type.Integer({ minimum: 1, maximum: 100_000 }), { default: 1 }),
+  reviewer_access_mode: optional(OneOf(['any', 'assigned']), {
+    default: 'any',
+    description:
+      '`any`: any user can review, and `num_reviewers_per_item` complete a run. `assigned`: only reviewers can, and all of them complete it.',
+  }),
 };
 
 const Fields = Type.Object(fields);
@@ -52,8 +57,8 @@ const Fields = Type.Object(fields);
  * text field and resets a number or a flag to its default.
  */
 function toQueueFields(body: Static<typeof Fields>): Partial<QueueFields> {
-  const orDefault = <T>(value: T | null | undefined, fallback: T) => (value === null ? fallback : value);
-  const { num_reviewers_per_item, enable_reservations, reservation_minutes } = body;
+  const orDefault = <const T>(value: T | null | undefined, fallback: T) => (value === null ? fallback : value);
+  const { num_reviewers_per_item, enable_reservations, reservation_minutes, reviewer_access_mode } = body;
   const columns = {
     description: body.description,
     default_dataset: body.default_dataset,
@@ -63,13 +68,14 @@ function toQueueFields(body: Static<typeof Fields>): Partial<QueueFields> {
     num_reviewers_per_item: orDefault(num_reviewers_per_item, 1),
     enable_reservations: orDefault(enable_reservations, true),
     reservation_minutes: orDefault(reservation_minutes, 1),
+    reviewer_access_mode: orDefault(reviewer_access_mode, 'any'),
   };
   return Object.fromEntries(Object.entries(columns).filter(([, value]) => value !== undefined));
 }
 
-const emptyQueue = {
+const emptyQueue: Omit<QueueFields, 'name'> = {
   ...{ description: null, default_dataset: null, rubric_instructions: null, rubric_items: null, metadata: null },
-  ...{ num_reviewers_per_item: 1, enable_reservations: true, reservation_minutes: 1 },
+  ...{ num_reviewers_per_item: 1, enable_reservations: true, reservation_minutes: 1, reviewer_access_mode: 'any' },
 };
 
 export const Queue = Type.Object({
@@ -84,7 +90,10 @@ export const Queue = Type.Object({
   num_reviewers_per_item: Type.Integer(),
   enable_reservations: Type.Boolean(),
   reservation_minutes: Type.Integer(),
-  reviewer_access_mode: Type.Literal('any'),
+  reviewer_access_mode: OneOf(['any', 'assigned']),
+  assigned_reviewers: Type.Array(
+    Type.Object({ id: Uuid(), name: nullable(Type.String()), email: nullable(Type.String()) }),
+  ),
   queue_type: Type.Literal('single'),
   total_runs: Type.Integer(),
   source_rule_id: Type.Null(),
@@ -95,12 +104,17 @@ export const Queue = Type.Object({
 
 export function formatQueue(queue: QueueRecord) {
   const constant = {
-    reviewer_access_mode: 'any',
     queue_type: 'single',
     source_rule_id: null,
     run_rule_id: null,
   } as const;
-  return { ...queue, rubric_items: queue.rubric_items && [...queue.rubric_items], ...constant };
+  const { rubric_items, assigned_reviewers } = queue;
+  return {
+    ...queue,
+    rubric_items: rubric_items && [...rubric_items],
+    assigned_reviewers: [...assigned_reviewers],
+    ...constant,
+  };
 }
 
 export const createQueue = defineOperation({
@@ -126,7 +140,7 @@ export const listQueues = defineOperation({
   tag: 'annotation queues',
   summary: 'List the annotation queues of the workspace',
   access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
-  unsupported: { query: ['tag_value_id', 'assigned_to_me'], flags: ['assigned_to_me'] },
+  unsupported: { query: ['tag_value_id'] },
   errors: ['ANSWER_TOO_LARGE'],
   schema: {
     query: Type.Object({
@@ -134,6 +148,7 @@ export const listQueues = defineOperation({
       name: Type.Optional(Text()),
       name_contains: Type.Optional(Text({ description: 'Case-insensitive.' })),
       dataset_id: Type.Optional(Uuid({ description: 'Only queues with this default dataset.' })),
+      assigned_to_me: Type.Optional(Type.Boolean({ description: 'Only queues with the user of the key as reviewer.' })),
       queue_type: Type.Optional(Type.Literal('single', { description: 'All queues are of this type.' })),
       sort_by: OneOf(queueOrders, { default: 'created_at' }),
       sort_by_desc: Type.Boolean({ default: true }),
@@ -147,6 +162,7 @@ export const listQueues = defineOperation({
       name: query.name,
       nameContains: query.name_contains,
       datasetId: query.dataset_id,
+      reviewerId: query.assigned_to_me ? caller.userId : undefined,
       sortBy: query.sort_by,
       descending: query.sort_by_desc,
       limit: query.limit,

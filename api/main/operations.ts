@@ -101,6 +101,7 @@ import {
 } from './organizations.ts';
 import { queueExportOperations } from './queue-exports.ts';
 import { queueItemOperations } from './queue-items.ts';
+import { queueReviewerOperations } from './queue-reviewers.ts';
 import {
   addQueueRuns,
   addQueueRunsByKey,
@@ -344,6 +345,7 @@ export const operations: readonly Operation[] = [
   deleteQueueRuns,
   setReviewStatus,
   ...queueItemOperations,
+  ...queueReviewerOperations,
   ...queueExportOperations,
   // evaluators
   listEvaluators,

@@ -4,6 +4,7 @@ import { exportQueueRuns } from '../../pipelines/queues/export-queue.ts';
 import { deleteQueue, readQueue } from '../../pipelines/queues/queue.ts';
 import { listItems, placeItem, populateQueue } from '../../pipelines/queues/queue-items.ts';
 import { sections } from '../../pipelines/queues/queue-runs.ts';
+import { isStoredRun } from '../../pipelines/queues/read-queue-runs.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { OneOf, optional, Uuid } from '../server/formats.ts';
@@ -46,10 +47,11 @@ const exportQueue = defineOperation({
     if (withReviewers) requirePermission(caller, 'feedback:read');
     await readQueue(services.database, caller.workspaceId, params.queue_id);
     const items = await listItems(services, caller, params.queue_id, ['completed'], parseReviewTimes(body));
+    const runs = items.filter(isStoredRun);
     const deps = { ...services, extras: createRunExtras(services, request) };
     return new RawResponse({
       headers: { 'content-disposition': `attachment; filename="${params.queue_id}.csv"` },
-      body: exportQueueRuns(deps, caller, items, withReviewers),
+      body: exportQueueRuns(deps, caller, runs, withReviewers),
     });
   },
 });
@@ -100,7 +102,8 @@ const resolveQueueRun = defineOperation({
   },
   handler: async ({ caller, params, services }) => {
     const { queue_id: queueId, queue_run_id: queueRunId } = params;
-    const { section, position } = await placeItem(services, caller, queueId, queueRunId.toLowerCase());
+    const among = { among: 'runs' } as const;
+    const { section, position } = await placeItem(services, caller, queueId, queueRunId.toLowerCase(), among);
     return { section, position };
   },
 });

@@ -5,6 +5,8 @@ import { readQueue } from '../../pipelines/queues/queue.ts';
 import { listItems, placeItem, takePage, writeCursor } from '../../pipelines/queues/queue-items.ts';
 import {
   deleteQueueRuns,
+  type NewQueueRun,
+  type NewQueueThread,
   readReview,
   type Section,
   sections,
@@ -12,14 +14,14 @@ import {
   updateQueueRun,
 } from '../../pipelines/queues/queue-runs.ts';
 import type { QueueItem } from '../../pipelines/queues/read-queue-runs.ts';
-import { nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
+import { nullable, OneOf, optional, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, type Operation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { QueueParams } from './annotation-queues.ts';
 import { addRuns } from './queue-runs.ts';
 import { PageOf } from './v2-runs.ts';
 
-/** Runs of annotation queues in the form of items. Clients use this form from version 0.12 on. */
+/** Runs and threads of annotation queues as items, the form that clients use from 0.12 on. */
 
 const maxItems = 1_000;
 const path = '/v1/platform/annotation-queues';
@@ -30,13 +32,16 @@ const statuses = ['needs_my_review', 'needs_others_review', 'archived'] as const
 const toSection = (status: string): Section => (status === 'archived' ? 'completed' : (status as Section));
 const toStatus = (section: Section): (typeof statuses)[number] => (section === 'completed' ? 'archived' : section);
 
+const itemTypes = ['RUN', 'THREAD'] as const;
+
 const ItemShape = {
   id: Uuid({ description: 'Id of the run in the queue.' }),
   queue_id: Uuid(),
-  item_type: Type.Literal('RUN'),
-  run_id: Uuid(),
+  item_type: OneOf(itemTypes),
+  run_id: nullable(Uuid()),
+  thread_id: nullable(Type.String()),
   project_id: Uuid(),
-  start_time: Timestamp({ description: 'Start time of the run.' }),
+  start_time: nullable(Timestamp({ description: 'Start time of the run; null for a thread.' })),
   added_at: Timestamp(),
   last_reviewed_time: nullable(Timestamp()),
   source_proposed_example_id: nullable(Uuid()),
@@ -59,14 +64,17 @@ const parseRunTimes = (times: { min_start_time?: string | null; max_start_time?:
   startedBeforeMicros: parseOptionalTime(times.max_start_time),
 });
 
-function formatItem(queueId: string, { queue_run_id, location, position: _position, ...run }: QueueItem) {
+const toItemType = ({ location }: QueueItem) => (location === undefined ? ('THREAD' as const) : ('RUN' as const));
+
+function formatItem(queueId: string, item: QueueItem) {
+  const { queue_run_id, location, position: _position, section: _section, project_id, ...rest } = item;
   return {
     id: queue_run_id,
     queue_id: queueId,
-    item_type: 'RUN' as const,
-    project_id: location.projectId,
-    start_time: formatTimeWithZone(location.startTimeMicros),
-    ...run,
+    item_type: toItemType(item),
+    project_id: location?.projectId ?? project_id ?? '',
+    start_time: location === undefined ? null : formatTimeWithZone(location.startTimeMicros),
+    ...rest,
   };
 }
 
@@ -79,15 +87,43 @@ const reading = {
 } as const;
 const changing = { ...shared, access: { permission: 'annotation-queues:update', tenantScope: 'workspace' } } as const;
 
+interface ItemToAdd {
+  readonly item_type?: (typeof itemTypes)[number] | null;
+  readonly run_id?: string | null;
+  readonly thread_id?: string | null;
+  readonly project_id?: string | null;
+  readonly session_id?: string | null;
+  readonly source_proposed_example_id?: string | null;
+}
+
+/** @throws BAD_REQUEST */
+function parseItems(items: readonly ItemToAdd[]): { runs: NewQueueRun[]; threads: NewQueueThread[] } {
+  const runs: NewQueueRun[] = [];
+  const threads: NewQueueThread[] = [];
+  for (const [index, item] of items.entries()) {
+    const { item_type, run_id: runId, thread_id: threadId, source_proposed_example_id: sourceProposedExampleId } = item;
+    const projectId = item.project_id ?? item.session_id;
+    const isThread = (item_type ?? (runId ? 'RUN' : 'THREAD')) === 'THREAD';
+    if (!isThread && runId && !threadId) runs.push({ runId: runId.toLowerCase(), sourceProposedExampleId });
+    else if (isThread && threadId && projectId && !runId)
+      threads.push({ threadId, projectId: projectId.toLowerCase() });
+    else {
+      const needs = isThread ? '`thread_id` and `project_id`, and no `run_id`' : '`run_id`, and no `thread_id`';
+      throw runlakeError('BAD_REQUEST', { reason: `Item ${index} needs ${needs}.` });
+    }
+  }
+  return { runs, threads };
+}
+
 const createItems = defineOperation({
   ...changing,
   operationId: 'createAnnotationQueueItems',
   method: 'POST',
   path: `${path}/:queue_id/items`,
-  summary: 'Add runs to an annotation queue as items',
+  summary: 'Add runs and threads to an annotation queue as items',
   description:
-    'All or none. Runs that are in the queue stay as they are. Items of the type `THREAD` are not supported.',
-  errors: ['NOT_FOUND', 'QUEUE_FULL', ...clickhouseErrors],
+    'All or none. Items that are in the queue stay as they are. An item has a `run_id`, or a `thread_id` and the `project_id` of the thread.',
+  errors: ['NOT_FOUND', 'BAD_REQUEST', 'QUEUE_FULL', ...clickhouseErrors],
   schema: {
     params: QueueParams,
     query: Type.Object({
@@ -96,10 +132,11 @@ const createItems = defineOperation({
     body: Type.Object({
       items: Type.Array(
         Type.Object({
-          item_type: optional(Type.Literal('RUN')),
-          run_id: Uuid(),
-          project_id: optional(Uuid({ description: 'Accepted, as `session_id`; the id of the run suffices.' })),
-          session_id: optional(Uuid()),
+          item_type: optional(OneOf(itemTypes)),
+          run_id: optional(Uuid()),
+          thread_id: optional(Text({ minLength: 1, maxLength: 1_000 })),
+          project_id: optional(Uuid({ description: 'Of a thread; the id of a run suffices.' })),
+          session_id: optional(Uuid({ description: 'Same as `project_id`.' })),
           start_time: optional(Timestamp()),
           source_proposed_example_id: optional(Uuid()),
         }),
@@ -110,11 +147,8 @@ const createItems = defineOperation({
   },
   handler: async ({ caller, params, body, services }) => {
     const { queue_id: queueId } = params;
-    const runs = body.items.map(({ run_id, source_proposed_example_id }) => ({
-      runId: run_id.toLowerCase(),
-      sourceProposedExampleId: source_proposed_example_id,
-    }));
-    const added = new Set((await addRuns(services, caller, queueId, runs)).map(({ id }) => id));
+    const { runs, threads } = parseItems(body.items);
+    const added = new Set((await addRuns(services, caller, queueId, runs, threads)).map(({ id }) => id));
     const items = await listItems(services, caller, queueId, sections);
     return { items: items.filter((item) => added.has(item.queue_run_id)).map((item) => formatItem(queueId, item)) };
   },
@@ -125,12 +159,13 @@ const listQueueItems = defineOperation({
   operationId: 'listAnnotationQueueItems',
   path: `${path}/:queue_id/items`,
   summary: 'List the items of an annotation queue, page by page',
-  description: 'Oldest first, without the content of the runs. Deleted and expired runs are left out.',
+  description:
+    'Oldest first, without the content of the runs. Deleted and expired runs are left out; a thread stays until it is removed or its project is deleted.',
   schema: {
     params: QueueParams,
     query: Type.Object({
       status: OneOf(statuses, { description: '`archived`: as many users as the queue asks for have completed it.' }),
-      item_type: Type.Optional(OneOf(['RUN', 'THREAD'], { description: 'There are no items of the type `THREAD`.' })),
+      item_type: Type.Optional(OneOf(itemTypes)),
       direction: Type.Optional(OneOf(['forward', 'backward'], { description: '`backward`: items before the cursor.' })),
       ...RunTimes,
       page_size: Type.Integer({ minimum: 1, maximum: 100, default: 20 }),
@@ -141,9 +176,9 @@ const listQueueItems = defineOperation({
   handler: async ({ caller, params, query, services }) => {
     const { queue_id: queueId } = params;
     await readQueue(services.database, caller.workspaceId, queueId);
-    const wanted = query.item_type === 'THREAD' ? [] : [toSection(query.status)];
-    const items = await listItems(services, caller, queueId, wanted, parseRunTimes(query));
-    const { page, next } = takePage(items, {
+    const items = await listItems(services, caller, queueId, [toSection(query.status)], parseRunTimes(query));
+    const ofType = items.filter((item) => (query.item_type ?? toItemType(item)) === toItemType(item));
+    const { page, next } = takePage(ofType, {
       limit: query.page_size,
       cursor: query.cursor || undefined,
       backward: query.direction === 'backward',
@@ -195,7 +230,7 @@ const getPlacement = defineOperation({
     params: ItemParams,
     response: {
       200: Type.Object({
-        item_type: Type.Literal('RUN'),
+        item_type: OneOf(itemTypes),
         section: OneOf(statuses),
         position: Type.Integer({ description: 'From 0.' }),
         cursor: Type.String(),
@@ -208,8 +243,9 @@ const getPlacement = defineOperation({
       caller,
       params.queue_id,
       params.item_id.toLowerCase(),
+      { among: 'items' },
     );
-    return { item_type: 'RUN' as const, section: toStatus(section), position, cursor: writeCursor(item) };
+    return { item_type: toItemType(item), section: toStatus(section), position, cursor: writeCursor(item) };
   },
 });
 
@@ -265,7 +301,7 @@ const setItemStatus = defineOperation({
   summary: 'Reserve or complete an item of an annotation queue, for the user of the key',
   description:
     '`viewed` reserves it, as `in_progress` of `POST /annotation-queues/status/{id}`. Null withdraws the review.',
-  errors: ['NOT_FOUND', 'RUN_RESERVED'],
+  errors: ['NOT_FOUND', 'RUN_RESERVED', 'REVIEWER_NOT_ASSIGNED'],
   schema: {
     params: Type.Object({ queue_item_id: Uuid() }),
     body: Type.Object({ status: optional(OneOf(itemStatuses)), override_added_at: optional(Timestamp()) }),

@@ -6,13 +6,19 @@ import {
   updateQueueRun as changeQueueRun,
   addQueueRuns as insertQueueRuns,
   type NewQueueRun,
+  type NewQueueThread,
   deleteQueueRun as removeQueueRun,
   deleteQueueRuns as removeQueueRuns,
   reviewStatuses,
   sections,
   setReview,
 } from '../../pipelines/queues/queue-runs.ts';
-import { listStoredQueueRuns, readQueueRuns } from '../../pipelines/queues/read-queue-runs.ts';
+import {
+  isStoredRun,
+  listStoredQueueRuns,
+  readQueueRuns,
+  requireThreads,
+} from '../../pipelines/queues/read-queue-runs.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { jsonMediaType, nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
@@ -31,7 +37,7 @@ const QueueRunParams = Type.Object({ ...QueueParams.properties, queue_run_id: Uu
 const Added = Type.Object({
   id: Uuid({ description: 'Id of the run in the queue.' }),
   queue_id: Uuid(),
-  run_id: Uuid(),
+  run_id: nullable(Uuid()),
   added_at: Timestamp(),
   last_reviewed_time: nullable(Timestamp()),
   source_proposed_example_id: nullable(Uuid()),
@@ -69,16 +75,13 @@ const SectionParameter = Type.Optional(
 );
 const notCompleted = ['needs_my_review', 'needs_others_review'] as const;
 
-/**
- * Adds runs to an annotation queue. The runs must be stored in the workspace.
- *
- * @throws NOT_FOUND if a run is not.
- */
+/** Adds runs and threads that are stored in the workspace. @throws NOT_FOUND if one is not. */
 export async function addRuns(
   services: Services,
   caller: WorkspaceCaller,
   queueId: string,
   runs: readonly NewQueueRun[],
+  threads: readonly NewQueueThread[] = [],
 ) {
   const { accept, config, database } = services;
   await readQueue(database, caller.workspaceId, queueId);
@@ -87,7 +90,8 @@ export async function addRuns(
     runs.map(({ runId }) => accept.runLocations.find(caller.workspaceId, runId, config.patchWaitMs)),
   );
   if (found.includes(undefined)) throw runlakeError('NOT_FOUND', { what: 'Run' });
-  return insertQueueRuns(database, caller.workspaceId, queueId, runs);
+  await requireThreads(services, caller.workspaceId, threads);
+  return insertQueueRuns(database, caller.workspaceId, queueId, [...runs, ...threads]);
 }
 
 const RunToAdd = Type.Object({ run_id: Uuid(), source_proposed_example_id: optional(Uuid()) });
@@ -230,7 +234,8 @@ export const getQueueTotalArchived = defineOperation({
   handler: async ({ caller, params, query, services }) => {
     await readQueue(services.database, caller.workspaceId, params.queue_id);
     const times = parseReviewTimes(query);
-    return { size: (await listItems(services, caller, params.queue_id, ['completed'], times)).length };
+    const items = await listItems(services, caller, params.queue_id, ['completed'], times);
+    return { size: items.filter(isStoredRun).length };
   },
 });
 
@@ -320,7 +325,7 @@ export const setReviewStatus = defineOperation({
   description:
     '`in_progress` reserves it for `reservation_minutes`; 409 for both if enough other users are reviewing it or have completed it. Null withdraws the review. ' +
     '`override_added_at` moves the run in the queue of this user.',
-  errors: ['NOT_FOUND', 'RUN_RESERVED'],
+  errors: ['NOT_FOUND', 'RUN_RESERVED', 'REVIEWER_NOT_ASSIGNED'],
   schema: {
     params: Type.Object({ queue_run_id: Uuid() }),
     body: Type.Object({ status: optional(OneOf(reviewStatuses)), override_added_at: optional(Timestamp()) }),

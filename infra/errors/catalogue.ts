@@ -173,7 +173,12 @@ export const catalogue = {
   COMMIT_CONFLICT: caller(409, '{reason}', 'Read the latest commit and apply the change to it.'),
 
   // Annotation queues
-  QUEUE_FULL: caller(422, 'The queue would have more than {limit} runs.', 'Use another queue, or remove runs.'),
+  QUEUE_FULL: caller(422, 'The queue would have more than {limit} {what}.', 'Use another queue, or remove {what}.'),
+  REVIEWER_NOT_ASSIGNED: caller(
+    403,
+    'Only the reviewers of the queue can review its runs.',
+    'Make the user a reviewer of the queue.',
+  ),
   RUN_RESERVED: caller(409, 'Other users review the run or have completed it.', 'Review another run, or retry later.'),
 
   // Bulk exports and their destinations

@@ -5,11 +5,11 @@ import { readMembers } from '../datasets/files/download-dataset.ts';
 import { listFeedback } from '../feedback/list-feedback.ts';
 import type { ReadDeps } from '../runs/query-runs.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
-import { type QueueItem, readQueueRuns } from './read-queue-runs.ts';
+import { readQueueRuns, type StoredQueueRun } from './read-queue-runs.ts';
 
-/** Number of runs that are in memory at the same time; runs are large. */
+/** Runs are large; these are in memory together, with their feedback. */
 const runsAtOnce = 20;
-const feedbackAtOnce = 100;
+const feedbackAtOnce = 10_000;
 
 const runColumns = ['id', 'name', 'session_id', 'trace_id', 'start_time', 'inputs', 'outputs', 'error'] as const;
 const queueColumns = ['queue_run_id', 'added_at', 'last_reviewed_time'] as const;
@@ -25,18 +25,20 @@ type Json = Readonly<Record<string, unknown>>;
 export function exportQueueRuns(
   deps: ReadDeps,
   { workspaceId: tenantId }: WorkspaceCaller,
-  items: readonly QueueItem[],
+  items: readonly StoredQueueRun[],
   withReviewers: boolean,
 ): Readable {
   async function* generateRows(): AsyncGenerator<(string | undefined)[]> {
     for (let at = 0; at < items.length; at += runsAtOnce) {
-      for (const json of await readQueueRuns(deps, tenantId, items.slice(at, at + runsAtOnce))) {
+      const batch = items.slice(at, at + runsAtOnce);
+      const feedback = withReviewers ? await readFeedbackByRun(deps, tenantId, batch) : undefined;
+      for (const json of await readQueueRuns(deps, tenantId, batch)) {
         const run = JSON.parse(json) as Json;
         // Use the text of each JSON value, because numbers may have more digits than JavaScript can represent.
         const texts = readMembers(json);
         const cells = [...runColumns, ...queueColumns].map((column) => (run[column] == null ? '' : texts.get(column)));
-        yield withReviewers
-          ? [...cells, texts.get('completed_by'), JSON.stringify(await readFeedbackOf(deps, tenantId, String(run.id)))]
+        yield feedback
+          ? [...cells, texts.get('completed_by'), JSON.stringify(feedback.get(String(run.id)) ?? [])]
           : [...cells, run.feedback_stats == null ? '' : texts.get('feedback_stats')];
       }
     }
@@ -45,20 +47,29 @@ export function exportQueueRuns(
   return formatCsv([...runColumns, ...queueColumns, ...more], generateRows());
 }
 
-/** Reads all feedback of a run, with the names of the users. */
-async function readFeedbackOf(deps: ReadDeps, tenantId: string, runId: string): Promise<Json[]> {
-  const all: Json[] = [];
-  for (;;) {
+/** All feedback of some runs by run, newest first, with the names of the users. */
+async function readFeedbackByRun(
+  deps: ReadDeps,
+  tenantId: string,
+  runs: readonly StoredQueueRun[],
+): Promise<ReadonlyMap<string, readonly Json[]>> {
+  const byRun = new Map<string, Json[]>();
+  const runIds = runs.map((run) => run.run_id);
+  for (let offsetRows = 0; ; offsetRows += feedbackAtOnce) {
     const page = await listFeedback(deps, {
       tenantId,
-      filter: { runIds: [runId] },
+      filter: { runIds },
       limitRows: feedbackAtOnce,
-      offsetRows: all.length,
+      offsetRows,
       withUserNames: true,
     });
     const entries = JSON.parse(page.toString()) as Json[];
-    all.push(...entries.map(pickFields));
-    if (entries.length < feedbackAtOnce) return all;
+    for (const entry of entries) {
+      const ofRun = byRun.get(String(entry.run_id));
+      if (ofRun === undefined) byRun.set(String(entry.run_id), [pickFields(entry)]);
+      else ofRun.push(pickFields(entry));
+    }
+    if (entries.length < feedbackAtOnce) return byRun;
   }
 }
 

@@ -1,10 +1,10 @@
-/** Runs of a queue as items: finds their positions, and lists them page by page. */
+/** Runs and threads of a queue as items: where they are, page by page. */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type ReadDeps, readAllRuns } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { addQueueRuns, type NewQueueRun, type Section, sections } from './queue-runs.ts';
-import { listStoredQueueRuns, type QueueItem } from './read-queue-runs.ts';
+import { isStoredRun, listStoredItems, type QueueItem } from './read-queue-runs.ts';
 
 type StoreDeps = Pick<ReadDeps, 'clickhouse' | 'database'>;
 
@@ -20,7 +20,7 @@ export interface ItemTimes {
   readonly startedBeforeMicros?: number | undefined;
 }
 
-/** Lists the stored runs of a queue in the given sections and times, in the order that applies to the caller. */
+/** The stored runs, and the threads, of a queue in the given sections and times, in the order of the caller. */
 export async function listItems(
   deps: StoreDeps,
   caller: WorkspaceCaller,
@@ -28,17 +28,17 @@ export async function listItems(
   wanted: readonly Section[],
   times: ItemTimes = {},
 ): Promise<QueueItem[]> {
-  const stored = await listStoredQueueRuns(deps, caller, queueId, wanted);
+  const stored = await listStoredItems(deps, caller, queueId, wanted);
   return stored.filter(({ location, last_reviewed_time }) => {
     const reviewed = last_reviewed_time === null ? undefined : Date.parse(last_reviewed_time) * 1_000;
     return (
-      isBetween(location.startTimeMicros, times.startedFromMicros, times.startedBeforeMicros) &&
+      isBetween(location?.startTimeMicros, times.startedFromMicros, times.startedBeforeMicros) &&
       isBetween(reviewed, times.reviewedFromMicros, times.reviewedBeforeMicros)
     );
   });
 }
 
-/** Returns whether `micros` is within the bounds. A run without the time is outside any bound. */
+/** An item without the time is outside of any bound. */
 function isBetween(micros: number | undefined, from = -Infinity, before = Infinity): boolean {
   if (micros === undefined) return from === -Infinity && before === Infinity;
   return micros >= from && micros < before;
@@ -106,24 +106,21 @@ export interface Placement {
   readonly item: QueueItem;
 }
 
-/**
- * Finds a run of a queue, and its position for the caller.
- *
- * @throws NOT_FOUND
- */
+/** Finds an item of a queue for the caller; `among: 'runs'` leaves out threads. @throws NOT_FOUND */
 export async function placeItem(
   deps: StoreDeps,
   caller: WorkspaceCaller,
   queueId: string,
   queueRunId: string,
+  { among }: { readonly among: 'runs' | 'items' },
 ): Promise<Placement> {
-  for (const section of sections) {
-    const items = await listItems(deps, caller, queueId, [section]);
-    const position = items.findIndex((item) => item.queue_run_id === queueRunId);
-    const item = items[position];
-    if (item !== undefined) return { section, position, item };
-  }
-  throw runlakeError('NOT_FOUND', { what: 'Run of the queue' });
+  const items = (await listItems(deps, caller, queueId, sections)).filter(
+    (item) => among === 'items' || isStoredRun(item),
+  );
+  const item = items.find(({ queue_run_id }) => queue_run_id === queueRunId);
+  if (item === undefined) throw runlakeError('NOT_FOUND', { what: 'Run of the queue' });
+  const position = items.filter(({ section }) => section === item.section).indexOf(item);
+  return { section: item.section, position, item };
 }
 
 const runsAtOnce = 1_000;

@@ -1,9 +1,9 @@
 /**
- * Runs of annotation queues, as one user sees them.
+ * Runs and threads of annotation queues, as one user sees them. What is said of a run holds for a thread.
  *
- * Invariant: a run is completed when as many users as the queue requires have completed it, and at most that many users
- * review it at the same time. Changes lock the row of the run in the queue, so two users cannot both take the last
- * place.
+ * Invariant: a run is completed when as many users as the queue asks for have completed it, and at most that many users
+ * review it at the same time. In a queue with assigned reviewers it is completed when all of them have completed it.
+ * Changes lock the row of the run in the queue, so two users cannot both take the last place.
  */
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -17,10 +17,11 @@ const maxRuns = 10_000;
 export const sections = ['needs_my_review', 'needs_others_review', 'completed'] as const;
 export type Section = (typeof sections)[number];
 
-/** A run in a queue, as seen by one user. */
+/** A run or a thread in a queue, for a user. */
 export interface QueueRun {
   readonly queue_run_id: string;
-  readonly run_id: string;
+  /** Null for a thread. */
+  readonly run_id: string | null;
   readonly added_at: string;
   readonly effective_added_at: string;
   readonly last_reviewed_time: string | null;
@@ -31,15 +32,28 @@ export interface QueueRun {
   readonly reserved_by: string[];
 }
 
-/** SQL parameters: queue, workspace, user. */
-const viewSql = `SELECT i.id AS queue_run_id, i.run_id, i.added_at, i.last_reviewed_time, i.source_proposed_example_id,
+/** SQL: the reviewers of the queue `q`, without removed users. */
+const assignedSql = `SELECT coalesce(array_agg(w.user_id), '{}') AS assigned FROM annotation_queue_reviewers AS w
+  JOIN users AS u ON u.id = w.user_id WHERE w.queue_id = q.id AND u.removed_at IS NULL`;
+
+/** SQL: whether the users in `completed_by` complete a run of the queue `q` with the reviewers `a.assigned`. */
+const isCompleted = `CASE WHEN q.reviewer_access_mode = 'assigned'
+  THEN cardinality(a.assigned) > 0 AND a.assigned <@ r.completed_by
+  ELSE cardinality(r.completed_by) >= q.num_reviewers_per_item END`;
+
+/** Parameters: queue, workspace, user. */
+const viewSql = `SELECT i.id AS queue_run_id, i.run_id, i.project_id, i.thread_id, i.added_at, i.last_reviewed_time, i.source_proposed_example_id,
     coalesce(r.override_added_at, i.added_at) AS effective_added_at, i.position, r.completed_by, r.reserved_by,
-    CASE WHEN cardinality(r.completed_by) >= q.num_reviewers_per_item THEN 'completed'
+    q.reviewer_access_mode = 'assigned' AND $3::uuid <> ALL (a.assigned) AS "isStranger",
+    CASE WHEN ${isCompleted} THEN 'completed'
          WHEN $3::uuid = ANY (r.completed_by) THEN 'needs_others_review'
+         WHEN q.reviewer_access_mode = 'assigned' THEN
+           CASE WHEN $3::uuid = ANY (a.assigned) THEN 'needs_my_review' ELSE 'needs_others_review' END
          WHEN cardinality(array_remove(r.completed_by || r.reserved_by, $3::uuid)) >= q.num_reviewers_per_item
            THEN 'needs_others_review'
          ELSE 'needs_my_review' END AS section
-  FROM annotation_queues AS q JOIN annotation_queue_runs AS i ON i.queue_id = q.id
+  FROM annotation_queues AS q CROSS JOIN LATERAL (${assignedSql}) AS a
+  JOIN annotation_queue_runs AS i ON i.queue_id = q.id
   CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(user_id) FILTER (WHERE completed_at IS NOT NULL), '{}') AS completed_by,
       coalesce(array_agg(user_id) FILTER (WHERE completed_at IS NULL AND q.enable_reservations
@@ -51,9 +65,13 @@ const viewSql = `SELECT i.id AS queue_run_id, i.run_id, i.added_at, i.last_revie
 export interface PlacedQueueRun extends QueueRun {
   /** Orders runs with the same `effective_added_at`. */
   readonly position: number;
+  readonly section: Section;
+  /** Project of a thread; null for a run. */
+  readonly project_id: string | null;
+  readonly thread_id: string | null;
 }
 
-/** Lists the runs of a queue in the given sections, oldest first. */
+/** The runs and threads of a queue in the given sections, oldest first. */
 export function listQueueRuns(
   database: Sql,
   caller: WorkspaceCaller,
@@ -61,8 +79,8 @@ export function listQueueRuns(
   wanted: readonly Section[],
 ): Promise<PlacedQueueRun[]> {
   return database.query<PlacedQueueRun>(
-    `SELECT queue_run_id, run_id, added_at, effective_added_at, last_reviewed_time, source_proposed_example_id,
-       completed_by, reserved_by, position
+    `SELECT queue_run_id, run_id, project_id, thread_id, added_at, effective_added_at, last_reviewed_time,
+       source_proposed_example_id, completed_by, reserved_by, position, section
      FROM (${viewSql}) AS view WHERE section = ANY ($4::text[]) ORDER BY effective_added_at, position`,
     [queueId, caller.workspaceId, caller.userId, wanted],
   );
@@ -73,42 +91,52 @@ export interface NewQueueRun {
   readonly sourceProposedExampleId?: string | null | undefined;
 }
 
+export interface NewQueueThread {
+  readonly projectId: string;
+  readonly threadId: string;
+}
+
 /** A new row of a queue, in the response of the request that added it. */
 export interface AddedQueueRun {
   readonly id: string;
   readonly queue_id: string;
-  readonly run_id: string;
+  /** Null for a thread. */
+  readonly run_id: string | null;
   readonly added_at: string;
   readonly last_reviewed_time: string | null;
   readonly source_proposed_example_id: string | null;
 }
 
-/** Adds runs to a queue. Runs that are already in the queue do not change. @throws NOT_FOUND; QUEUE_FULL. */
+/** Adds runs and threads to a queue. Those that are already in the queue do not change. @throws NOT_FOUND; QUEUE_FULL. */
 export async function addQueueRuns(
   database: Database,
   workspaceId: string,
   queueId: string,
-  runs: readonly NewQueueRun[],
+  items: readonly (NewQueueRun | NewQueueThread)[],
 ): Promise<AddedQueueRun[]> {
   return database.transaction(async (tx) => {
     await lockQueue(tx, workspaceId, queueId);
-    const runIds = runs.map(({ runId }) => runId);
+    const values = (read: (item: Partial<NewQueueRun & NewQueueThread>) => string | null | undefined) =>
+      items.map((item) => read(item) ?? null);
+    const keys = [values(({ runId }) => runId), values((item) => item.projectId), values(({ threadId }) => threadId)];
     await tx.execute(
-      `INSERT INTO annotation_queue_runs (id, queue_id, run_id, source_proposed_example_id)
-       SELECT row_id, $1, run_id, example_id
-       FROM unnest($2::uuid[], $3::uuid[], $4::uuid[]) WITH ORDINALITY AS added (row_id, run_id, example_id, position)
-       ORDER BY position ON CONFLICT (queue_id, run_id) DO NOTHING`,
-      [queueId, runs.map(() => randomUUID()), runIds, runs.map((run) => run.sourceProposedExampleId ?? null)],
+      `INSERT INTO annotation_queue_runs (id, queue_id, run_id, project_id, thread_id, source_proposed_example_id)
+       SELECT row_id, $1, run_id, project_id, thread_id, example_id
+       FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::uuid[], $6::uuid[])
+         WITH ORDINALITY AS added (run_id, project_id, thread_id, row_id, example_id, position)
+       ORDER BY position ON CONFLICT DO NOTHING`,
+      [queueId, ...keys, values(() => randomUUID()), values((item) => item.sourceProposedExampleId)],
     );
     const [counted] = await tx.query<{ count: number }>(
       'SELECT count(*) AS count FROM annotation_queue_runs WHERE queue_id = $1',
       [queueId],
     );
-    if (counted!.count > maxRuns) throw runlakeError('QUEUE_FULL', { limit: maxRuns });
+    if (counted!.count > maxRuns) throw runlakeError('QUEUE_FULL', { limit: maxRuns, what: 'runs' });
     return tx.query<AddedQueueRun>(
       `SELECT id, queue_id, run_id, added_at, last_reviewed_time, source_proposed_example_id
-       FROM annotation_queue_runs WHERE queue_id = $1 AND run_id = ANY ($2::uuid[]) ORDER BY position`,
-      [queueId, runIds],
+       FROM annotation_queue_runs WHERE queue_id = $1 AND (run_id = ANY ($2::uuid[])
+         OR (project_id, thread_id) IN (SELECT * FROM unnest($3::uuid[], $4::text[]))) ORDER BY position`,
+      [queueId, ...keys],
     );
   });
 }
@@ -182,7 +210,7 @@ interface ReviewChange {
 /**
  * Sets the caller's review of a run.
  *
- * @throws NOT_FOUND; RUN_RESERVED if enough other users are reviewing the run or have completed it.
+ * @throws NOT_FOUND; RUN_RESERVED if enough other users are reviewing the run or have completed it; REVIEWER_NOT_ASSIGNED.
  */
 export async function setReview(
   database: Database,
@@ -238,9 +266,11 @@ export async function readReview(
   }>(
     `SELECT CASE WHEN r.completed_at IS NOT NULL THEN 'completed' WHEN r.reserved_at IS NOT NULL THEN 'viewed' END AS status,
        r.override_added_at,
-       (SELECT count(*) FROM annotation_reviews WHERE queue_run_id = i.id AND completed_at IS NOT NULL)
-         >= q.num_reviewers_per_item AS is_archived
+       ${isCompleted.replaceAll('r.completed_by', 'c.completed_by')} AS is_archived
      FROM annotation_queue_runs AS i JOIN annotation_queues AS q ON q.id = i.queue_id
+     CROSS JOIN LATERAL (${assignedSql}) AS a
+     CROSS JOIN LATERAL (SELECT coalesce(array_agg(user_id), '{}') AS completed_by FROM annotation_reviews
+       WHERE queue_run_id = i.id AND completed_at IS NOT NULL) AS c
      LEFT JOIN annotation_reviews AS r ON r.queue_run_id = i.id AND r.user_id = $3
      WHERE i.id = $1 AND q.workspace_id = $2`,
     [queueRunId, caller.workspaceId, caller.userId],
@@ -255,15 +285,16 @@ async function requirePlace(
   { queueId, queueRunId }: { readonly queueId: string; readonly queueRunId: string },
   status: ReviewStatus,
 ): Promise<void> {
-  const [view] = await tx.query<{ section: Section; isDone: boolean }>(
-    `SELECT section, $3::uuid = ANY (completed_by) AS "isDone" FROM (${viewSql} AND i.id = $4) AS view`,
+  const [view] = await tx.query<{ section: Section; isDone: boolean; isStranger: boolean }>(
+    `SELECT section, $3::uuid = ANY (completed_by) AS "isDone", "isStranger" FROM (${viewSql} AND i.id = $4) AS view`,
     [queueId, caller.workspaceId, caller.userId, queueRunId],
   );
   if (status === 'completed' && view?.isDone) return;
+  if (view?.isStranger) throw runlakeError('REVIEWER_NOT_ASSIGNED', {});
   if (view?.section !== 'needs_my_review') throw runlakeError('RUN_RESERVED', {});
 }
 
-async function lockQueue(tx: Sql, workspaceId: string, queueId: string): Promise<void> {
+export async function lockQueue(tx: Sql, workspaceId: string, queueId: string): Promise<void> {
   const [found] = await tx.query('SELECT FROM annotation_queues WHERE id = $1 AND workspace_id = $2 FOR UPDATE', [
     queueId,
     workspaceId,

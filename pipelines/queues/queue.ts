@@ -45,6 +45,8 @@ export interface QueueFields {
   readonly num_reviewers_per_item: number;
   readonly enable_reservations: boolean;
   readonly reservation_minutes: number;
+  /** `assigned`: a run is completed when all reviewers of the queue have completed it. */
+  readonly reviewer_access_mode: 'any' | 'assigned';
 }
 
 /** A queue as returned in responses. Times are ISO 8601 with microseconds. */
@@ -52,11 +54,13 @@ export interface QueueRecord extends QueueFields {
   readonly id: string;
   readonly tenant_id: string;
   readonly total_runs: number;
+  readonly assigned_reviewers: readonly { readonly id: string; readonly name: string | null; readonly email: string }[];
   readonly created_at: string;
   readonly updated_at: string;
 }
 
-type QueueRow = Omit<QueueRecord, 'rubric_items' | 'metadata'> & {
+type QueueRow = Omit<QueueRecord, 'rubric_items' | 'metadata' | 'assigned_reviewers'> & {
+  readonly assigned_reviewers: string;
   readonly rubric_items: string | null;
   readonly metadata: string | null;
 };
@@ -67,6 +71,7 @@ const toQueueRecord = (row: QueueRow): QueueRecord => ({
   ...row,
   rubric_items: parse(row.rubric_items),
   metadata: parse(row.metadata),
+  assigned_reviewers: parse(row.assigned_reviewers),
 });
 
 function selectQueues(workspaceId: string) {
@@ -84,7 +89,13 @@ function selectQueues(workspaceId: string) {
       'num_reviewers_per_item',
       'enable_reservations',
       'reservation_minutes',
-      sql<number>`(SELECT count(*) FROM annotation_queue_runs WHERE queue_id = annotation_queues.id)`.as('total_runs'),
+      'reviewer_access_mode',
+      sql<string>`(SELECT coalesce(json_agg(json_build_object('id', u.id, 'name', u.full_name, 'email', u.email) ORDER BY w.added_at, u.id), '[]')::text
+        FROM annotation_queue_reviewers AS w JOIN users AS u ON u.id = w.user_id
+        WHERE w.queue_id = annotation_queues.id AND u.removed_at IS NULL)`.as('assigned_reviewers'),
+      sql<number>`(SELECT count(*) FROM annotation_queue_runs WHERE queue_id = annotation_queues.id AND run_id IS NOT NULL)`.as(
+        'total_runs',
+      ),
       'created_at',
       'updated_at',
     ])
@@ -113,7 +124,9 @@ interface QueueQuery extends PageRequest {
   readonly nameContains?: string | undefined;
   /** Default dataset of the queue. */
   readonly datasetId?: string | undefined;
-  /** Run that the queues must contain. */
+  /** Only queues that have this user as a reviewer. */
+  readonly reviewerId?: string | undefined;
+  /** Only queues that contain this run. */
   readonly runId?: string | undefined;
   readonly sortBy: (typeof queueOrders)[number];
   readonly descending: boolean;
@@ -123,7 +136,7 @@ interface QueueQuery extends PageRequest {
 export async function listQueues(
   database: Sql,
   workspaceId: string,
-  { ids, name, nameContains, datasetId, runId, sortBy, descending, limit, offset }: QueueQuery,
+  { ids, name, nameContains, datasetId, reviewerId, runId, sortBy, descending, limit, offset }: QueueQuery,
 ): Promise<Page<QueueRecord>> {
   const query = selectQueues(workspaceId).where((queue) => {
     const conditions: Expression<SqlBool>[] = [];
@@ -131,6 +144,11 @@ export async function listQueues(
     if (name !== undefined) conditions.push(queue('name', '=', name));
     if (nameContains !== undefined) conditions.push(containsText(queue.ref('name'), nameContains));
     if (datasetId !== undefined) conditions.push(queue('default_dataset', '=', datasetId));
+    if (reviewerId !== undefined) {
+      conditions.push(
+        sql<SqlBool>`id IN (SELECT queue_id FROM annotation_queue_reviewers WHERE user_id = ${reviewerId}::uuid)`,
+      );
+    }
     if (runId !== undefined) {
       conditions.push(sql<SqlBool>`id IN (SELECT queue_id FROM annotation_queue_runs WHERE run_id = ${runId}::uuid)`);
     }

@@ -101,7 +101,22 @@ export async function queryThreads(clickhouse: ClickHouse, query: ThreadQuery): 
   return { threads, next, total: found[0]?.total ?? 0 };
 }
 
-/** Counts the threads that have a matching root run. */
+/** Those of `threadIds` that have a root run in the project. */
+export async function findStoredThreads(
+  clickhouse: ClickHouse,
+  { tenantId, projectId, threadIds }: { tenantId: string; projectId: string; threadIds: readonly string[] },
+): Promise<string[]> {
+  const filter = { conditions: addThreads(threadIds, undefined) };
+  const { sql, ...query } = buildMatchingRuns(buildSet({ tenantId, projectId, filter }), []);
+  const rows = await clickhouse.query<{ thread: string }>({
+    ...query,
+    name: 'find-stored-threads',
+    sql: `SELECT DISTINCT assumeNotNull(grp) AS thread FROM (${sql})`,
+  });
+  return rows.map(({ thread }) => thread);
+}
+
+/** Number of threads with a root run that matches. */
 export async function countThreads(clickhouse: ClickHouse, scope: ThreadScope): Promise<number> {
   const { sql, ...query } = buildMatchingRuns(buildSet(scope), []);
   const [row] = await clickhouse.query<{ threads: number }>({

@@ -19,6 +19,6 @@ export function asking(apiOf: () => ApiUnderTest) {
       headers: { 'x-api-key': key, ...headers },
       ...(payload === undefined ? {} : { payload }),
     });
-    return { status: answer.statusCode, body: answer.json() };
+    return { status: answer.statusCode, body: answer.body === '' ? undefined : answer.json() };
   };
 }

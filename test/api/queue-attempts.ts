@@ -6,6 +6,7 @@ export interface QueueVictim {
   readonly queueRunId: string;
   readonly runId: string;
   readonly projectId: string;
+  readonly userId: string;
 }
 
 /** Attempts to use the annotation queues of another workspace, by operation. */
@@ -86,6 +87,15 @@ export const queueAttempts: Readonly<Record<string, (victim: QueueVictim) => Att
   setAnnotationQueueItemStatus: ({ queueRunId }) => ({
     url: `/v1/platform/annotation-queues/items/${queueRunId}/status`,
     payload: { status: 'completed' },
+    answers: closed,
+  }),
+  addAnnotationQueueReviewer: ({ queueId, userId }) => ({
+    url: `/v1/platform/annotation-queues/${queueId}/reviewers`,
+    payload: { identity_id: userId },
+    answers: closed,
+  }),
+  removeAnnotationQueueReviewer: ({ queueId, userId }) => ({
+    url: `/v1/platform/annotation-queues/${queueId}/reviewers/${userId}`,
     answers: closed,
   }),
   exportAnnotationQueue: ({ queueId }) => ({

@@ -247,7 +247,7 @@ beforeAll(async () => {
     ...(await addDatasets(api, { key, workspaceId, projectId: project.json().id, word: 'okapi' })),
     ...prompts,
     queueId: queue.json().id,
-    queueRunId: '',
+    ...{ queueRunId: '', userId: zebra.userId },
     usageLimitId: limit.json().id,
     ...(await addTags((url, payload) => ask('POST', { url, payload }, key), project.json().id)),
     evaluatorId: evaluator.json().evaluator.id,

@@ -101,7 +101,11 @@ describe('items, by the stock SDK', () => {
     ['GET', 'items?status=archived&page_size=101', undefined, 422],
     ['GET', `items/${randomUUID()}/placement`, undefined, 404],
     ['POST', 'items', { items: [] }, 422],
-    ['POST', 'items', { items: [{ item_type: 'THREAD', thread_id: 't', project_id: randomUUID() }] }, 422],
+    ['POST', 'items', { items: [{ item_type: 'THREAD', thread_id: 't', project_id: randomUUID() }] }, 404],
+    ['POST', 'items', { items: [{ item_type: 'THREAD', thread_id: 't' }] }, 400],
+    ['POST', 'items', { items: [{ item_type: 'RUN', thread_id: 't', project_id: randomUUID() }] }, 400],
+    ['POST', 'items', { items: [{ item_type: 'THREAD', thread_id: 't\0', project_id: randomUUID() }] }, 422],
+    ['POST', 'items', { items: [{ thread_id: 't', run_id: randomUUID(), project_id: randomUUID() }] }, 400],
     ['POST', 'items', { items: [{ run_id: randomUUID() }] }, 404],
     ['PATCH', `items/${randomUUID()}`, { added_at: '2026-01-01T00:00:00Z' }, 404],
     ['POST', 'items/delete', {}, 422],
@@ -120,6 +124,77 @@ describe('items, by the stock SDK', () => {
     expect((await ask('POST', url, { status: 'viewed' }, otherKey)).status).toBe(409);
     expect((await ask('POST', url, { status: null })).body).toMatchObject({ status: null });
     expect((await ask('POST', url, { status: 'viewed' }, otherKey)).status).toBe(200);
+  });
+});
+
+describe('threads, by the stock SDK', () => {
+  const sendThread = async (threadId: string, project: string) => {
+    const id = randomUUID();
+    const run = { id, name: 'turn', run_type: 'chain', session_name: project, start_time: new Date().toISOString() };
+    const body = { ...run, inputs: {}, extra: { metadata: { thread_id: threadId } } };
+    expect((await ask('POST', '/runs', body)).status).toBe(202);
+    await api.settled();
+    return (await ask('GET', `/sessions?name=${project}`)).body[0].id as string;
+  };
+
+  it('are added, listed beside runs, reviewed and removed', async () => {
+    const queueId = await addQueue();
+    const [run_id = ''] = await addRuns(1);
+    const project_id = await sendThread('t 1', 'chats');
+    await sendThread("t'2", 'chats');
+    const threads = ['t 1', "t'2"].map((thread_id) => ({ item_type: 'THREAD' as const, thread_id, project_id }));
+    const { items = [] } = await client.annotationQueues.items.create(queueId, { items: [{ run_id }, ...threads] });
+    expect(items).toMatchObject([
+      { item_type: 'RUN', run_id, thread_id: null },
+      ...threads.map((thread) => ({ ...thread, run_id: null, start_time: null })),
+    ]);
+    const again = await client.annotationQueues.items.create(queueId, { items: threads });
+    expect(again.items?.map(({ id }) => id)).toEqual(items.slice(1).map(({ id }) => id));
+
+    const list = async (more: { item_type?: 'RUN' | 'THREAD'; min_start_time?: string }) => {
+      const page = await client.annotationQueues.items.list(queueId, { status: 'needs_my_review', ...more });
+      return page.items?.map(({ id }) => id);
+    };
+    const [run, first, second] = items.map(({ id = '' }) => id) as [string, string, string];
+    expect(await list({})).toEqual([run, first, second]);
+    expect(await list({ item_type: 'THREAD' })).toEqual([first, second]);
+    expect(await list({ min_start_time: '2020-01-01T00:00:00Z' })).toEqual([run]);
+    const placed = await client.annotationQueues.items.retrievePlacement(second, { queue_id: queueId });
+    expect(placed).toMatchObject({ item_type: 'THREAD', section: 'needs_my_review', position: 2 });
+
+    const done = await client.annotationQueues.items.createStatus(first, { status: 'completed' });
+    expect(done).toMatchObject({ is_archived: true });
+    expect((await client.annotationQueues.items.retrieveCount(queueId, { status: 'archived' })).count).toBe(1);
+    // The older routes know only runs.
+    const size = (await ask('GET', `/annotation-queues/${queueId}/total_size`)).body;
+    expect([size, (await ask('GET', `/annotation-queues/${queueId}`)).body.total_runs]).toEqual([{ size: 1 }, 1]);
+    expect((await ask('GET', `/annotation-queues/${queueId}/runs`)).body).toMatchObject([{ id: run_id }]);
+    expect((await ask('GET', `/annotation-queues/${queueId}/runs/resolve/${second}`)).status).toBe(404);
+    await client.annotationQueues.items.deleteAll(queueId, { item_ids: [second] });
+    expect(await list({})).toEqual([run]);
+  });
+
+  it('need a stored trace in the project, all or none, and go with the project', async () => {
+    const queueId = await addQueue();
+    const project_id = await sendThread('known', 'chats to delete');
+    const elsewhere = await sendThread('elsewhere', 'other chats');
+    const create = (...thread_ids: string[]) =>
+      ask('POST', `/v1/platform/annotation-queues/${queueId}/items`, {
+        items: thread_ids.map((thread_id) => ({ thread_id, project_id })),
+      });
+    expect((await create('known', 'elsewhere')).status).toBe(404);
+    const count = async () => (await client.annotationQueues.items.retrieveCount(queueId, { status: 'all' })).count;
+    expect(await count()).toBe(0);
+    const stranger = await addOrganization(api.database, 'stranger');
+    const theirs = (await ask('POST', '/annotation-queues', { name: 'theirs' }, stranger.adminKey)).body.id;
+    const payload = { items: [{ thread_id: 'known', project_id }] };
+    const url = `/v1/platform/annotation-queues/${theirs}/items`;
+    expect((await ask('POST', url, payload, stranger.adminKey)).status).toBe(404);
+    expect((await create('known')).status).toBe(200);
+    expect(await count()).toBe(1);
+    await ask('DELETE', `/sessions/${project_id}`);
+    expect(await count()).toBe(0);
+    expect(elsewhere).not.toBe(project_id);
   });
 });
 
@@ -162,6 +237,7 @@ describe('export', () => {
       await client.annotationQueues.items.createStatus(id, { status: 'completed' });
     }
     await ask('POST', '/feedback', { run_id: runIds[0], key: 'helpful', score: 1, comment: 'so, so' });
+    for (const score of [2, 3]) await ask('POST', '/feedback', { run_id: runIds[22], key: 'later', score });
     await api.settled();
     const rows = (await exportCsv(queueId)).rows();
     expect(rows.map(({ id }) => id)).toEqual(runIds.slice(0, 23));
@@ -172,7 +248,10 @@ describe('export', () => {
       queue_run_id: items[0]?.id,
       feedback_stats: expect.stringMatching(/"helpful":.*"n":1,"avg":1/),
     });
-    const [detailed] = (await exportCsv(queueId, { include_annotator_detail: true })).rows();
+    const details = (await exportCsv(queueId, { include_annotator_detail: true })).rows();
+    const [detailed] = details;
+    expect(details.map(({ feedback }) => JSON.parse(feedback ?? '').length)).toEqual([1, ...Array(21).fill(0), 2]);
+    expect(JSON.parse(details[22]?.feedback ?? '')).toMatchObject([{ score: 3 }, { score: 2 }]);
     expect(JSON.parse(detailed?.completed_by ?? '')).toEqual([acme.userId]);
     expect(JSON.parse(detailed?.feedback ?? '')).toMatchObject([
       { key: 'helpful', score: 1, comment: 'so, so', user_name: 'admin@acme.example' },
