@@ -1,8 +1,9 @@
 /**
  * Deletes traces with everything that belongs to them, in step 3 of `change-traces.ts`: runs, attachments, feedback,
  * streamed events, deferred events, and dead-letter records of the in-process log. `traces` and the roll-ups stay,
- * because bills are based on them. Locations of traces are deleted only the second time. Until then they give late
- * events the stored time of their trace, so that the trace is not counted again in another hour.
+ * because bills are based on them. Locations of traces are deleted the second time only: until then they give late
+ * events the stored time of their trace, so that it is not counted again in another hour. The runs are marked as their
+ * traces are, because feedback on a run need not name its trace.
  */
 import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { deleteRows, storeDeletionKeys } from '../../infra/clickhouse/delete-rows.ts';
@@ -12,6 +13,7 @@ import type { ChangeDeps, TraceChange } from './change-traces.ts';
 import { liveCondition, neverSeconds, traceTiers } from './lifetimes.ts';
 
 const statementTimeoutMs = 3_600_000;
+const bulk = { profile: 'bulk' } as const;
 
 /** SQL condition: `deleted_at` is in the time range of the requests of this batch. */
 const requestTimeCondition =
@@ -59,10 +61,7 @@ async function markTraces(clickhouse: ClickHouse, change: TraceChange): Promise<
          ) WHERE ${pairs.map((_, index) => buildMetadataCondition(index)).join(' AND ')}`;
   await clickhouse.command({
     name: 'mark-deleted-traces',
-    sql: `INSERT INTO trace_marks (tenant_id, trace_id, trace_tier, expires_at, deleted_at)
-          SELECT DISTINCT {tenant:UUID}, trace_id, ${traceTiers.shortlived}, toDateTime(${neverSeconds}),
-            fromUnixTimestamp64Micro({since:Int64})
-          FROM (${traceIdsSql})`,
+    sql: buildMarksSql(traceIdsSql),
     params: {
       tenant: tenantId,
       project: projectId,
@@ -75,12 +74,19 @@ async function markTraces(clickhouse: ClickHouse, change: TraceChange): Promise<
         ]),
       ),
     },
-    profile: 'bulk',
+    ...bulk,
     timeoutMs: statementTimeoutMs,
   });
 }
 
-/** Deletes everything that belongs to the marked traces of requests that concern one project. */
+/** SQL that marks what a query returns in its only column as deleted, with the parameters `tenant` and `since`. */
+const buildMarksSql = (idsSql: string) =>
+  `INSERT INTO trace_marks (tenant_id, trace_id, trace_tier, expires_at, deleted_at)
+   SELECT DISTINCT {tenant:UUID}, *, ${traceTiers.shortlived}, toDateTime(${neverSeconds}),
+     fromUnixTimestamp64Micro({since:Int64})
+   FROM (${idsSql})`;
+
+/** Deletes what belongs to the marked traces of requests that concern one project. */
 async function deleteMarked(
   { clickhouse, database }: Pick<ChangeDeps, 'clickhouse' | 'database'>,
   changes: readonly TraceChange[],
@@ -106,6 +112,12 @@ async function deleteMarked(
   const runs = await store(
     `SELECT DISTINCT id FROM runs WHERE ${projectCondition} AND trace_id IN (${markedTracesSql})`,
   );
+  await clickhouse.command({
+    name: 'mark-deleted-runs',
+    sql: buildMarksSql(`SELECT id FROM ${runs}`),
+    ...bulk,
+    ...rest,
+  });
   const tenantCondition = 'tenant_id = {tenant:UUID}';
   const tracesCondition = `${projectCondition} AND trace_id IN ${traces}`;
   // Delete runs last, because a repeated deletion needs them to find their attachments and feedback.

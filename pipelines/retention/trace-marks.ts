@@ -84,9 +84,8 @@ async function readMarks(clickhouse: ClickHouse, traces: readonly TraceOfTenant[
 }
 
 /**
- * Returns whether a run belongs to a deleted trace. Considers the trace with the id of the run (if it is a root), the
- * trace that the run is stored under, and `traceId`. Without `traceId`, the trace of a child that is no longer stored
- * is unknown.
+ * Whether a run belongs to a deleted trace: the one that it is stored under, or `traceId`. A run that is not stored any
+ * more has a mark of its own.
  *
  * @throws errors of ClickHouse.
  */

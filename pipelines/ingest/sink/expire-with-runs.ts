@@ -31,10 +31,8 @@ function canExpire({ retentionShortlivedDays, retentionLonglivedDays }: Retentio
 }
 
 /**
- * Sets the lifetime of attachments and feedback to the lifetime of their run: the stored lifetime or, if there is none,
- * the lifetime that the event states. If neither is known, the tier is longlived and the lifetime begins now. Omits
- * events that belong to deleted traces. If the run of a feedback event is no longer stored, omits the event only if its
- * run is a root.
+ * Sets the lifetime of attachments and feedback to that of their run: as it is stored, else as the event states it. If
+ * neither is known, the tier is longlived and the lifetime begins now. Leaves out what belongs to deleted traces.
  *
  * @throws errors of the stores.
  */

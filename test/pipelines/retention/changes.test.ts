@@ -230,6 +230,8 @@ describe('deleting traces', () => {
       [trace.traceId, {}],
       [late, {}],
       [trace.childId, { trace_id: trace.traceId }],
+      // Its run is not stored any more, so its trace is not known.
+      [trace.childId, {}],
     ] as const)
       expect(await give(run, more)).toMatchObject({ status: 404, body: { code: 'NOT_FOUND' } });
     expect((await under.ask('PATCH', `/feedback/${feedbackId}`, { score: 0 })).status).toBe(404);
@@ -240,6 +242,7 @@ describe('deleting traces', () => {
         async () => {
           const id = await publishFeedback(trace.traceId);
           await publishFeedback(late, id);
+          await publishFeedback(trace.childId, id);
           return (await under.ask('GET', `/feedback/${id}`)).status;
         },
         { timeout: 20_000, interval: 500 },
@@ -247,8 +250,9 @@ describe('deleting traces', () => {
       .toBe(404);
     // The second deletion removes what was stored before the sink found the mark.
     await under.change('again');
-    const listed = await under.ask('GET', `/feedback?run=${trace.traceId}&run=${late}`);
+    const listed = await under.ask('GET', `/feedback?run=${trace.traceId}&run=${late}&run=${trace.childId}`);
     expect(listed.body).toEqual([]);
+    for (const run of [trace.traceId, trace.childId, late]) expect(await give(run)).toMatchObject({ status: 404 });
   });
 
   it('deletes its deferred events', async () => {
