@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import {
   comparisonOrders,
   createComparison as insertComparison,
@@ -15,7 +15,7 @@ import { DatasetParams } from './datasets.ts';
 
 /** Comparative experiments, which pairwise evaluation creates. */
 
-const comparison = {
+export const comparison = {
   id: Uuid(),
   tenant_id: Uuid({ description: 'Id of the workspace.' }),
   reference_dataset_id: Uuid(),
@@ -25,6 +25,26 @@ const comparison = {
   created_at: Timestamp(),
   modified_at: Timestamp(),
 };
+
+/** What lists of comparative experiments add to {@link comparison}. */
+export const comparisonResults = {
+  experiments_info: Type.Array(Type.Object({ id: Uuid(), name: Type.String() })),
+  feedback_stats: JsonObject({ description: 'Statistics of its feedback, by feedback key.' }),
+};
+
+export const ComparisonQuery = Type.Object({
+  id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
+  name: Type.Optional(Type.String()),
+  name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
+  sort_by: OneOf(comparisonOrders, { default: 'created_at' }),
+  sort_by_desc: Type.Boolean({ default: true }),
+  ...pageParameters,
+});
+
+export function parseComparisonQuery(query: Static<typeof ComparisonQuery>) {
+  const { sort_by: sortBy, sort_by_desc: descending, name_contains: nameContains, id: ids, ...rest } = query;
+  return { ids, nameContains, sortBy, descending, ...rest };
+}
 
 export const createComparison = defineOperation({
   operationId: 'createComparativeExperiment',
@@ -70,28 +90,19 @@ export const listComparisons = defineOperation({
   errors: ['ANSWER_TOO_LARGE', 'NOT_FOUND', ...clickhouseErrors],
   schema: {
     params: DatasetParams,
-    query: Type.Object({
-      id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
-      name: Type.Optional(Type.String()),
-      name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
-      sort_by: OneOf(comparisonOrders, { default: 'created_at' }),
-      sort_by_desc: Type.Boolean({ default: true }),
-      ...pageParameters,
-    }),
+    query: ComparisonQuery,
     response: {
       200: Type.Array(
         Type.Object({
           ...comparison,
-          experiments_info: Type.Array(Type.Object({ id: Uuid(), name: Type.String() })),
-          feedback_stats: JsonObject({ description: 'Statistics of its feedback, by feedback key.' }),
+          ...comparisonResults,
         }),
       ),
     },
   },
   handler: async ({ caller, params, query, services }) => {
     requirePermission(caller, 'feedback:read');
-    const { sort_by: sortBy, sort_by_desc: descending, name_contains: nameContains, id: ids, ...rest } = query;
-    const request = { datasetId: params.dataset_id, ids, nameContains, sortBy, descending, ...rest };
+    const request = { datasetId: params.dataset_id, ...parseComparisonQuery(query) };
     return buildPageResponse(await readPage(services, caller.workspaceId, request));
   },
 });

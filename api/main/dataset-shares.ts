@@ -12,7 +12,7 @@ import {
   unshareDataset as removeShare,
   type SharedDataset,
 } from '../../pipelines/datasets/shared-datasets.ts';
-import { listProjects } from '../../pipelines/projects/project.ts';
+import { listProjects, type ProjectRecord } from '../../pipelines/projects/project.ts';
 import { jsonMediaType, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
@@ -264,6 +264,24 @@ export const countSharedExamples = defineOperation({
     }),
 });
 
+export const SharedExperiment = Type.Object({
+  id: Uuid(),
+  tenant_id: Uuid({ description: 'The nil UUID. Clients require the field.' }),
+  name: Type.String(),
+  description: nullable(Type.String()),
+  start_time: Timestamp(),
+  end_time: nullable(Timestamp()),
+  reference_dataset_id: Uuid(),
+});
+
+export function formatSharedExperiment(project: ProjectRecord) {
+  const { id, name, description, start_time, end_time, reference_dataset_id } = project;
+  return {
+    ...{ id, tenant_id: NIL, name, description, start_time, end_time },
+    reference_dataset_id: reference_dataset_id ?? NIL,
+  };
+}
+
 export const listSharedExperiments = defineOperation({
   operationId: 'listSharedExperiments',
   method: 'GET',
@@ -283,19 +301,7 @@ export const listSharedExperiments = defineOperation({
       sort_by_desc: Type.Boolean({ default: true }),
       ...pageParameters,
     }),
-    response: {
-      200: Type.Array(
-        Type.Object({
-          id: Uuid(),
-          tenant_id: Uuid({ description: 'The nil UUID. Clients require the field.' }),
-          name: Type.String(),
-          description: nullable(Type.String()),
-          start_time: Timestamp(),
-          end_time: nullable(Timestamp()),
-          reference_dataset_id: Uuid(),
-        }),
-      ),
-    },
+    response: { 200: Type.Array(SharedExperiment) },
   },
   handler: ({ params, query, services }) =>
     readSharedDataset(services, params.share_token, async ({ workspaceId, datasetId, withExperiments }) => {
@@ -310,8 +316,6 @@ export const listSharedExperiments = defineOperation({
         limit: query.limit,
         offset: query.offset,
       });
-      return rows.map(({ id, name, description, start_time, end_time, reference_dataset_id }) => ({
-        ...{ id, tenant_id: NIL, name, description, start_time, end_time, reference_dataset_id },
-      }));
+      return rows.map(formatSharedExperiment);
     }),
 });

@@ -143,6 +143,7 @@ import {
   listSessions,
   updateSession,
 } from './sessions.ts';
+import { sharedComparisonOperations } from './shared-comparisons.ts';
 import { sharedEntityOperations } from './shared-entities.ts';
 import { sharedExperimentOperations } from './shared-experiments.ts';
 import { taggingOperations } from './taggings.ts';
@@ -289,6 +290,7 @@ export const operations: readonly Operation[] = [
   countSharedExamples,
   listSharedExperiments,
   ...sharedExperimentOperations,
+  ...sharedComparisonOperations,
   listExperimentRuns,
   queryExperimentRuns,
   createComparison,

@@ -7,6 +7,7 @@ import { type StatName, statNames } from '../../pipelines/runs/stats/stat-names.
 import { JsonObject, jsonMediaType, nullable, optional } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
+import type { Services } from '../server/services.ts';
 import { readRunSet, runSetFields, Time } from './runs.ts';
 
 const Seconds = (description?: string) => nullable(Type.Number(description ? { description } : {}));
@@ -92,6 +93,50 @@ const GroupBy = Type.Object({
   ),
 });
 
+const StatsQuery = Type.Object({
+  ...runSetFields,
+  group_by: optional(GroupBy),
+  groups: optional(Type.Array(Type.String(), { maxItems: maxGroups, description: 'Only these groups.' })),
+  select: optional(Type.Array(Type.Union(statSelects.map((name) => Type.Literal(name))), { maxItems: 200 })),
+});
+
+/** What requests for statistics of runs have in common. */
+export const statsSchema = {
+  body: StatsQuery,
+  response: { 200: Type.Union([RunStats, Type.Record(Type.String(), RunStats)]) },
+  // The handler serialises the response: a schema cannot distinguish statistics from a map of groups, because a group may
+  // have any name.
+  produces: jsonMediaType,
+} as const;
+
+/**
+ * Reads the statistics of the runs that a request asks for, as JSON.
+ *
+ * @param projectIds Only runs of these projects, in place of those of the request.
+ * @throws BAD_REQUEST, INVALID_FILTER; errors of the stores.
+ */
+export async function readStatsOfQuery(
+  services: Services,
+  tenantId: string,
+  body: Static<typeof StatsQuery>,
+  projectIds?: readonly string[],
+): Promise<Buffer> {
+  const selected = selectStats(body.select);
+  const groupBy = readGrouping(body.group_by);
+  if (body.groups != null && groupBy === undefined)
+    throw runlakeError('BAD_REQUEST', { reason: '`groups` needs `group_by`.' });
+  const set = await findRunSet(services, { tenantId, ...readRunSet(body), ...(projectIds && { projectIds }) });
+  const stats = await readRunStats(services.clickhouse, {
+    ...set,
+    selected,
+    groupBy,
+    groups: body.groups ?? undefined,
+    maxGroups: body.group_by?.max_groups ?? defaultGroups,
+  });
+  const response = groupBy ? Object.fromEntries(stats) : (stats.get(wholeSet) ?? createEmptyStats(selected));
+  return Buffer.from(JSON.stringify(response));
+}
+
 export const getRunStats = defineOperation({
   operationId: 'getRunStats',
   method: 'POST',
@@ -103,33 +148,9 @@ export const getRunStats = defineOperation({
     'several groups, and a run without the metadata key in none.',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   errors: ['BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
-  schema: {
-    body: Type.Object({
-      ...runSetFields,
-      group_by: optional(GroupBy),
-      groups: optional(Type.Array(Type.String(), { maxItems: maxGroups, description: 'Only these groups.' })),
-      select: optional(Type.Array(Type.Union(statSelects.map((name) => Type.Literal(name))), { maxItems: 200 })),
-    }),
-    response: { 200: Type.Union([RunStats, Type.Record(Type.String(), RunStats)]) },
-    // The handler serialises the response, because a group may have any name: a schema therefore cannot distinguish
-    produces: jsonMediaType,
-  },
-  handler: async ({ caller, body, services }) => {
-    const selected = selectStats(body.select);
-    const groupBy = readGrouping(body.group_by);
-    if (body.groups != null && groupBy === undefined)
-      throw runlakeError('BAD_REQUEST', { reason: '`groups` needs `group_by`.' });
-    const set = await findRunSet(services, { tenantId: caller.workspaceId, ...readRunSet(body) });
-    const stats = await readRunStats(services.clickhouse, {
-      ...set,
-      selected,
-      groupBy,
-      groups: body.groups ?? undefined,
-      maxGroups: body.group_by?.max_groups ?? defaultGroups,
-    });
-    const response = groupBy ? Object.fromEntries(stats) : (stats.get(wholeSet) ?? createEmptyStats(selected));
-    return new RawResponse({ body: Buffer.from(JSON.stringify(response)) });
-  },
+  schema: statsSchema,
+  handler: async ({ caller, body, services }) =>
+    new RawResponse({ body: await readStatsOfQuery(services, caller.workspaceId, body) }),
 });
 
 function readGrouping(groupBy: Static<typeof GroupBy> | null | undefined) {

@@ -26,13 +26,13 @@ import { maxLimitRows, oneOrMore, Run } from './runs.ts';
  * key.
  */
 
-const ShareParams = Type.Object({ share_token: Uuid() });
-const shared = {
+export const ShareParams = Type.Object({ share_token: Uuid() });
+export const shared = {
   tag: 'sharing',
   access: publicAccess,
   errors: ['NOT_FOUND', 'BAD_REQUEST', ...clickhouseErrors, 'DATABASE_UNAVAILABLE', 'DATABASE_QUERY_FAILED'],
 } as const;
-const aboutExperiments = 'Nothing unless the dataset is shared with `share_projects`.';
+export const aboutExperiments = 'Nothing unless the dataset is shared with `share_projects`.';
 
 /** Fields of a run in an experiment on a shared dataset. */
 const experimentRunFields = [...publicFields, 'session_id'] as const;
@@ -45,8 +45,8 @@ interface SharedExperiments {
   readonly projectIds: readonly string[];
 }
 
-/** Reads experiments on a shared dataset. With `among`, reads only the experiments listed there. */
-async function readExperiments(
+/** Reads experiments on a shared dataset, only those of `among` if it is given. */
+export async function readExperiments(
   services: Services,
   token: string,
   among: readonly string[] | undefined,

@@ -161,6 +161,83 @@ describe('feedback', () => {
   });
 });
 
+describe('comparisons', () => {
+  const bulk = async (...tokens: string[]) => {
+    const url = `/public/datasets/sessions-bulk?${tokens.map((each) => `share_tokens=${each}`).join('&')}`;
+    const answer = await api.server.inject({ method: 'GET', url });
+    return { status: answer.statusCode, body: answer.json() as Body, headers: answer.headers };
+  };
+
+  it('are statistics of the runs of experiments', async () => {
+    const all = await read('datasets/runs/stats', { select: ['run_count', 'feedback_stats'] });
+    expect(all.body).toMatchObject({ run_count: 3, feedback_stats: { 'of second 0': { n: 1, avg: 1 } } });
+    expect(all.headers['cache-control']).toBe('no-store');
+    const count = async (payload: object, share = token) =>
+      (await read('datasets/runs/stats', { select: ['run_count'], ...payload }, share)).body.run_count;
+    expect(await count({ session: [secondId] })).toBe(1);
+    expect(await count({ session: [secondId.toUpperCase()] })).toBe(1);
+    expect(await count({ filter: 'eq(name, "first 0")' })).toBe(1);
+    const grouped = await read('datasets/runs/stats', { select: ['run_count'], group_by: { attribute: 'name' } });
+    expect(grouped.body).toMatchObject({ 'first 0': { run_count: 1 }, 'second 0': { run_count: 1 } });
+    for (const payload of [
+      { session: [projectId] },
+      { session: [] },
+      { id: [runs.secret, runs['secret other']] },
+      { filter: 'or(eq(name, "secret"), eq(name, "secret other"))' },
+      { trace: runs.secret },
+    ]) {
+      expect([payload, await count(payload)]).toEqual([payload, 0]);
+    }
+    expect(await count({ id: [runs.secret, runs['first 0']] })).toBe(1);
+    expect(await count({}, closedToken)).toBe(0);
+    expect((await read('datasets/runs/stats', { filter: 'eq(' })).status).toBe(400);
+    expect((await read('datasets/runs/stats', {}, randomUUID())).status).toBe(404);
+  });
+
+  it('are limited in their rate', async () => {
+    const requests = Array.from({ length: 40 }, () =>
+      read('datasets/runs/stats', { select: ['run_count'] }, closedToken),
+    );
+    expect((await Promise.all(requests)).map(({ status }) => status)).toEqual(expect.arrayContaining([200, 429]));
+  });
+
+  it('are comparative experiments, without extra and the workspace', async () => {
+    const payload = { experiment_ids: [experimentId, secondId], name: 'pair', extra: { secret: 1 } };
+    const { id } = (await ask('POST', '/datasets/comparative', payload)).body;
+    await ask('POST', '/feedback', { run_id: runs['first 0'], key: 'won', score: 1, comparative_experiment_id: id });
+    await api.settled();
+    const listed = await read('datasets/comparative?name_contains=PAI');
+    expect(listed.body).toEqual([
+      {
+        ...{ id, name: 'pair', description: null, created_at: expect.any(String), modified_at: expect.any(String) },
+        experiments_info: expect.arrayContaining([
+          { id: experimentId, name: 'first' },
+          { id: secondId, name: 'second' },
+        ]),
+        feedback_stats: { won: expect.objectContaining({ n: 1, avg: 1 }) },
+      },
+    ]);
+    expect((await read('datasets/comparative?name=other')).body).toEqual([]);
+    expect((await read('datasets/comparative', undefined, closedToken)).body).toEqual([]);
+    expect((await read('datasets/comparative', undefined, randomUUID())).status).toBe(404);
+    expect((await read('datasets/comparative?limit=0')).status).toBe(422);
+  });
+
+  it('are experiments on several datasets', async () => {
+    const { status, body, headers } = await bulk(closedToken, randomUUID(), token, token.toUpperCase());
+    expect([status, headers['cache-control']]).toEqual([200, 'no-store']);
+    expect(body.map(({ name }: { name: string }) => name)).toEqual(['second', 'first']);
+    expect(body[0]).toMatchObject({
+      tenant_id: '00000000-0000-0000-0000-000000000000',
+      reference_dataset_id: datasetId,
+    });
+    expect(body[0]).not.toHaveProperty('extra');
+    expect((await bulk('x')).status).toBe(422);
+    expect((await bulk()).status).toBe(422);
+    expect((await bulk(...Array.from({ length: 21 }, () => randomUUID()))).status).toBe(422);
+  });
+});
+
 it('a token gives no access to anything else', async () => {
   const attempts = [
     ['datasets/runs/query', { session: [projectId] }],

@@ -1,0 +1,100 @@
+import { Type } from 'typebox';
+import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import { runForTenant } from '../../infra/fairness/tenant-context.ts';
+import { listComparisons } from '../../pipelines/datasets/comparisons.ts';
+import { openSharedDataset } from '../../pipelines/datasets/shared-datasets.ts';
+import { listProjects } from '../../pipelines/projects/project.ts';
+import { Uuid } from '../server/formats.ts';
+import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
+import type { Services } from '../server/services.ts';
+import { ComparisonQuery, comparison, comparisonResults, parseComparisonQuery } from './comparisons.ts';
+import { formatSharedExperiment, readSharedDataset, SharedExperiment } from './dataset-shares.ts';
+import { publicHeaders } from './run-shares.ts';
+import { readStatsOfQuery, statsSchema } from './run-stats.ts';
+import { aboutExperiments, readExperiments, ShareParams, shared } from './shared-experiments.ts';
+
+/** Experiments on shared datasets compared: statistics, comparative experiments, and experiments of several datasets. */
+
+/** Maximum number of tokens of a request, and of the experiments that it returns for each. */
+const maxTokens = 20;
+const maxExperiments = 100;
+
+const { id, name, description, created_at, modified_at } = comparison;
+
+async function listExperimentsOf(services: Services, token: string): Promise<object[]> {
+  const dataset = await openSharedDataset(services.database, token).catch((error: unknown) => {
+    if (isRunlakeError(error) && error.code === 'NOT_FOUND') return undefined;
+    throw error;
+  });
+  if (!dataset?.withExperiments) return [];
+  const query = { referenceDatasetIds: [dataset.datasetId], limit: maxExperiments, offset: 0 };
+  const order = { sortBy: 'start_time', descending: true } as const;
+  const rows = await runForTenant({ organizationId: dataset.organizationId }, () =>
+    listProjects(services.database, dataset.workspaceId, { ...query, ...order }),
+  );
+  return rows.map(formatSharedExperiment);
+}
+
+export const sharedComparisonOperations: readonly Operation[] = [
+  defineOperation({
+    ...shared,
+    operationId: 'getSharedExperimentStats',
+    method: 'POST',
+    path: '/public/:share_token/datasets/runs/stats',
+    summary: 'Get statistics of the runs of the experiments on a shared dataset',
+    description: `${aboutExperiments} As \`POST /runs/stats\`; \`session\` selects experiments. At most 10 per second and token.`,
+    errors: ['INVALID_FILTER', 'RATE_LIMITED', ...shared.errors],
+    schema: { params: ShareParams, ...statsSchema },
+    handler: ({ params, body, services }) => {
+      const among = body.session == null ? undefined : [body.session].flat();
+      return readExperiments(services, params.share_token, among, async ({ tenantId, datasetId, projectIds }) => {
+        await services.rateLimiter.takeSharedSearch({ targetId: datasetId });
+        return readStatsOfQuery(services, tenantId, body, projectIds);
+      });
+    },
+  }),
+  defineOperation({
+    ...shared,
+    operationId: 'listSharedComparativeExperiments',
+    method: 'GET',
+    path: '/public/:share_token/datasets/comparative',
+    summary: 'List the comparative experiments of a shared dataset',
+    description: `${aboutExperiments} Without \`extra\`.`,
+    errors: ['ANSWER_TOO_LARGE', ...shared.errors],
+    schema: {
+      params: ShareParams,
+      query: ComparisonQuery,
+      response: {
+        200: Type.Array(Type.Object({ ...{ id, name, description, created_at, modified_at }, ...comparisonResults })),
+      },
+    },
+    handler: ({ params, query, services }) =>
+      readSharedDataset(services, params.share_token, async ({ workspaceId, datasetId, withExperiments }) => {
+        if (!withExperiments) return [];
+        const request = { datasetId, ...parseComparisonQuery(query) };
+        const { rows } = await listComparisons(services, workspaceId, request);
+        return rows.map(({ tenant_id: _workspace, reference_dataset_id: _dataset, extra: _extra, ...row }) => row);
+      }),
+  }),
+  defineOperation({
+    ...shared,
+    operationId: 'listSharedExperimentsOfDatasets',
+    method: 'GET',
+    path: '/public/datasets/sessions-bulk',
+    summary: 'List the experiments on several shared datasets',
+    description:
+      `The newest ${maxExperiments} of each dataset, in the order of the tokens. Nothing for a token that is not valid, and for a ` +
+      'dataset without `share_projects`.',
+    errors: ['ANSWER_TOO_LARGE', ...shared.errors],
+    schema: {
+      query: Type.Object({ share_tokens: Type.Array(Uuid(), { minItems: 1, maxItems: maxTokens }) }),
+      response: { 200: Type.Array(SharedExperiment) },
+    },
+    handler: async ({ query, services }) => {
+      const tokens = [...new Set(query.share_tokens.map((token) => token.toLowerCase()))];
+      const experiments: object[] = [];
+      for (const token of tokens) experiments.push(...(await listExperimentsOf(services, token)));
+      return new RawResponse({ body: experiments, headers: publicHeaders });
+    },
+  }),
+];
