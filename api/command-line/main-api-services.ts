@@ -2,7 +2,6 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { openRateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
-import { createSealer } from '../../infra/sealing/sealer.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
@@ -17,15 +16,14 @@ import { RunLocations } from '../../pipelines/ingest/accept/run-locations.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import { ReadCounts } from '../../pipelines/prompts/read-counts.ts';
 import { locateRuns } from '../../pipelines/runs/locate-run.ts';
-import { createShareSealer } from '../../pipelines/shares/share-tokens.ts';
+import { createShareSealer, resealShares } from '../../pipelines/shares/share-tokens.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
+import { createSecretSealer, resealSecrets } from '../../pipelines/tenants/secrets.ts';
 import { UsageLimits } from '../../pipelines/usage/usage-limits.ts';
 import type { Services } from '../server/services.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
 import type { Stores } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
-
-export { resealShares } from '../../pipelines/shares/share-tokens.ts';
 
 export interface MainApiParts {
   readonly config: Config;
@@ -76,12 +74,7 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
     shareSealer: createShareSealer(config, secretKey),
     promptReads,
     usageLimits: new UsageLimits({ database, clickhouse, logger }),
-    secretSealer: createSealer({
-      secretKey,
-      formerSecretKeys: config.formerSecretKeys,
-      purpose: 'secrets',
-      what: 'The secret',
-    }),
+    secretSealer: createSecretSealer(config, secretKey),
     recentFeedback: new RecentFeedback(),
     accept: { log, projects, prices, runLocations, config, count: countRuns, sentConfigs },
     sentConfigs,
@@ -90,4 +83,11 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
     healthChecks,
     ...enqueueDeletions(jobs),
   };
+}
+
+/** Encrypts what was encrypted with a former key again: tokens of shares and secrets of workspaces. */
+export async function resealValues(services: Services, logger: Logger): Promise<void> {
+  const shares = await resealShares(services, logger);
+  const secrets = await resealSecrets(services, logger);
+  logger.info({ shares, secrets }, 'resealed share tokens and secrets of former secret keys');
 }

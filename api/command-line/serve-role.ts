@@ -117,8 +117,7 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
       shutdown,
     );
     if (config.formerSecretKeys !== undefined) {
-      const resealed = await loaded.mainApiServices.resealShares(services, logger);
-      logger.info({ resealed }, 'resealed share tokens of former secret keys');
+      await loaded.mainApiServices.resealValues(services, logger);
     }
     firstKey = await parts.bootstrap();
   }

@@ -1,8 +1,22 @@
-/** Secrets of a workspace. Secrets are encrypted and never returned. */
+/** Secrets of a workspace: encrypted, and never returned. */
+
+import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import type { Sealer } from '../../infra/sealing/sealer.ts';
+import { createSealer, resealRows, type Sealer } from '../../infra/sealing/sealer.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
 import { enforceLimit } from './enforce-limit.ts';
+
+export function createSecretSealer({ formerSecretKeys }: Pick<Config, 'formerSecretKeys'>, secretKey: string): Sealer {
+  return createSealer({ secretKey, formerSecretKeys, purpose: 'secrets', what: 'The secret' });
+}
+
+interface SecretDeps {
+  readonly database: Database;
+  readonly secretSealer: Sealer;
+}
+
+const identifyRow = (workspaceId: string, key: string) => `${workspaceId} ${key}`;
 
 const secretLimit = {
   max: 200,
@@ -32,7 +46,7 @@ export async function listSecretKeys(database: Database, workspaceId: string): P
  * @throws LIMIT_REACHED
  */
 export async function changeSecrets(
-  { database, secretSealer }: { readonly database: Database; readonly secretSealer: Sealer },
+  { database, secretSealer }: SecretDeps,
   workspaceId: string,
   changes: readonly SecretChange[],
 ): Promise<void> {
@@ -47,7 +61,7 @@ export async function changeSecrets(
       await tx.execute(
         `INSERT INTO workspace_secrets (workspace_id, key, sealed_value) VALUES ($1, $2, $3)
          ON CONFLICT (workspace_id, key) DO UPDATE SET sealed_value = excluded.sealed_value, updated_at = now()`,
-        [workspaceId, key, secretSealer.seal(value, `${workspaceId} ${key}`)],
+        [workspaceId, key, secretSealer.seal(value, identifyRow(workspaceId, key))],
       );
     }
     await enforceLimit(tx, { ownWorkspaceId: workspaceId }, secretLimit);
@@ -71,6 +85,25 @@ export async function deleteSecret(database: Database, workspaceId: string, key:
  */
 export async function requireSecret(database: Database, workspaceId: string, key: string): Promise<void> {
   if (!(await listSecretKeys(database, workspaceId)).includes(key)) throw createNotFoundError();
+}
+
+/**
+ * Encrypts the secrets of all workspaces again that were encrypted with a former key; see {@link resealRows}.
+ *
+ * @returns the number of these secrets. @throws errors of the database.
+ */
+export async function resealSecrets({ database, secretSealer }: SecretDeps, logger: Logger): Promise<number> {
+  const rows = await database.query<{ readonly workspaceId: string; readonly key: string; readonly sealed: string }>(
+    'SELECT workspace_id AS "workspaceId", key, sealed_value AS sealed FROM workspace_secrets',
+  );
+  const identified = rows.map((row) => ({ ...row, row: identifyRow(row.workspaceId, row.key) }));
+  // A concurrent request may have replaced the secret meanwhile.
+  const store = ({ workspaceId, key, sealed }: (typeof identified)[number], resealed: string) =>
+    database.execute(
+      'UPDATE workspace_secrets SET sealed_value = $3 WHERE workspace_id = $1 AND key = $2 AND sealed_value = $4',
+      [workspaceId, key, resealed, sealed],
+    );
+  return resealRows(identified, store, { sealer: secretSealer, logger });
 }
 
 const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Secret' });
