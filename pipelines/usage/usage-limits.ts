@@ -4,12 +4,11 @@
  * Invariant: a workspace below its hard limit is never refused. A workspace above its hard limit is refused as soon as
  * the roll-up has counted its traces and the state that this process has cached is older than {@link cacheMs}.
  *
- *   1. Ingest calls {@link UsageLimits.check} before it reads a request. The state of the workspace is cached.
- *   2. The state consists of the limits of the workspace and, if it has any, the traces of the month from
- *      `usage_daily`.
- *   3. If the state cannot be read in time, the last known state applies. If there is none, the request fails if
- *      Postgres does not respond, because the request needs Postgres anyway; the request is accepted if only
- *      ClickHouse does not respond.
+ *   1. Ingest asks {@link UsageLimits.check} before it reads a request. The state of the workspace is cached.
+ *   2. The state is its limits, and if it has any, the traces of the month from `usage_daily`.
+ *   3. A state of an earlier month has the limits, and no traces of the current month.
+ *   4. If the state cannot be read in time, the last one applies. Without one, the request fails if Postgres does not
+ *      respond, which it needs anyway, and is accepted if only ClickHouse does not.
  */
 import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
@@ -117,14 +116,16 @@ export interface UsageLimitDeps {
 
 export class UsageLimits {
   readonly #deps: UsageLimitDeps;
+  readonly #now: () => number;
   readonly #states: PromiseCache<UsageState>;
   /** Last known state of each workspace, used if no current state can be read. */
   readonly #last = new LRUCache<string, UsageState>({ max: maxWorkspaces });
 
-  /** @param ttlMs Duration of caching, which tests vary. */
-  constructor(deps: UsageLimitDeps, ttlMs = cacheMs) {
+  /** @param now current time in milliseconds since 1970. Tests vary it, and `ttlMs`. */
+  constructor(deps: UsageLimitDeps, { ttlMs = cacheMs, now = Date.now } = {}) {
     this.#deps = deps;
     this.#states = new PromiseCache({ max: maxWorkspaces, ttlMs });
+    this.#now = now;
   }
 
   /**
@@ -134,9 +135,11 @@ export class UsageLimits {
    *   if its limits were never read.
    */
   async check(workspaceId: string): Promise<string | undefined> {
-    const state = await this.#findState(workspaceId);
-    if (state === undefined) return undefined;
-    const { used, month } = state;
+    const found = await this.#findState(workspaceId);
+    if (found === undefined) return undefined;
+    const month = formatMonth(this.#now());
+    const state = found.month === month ? found : { ...found, used: 0, month };
+    const { used } = state;
     const limit = findExceededLimit(state, 'hard');
     if (limit !== undefined) throw runlakeError('USAGE_LIMIT_REACHED', { used, limit, month });
     const soft = findExceededLimit(state, 'soft');
@@ -162,7 +165,7 @@ export class UsageLimits {
 
   async #readState(workspaceId: string): Promise<UsageState> {
     try {
-      const state = await readUsageState(this.#deps, workspaceId);
+      const state = await readUsageState(this.#deps, workspaceId, this.#now());
       this.#warn(workspaceId, state);
       this.#last.set(workspaceId, state);
       return state;
@@ -190,17 +193,17 @@ export class UsageLimits {
   }
 }
 
-/**
- * Reads the state of a workspace.
- *
- * @throws errors of the stores.
- */
+/** Month of a time, in UTC, such as `2026-01`. */
+const formatMonth = (timeMs: number) => new Date(timeMs).toISOString().slice(0, 7);
+
+/** @throws errors of the stores. */
 export async function readUsageState(
   { database, clickhouse }: Pick<UsageLimitDeps, 'database' | 'clickhouse'>,
   workspaceId: string,
+  nowMs = Date.now(),
 ): Promise<UsageState> {
   const limits = await listUsageLimits(database, [workspaceId]);
-  const month = new Date().toISOString().slice(0, 7);
+  const month = formatMonth(nowMs);
   const find = (isHard: boolean) => limits.find(({ is_hard }) => is_hard === isHard)?.limit_value;
   const [hard, soft] = [find(true), find(false)];
   if (limits.length === 0) return { hard, soft, used: 0, month };

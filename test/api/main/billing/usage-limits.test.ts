@@ -217,7 +217,10 @@ describe('UsageLimits', () => {
           isDown ? Promise.reject(new Error('down')) : api.database.query(...args),
       },
     });
-    const limits = new UsageLimits({ database, clickhouse: api.services.clickhouse, logger: logger as never }, 1);
+    const limits = new UsageLimits(
+      { database, clickhouse: api.services.clickhouse, logger: logger as never },
+      { ttlMs: 1 },
+    );
     const [workspaceId] = acme.workspaceIds;
     const check = () => {
       limits.forget(workspaceId);
@@ -235,5 +238,40 @@ describe('UsageLimits', () => {
       'hard usage limit exceeded',
       'usage limits cannot be read',
     ]);
+  });
+
+  it('does not refuse by the traces of the month before, neither cached nor when it cannot read the limits', async () => {
+    await limit(1);
+    await post();
+    await count();
+    const logger = { warn: () => undefined } as never;
+    let isDown = false;
+    const database = Object.create(api.database, {
+      query: {
+        value: (...args: Parameters<typeof api.database.query>) =>
+          isDown ? Promise.reject(new Error('down')) : api.database.query(...args),
+      },
+    });
+    const today = new Date();
+    const nextMonthMs = Date.UTC(today.getUTCFullYear(), today.getUTCMonth() + 1);
+    let nowMs = nextMonthMs - 1;
+    const deps = { database, clickhouse: api.services.clickhouse, logger };
+    const limits = new UsageLimits(deps, { ttlMs: 600_000, now: () => nowMs });
+    const [workspaceId] = acme.workspaceIds;
+    await expect(limits.check(workspaceId)).rejects.toMatchObject({ code: 'USAGE_LIMIT_REACHED' });
+    nowMs = nextMonthMs;
+    expect(await limits.check(workspaceId)).toBeUndefined();
+    isDown = true;
+    limits.forget(workspaceId);
+    expect(await limits.check(workspaceId)).toBeUndefined();
+    // A limit of none refuses in each month.
+    isDown = false;
+    await limit(0);
+    limits.forget(workspaceId);
+    await expect(limits.check(workspaceId)).rejects.toMatchObject({ code: 'USAGE_LIMIT_REACHED' });
+    nowMs = Date.UTC(today.getUTCFullYear(), today.getUTCMonth() + 2);
+    isDown = true;
+    limits.forget(workspaceId);
+    await expect(limits.check(workspaceId)).rejects.toMatchObject({ code: 'USAGE_LIMIT_REACHED' });
   });
 });
