@@ -1,5 +1,4 @@
 import { type Static, Type } from 'typebox';
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import {
   type DatasetRecord,
   datasetOrders,
@@ -14,7 +13,15 @@ import {
 } from '../../pipelines/datasets/write-dataset.ts';
 import { maxNameLength } from '../../pipelines/projects/project.ts';
 import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { buildPageResponse, metadataParameter, pageParameters, parseMetadata } from '../server/list-parameters.ts';
+import {
+  buildPageResponse,
+  cursorParameter,
+  metadataParameter,
+  pageParameters,
+  parseMetadata,
+  readOffset,
+  writeOffset,
+} from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { PageOf } from './v2-runs.ts';
@@ -168,7 +175,7 @@ export const listV2Datasets = defineOperation({
       ...filters,
       sort_order: OneOf(['asc', 'desc'], { default: 'desc' }),
       page_size: limit,
-      cursor: Type.Optional(Type.String({ description: '`next_cursor` of the previous page.' })),
+      cursor: cursorParameter,
     }),
     response: { 200: PageOf(Dataset) },
   },
@@ -182,18 +189,9 @@ export const listV2Datasets = defineOperation({
     });
     const next = offset + rows.length;
     const hasMore = next < total && rows.length > 0;
-    return { items: rows.map(formatDataset), next_cursor: hasMore ? encodeOffset(next) : null, has_more: hasMore };
+    return { items: rows.map(formatDataset), next_cursor: hasMore ? writeOffset(next) : null, has_more: hasMore };
   },
 });
-
-const encodeOffset = (offset: number) => Buffer.from(`offset ${offset}`).toString('base64url');
-
-function readOffset(cursor: string | undefined): number {
-  if (cursor === undefined) return 0;
-  const [, offset] = /^offset (\d{1,9})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? [];
-  if (offset === undefined) throw runlakeError('BAD_REQUEST', { reason: 'The cursor is malformed.' });
-  return Number(offset);
-}
 
 export const getDataset = defineOperation({
   operationId: 'getDataset',

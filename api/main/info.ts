@@ -35,10 +35,10 @@ const Info = Type.Object({
 });
 
 /**
- * Server version that clients read. They warn if it is below 0.16.14. They send feedback in multipart bodies if it is
- * at least 0.8.10.
+ * Version that clients read. Clients warn if it is below 0.18.0, and send feedback in multipart bodies if it is at
+ * least 0.8.10.
  */
-const COMPATIBLE_VERSION = '0.16.20';
+const COMPATIBLE_VERSION = '0.18.0';
 
 const flags = {
   // The multipart route accepts both gzip and zstd.

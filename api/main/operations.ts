@@ -153,6 +153,7 @@ import { getThreadStats, listThreadTraces, queryThreads } from './threads.ts';
 import { deleteRuns, deleteTraces, keepTraces } from './traces.ts';
 import { usageLimitOperations } from './usage-limits.ts';
 import { getV2Run, getV2RunUrl, queryV2Runs } from './v2-runs.ts';
+import { listV2Sessions } from './v2-sessions.ts';
 import { listTraceRuns, queryTraces } from './v2-traces.ts';
 import {
   createWorkspace,
@@ -204,6 +205,7 @@ export const operations: readonly Operation[] = [
   revokeServiceKey,
   // projects
   listSessions,
+  listV2Sessions,
   createSession,
   deleteSessions,
   getSession,

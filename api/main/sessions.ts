@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { deleteProjects } from '../../pipelines/projects/delete-projects.ts';
-import { listProjectsByStats, type StatOrder, statOrders } from '../../pipelines/projects/list-by-stats.ts';
+import { readProjectsWithStats, type StatOrder, statOrders } from '../../pipelines/projects/list-by-stats.ts';
 import { maxNameLength, type ProjectRecord, readProject } from '../../pipelines/projects/project.ts';
 import { readProjectStats, readTopMetadata } from '../../pipelines/projects/project-stats.ts';
 import { createProject, updateProject } from '../../pipelines/projects/write-project.ts';
@@ -51,7 +51,7 @@ const NewSession = Type.Object({
 
 const SessionChange = Type.Object({ name: optional(Name), ...changeableFields });
 
-const fields = {
+export const sessionFields = {
   id: Uuid(),
   tenant_id: Uuid({ description: 'Id of the workspace.' }),
   name: Type.String(),
@@ -69,11 +69,11 @@ const fields = {
   last_run_start_time_live: Type.Null(),
 };
 
-/** A project in the response to a change. */
-const Session = Type.Object(fields);
+/** A project in responses to changes. */
+const Session = Type.Object(sessionFields);
 
-/** A project in the response to a read. */
-const SessionWithStats = Type.Object({ ...fields, ...sessionStatsFields });
+/** A project in responses to reads. */
+const SessionWithStats = Type.Object({ ...sessionFields, ...sessionStatsFields });
 
 function formatSession(project: ProjectRecord) {
   return { ...project, last_run_start_time_live: null };
@@ -160,7 +160,7 @@ export const deleteSessions = defineOperation({
   },
 });
 
-const statsParameters = {
+export const statsParameters = {
   include_stats: Type.Optional(
     Type.Boolean({
       description: 'Statistics of the root runs. They need the permission `runs:read`. Without it they are null.',
@@ -243,7 +243,7 @@ export const listSessions = defineOperation({
       startedFromMicros: parseOptionalTime(query.stats_start_time),
       conditions: parseSessionFilter('stats_filter', query.stats_filter),
     };
-    const projects = await listProjectsByStats(services, tenantId, {
+    const list = {
       conditions: {
         ids: query.id,
         name: query.name,
@@ -259,12 +259,10 @@ export const listSessions = defineOperation({
       descending: query.sort_by_desc,
       limit: query.limit,
       offset: query.offset,
-    });
-    if (query.include_stats !== true) return projects.map((project) => formatSessionWithStats(project));
-    const read = { tenantId, projectIds: projects.map(({ id }) => id), ...runs };
-    const selected = selectSessionStats(query.stats_select, query.facets);
-    const stats = await readProjectStats(services.clickhouse, read, selected);
-    return projects.map((project) => formatSessionWithStats(project, stats.get(project.id)));
+    };
+    const selected = query.include_stats === true ? selectSessionStats(query.stats_select, query.facets) : undefined;
+    const found = await readProjectsWithStats(services, tenantId, list, selected);
+    return found.map(({ project, stats }) => formatSessionWithStats(project, stats));
   },
 });
 

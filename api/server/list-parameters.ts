@@ -9,6 +9,19 @@ export const pageParameters = {
   offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
 };
 
+export const cursorParameter = Type.Optional(Type.String({ description: '`next_cursor` of the previous page.' }));
+
+/** Writes the cursor of a page that begins at an offset. */
+export const writeOffset = (offset: number) => Buffer.from(`offset ${offset}`).toString('base64url');
+
+/** Reads {@link cursorParameter}. @throws BAD_REQUEST */
+export function readOffset(cursor: string | undefined): number {
+  if (!cursor) return 0;
+  const [, offset] = /^offset (\d{1,9})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? [];
+  if (offset === undefined) throw runlakeError('BAD_REQUEST', { reason: 'The cursor is malformed.' });
+  return Number(offset);
+}
+
 export const metadataParameter = Type.Optional(
   Type.String({ description: 'A JSON object. Only items whose metadata contains all of its pairs.' }),
 );

@@ -35,7 +35,7 @@ export interface StatsListQuery {
  *
  * @throws errors of the stores.
  */
-export async function listProjectsByStats(
+async function listProjectsByStats(
   { clickhouse, database }: { readonly clickhouse: ClickHouse; readonly database: Database },
   tenantId: string,
   query: StatsListQuery,
@@ -60,6 +60,25 @@ export async function listProjectsByStats(
   const projects = await listProjects(database, tenantId, { ids, ...page });
   const place = new Map(ids.map((id, index) => [id, index]));
   return projects.sort((a, b) => (place.get(a.id) ?? 0) - (place.get(b.id) ?? 0));
+}
+
+/** A project of a list, and its statistics if any are selected. */
+export interface ProjectWithStats {
+  readonly project: ProjectRecord;
+  readonly stats: RunStats | undefined;
+}
+
+/** As {@link listProjectsByStats}, with the selected statistics. @throws errors of the stores. */
+export async function readProjectsWithStats(
+  deps: { readonly clickhouse: ClickHouse; readonly database: Database },
+  tenantId: string,
+  query: StatsListQuery,
+  selected: ReadonlySet<StatName> | undefined,
+): Promise<ProjectWithStats[]> {
+  const projects = await listProjectsByStats(deps, tenantId, query);
+  const read = { tenantId, projectIds: projects.map(({ id }) => id), ...query.runs };
+  const stats = selected && (await readProjectStats(deps.clickhouse, read, selected));
+  return projects.map((project) => ({ project, stats: stats?.get(project.id) }));
 }
 
 type Value = number | string | null | undefined;

@@ -7,6 +7,10 @@ export const sessionAttempts: Readonly<Record<string, (victim: { readonly projec
     url: `/sessions?id=${projectId}&include_stats=true&sort_by=runs_count&filter=search("okapi")`,
     answers: own,
   }),
+  listV2Sessions: ({ projectId }) => ({
+    url: `/api/v2/sessions?id=${projectId}&include_stats=true&sort_by=LATENCY_P50&filter=search("okapi")`,
+    answers: own,
+  }),
   createSession: ({ projectId }) => ({
     url: '/sessions?upsert=true',
     payload: { id: projectId, name: `mine ${randomUUID()}` },

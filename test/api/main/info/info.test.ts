@@ -1,5 +1,6 @@
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Client as NewClient } from 'langsmith-0-12';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { type ApiUnderTest, startApi } from '../../start-api.ts';
 
@@ -26,7 +27,7 @@ afterAll(() => api.close());
 describe('/info', () => {
   it('needs no key and returns the features that clients enable', async () => {
     expect((await api.server.inject('/info')).json()).toEqual({
-      version: '0.16.20',
+      version: '0.18.0',
       git_sha: null,
       license_expiration_time: null,
       batch_ingest_config: {
@@ -54,7 +55,14 @@ describe('/info', () => {
     const client = new Client({ apiUrl, apiKey: 'x' }) as unknown as {
       _ensureServerInfo(): Promise<{ version: string }>;
     };
-    expect((await client._ensureServerInfo()).version).toBe('0.16.20');
+    expect((await client._ensureServerInfo()).version).toBe('0.18.0');
+    // The newest client warns if the version is too old for one of its parts.
+    const warn = vi.spyOn(console, 'warn');
+    const newest = new NewClient({ apiUrl, apiKey: 'x' });
+    for (const part of ['runs', 'threads', 'datasets', 'annotationQueues', 'sessions'] as const) void newest[part];
+    await (newest as unknown as typeof client)._ensureServerInfo();
+    expect(warn.mock.calls).toEqual([]);
+    warn.mockRestore();
   });
 
   it('returns the free disk space of ClickHouse', async () => {

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
+import { Client as NewClient } from 'langsmith-0-12';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
 import { addKey } from '../../start-api.ts';
@@ -7,6 +8,7 @@ import { type RunsApi, startRunsApi } from '../runs/runs.fixture.ts';
 
 let runs: RunsApi;
 let client: Client;
+let newClient: NewClient;
 /** Projects `fast` with one trace, `slow` with two, of which one failed, and `empty`. */
 const ids = { fast: randomUUID(), slow: randomUUID(), empty: randomUUID() };
 const noRuns = { run_count: 0, latency_p50: null, error_rate: null, last_run_start_time: null, total_tokens: 0 };
@@ -64,8 +66,16 @@ beforeAll(async () => {
   await runs.api.settled();
   const apiUrl = await runs.api.server.listen({ port: 0 });
   client = new Client({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
+  newClient = new NewClient({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
 });
 afterAll(() => runs?.api.close());
+
+/** Adds a key that can read projects, and not runs. */
+function addProjectReader(): Promise<string> {
+  const { id: organizationId, userId, workspaceIds } = runs.ours;
+  const permissions = ['projects:read'];
+  return addKey({ database: runs.api.database, organizationId, userId, workspaceIds: [workspaceIds[0]], permissions });
+}
 
 const list = async (query: string, key?: string) => {
   const { body, status } = await runs.ask({ url: `/sessions?${query}`, ...(key && { key }) });
@@ -156,17 +166,88 @@ describe('statistics of projects', () => {
   });
 
   it('need the permission to read runs', async () => {
-    const { id: organizationId, userId, workspaceIds } = runs.ours;
-    const key = await addKey({
-      database: runs.api.database,
-      organizationId,
-      userId,
-      workspaceIds: [workspaceIds[0]],
-      permissions: ['projects:read'],
-    });
+    const key = await addProjectReader();
     expect((await list('limit=1', key)).status).toBe(200);
     for (const query of ['include_stats=true', 'sort_by=runs_count', 'filter=eq(name, "a")'])
       expect((await list(query, key)).status).toBe(403);
+  });
+});
+
+describe('projects by version 2', () => {
+  type Query = NonNullable<Parameters<NewClient['sessions']['listV2']>[0]>;
+  const listV2 = async (query: Query) => {
+    const found = [];
+    for await (const project of newClient.sessions.listV2({ id: Object.values(ids), ...query })) found.push(project);
+    return found;
+  };
+  const ask = (query: string, key?: string) => runs.ask({ url: `/api/v2/sessions?${query}`, ...(key && { key }) });
+
+  it('are listed by the stock client, page by page, in each order', async () => {
+    const namesOf = async (query: Query) => (await listV2({ page_size: 1, ...query })).map(({ name }) => name);
+    expect(await namesOf({ sort_by: 'NAME', sort_order: 'asc' })).toEqual(['empty', 'fast', 'slow']);
+    expect(await namesOf({ sort_by: 'LATENCY_P50' })).toEqual(['slow', 'fast', 'empty']);
+    expect(await namesOf({ sort_by: 'FEEDBACK', sort_by_feedback_key: 'good' })).toEqual(['slow', 'fast', 'empty']);
+    expect(await namesOf({ filter: 'has(tags, "old")' })).toEqual(['slow']);
+    expect(await namesOf({ name_contains: 'AST' })).toEqual(['fast']);
+    const { body } = await ask(`id=${ids.slow}&id=${ids.fast}&page_size=2`);
+    expect(body).toMatchObject({ has_more: false, next_cursor: null });
+  });
+
+  it('have statistics on request, costs as numbers and types and tiers in upper case', async () => {
+    const [slow] = await listV2({ id: [ids.slow], include_stats: true });
+    expect(slow).toMatchObject({
+      ...{ id: ids.slow, type: 'PROJECT', trace_tier: null, run_count: 2, latency_p50: 15, total_cost: 0.0000002 },
+      ...{ prompt_cost: null, run_facets: null, feedback_stats: { good: { n: 1, avg: 1 } }, longlived_ttl_days: null },
+    });
+    const [plain] = await listV2({ id: [ids.slow] });
+    expect(plain).toMatchObject({ run_count: null, total_cost: null });
+    const [filtered] = await listV2({ id: [ids.slow], include_stats: true, stats_filter: 'has(tags, "old")' });
+    expect(filtered).toMatchObject({ run_count: 1 });
+    const [withFacets] = await listV2({ id: [ids.slow], include_stats: true, include_facets: true });
+    expect(withFacets?.run_facets).toContainEqual(expect.objectContaining({ key: 'name', value: 'root' }));
+  });
+
+  it('are projects or experiments', async () => {
+    const reference_dataset_id = randomUUID();
+    const tier = { trace_tier: 'shortlived', reference_dataset_id };
+    const made = await runs.ask({ url: '/sessions', body: { name: 'an experiment', ...tier } });
+    const id = [String(made.body.id), ids.slow];
+    const types = async (query: Query) =>
+      (await listV2({ id, sort_by: 'NAME', sort_order: 'asc', ...query })).map((each) => each.type);
+    expect(await types({})).toEqual(['EXPERIMENT', 'PROJECT']);
+    expect(await types({ type: ['PROJECT'] })).toEqual(['PROJECT']);
+    expect(await types({ type: ['EXPERIMENT', 'AGENT'] })).toEqual(['EXPERIMENT']);
+    expect(await types({ type: ['AGENT'] })).toEqual([]);
+    expect(await types({ reference_dataset_id: [reference_dataset_id] })).toEqual(['EXPERIMENT']);
+    expect((await listV2({ id: id.slice(0, 1) }))[0]).toMatchObject({ trace_tier: 'SHORT_LIVED' });
+  });
+
+  it.each<[string, number]>([
+    ['sort_by=name', 422],
+    ['sort_by=FEEDBACK', 400],
+    ['page_size=101', 422],
+    ['page_size=0', 422],
+    ['cursor=x', 400],
+    ['type=TRACE', 422],
+    ['filter=eq(', 400],
+    ['metadata=x', 422],
+    ['dataset_version=2026-01-01T00:00:00Z', 400],
+  ])('refuse %s with a problem', async (query, status) => {
+    const refused = await ask(query);
+    expect([refused.status, refused.body.status, refused.type]).toEqual([
+      status,
+      status,
+      expect.stringContaining('application/problem+json'),
+    ]);
+  });
+
+  it('need the permission to read runs for statistics, and stay in the workspace', async () => {
+    const key = await addProjectReader();
+    expect((await ask('page_size=1', key)).status).toBe(200);
+    for (const query of ['include_stats=true', 'sort_by=LATENCY_P99', 'filter=eq(name, "a")'])
+      expect((await ask(query, key)).status).toBe(403);
+    expect((await ask('page_size=1', runs.blindKey)).status).toBe(403);
+    expect((await ask(`id=${ids.slow}`, runs.theirs.workspaceKeys[0])).body.items).toEqual([]);
   });
 });
 

@@ -1,0 +1,128 @@
+import { Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import {
+  type ProjectWithStats,
+  readProjectsWithStats,
+  type StatOrder,
+  statOrders,
+} from '../../pipelines/projects/list-by-stats.ts';
+import { requirePermission } from '../../pipelines/tenants/caller.ts';
+import { nullable, OneOf, parseOptionalTime, Uuid } from '../server/formats.ts';
+import {
+  cursorParameter,
+  metadataParameter,
+  pageParameters,
+  parseMetadata,
+  readOffset,
+  writeOffset,
+} from '../server/list-parameters.ts';
+import { defineOperation } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+import { RunStats as RunStatsShape, statSelects } from './run-stats.ts';
+import { formatSessionStats, parseSessionFilter, selectSessionStats, sessionStatsFields } from './session-stats.ts';
+import { sessionFields, statsParameters } from './sessions.ts';
+import { PageOf } from './v2-runs.ts';
+
+const sessionTypes = ['PROJECT', 'AGENT', 'EXPERIMENT'] as const;
+const tiers = { longlived: 'LONG_LIVED', shortlived: 'SHORT_LIVED' } as const;
+
+const orders = ['start_time', 'name', ...(Object.keys(statOrders) as StatOrder[])] as const;
+type Order = (typeof orders)[number];
+const orderNames = orders.map((order) => order.toUpperCase() as Uppercase<Order>);
+
+const costs = ['total_cost', 'prompt_cost', 'completion_cost'] as const;
+
+/** A project in the form of version 2: tiers in upper case, and costs as numbers. */
+const Session = Type.Object({
+  ...sessionFields,
+  type: OneOf(sessionTypes, { description: '`EXPERIMENT`: it has a reference dataset. `AGENT` does not occur.' }),
+  trace_tier: nullable(OneOf(Object.values(tiers))),
+  ...sessionStatsFields,
+  ...Type.Pick(RunStatsShape, [...costs]).properties,
+});
+
+function formatSession({ project, stats }: ProjectWithStats) {
+  return {
+    ...project,
+    ...formatSessionStats(stats),
+    ...Object.fromEntries(costs.map((name) => [name, stats?.[name] ?? null])),
+    type: project.reference_dataset_id === null ? ('PROJECT' as const) : ('EXPERIMENT' as const),
+    trace_tier: project.trace_tier === null ? null : tiers[project.trace_tier as keyof typeof tiers],
+    last_run_start_time_live: null,
+  };
+}
+
+export const listV2Sessions = defineOperation({
+  operationId: 'listV2Sessions',
+  method: 'GET',
+  path: '/v2/sessions',
+  tag: 'projects',
+  summary: 'List the tracing projects of the workspace, page by page',
+  description: 'A project that is created or deleted meanwhile, or whose value for `sort_by` changes, can shift pages.',
+  access: { permission: 'projects:read', tenantScope: 'workspace' },
+  errorStyle: 'problem',
+  unsupported: { query: ['dataset_version', 'tag_value_id'] },
+  errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
+  schema: {
+    query: Type.Object({
+      id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
+      name: Type.Optional(Type.String()),
+      name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
+      metadata: metadataParameter,
+      type: Type.Optional(Type.Array(OneOf(sessionTypes), { maxItems: 3 })),
+      reference_dataset_id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
+      filter: Type.Optional(Type.String({ description: 'Only projects with a root run that matches; see the guide.' })),
+      ...statsParameters,
+      include_facets: Type.Boolean({ default: false }),
+      stats_filter: Type.Optional(Type.String({ description: 'Statistics of root runs that match; see the guide.' })),
+      stats_select: Type.Optional(Type.Array(OneOf(statSelects), { maxItems: 200, description: 'Default: all.' })),
+      use_approx_stats: Type.Optional(Type.Boolean({ description: 'Accepted; statistics are always exact.' })),
+      sort_by: OneOf(orderNames, { default: 'START_TIME', description: 'Projects without a value are last.' }),
+      sort_by_feedback_key: Type.Optional(
+        Type.String({ description: 'For `FEEDBACK`: the key whose average orders.' }),
+      ),
+      sort_by_feedback_source: Type.Optional(OneOf(['RUN'], { description: 'Feedback belongs to runs.' })),
+      sort_order: OneOf(['asc', 'desc'], { default: 'desc' }),
+      page_size: pageParameters.limit,
+      cursor: cursorParameter,
+    }),
+    response: { 200: PageOf(Session) },
+  },
+  handler: async ({ caller, query, services }) => {
+    const sortBy = query.sort_by.toLowerCase() as Order;
+    if (query.include_stats === true || query.filter || Object.hasOwn(statOrders, sortBy))
+      requirePermission(caller, 'runs:read');
+    if (sortBy === 'feedback' && query.sort_by_feedback_key === undefined)
+      throw runlakeError('BAD_REQUEST', { reason: 'Sorting by feedback needs `sort_by_feedback_key`.' });
+    const offset = readOffset(query.cursor);
+    const types = new Set(query.type ?? sessionTypes);
+    if (!types.has('PROJECT') && !types.has('EXPERIMENT')) return { items: [], next_cursor: null, has_more: false };
+    const list = {
+      conditions: {
+        ids: query.id,
+        name: query.name,
+        nameContains: query.name_contains,
+        metadata: parseMetadata(query.metadata),
+        referenceFree: types.has('PROJECT') && types.has('EXPERIMENT') ? undefined : types.has('PROJECT'),
+        referenceDatasetIds: query.reference_dataset_id,
+      },
+      withRuns: parseSessionFilter('filter', query.filter),
+      sortBy,
+      feedbackKey: query.sort_by_feedback_key,
+      runs: {
+        startedFromMicros: parseOptionalTime(query.stats_start_time),
+        conditions: parseSessionFilter('stats_filter', query.stats_filter),
+      },
+      descending: query.sort_order === 'desc',
+      // One more than the page shows whether there is another page.
+      limit: query.page_size + 1,
+      offset,
+    };
+    const selected = query.include_stats ? selectSessionStats(query.stats_select, query.include_facets) : undefined;
+    const found = await readProjectsWithStats(services, caller.workspaceId, list, selected);
+    const items = found.slice(0, query.page_size).map(formatSession);
+    const hasMore = found.length > items.length;
+    const next_cursor = hasMore ? writeOffset(offset + items.length) : null;
+    return { items, next_cursor, has_more: hasMore };
+  },
+});
