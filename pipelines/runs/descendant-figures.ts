@@ -6,13 +6,15 @@
  * model call inside another call that states the same usage is therefore counted once. Sums are computed on read from
  * merged rows of model calls, so that arrival order, redelivery and patches cannot make them wrong.
  *
- *   1. `trace_locations` gives the time ranges that contain the runs of the traces.
+ *   1. `trace_locations` gives the time ranges that contain the model calls of the traces. Most pages of traces without
+ *      model calls end here.
  *   2. One query over these ranges sums the figures that the model calls report, by ancestor. Ancestors are the ids in
  *      dotted_order.
  *   3. Runs sent without dotted_order only have a parent. If there are any, their ancestors are found by walking the
  *      traces, and the query is repeated with them.
  */
 import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
+import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { ancestorIds, buildDottedOrder } from './dotted-orders.ts';
 import { isModelCall, type RunColumn } from './run-columns.ts';
 import type { RunScope } from './run-scope.ts';
@@ -77,34 +79,57 @@ export async function sumDescendants(
   if (ranges.length === 0) return new Map();
   const sums = await sumCalls(clickhouse, request, ranges, []);
   if (!sums.has(unwalkedMarker)) return sums;
-  const walked = await sumCalls(clickhouse, request, ranges, await walkAncestors(clickhouse, request, ranges));
+  const walked = await sumCalls(clickhouse, request, ranges, await walkAncestors(clickhouse, request));
   return new Map([...walked].filter(([runId]) => runId !== unwalkedMarker));
 }
 
+/** Key times of runs of one project, in microseconds since 1970; both ends are inclusive. */
 interface TimeRange {
+  readonly project: string;
   readonly from: number;
   readonly to: number;
 }
 
-/** Finds at most {@link maxRanges} time ranges that contain the runs of the traces, in order. */
+/** Finds time ranges that contain the model calls of the traces. */
 async function findTimeRanges(clickhouse: ClickHouse, request: FigureRequest): Promise<TimeRange[]> {
   const rows = await clickhouse.query<TimeRange>({
     ...bindRequest(request),
-    name: 'find-trace-spans',
+    name: 'find-usage-times',
+    settings: lookupSettings,
     // Grouped by hour, which bounds the number of rows.
-    sql: `SELECT min(first) AS from, max(last) AS to FROM (
-            SELECT toUnixTimestamp64Micro(min(first_start)) AS first, toUnixTimestamp64Micro(max(last_start)) AS last
-            FROM trace_locations WHERE tenant_id = {tenant:UUID} AND trace_id IN ${request.traces} GROUP BY trace_id)
-          GROUP BY intDiv(first, 3600000000) ORDER BY from`,
+    sql: `SELECT project, min(first) AS from, max(last) AS to FROM (
+            SELECT session_id AS project, toUnixTimestamp64Micro(assumeNotNull(min(first_usage))) AS first,
+              toUnixTimestamp64Micro(assumeNotNull(max(last_usage))) AS last
+            FROM trace_locations
+            WHERE tenant_id = {tenant:UUID} AND session_id IN {figure_projects:Array(UUID)} AND trace_id IN ${request.traces}
+            GROUP BY session_id, trace_id HAVING isNotNull(min(first_usage)))
+          GROUP BY project, intDiv(first, 3600000000) ORDER BY project, from`,
   });
-  const joined: { from: number; to: number }[] = [];
-  for (const { from, to } of rows) {
+  const joined: { project: string; from: number; to: number }[] = [];
+  for (const row of rows) {
     const last = joined.at(-1);
-    if (last === undefined || from > last.to + maxGapMicros) joined.push({ from, to });
-    else last.to = Math.max(last.to, to);
+    if (last?.project !== row.project || row.from > last.to + maxGapMicros) joined.push({ ...row });
+    else last.to = Math.max(last.to, row.to);
   }
-  const [first, last] = [joined[0], joined.at(-1)];
-  return joined.length > maxRanges && first && last ? [{ from: first.from, to: last.to }] : joined;
+  return joined;
+}
+
+/** SQL condition on the key of `runs`; if there are too many ranges, it covers the time between them. */
+function buildRangesCondition(ranges: readonly TimeRange[]): string {
+  const between = (from: number, to: number) =>
+    `start_time BETWEEN fromUnixTimestamp64Micro(${from}) AND fromUnixTimestamp64Micro(${to})`;
+  if (ranges.length > maxRanges) {
+    const [from, to] = ranges.reduce(([first, last], each) => [Math.min(first, each.from), Math.max(last, each.to)], [
+      Number.POSITIVE_INFINITY,
+      0,
+    ] as [number, number]);
+    return `session_id IN {figure_projects:Array(UUID)} AND ${between(from, to)}`;
+  }
+  const byProject = new Map<string, string[]>();
+  for (const { project, from, to } of ranges) {
+    byProject.set(project, [...(byProject.get(project) ?? []), between(from, to)]);
+  }
+  return [...byProject].map(([id, times]) => `session_id = '${id}' AND (${times.join(' OR ')})`).join(' OR ');
 }
 
 const toSqlList = (names: readonly string[]) => `[${names.map((name) => `'${name}'`).join(', ')}]`;
@@ -132,9 +157,6 @@ async function sumCalls(
   ranges: readonly TimeRange[],
   walked: readonly (readonly [id: string, ancestors: string])[],
 ): Promise<Map<string, Figures>> {
-  const times = ranges.map(
-    ({ from, to }) => `start_time BETWEEN fromUnixTimestamp64Micro(${from}) AND fromUnixTimestamp64Micro(${to})`,
-  );
   const rows = await clickhouse.query<{ target: string; figures: [name: string, sum: string][] }>({
     ...bindRequest(request),
     name: 'sum-descendants',
@@ -147,8 +169,7 @@ async function sumCalls(
             -- Planning expands the expressions of costs wherever they are used, so they are used once.
             SELECT id, dotted_order AS placed, parent_run_id AS parent, usage_details, ${Object.keys(figureColumns).join(', ')}
             FROM runs FINAL
-            PREWHERE tenant_id = {tenant:UUID} AND session_id IN {figure_projects:Array(UUID)} AND (${times.join(' OR ')})
-              AND trace_id IN ${request.traces}
+            PREWHERE tenant_id = {tenant:UUID} AND (${buildRangesCondition(ranges)}) AND trace_id IN ${request.traces}
             WHERE isNull(deleted_at) AND ${isModelCall})
         ),
         stating AS (
@@ -183,20 +204,20 @@ async function sumCalls(
  * Finds the ancestors of runs without dotted_order, joined by dots. A run beyond the limit is omitted, so that the
  * query uses only its parent as an ancestor.
  */
-async function walkAncestors(
-  clickhouse: ClickHouse,
-  request: FigureRequest,
-  ranges: readonly TimeRange[],
-): Promise<[string, string][]> {
-  const window = { fromMicros: ranges[0]?.from ?? 0, untilMicrosExclusive: (ranges.at(-1)?.to ?? 0) + 1 };
-  const traces = await clickhouse.query<{ trace_id: string }>({
+async function walkAncestors(clickhouse: ClickHouse, request: FigureRequest): Promise<[string, string][]> {
+  const traces = await clickhouse.query<{ trace_id: string; first: number; last: number }>({
     ...bindRequest(request),
     name: 'list-traces',
-    sql: `SELECT DISTINCT trace_id FROM trace_locations WHERE tenant_id = {tenant:UUID} AND trace_id IN ${request.traces}`,
+    settings: lookupSettings,
+    sql: `SELECT trace_id, toUnixTimestamp64Micro(min(first_start)) AS first, toUnixTimestamp64Micro(max(last_start)) AS last
+          FROM trace_locations WHERE tenant_id = {tenant:UUID} AND trace_id IN ${request.traces} GROUP BY trace_id ORDER BY first`,
   });
   const walked: [string, string][] = [];
   for (let at = 0; at < traces.length; at += maxWalkedTraces) {
-    const ids = traces.slice(at, at + maxWalkedTraces).map(({ trace_id }) => trace_id);
+    const some = traces.slice(at, at + maxWalkedTraces);
+    const ids = some.map(({ trace_id }) => trace_id);
+    const lastMicros = some.reduce((last, trace) => Math.max(last, trace.last), 0);
+    const window = { fromMicros: some[0]!.first, untilMicrosExclusive: lastMicros + 1 };
     for (const list of (
       await readMembersOfTraces(clickhouse, request.scope, ids, { window, maxOfTrace: maxWalkedRuns })
     ).values()) {

@@ -60,8 +60,8 @@ SHARD BY (tenant_id, trace_id);
 -- Runs: one row per run once merged. Every column is merged by a minimum or a maximum, so that neither the order nor the
 -- number of inserts of an event can change a value: a value that several events set is that of the highest rank. The rank
 -- of an event is its version, with the highest bit set for a patch, so that a patch wins over every post. The key times
--- come from dotted_order and never change, so a run is never in two partitions. Granules are small, because pages read
--- single runs by their keys and skip indexes select few runs.
+-- come from dotted_order and never change, so a run is never in two partitions. Granules and blocks are small, because
+-- pages read single runs by their keys, each from one granule, and skip indexes select few runs.
 CREATE TABLE runs (
   tenant_id UUID,
   session_id UUID,
@@ -170,7 +170,7 @@ SHARD BY (tenant_id, trace_id)
 PARTITION BY toMonday(start_time)
 ORDER BY (tenant_id, session_id, start_time, trace_id, id)
 TTL expires_at + INTERVAL 7 DAY DELETE
-SETTINGS merge_with_ttl_timeout = 86400, index_granularity = 1024;
+SETTINGS merge_with_ttl_timeout = 86400, index_granularity = 1024, index_granularity_bytes = 262144, min_compress_block_size = 16384;
 
 -- A null has rank 0, so that it never replaces a value.
 CREATE MATERIALIZED VIEW runs_of_events TO runs AS
@@ -223,14 +223,19 @@ CREATE TABLE run_keys (
   expires_at DateTime('UTC'),
   received_at DateTime64(6, 'UTC'),
   user_id UUID,
-  key_id UUID
+  key_id UUID,
+  -- The start time again if the run states tokens or costs; otherwise null.
+  usage_time Nullable(DateTime64(6, 'UTC'))
 )
 ENGINE = Null
 SHARD BY (tenant_id, trace_id);
 
+-- A value is not null if its rank is not 0.
 CREATE MATERIALIZED VIEW run_keys_of_runs TO run_keys AS
 SELECT tenant_id, session_id, start_time, trace_id, id, ranked_trace_time.2 AS trace_time, location_version, trace_tier,
-  expires_at, sender.1 AS received_at, sender.2 AS user_id, sender.3 AS key_id
+  expires_at, sender.1 AS received_at, sender.2 AS user_id, sender.3 AS key_id,
+  if(greatest(ranked_prompt_tokens.1, ranked_completion_tokens.1, ranked_total_tokens.1, ranked_prompt_cost.1, ranked_completion_cost.1,
+    ranked_total_cost.1, ranked_usage_details.1) > 0, start_time, NULL) AS usage_time
 FROM runs;
 
 -- The basis of usage: one row per trace. `pick` is a minimum, so that the order of arrival cannot change it. Read it
@@ -274,7 +279,8 @@ GROUP BY tenant_id, id;
 
 -- Trace locations: the projects and times that the events of a trace are stored under, normally one. Of several the one
 -- with the lowest version wins, and the sink moves the events there. The first and last start time of the runs bound the
--- range of `runs` that a read of the trace reads; over all locations, because runs are moved.
+-- range of `runs` that a read of the trace reads; over all locations, because runs are moved. The first and last start time
+-- of the runs that state tokens or costs do so for a read of these; null if no run does.
 CREATE TABLE trace_locations (
   tenant_id UUID,
   trace_id UUID,
@@ -283,6 +289,8 @@ CREATE TABLE trace_locations (
   version SimpleAggregateFunction(min, UInt64),
   first_start SimpleAggregateFunction(min, DateTime64(6, 'UTC')),
   last_start SimpleAggregateFunction(max, DateTime64(6, 'UTC')),
+  first_usage SimpleAggregateFunction(min, Nullable(DateTime64(6, 'UTC'))),
+  last_usage SimpleAggregateFunction(max, Nullable(DateTime64(6, 'UTC'))),
   trace_tier SimpleAggregateFunction(max, UInt8),
   expires_at SimpleAggregateFunction(max, DateTime('UTC'))
 )
@@ -294,7 +302,7 @@ SETTINGS index_granularity = 1024, min_compress_block_size = 16384, max_compress
 
 CREATE MATERIALIZED VIEW trace_locations_of_keys TO trace_locations AS
 SELECT tenant_id, trace_id, session_id, trace_time, min(location_version) AS version,
-  min(start_time) AS first_start, max(start_time) AS last_start,
+  min(start_time) AS first_start, max(start_time) AS last_start, min(usage_time) AS first_usage, max(usage_time) AS last_usage,
   max(run.trace_tier) AS trace_tier, max(run.expires_at) AS expires_at
 FROM run_keys AS run
 GROUP BY tenant_id, trace_id, session_id, trace_time;

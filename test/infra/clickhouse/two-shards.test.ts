@@ -195,7 +195,7 @@ async function workOn(stores: FreshStores) {
     runs: await rows('runs', 'id, session_id, trace_time, name, inputs, outputs'),
     traces: await rows('traces', 'trace_id, hour, pick'),
     locations: await rows('trace_locations', 'trace_id, session_id, version'),
-    spans: await rows('trace_locations', 'trace_id, first_start, last_start'),
+    spans: await rows('trace_locations', 'trace_id, first_start, last_start, first_usage, last_usage'),
     located: (
       await locateRuns(
         clickhouse,

@@ -58,6 +58,7 @@ function traceOf(trace: string, nodes: readonly Node[]): RunEvent[] {
 }
 
 const chain = { runType: 'chain' } as const;
+const chainRoot = { name: 'root', ...chain };
 
 describe('tokens and costs of runs', () => {
   it('are the sums of the model calls below them, with their details', async () => {
@@ -153,6 +154,38 @@ describe('tokens and costs of runs', () => {
     );
     const [root, step] = await read(idOf('far', 'root'), idOf('far', 'step'));
     expect([root?.total_tokens, step?.total_tokens]).toEqual([111, 11]);
+  });
+
+  it('are found if a call states only one of them', async () => {
+    const stated: Record<string, RunValues> = {
+      prompt_tokens: { promptTokens: 1 },
+      completion_tokens: { completionTokens: 2 },
+      total_tokens: { totalTokens: 3 },
+      prompt_cost: { promptCost: '0.4' },
+      completion_cost: { completionCost: '0.5' },
+      total_cost: { totalCost: '0.6' },
+      prompt_token_details: { usageDetails: json({ prompt_token_details: { audio: 7 } }) },
+    };
+    const names = Object.keys(stated);
+    await store(
+      names.flatMap((name) =>
+        traceOf(name, [chainRoot, { name: 'call', under: 'root', at: noonMicros + 1, ...stated[name] }]),
+      ),
+    );
+    const roots = await read(...names.map((name) => idOf(name, 'root')));
+    expect(names.map((name, at) => roots[at]?.[name])).toEqual([1, 2, 3, '0.4', '0.5', '0.6', { audio: 7 }]);
+  });
+
+  it('are summed for ancestors without dotted_order that started long before the calls', async () => {
+    await store(
+      traceOf('before', [
+        chainRoot,
+        { name: 'step', under: 'root', ...chain, unplaced: true, at: noonMicros + minute },
+        { name: 'call', under: 'step', unplaced: true, totalTokens: 1, at: noonMicros + 600 * minute },
+      ]),
+    );
+    const runs = await read(idOf('before', 'root'), idOf('before', 'step'));
+    expect(runs.map((run) => run?.total_tokens)).toEqual([1, 1]);
   });
 
   it('include their details if those are selected', async () => {

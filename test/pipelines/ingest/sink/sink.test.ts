@@ -247,6 +247,7 @@ describe('an insert that fails half-way', () => {
     const lost = child(root, {
       startTimeMicros: noonMicros - 50 * 24 * hourMicros,
       receivedAtMicros: root.receivedAtMicros + 5,
+      values: { promptTokens: 1 },
     });
     await expect(under.publish(lost)).rejects.toThrow();
     // The sink has an empty cache, so only the tables have the trace location.
@@ -254,6 +255,11 @@ describe('an insert that fails half-way', () => {
     const after = await Promise.all(views.map(contents));
     expect(after[0]).toEqual(before[0]?.filter((row) => row.trace_id === root.traceId));
     expect(after[1]).toHaveLength(3);
+    const [usageTime] = await under.rows(
+      `SELECT toUnixTimestamp64Micro(min(first_usage)) AS first, toUnixTimestamp64Micro(max(last_usage)) AS last
+       FROM trace_locations WHERE trace_id = '${root.traceId}'`,
+    );
+    expect(usageTime).toEqual({ first: lost.startTimeMicros, last: lost.startTimeMicros });
     await under.publish(child(root, { projectId: otherProjectId }));
     for (const row of await stored()) expect(row).toMatchObject({ session_id: projectId });
   });
