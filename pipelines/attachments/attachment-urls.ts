@@ -1,4 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import type { OpenedToken, TokenSigner } from '../../infra/signing/token-signer.ts';
 
 /** Identifies the attachment to which a link gives access. */
@@ -51,6 +52,7 @@ export async function attachmentUrls(
   // If the retention of an attachment was extended, the partition of its former expiry also contains it.
   const rows = await clickhouse.query<{ run_id: string; name: string; mime_type: string }>({
     name: 'list-attachments',
+    settings: lookupSettings,
     sql: `SELECT run_id, name, mime_type FROM attachments FINAL
           WHERE tenant_id = {tenant:UUID} AND run_id IN runs ORDER BY run_id, name, version DESC LIMIT 1 BY run_id, name`,
     params: { tenant: tenantId },

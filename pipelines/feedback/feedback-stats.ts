@@ -1,4 +1,5 @@
 import type { ClickHouse, Query } from '../../infra/clickhouse/clickhouse.ts';
+import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { liveAt, liveCondition } from '../retention/lifetimes.ts';
 
 /** Limits on the number and size of the comments and labels in the statistics of one feedback key of one run. */
@@ -31,16 +32,9 @@ interface LabelRow {
   readonly n: number;
 }
 
-/**
- * Builds the query for the current feedback on the runs of a table or subquery, together with the targets of these
- * runs.
- */
-const selectOnRuns = (
-  runs: string,
-  condition = '1',
-  live = liveCondition,
-) => `SELECT feedback.*, runs.target AS target FROM (
-    SELECT * FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${condition} AND ${live}) AS feedback
+/** Current feedback on the runs of a table or subquery, with their targets. */
+const selectOnRuns = (runs: string) => `SELECT feedback.*, runs.target AS target FROM (
+    SELECT * FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${liveCondition}) AS feedback
   INNER JOIN ${runs} AS runs ON runs.run_id = feedback.run_id`;
 const isLabel = `startsWith(ifNull(value, ''), '"') AND length(value) <= ${maxLabelBytes}`;
 
@@ -61,17 +55,17 @@ export async function readFeedbackStatsByRun(
   { comparisonId, expiredAfterMicros }: { readonly comparisonId?: string; readonly expiredAfterMicros?: number } = {},
 ): Promise<Map<string, string>> {
   if (runIds.length === 0) return new Map();
-  const rows = [...new Set(runIds)].map((id) => [id, id]);
-  const external = { name: 'rated', structure: 'run_id UUID, target String', rows };
+  const external = { name: 'rated', structure: 'run_id UUID', rows: [...new Set(runIds)].map((id) => [id]) };
   const params = {
     tenant: tenantId,
     ...(comparisonId !== undefined && { comparison: comparisonId }),
     ...(expiredAfterMicros !== undefined && { live_at: expiredAfterMicros }),
   };
   const ofComparison = comparisonId === undefined ? '' : 'AND comparative_experiment_id = {comparison:UUID}';
-  const condition = `run_id IN (SELECT run_id FROM rated) ${ofComparison}`;
   const live = expiredAfterMicros === undefined ? liveCondition : liveAt('live_at');
-  return summarise(clickhouse, { params, external }, selectOnRuns('rated', condition, live));
+  const sql = `SELECT *, toString(run_id) AS target FROM feedback FINAL
+    WHERE tenant_id = {tenant:UUID} AND run_id IN (SELECT run_id FROM rated) ${ofComparison} AND ${live}`;
+  return summarise(clickhouse, { params, external, settings: lookupSettings }, sql);
 }
 
 interface FeedbackQuery extends Pick<Query, 'params' | 'external' | 'settings'> {

@@ -14,6 +14,8 @@ export interface FilterClauses {
   readonly sql: readonly string[];
   /** Condition for a query without FINAL: some stored row of every matching run satisfies it. */
   readonly rowSql?: string | undefined;
+  /** Settings of that query, besides {@link settings}. */
+  readonly rowSettings?: ClickHouseSettings;
   readonly params: KeyCondition['params'];
   readonly settings: ClickHouseSettings;
 }
@@ -41,7 +43,7 @@ export function buildFilterClauses(
   if (conditions === undefined) return { withSql: '', expressions: [], sql: [], params: {}, settings: {} };
   const projects = buildProjectsCondition(scope).sql;
   const traceRange = `${projects} AND start_time >= trace_times.1 AND start_time <= trace_times.2`;
-  const { sql, rowSql, expressions, params, usesTraces, settings } = buildFilterSql(
+  const { sql, rowSql, rowSettings, expressions, params, usesTraces, settings } = buildFilterSql(
     conditions,
     projects,
     traceRange,
@@ -55,6 +57,7 @@ export function buildFilterClauses(
     expressions: defined,
     sql,
     rowSql,
+    rowSettings,
     params,
     settings: { ...filterSettings, ...settings },
   };

@@ -9,16 +9,15 @@
  *   3. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is eight times
  *      as wide as the one before, or 64 times if the filter is evaluated on the merged runs from the beginning.
  *
- * For a filter with a condition on stored rows (`FilterClauses.rowSql`), a query without `FINAL` first finds the keys
- * of the rows in the slice that satisfy the condition, which a skip index makes fast; only these keys are read with
- * `FINAL`. If there are too many keys for the page, the remaining part of the page is read without this condition. The
- * slices still grow eightfold: the first slice had 16 times as many rows as the first slice of other filters, so the
- * second slice already has about 262,000 rows, compared with 131,000 for other filters. Growing by 64 would read 2
- * million rows with `FINAL` for a page that a seventh of them may fill, in order to save one query.
+ * For a filter with a condition on stored rows (`FilterClauses.rowSql`), a query without `FINAL` first finds the keys of
+ * rows in the slice that satisfy it, which a skip index makes fast; only these candidates are read with `FINAL`. The fewer
+ * candidates a slice has, the wider is the next one. If there are too many for the page, the rest of it is read as without
+ * this condition, from the last candidate on.
  *
  * The number of queries for a page is therefore bounded, even if few runs match and are far apart.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { startRoundingMicros } from '../ingest/run-event/times.ts';
 import { findStartRange } from './filter/run-filter.ts';
 import { buildFilterClauses } from './filter-clauses.ts';
@@ -62,11 +61,8 @@ const maxCandidates = 2_000;
 /** Minimum number of candidates that are read at once. */
 const minPartRuns = 200;
 const sliceGrowth = 8;
-/**
- * Growth of the slices of a filter without candidates. The filter begins with a small slice and is slow in every query,
- * so its slices grow faster.
- */
-const filteredSliceGrowth = 64;
+/** Maximum growth. A filter without candidates begins with a small slice and is slow in every query. */
+const maxSliceGrowth = 64;
 const minSliceMicros = 1_000_000;
 
 /**
@@ -75,38 +71,49 @@ const minSliceMicros = 1_000_000;
  * @throws errors of ClickHouse.
  */
 export async function findPage(clickhouse: ClickHouse, request: PageRequest): Promise<FoundRun[]> {
-  const { scope, filter, order, among } = request;
+  const { scope, filter, among } = request;
   const limit = request.limitRows + 1;
   if (among !== undefined) return findAmong(clickhouse, request, among, limit);
   if (scope.projectIds.length === 0) return [];
-  const range = boundTimeRange(request);
-  // The index on trace ids finds a trace in any time range, so no slices are needed.
-  if (filter.traceId !== undefined) return findKeys(clickhouse, request, buildScopeCondition(scope, range), limit);
-  const found: FoundRun[] = [];
-  const begin = order === 'asc' && request.after === undefined ? await clipToOldestRun(clickhouse, range) : range;
-  // Candidates are sent as an external table, in the same way as longer lists of projects.
-  let usesCandidates =
+  // The index on trace ids finds a trace in any time range.
+  if (filter.traceId !== undefined) {
+    return findKeys(clickhouse, request, buildScopeCondition(scope, boundTimeRange(request)), limit);
+  }
+  // Candidates are sent as an external table, as longer lists of projects are.
+  const hasCandidates =
     scope.projectIds.length <= maxListedIds && buildFilterClauses(filter.conditions, scope, '').rowSql !== undefined;
-  const growth = usesCandidates || filter.conditions === undefined ? sliceGrowth : filteredSliceGrowth;
-  const slicing = { probedRows: usesCandidates ? maxProbedCandidates : maxProbedRows, growth };
-  for await (const slice of generateSlices(clickhouse, request, begin, slicing)) {
-    const keyRange = buildScopeCondition(scope, slice);
-    let { after } = request;
-    if (usesCandidates) {
-      const candidates = await findCandidates(clickhouse, request, keyRange);
-      const first = candidates.slice(0, maxCandidates);
-      const size = Math.max(2 * limit, minPartRuns);
-      for (let at = 0; at < first.length && found.length < limit; at += size) {
-        const part = first.slice(at, at + size);
-        found.push(...(await findAmong(clickhouse, request, part, limit - found.length)));
-      }
-      usesCandidates = candidates.length === first.length;
-      if (found.length >= limit) break;
-      if (usesCandidates) continue;
-      after = first.at(-1);
-    }
-    found.push(...(await findKeys(clickhouse, { ...request, after }, keyRange, limit - found.length)));
+  return hasCandidates ? findByCandidates(clickhouse, request, limit) : findInSlices(clickhouse, request, limit);
+}
+
+async function findInSlices(clickhouse: ClickHouse, request: PageRequest, limit: number): Promise<FoundRun[]> {
+  const found: FoundRun[] = [];
+  const growth = request.filter.conditions === undefined ? sliceGrowth : maxSliceGrowth;
+  for await (const slice of generateSlices(clickhouse, request, { probedRows: maxProbedRows, growth })) {
+    const keyRange = buildScopeCondition(request.scope, slice);
+    found.push(...(await findKeys(clickhouse, request, keyRange, limit - found.length)));
     if (found.length >= limit) break;
+  }
+  return found;
+}
+
+async function findByCandidates(clickhouse: ClickHouse, request: PageRequest, limit: number): Promise<FoundRun[]> {
+  const found: FoundRun[] = [];
+  const slicing = { probedRows: maxProbedCandidates, growth: sliceGrowth };
+  for await (const slice of generateSlices(clickhouse, request, slicing)) {
+    const candidates = await findCandidates(clickhouse, request, buildScopeCondition(request.scope, slice));
+    const first = candidates.slice(0, maxCandidates);
+    const size = Math.max(2 * limit, minPartRuns);
+    for (let at = 0; at < first.length && found.length < limit; at += size) {
+      found.push(...(await findAmong(clickhouse, request, first.slice(at, at + size), limit - found.length)));
+    }
+    if (found.length >= limit) break;
+    if (candidates.length > first.length) {
+      const rest = { ...request, after: first.at(-1) };
+      return [...found, ...(await findInSlices(clickhouse, rest, limit - found.length))];
+    }
+    // The next slice has half of the maximum, if its candidates are as dense.
+    const fitting = Math.floor(maxCandidates / 2 / Math.max(candidates.length, 1));
+    slicing.growth = Math.min(Math.max(fitting, sliceGrowth), maxSliceGrowth);
   }
   return found;
 }
@@ -114,28 +121,34 @@ export async function findPage(clickhouse: ClickHouse, request: PageRequest): Pr
 interface Slicing {
   /** Maximum number of rows of the first slice. */
   readonly probedRows: number;
-  /** Factor by which each further slice is wider than the one before. */
+  /** Factor by which the next slice is wider than the previous one. */
   readonly growth: number;
 }
 
 /**
- * Generates the slices of `range` in order. Each slice is generated only if the previous slices did not fill the page.
+ * Generates the slices of a page in order, each only when the previous ones did not fill the page. The growth in `slicing`
+ * may change meanwhile.
  */
 async function* generateSlices(
   clickhouse: ClickHouse,
   request: PageRequest,
-  range: TimeWindow,
-  { probedRows, growth }: Slicing,
+  slicing: Slicing,
 ): AsyncGenerator<TimeWindow> {
-  for (const window of generateTimeWindows(range, request.order, Date.now() * 1_000)) {
-    const { rows, oldest, newest } = await probe(clickhouse, request, window, probedRows);
+  const { order, after } = request;
+  const whole = boundTimeRange(request);
+  const range = order === 'asc' && after === undefined ? await clipToStoredTimes(clickhouse, whole) : whole;
+  for (const window of generateTimeWindows(range, order, Date.now() * 1_000)) {
+    const { rows, oldest, newest } = await probe(clickhouse, request, window, slicing.probedRows);
     if (rows === 0) continue;
-    if (rows < probedRows) {
+    if (rows < slicing.probedRows) {
       yield window;
       continue;
     }
-    let slice: TimeWindow | undefined = { fromMicros: oldest, untilMicrosExclusive: newest + 1 };
-    for (; slice !== undefined; slice = nextSlice(slice, range, request.order, growth)) yield slice;
+    const first = { fromMicros: oldest, untilMicrosExclusive: newest + 1 };
+    yield first;
+    const stored = await clipToStoredTimes(clickhouse, range);
+    let slice = nextSlice(first, stored, order, slicing.growth);
+    for (; slice !== undefined; slice = nextSlice(slice, stored, order, slicing.growth)) yield slice;
     return;
   }
 }
@@ -170,15 +183,19 @@ export function boundTimeRange({ filter, order, after }: Pick<PageRequest, 'filt
 }
 
 /**
- * Removes from `range` the time before the oldest run of the whole table. ClickHouse reads this minimum from partition
- * metadata.
+ * Returns `range` without the times before the oldest and after the newest run of the whole table. ClickHouse reads these
+ * times from partition metadata.
  */
-async function clipToOldestRun(clickhouse: ClickHouse, range: TimeWindow): Promise<TimeWindow> {
-  const [row] = await clickhouse.query<{ micros: number }>({
-    name: 'oldest-run',
-    sql: 'SELECT toUnixTimestamp64Micro(min(start_time)) AS micros FROM runs',
+async function clipToStoredTimes(clickhouse: ClickHouse, range: TimeWindow): Promise<TimeWindow> {
+  const [row] = await clickhouse.query<{ oldest: number; newest: number }>({
+    name: 'stored-times',
+    sql: `SELECT toUnixTimestamp64Micro(min(start_time)) AS oldest, toUnixTimestamp64Micro(max(start_time)) AS newest FROM runs`,
   });
-  return { ...range, fromMicros: Math.max(range.fromMicros, row?.micros ?? 0) };
+  if (row === undefined) return range;
+  return {
+    fromMicros: Math.max(range.fromMicros, row.oldest),
+    untilMicrosExclusive: Math.min(range.untilMicrosExclusive, row.newest + 1),
+  };
 }
 
 /** Counts rows of the window, up to the limit, in reading order; returns the count and the time range of these rows. */
@@ -193,6 +210,7 @@ async function probe(
   const [row] = await clickhouse.query<{ rows: number; oldest: number; newest: number }>({
     ...bindParams(keyRange, conditions.params),
     name: 'probe-runs',
+    settings: lookupSettings,
     sql: `SELECT count() AS rows, toUnixTimestamp64Micro(min(t)) AS oldest, toUnixTimestamp64Micro(max(t)) AS newest FROM (
             SELECT start_time AS t FROM runs
             WHERE ${[keyRange.sql, ...conditions.sql].join(' AND ')}
@@ -228,6 +246,7 @@ function buildKeyQuery({ scope, filter, order, after, among }: PageRequest, keyR
     positionSql: position?.sql ?? [],
     valueSql: [...values.sql, ...filtered.sql],
     rowSql: filtered.rowSql,
+    rowSettings: filtered.rowSettings,
     withSql: filtered.withSql,
     orderSql: `ORDER BY start_time ${order}, trace_id ${order}, id ${order}, session_id ${order}`,
     bound: {
@@ -248,6 +267,8 @@ async function findKeys(
     ...bound,
     params: { ...bound.params, limit },
     name: 'find-runs',
+    // A filter may read the texts of a whole slice.
+    settings: { ...bound.settings, ...((request.among ?? !request.filter.conditions) && lookupSettings) },
     sql: `${withSql} SELECT ${keyColumns}, ${runBytes} AS bytes
           FROM runs FINAL
           PREWHERE ${keySql}
@@ -273,11 +294,12 @@ function findAmong(
  * the maximum if there are more.
  */
 async function findCandidates(clickhouse: ClickHouse, request: PageRequest, keyRange: KeyCondition): Promise<RunKey[]> {
-  const { keySql, positionSql, rowSql, withSql, orderSql, bound } = buildKeyQuery(request, keyRange);
+  const { keySql, positionSql, rowSql, rowSettings, withSql, orderSql, bound } = buildKeyQuery(request, keyRange);
   const rows = await clickhouse.query<KeyRow>({
     ...bound,
     params: { ...bound.params, limit: maxCandidates + 1 },
     name: 'find-candidates',
+    settings: { ...bound.settings, ...rowSettings },
     sql: `${withSql} SELECT DISTINCT ${keyColumns}, start_time
           FROM runs
           WHERE ${[keySql, ...positionSql, rowSql].join(' AND ')}

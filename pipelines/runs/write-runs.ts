@@ -1,5 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
+import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
 import { type RunColumn, type RunKey, runColumns } from './run-columns.ts';
 import type { RelatedData } from './run-fields.ts';
@@ -35,6 +36,7 @@ export async function readRunRows(
   const response = await clickhouse.queryText({
     ...binding,
     name: 'read-runs',
+    settings: lookupSettings,
     sql: `SELECT ${columns.map((column) => `CAST(${runColumns[column]} AS Nullable(String))`).join(', ')}
           FROM runs FINAL PREWHERE ${sql} WHERE ${liveCondition}`,
     format: 'RowBinary',

@@ -1,5 +1,6 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
+import { lookupSettings } from '../../../infra/clickhouse/settings.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { allTimes, isRootSql } from '../run-columns.ts';
 import { checkRunFilter } from './check-filter.ts';
@@ -91,6 +92,8 @@ export interface FilterSql {
    * if no such condition is faster to evaluate than the filter.
    */
   readonly rowSql: string | undefined;
+  /** Settings of a query with that condition. */
+  readonly rowSettings: ClickHouseSettings;
   /** Expressions that the conditions use, for the WITH clause of the query. */
   readonly expressions: readonly string[];
   readonly params: Readonly<Record<string, QueryParameter>>;
@@ -123,9 +126,11 @@ export function buildFilterSql(
   };
   const indexed = writeIndexedCondition(run, context);
   const inTraces = [...tree.map((each) => inTrace(each)), ...trace.map((each) => inTrace(each, [isRootSql]))];
+  const selectiveSql = indexed?.sql ?? inTraces[0] ?? writeFeedbackCondition(run, context);
   return {
     sql: [...(indexed ? [indexed.sql] : []), ...run.map((each) => writeCondition(each, context)), ...inTraces],
-    rowSql: indexed?.sql ?? inTraces[0] ?? writeRowCondition(run, context),
+    rowSql: selectiveSql ?? writeSearchCondition(run, context),
+    rowSettings: selectiveSql === undefined ? {} : lookupSettings,
     expressions: context.expressions,
     params: context.params,
     settings: ignoreOtherIndexes(indexed),
@@ -144,15 +149,20 @@ function buildRunsCondition(indexed: IndexedCondition, projects: string): string
 }
 
 /**
- * Writes the condition of a search or of feedback; returns undefined if there is neither. Other conditions are not
+ * Writes a required condition on feedback; undefined if there is none. It and a search are the only conditions that are
  * cheap to evaluate without an index.
  */
-function writeRowCondition(conditions: readonly RunCondition[], context: FilterContext): string | undefined {
+function writeFeedbackCondition(conditions: readonly RunCondition[], context: FilterContext): string | undefined {
   for (const group of generateGroups(conditions)) {
-    const feedbackTerms = group.filter((term) => term.kind === 'compare' && getField(term.field).family === 'feedback');
-    if (feedbackTerms.some((term) => term.kind === 'compare' && term.operator !== 'neq'))
-      return writeCondition({ kind: 'and', terms: feedbackTerms }, context);
+    const terms = group.filter((term) => term.kind === 'compare' && getField(term.field).family === 'feedback');
+    if (terms.some((term) => term.kind === 'compare' && term.operator !== 'neq'))
+      return writeCondition({ kind: 'and', terms }, context);
   }
+  return undefined;
+}
+
+/** Writes a required search, which reads the texts of all runs; undefined if there is none. */
+function writeSearchCondition(conditions: readonly RunCondition[], context: FilterContext): string | undefined {
   const search = [...generateRequired(conditions)].find(({ kind }) => kind === 'search');
   return search && writeCondition(search, context);
 }
