@@ -98,24 +98,37 @@ async function findInSlices(clickhouse: ClickHouse, request: PageRequest, limit:
 
 async function findByCandidates(clickhouse: ClickHouse, request: PageRequest, limit: number): Promise<FoundRun[]> {
   const found: FoundRun[] = [];
+  let pending: RunKey[] = [];
+  const readPending = async () => {
+    const size = Math.max(2 * limit, minPartRuns);
+    for (let at = 0; at < pending.length && found.length < limit; at += size) {
+      found.push(...(await findAmong(clickhouse, request, pending.slice(at, at + size), limit - found.length)));
+    }
+    pending = [];
+  };
   const slicing = { probedRows: maxProbedCandidates, growth: sliceGrowth };
   for await (const slice of generateSlices(clickhouse, request, slicing)) {
     const candidates = await findCandidates(clickhouse, request, buildScopeCondition(request.scope, slice));
     const first = candidates.slice(0, maxCandidates);
-    const size = Math.max(2 * limit, minPartRuns);
-    for (let at = 0; at < first.length && found.length < limit; at += size) {
-      found.push(...(await findAmong(clickhouse, request, first.slice(at, at + size), limit - found.length)));
-    }
-    if (found.length >= limit) break;
-    if (candidates.length > first.length) {
+    pending.push(...first);
+    slicing.growth = chooseGrowth(candidates.length, limit);
+    const isComplete = candidates.length === first.length;
+    if (isComplete && pending.length < limit - found.length) continue;
+    await readPending();
+    if (found.length >= limit) return found;
+    if (!isComplete) {
       const rest = { ...request, after: first.at(-1) };
       return [...found, ...(await findInSlices(clickhouse, rest, limit - found.length))];
     }
-    // The next slice has half of the maximum, if its candidates are as dense.
-    const fitting = Math.floor(maxCandidates / 2 / Math.max(candidates.length, 1));
-    slicing.growth = Math.min(Math.max(fitting, sliceGrowth), maxSliceGrowth);
   }
+  await readPending();
   return found;
+}
+
+/** The next slice has several times as many candidates as the page needs, if they are as dense as in the previous slice. */
+function chooseGrowth(candidates: number, limit: number): number {
+  const growth = Math.floor((4 * limit) / Math.max(candidates, 1));
+  return Math.min(Math.max(growth, sliceGrowth), maxSliceGrowth);
 }
 
 interface Slicing {

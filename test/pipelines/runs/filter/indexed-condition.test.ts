@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { ClickHouse, Query } from '../../../../infra/clickhouse/clickhouse.ts';
 import { parseRunFilters } from '../../../../pipelines/runs/filter/run-filter.ts';
 import { findPage } from '../../../../pipelines/runs/find-page.ts';
-import type { RunKey } from '../../../../pipelines/runs/run-columns.ts';
+import type { Order, RunKey } from '../../../../pipelines/runs/run-columns.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { insertEvents, json, noonMicros, projectId, runEvent, tenantId } from '../run-events.ts';
 
@@ -92,6 +92,34 @@ it.each(['asc', 'desc'] as const)('finds few among thousands with the name, in p
   } while (after);
   const failed = events.filter(({ values }) => values.error).map(({ runId }) => runId);
   expect(ids).toEqual(order === 'asc' ? failed : failed.reverse());
+});
+
+it('finds runs long before and after a slice without any', async () => {
+  const scope = { tenantId, projectIds: [randomUUID()] };
+  const make = (name: string, startTimeMicros: number) =>
+    runEvent({ projectId: scope.projectIds[0]!, startTimeMicros, values: { name } });
+  const hourMicros = 3_600_000_000;
+  const hours = [-7_000, -961, -960, -49, -48, -1, 1, 30, 31, 900, 8_000];
+  const sought = hours.map((hour) => make('far', noonMicros + hour * hourMicros));
+  // More than the first slice has.
+  const others = Array.from({ length: 33_000 }, (_, index) => make('other', noonMicros + index));
+  await insertEvents(stores.clickhouse, [...sought, ...others]);
+  const filter = { conditions: parseRunFilters({ filter: 'eq(name, "far")' }) };
+  const findFrom = async (order: Order, middle: number) => {
+    const after = { ...sought[middle]!, projectId: scope.projectIds[0]! };
+    const request = { scope, filter, order, after };
+    const [some, all] = await Promise.all(
+      [2, 100].map((limitRows) => findPage(stores.clickhouse, { ...request, limitRows })),
+    );
+    const ids = all!.map(({ runId }) => runId);
+    expect(some!.map(({ runId }) => runId)).toEqual(ids.slice(0, 3));
+    return ids;
+  };
+  const ids = sought.map(({ runId }) => runId);
+  expect(await findFrom('desc', 6)).toEqual(ids.slice(0, 6).reverse());
+  expect(await findFrom('desc', 10)).toEqual(ids.slice(0, 10).reverse());
+  expect(await findFrom('asc', 5)).toEqual(ids.slice(6));
+  expect(await findFrom('asc', 0)).toEqual(ids.slice(1));
 });
 
 it('finds a number of metadata that is written with an exponent', async () => {
