@@ -107,10 +107,15 @@ const fileSettings = {
 } as const satisfies ClickHouseSettings;
 
 /**
- * Settings for queries that find few rows by key. Such a query takes half the time if it reads the files itself instead
- * of passing each read to a thread pool.
+ * For queries that find few rows by their keys. They take half of the time if they read the files themselves instead of
+ * passing each read to a pool of threads. With `FINAL` they take three quarters of the time if they do not divide the rows
+ * to merge among threads, which opens each file several times.
  */
-export const lookupSettings = { local_filesystem_read_method: 'pread' } as const satisfies ClickHouseSettings;
+export const lookupSettings = {
+  local_filesystem_read_method: 'pread',
+  split_parts_ranges_into_intersecting_and_non_intersecting_final: 0,
+  split_intersecting_parts_ranges_into_layers_final: 0,
+} as const satisfies ClickHouseSettings;
 
 const writeSettings = { ...readSettings, ...insertSettings } as const satisfies ClickHouseSettings;
 

@@ -13,6 +13,7 @@
  *   3. Runs sent without dotted_order only have a parent. If there are any, their ancestors are found by walking the
  *      traces, and the query is repeated with them.
  */
+import type { ClickHouseSettings } from '@clickhouse/client';
 import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { ancestorIds, buildDottedOrder } from './dotted-orders.ts';
@@ -53,6 +54,8 @@ export interface FigureRequest {
   readonly traces: string;
   readonly targets: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
+  /** Settings of the query on `runs`. */
+  readonly settings?: ClickHouseSettings;
   readonly signal?: AbortSignal | undefined;
   readonly timeoutMs?: number | undefined;
 }
@@ -160,6 +163,7 @@ async function sumCalls(
   const rows = await clickhouse.query<{ target: string; figures: [name: string, sum: string][] }>({
     ...bindRequest(request),
     name: 'sum-descendants',
+    ...(request.settings && { settings: request.settings }),
     external: { name: 'walked', structure: 'id UUID, ancestors String', rows: walked },
     // Planning takes most of the time of a small query, so every table is read only once.
     sql: `WITH

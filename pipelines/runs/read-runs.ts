@@ -1,4 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { sumDescendants } from './descendant-figures.ts';
 import { ancestorIds, buildDottedOrder, type RunWithoutDottedOrder } from './dotted-orders.ts';
 import type { RunExtras, RunKey } from './run-columns.ts';
@@ -68,6 +69,7 @@ export async function readRuns(
         traces: '{figure_traces:Array(UUID)}',
         targets: '{figure_targets:Array(UUID)}',
         params: { figure_traces: traceIds, figure_targets: runIds },
+        settings: lookupSettings,
       }),
     ),
     ifWanted('firstTokens', () => readFirstTokens(clickhouse, scope, traceIds)),
