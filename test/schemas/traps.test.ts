@@ -178,8 +178,9 @@ describe('the keys of a page', () => {
         read: Number(read),
         of: Number(of),
       }));
-      expect(granules.at(-1)!.read, plan).toBeLessThanOrEqual(2);
-      expect(Math.max(...granules.map(({ of }) => of)), plan).toBeGreaterThanOrEqual(4);
+      // The 1,000 runs before the cursor, in granules of about 340 runs.
+      expect(granules.at(-1)!.read, plan).toBeLessThanOrEqual(4);
+      expect(Math.max(...granules.map(({ of }) => of)), plan).toBeGreaterThanOrEqual(40);
     }
   });
 });
