@@ -9,8 +9,9 @@ import {
   readQueue,
   deleteQueue as removeQueue,
 } from '../../pipelines/queues/queue.ts';
+import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { buildPageResponse, pageParameters } from '../server/list-parameters.ts';
+import { buildPageResponse, pageParameters, tagValueParameter } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 
 export const QueueParams = Type.Object({ queue_id: Uuid() });
@@ -140,13 +141,13 @@ export const listQueues = defineOperation({
   tag: 'annotation queues',
   summary: 'List the annotation queues of the workspace',
   access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
-  unsupported: { query: ['tag_value_id'] },
   errors: ['ANSWER_TOO_LARGE'],
   schema: {
     query: Type.Object({
       ids: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
       name: Type.Optional(Text()),
       name_contains: Type.Optional(Text({ description: 'Case-insensitive.' })),
+      tag_value_id: tagValueParameter,
       dataset_id: Type.Optional(Uuid({ description: 'Only queues with this default dataset.' })),
       assigned_to_me: Type.Optional(Type.Boolean({ description: 'Only queues with the user of the key as reviewer.' })),
       queue_type: Type.Optional(Type.Literal('single', { description: 'All queues are of this type.' })),
@@ -158,7 +159,7 @@ export const listQueues = defineOperation({
   },
   handler: async ({ caller, query, services }) => {
     const { rows, total } = await readList(services.database, caller.workspaceId, {
-      ids: query.ids,
+      ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, query.ids),
       name: query.name,
       nameContains: query.name_contains,
       datasetId: query.dataset_id,

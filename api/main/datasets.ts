@@ -12,6 +12,7 @@ import {
   deleteDataset as removeDataset,
 } from '../../pipelines/datasets/write-dataset.ts';
 import { maxNameLength } from '../../pipelines/projects/project.ts';
+import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import {
   buildPageResponse,
@@ -20,6 +21,7 @@ import {
   pageParameters,
   parseMetadata,
   readOffset,
+  tagValueParameter,
   writeOffset,
 } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
@@ -111,6 +113,7 @@ const Query = Type.Object({
   name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
   data_type: Type.Optional(Type.Array(DataType, { maxItems: dataTypes.length })),
   metadata: metadataParameter,
+  tag_value_id: tagValueParameter,
   sort_by: OneOf(datasetOrders, {
     default: 'last_session_start_time',
     description: 'By `last_session_start_time`, datasets without experiments are the oldest.',
@@ -126,7 +129,6 @@ const Query = Type.Object({
 });
 
 const toDatasetFilter = (query: Omit<Static<typeof Query>, 'sort_by_desc' | 'limit' | 'offset'>) => ({
-  ids: query.id,
   name: query.name,
   nameContains: query.name_contains,
   dataTypes: query.data_type,
@@ -143,12 +145,12 @@ export const listDatasets = defineOperation({
   description:
     'The list is empty if no dataset has the given name. `X-Pagination-Total` is the number of datasets on all pages.',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
-  unsupported: { query: ['tag_value_id'] },
   errors: ['ANSWER_TOO_LARGE'],
   schema: { query: Query, response: { 200: Type.Array(Dataset) } },
   handler: async ({ caller, query, services }) => {
     const { rows, total } = await readList(services.database, caller.workspaceId, {
       ...toDatasetFilter(query),
+      ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, query.id),
       descending: query.sort_by_desc,
       limit: query.limit,
       offset: query.offset,
@@ -168,7 +170,6 @@ export const listV2Datasets = defineOperation({
   description: 'A dataset that is created or deleted meanwhile, or whose value for `sort_by` changes, can shift pages.',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
   errorStyle: 'problem',
-  unsupported: { query: ['tag_value_id'] },
   errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST'],
   schema: {
     query: Type.Object({
@@ -183,6 +184,7 @@ export const listV2Datasets = defineOperation({
     const offset = readOffset(query.cursor);
     const { rows, total } = await readList(services.database, caller.workspaceId, {
       ...toDatasetFilter(query),
+      ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, query.id),
       descending: query.sort_order === 'desc',
       limit: query.page_size,
       offset,

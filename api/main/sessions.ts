@@ -8,9 +8,10 @@ import { createProject, updateProject } from '../../pipelines/projects/write-pro
 import { checkLonglivedDays } from '../../pipelines/retention/lifetimes.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import type { RunStats } from '../../pipelines/runs/stats/stat-names.ts';
+import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { JsonObject, nullable, optional, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { metadataParameter, pageParameters, parseMetadata } from '../server/list-parameters.ts';
+import { metadataParameter, pageParameters, parseMetadata, tagValueParameter } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { statSelects } from './run-stats.ts';
@@ -196,6 +197,7 @@ const Query = Type.Object({
   name: Type.Optional(Type.String()),
   name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
   metadata: metadataParameter,
+  tag_value_id: tagValueParameter,
   reference_free: Type.Optional(
     Type.Boolean({ description: 'true: without experiments on datasets; false: only experiments.' }),
   ),
@@ -230,7 +232,7 @@ export const listSessions = defineOperation({
   summary: 'List the tracing projects of the workspace',
   description: 'The list is empty if no project has the given name.',
   access: { permission: 'projects:read', tenantScope: 'workspace' },
-  unsupported: { query: ['dataset_version', 'sort_by_feedback_source', 'tag_value_id'] },
+  unsupported: { query: ['dataset_version', 'sort_by_feedback_source'] },
   errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
   schema: { query: Query, response: { 200: Type.Array(SessionWithStats) } },
   handler: async ({ caller, query, services }) => {
@@ -245,7 +247,7 @@ export const listSessions = defineOperation({
     };
     const list = {
       conditions: {
-        ids: query.id,
+        ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, query.id),
         name: query.name,
         nameContains: query.name_contains,
         metadata: parseMetadata(query.metadata),

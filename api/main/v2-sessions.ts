@@ -6,6 +6,7 @@ import {
   type StatOrder,
   statOrders,
 } from '../../pipelines/projects/list-by-stats.ts';
+import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { nullable, OneOf, parseOptionalTime, Uuid } from '../server/formats.ts';
 import {
@@ -14,6 +15,7 @@ import {
   pageParameters,
   parseMetadata,
   readOffset,
+  tagValueParameter,
   writeOffset,
 } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
@@ -61,7 +63,7 @@ export const listV2Sessions = defineOperation({
   description: 'A project that is created or deleted meanwhile, or whose value for `sort_by` changes, can shift pages.',
   access: { permission: 'projects:read', tenantScope: 'workspace' },
   errorStyle: 'problem',
-  unsupported: { query: ['dataset_version', 'tag_value_id'] },
+  unsupported: { query: ['dataset_version'] },
   errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
   schema: {
     query: Type.Object({
@@ -69,6 +71,7 @@ export const listV2Sessions = defineOperation({
       name: Type.Optional(Type.String()),
       name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
       metadata: metadataParameter,
+      tag_value_id: tagValueParameter,
       type: Type.Optional(Type.Array(OneOf(sessionTypes), { maxItems: 3 })),
       reference_dataset_id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
       filter: Type.Optional(Type.String({ description: 'Only projects with a root run that matches; see the guide.' })),
@@ -99,7 +102,7 @@ export const listV2Sessions = defineOperation({
     if (!types.has('PROJECT') && !types.has('EXPERIMENT')) return { items: [], next_cursor: null, has_more: false };
     const list = {
       conditions: {
-        ids: query.id,
+        ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, query.id),
         name: query.name,
         nameContains: query.name_contains,
         metadata: parseMetadata(query.metadata),

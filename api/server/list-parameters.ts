@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Page } from '../../infra/postgres/list-page.ts';
+import { Uuid } from './formats.ts';
 import { RawResponse } from './operation.ts';
 
 /** Parameters of lists that are paged by offset. */
@@ -8,6 +9,10 @@ export const pageParameters = {
   limit: Type.Integer({ minimum: 1, maximum: 100, default: 100 }),
   offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
 };
+
+export const tagValueParameter = Type.Optional(
+  Type.Array(Uuid(), { maxItems: 100, description: 'Only those that have all of these tag values.' }),
+);
 
 export const cursorParameter = Type.Optional(Type.String({ description: '`next_cursor` of the previous page.' }));
 

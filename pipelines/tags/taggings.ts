@@ -131,6 +131,29 @@ export function listTaggings(
   );
 }
 
+/**
+ * Finds the resources that have all of some values, for the ids of a list; only those of `among` if it is given.
+ *
+ * @returns `among` if `valueIds` is absent or empty.
+ */
+export async function findTaggedIds(
+  database: Sql,
+  workspaceId: string,
+  valueIds: readonly string[] | undefined,
+  among: readonly string[] | undefined,
+): Promise<readonly string[] | undefined> {
+  if (valueIds === undefined || valueIds.length === 0) return among;
+  const unique = [...new Set(valueIds.map((id) => id.toLowerCase()))];
+  const rows = await database.query<{ id: string }>(
+    `SELECT t.resource_id AS id
+     FROM taggings AS t JOIN tag_values AS v ON v.id = t.tag_value_id JOIN tag_keys AS k ON k.id = v.tag_key_id
+     WHERE k.workspace_id = $1 AND v.id = ANY ($2::uuid[]) AND ($3::uuid[] IS NULL OR t.resource_id = ANY ($3))
+     GROUP BY t.resource_id HAVING count(DISTINCT v.id) = cardinality($2::uuid[])`,
+    [workspaceId, unique, among ?? null],
+  );
+  return rows.map(({ id }) => id);
+}
+
 export interface TagKeyWithValues<V> extends TagKey {
   readonly values: V[];
 }

@@ -94,7 +94,7 @@ describe('a list of datasets', () => {
     for (const query of ['limit=0', 'limit=101', 'offset=-1', 'sort_by=size', 'data_type=x', 'metadata=[]', 'id=1']) {
       expect([query, (await ask('GET', `/datasets?${query}`)).status]).toEqual([query, 422]);
     }
-    expect((await ask('GET', `/datasets?tag_value_id=${randomUUID()}`)).status).toBe(400);
+    expect((await ask('GET', `/datasets?tag_value_id=x`)).status).toBe(422);
   });
 });
 

@@ -177,7 +177,7 @@ describe('GET /sessions', () => {
     ['filter=no', 400],
     ['facets=true', 200],
     ['dataset_version=1', 400],
-    ['tag_value_id=x', 400],
+    ['tag_value_id=x', 422],
     ['facets=False&use_approx_stats=false&filter=&name=&unknown=1', 200],
     ['include_stats=True', 200],
   ])('%s: %i', async (query, status) => {

@@ -194,6 +194,43 @@ describe('tags', () => {
     expect((await ask('GET', `/taggings?tag_value_id=${value.id}`)).body[0].resources.projects).toEqual([]);
   });
 
+  it('select resources in lists', async () => {
+    const post = async (url: string, payload: object) => (await send(acme.adminKey, 'POST', url, payload)).body.id;
+    const types = { project: '/sessions', dataset: '/datasets', queue: '/annotation-queues' };
+    const key = (await ask('POST', '/tag-keys', { key: 'of lists' })).body.id;
+    const addValue = async (value: string) => (await ask('POST', `/tag-keys/${key}/tag-values`, { value })).body.id;
+    const [one, other, unused] = [await addValue('one'), await addValue('other'), await addValue('unused')];
+    for (const [resource_type, url] of Object.entries(types)) {
+      const [both, only] = [await post(url, { name: 'both' }), await post(url, { name: 'only' })];
+      await post(url, { name: 'neither' });
+      for (const [tag_value_id, resource_id] of [
+        [one, both],
+        [other, both],
+        [one, only],
+      ]) {
+        expect((await ask('POST', '/taggings', { tag_value_id, resource_type, resource_id })).status).toBe(200);
+      }
+      const v2 = url === '/annotation-queues' ? [] : [`/api/v2${url}`];
+      for (const path of [url, ...v2]) {
+        const list = async (query: string, apiKey = acme.adminKey) => {
+          const { body } = await send(apiKey, 'GET', `${path}?${query}`);
+          return (body.items ?? body).map(({ name }: { name: string }) => name).sort();
+        };
+        expect(await list(`tag_value_id=${one}`)).toEqual(['both', 'only']);
+        expect(await list(`tag_value_id=${one}&tag_value_id=${other}&tag_value_id=${one.toUpperCase()}`)).toEqual([
+          'both',
+        ]);
+        expect(await list(`tag_value_id=${one}&${path === '/annotation-queues' ? 'ids' : 'id'}=${only}`)).toEqual([
+          'only',
+        ]);
+        for (const id of [unused, randomUUID()]) expect(await list(`tag_value_id=${id}`)).toEqual([]);
+        // The values of another workspace select nothing.
+        expect(await list(`tag_value_id=${one}`, acme.workspaceKeys[1])).toEqual([]);
+        expect((await send(acme.adminKey, 'GET', `${path}?tag_value_id=x`)).status).toBe(422);
+      }
+    }
+  });
+
   it('need permissions', async () => {
     const reader = await addKeyWith(['workspaces:read']);
     expect((await ask('GET', '/tags', undefined, reader)).status).toBe(200);
