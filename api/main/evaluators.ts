@@ -11,8 +11,9 @@ import {
   listEvaluators as readList,
   deleteEvaluators as removeEvaluators,
 } from '../../pipelines/evaluators/evaluator.ts';
+import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { JsonObject, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { pageParameters } from '../server/list-parameters.ts';
+import { pageParameters, tagValueParameter } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 
 /** Evaluators. Runlake stores their definitions for clients but does not execute them. */
@@ -95,12 +96,13 @@ export const listEvaluators = defineOperation({
   path: '/v1/platform/evaluators',
   summary: 'List the evaluators of the workspace',
   access: { permission: 'evaluators:read', tenantScope: 'workspace' },
-  unsupported: { query: ['tag_value_id', 'feedback_key', 'resource_id'] },
+  unsupported: { query: ['feedback_key', 'resource_id'] },
   errors: ['ANSWER_TOO_LARGE'],
   schema: {
     query: Type.Object({
       type: Type.Optional(OneOf(evaluatorTypes)),
       name_contains: Type.Optional(Text({ description: 'Case-insensitive.' })),
+      tag_value_id: tagValueParameter,
       sort_by: OneOf(evaluatorOrders, { default: 'created_at' }),
       sort_by_desc: Type.Boolean({ default: true }),
       ...pageParameters,
@@ -109,6 +111,7 @@ export const listEvaluators = defineOperation({
   },
   handler: async ({ caller, query, services }) => {
     const { rows, total } = await readList(services.database, caller.workspaceId, {
+      ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, undefined),
       type: query.type,
       nameContains: query.name_contains,
       sortBy: query.sort_by,

@@ -14,10 +14,11 @@ import {
   createRepo as insertRepo,
   deleteRepo as removeRepo,
 } from '../../pipelines/prompts/write-repo.ts';
+import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { maxHandleLength } from '../../pipelines/tenants/workspaces.ts';
 import { JsonObject, jsonMediaType, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { pageParameters } from '../server/list-parameters.ts';
+import { pageParameters, tagValueParameter } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 
 const maxHandle = 256;
@@ -119,6 +120,7 @@ const Query = Type.Object({
     Type.Array(RepoKind, { maxItems: repoTypes.length, description: 'Default, without `repo_type`: prompts.' }),
   ),
   tags: Type.Optional(Type.Array(Text({ maxLength: 256 }), { maxItems: 100, description: 'All of these tags.' })),
+  tag_value_id: tagValueParameter,
   is_public: Type.Optional(TrueFalse),
   is_archived: Type.Optional(OneOf(['true', 'allow', 'false'], { default: 'false' })),
   has_commits: Type.Optional(Type.Boolean()),
@@ -141,7 +143,7 @@ export const listRepos = defineOperation({
     'Of the workspace. With `RUNLAKE_SHARE_PUBLIC_PROMPTS`, `is_public=true`, `tenant_handle` and `tenant_id` also list public ones of ' +
     'other workspaces.',
   access: { permission: 'prompts:read', tenantScope: 'workspace' },
-  unsupported: { query: ['upstream_repo_owner', 'upstream_repo_handle', 'tag_value_id', 'source'] },
+  unsupported: { query: ['upstream_repo_owner', 'upstream_repo_handle', 'source'] },
   errors: ['ANSWER_TOO_LARGE'],
   schema: {
     query: Query,
@@ -151,6 +153,7 @@ export const listRepos = defineOperation({
   handler: async ({ caller, query, services }) => {
     const { is_archived: isArchived = 'false', is_public: isPublic } = query;
     const { rows, total } = await readList(services, caller, {
+      ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, undefined),
       types: query.repo_types ?? [query.repo_type ?? 'prompt'],
       text: query.query,
       tags: query.tags,

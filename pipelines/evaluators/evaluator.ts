@@ -5,6 +5,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import {
   containsText,
   fetchRows,
+  isOneOf,
   listPage,
   type Page,
   type PageRequest,
@@ -66,6 +67,7 @@ export async function readEvaluator(database: Sql, workspaceId: string, id: stri
 export const evaluatorOrders = ['name', 'created_at', 'updated_at'] as const;
 
 interface EvaluatorQuery extends PageRequest {
+  readonly ids?: readonly string[] | undefined;
   readonly type?: EvaluatorType | undefined;
   /** Text that the name must contain, ignoring case. */
   readonly nameContains?: string | undefined;
@@ -77,10 +79,11 @@ interface EvaluatorQuery extends PageRequest {
 export async function listEvaluators(
   database: Sql,
   workspaceId: string,
-  { type, nameContains, sortBy, descending, ...page }: EvaluatorQuery,
+  { ids, type, nameContains, sortBy, descending, ...page }: EvaluatorQuery,
 ): Promise<Page<EvaluatorRecord>> {
   const query = selectEvaluators(workspaceId).where((evaluator) => {
     const conditions: Expression<SqlBool>[] = [];
+    if (ids) conditions.push(isOneOf(evaluator.ref('id'), ids, 'uuid'));
     if (type !== undefined) conditions.push(evaluator('type', '=', type));
     if (nameContains !== undefined) conditions.push(containsText(evaluator.ref('name'), nameContains));
     return evaluator.and(conditions);

@@ -163,6 +163,7 @@ export async function readRepo(database: Sql, caller: WorkspaceCaller, repoId: s
 export const repoOrders = ['num_likes', 'num_downloads', 'num_views', 'updated_at', 'relevance'] as const;
 
 export interface RepoQuery extends PageRequest {
+  readonly ids?: readonly string[] | undefined;
   readonly types: readonly RepoType[];
   /** Text that the handle, description or readme must contain, ignoring case. */
   readonly text?: string | undefined;
@@ -185,7 +186,20 @@ export interface RepoQuery extends PageRequest {
 export async function listRepos(
   { database, config }: HubDeps,
   caller: WorkspaceCaller,
-  { types, text, tags, isPublic, isArchived, hasCommits, owner, workspaceId, sortBy, descending, ...page }: RepoQuery,
+  {
+    ids,
+    types,
+    text,
+    tags,
+    isPublic,
+    isArchived,
+    hasCommits,
+    owner,
+    workspaceId,
+    sortBy,
+    descending,
+    ...page
+  }: RepoQuery,
 ): Promise<Page<RepoRecord>> {
   const includesShared =
     config.sharePublicPrompts && (isPublic === true || owner !== undefined || workspaceId !== undefined);
@@ -195,6 +209,7 @@ export async function listRepos(
       includesShared ? repo.or([isOwn, repo('repos.is_public', '=', true)]) : isOwn,
       isOneOf(repo.ref('repos.repo_type'), types, 'text'),
     ];
+    if (ids) conditions.push(isOneOf(repo.ref('repos.id'), ids, 'uuid'));
     if (text !== undefined) {
       const columns = ['repos.handle', 'repos.description', 'repos.readme'] as const;
       conditions.push(repo.or(columns.map((column) => containsText(repo.ref(column) as Expression<string>, text))));

@@ -195,8 +195,24 @@ describe('tags', () => {
   });
 
   it('select resources in lists', async () => {
-    const post = async (url: string, payload: object) => (await send(acme.adminKey, 'POST', url, payload)).body.id;
-    const types = { project: '/sessions', dataset: '/datasets', queue: '/annotation-queues' };
+    const post = async (url: string, { name }: { name: string }) => {
+      const evaluator = { name, type: 'code', code_evaluator: {} };
+      const payload = url === '/repos' ? { repo_handle: name, is_public: false } : { ...evaluator };
+      const { body } = await send(
+        acme.adminKey,
+        'POST',
+        url,
+        url.includes('/', 1) || url === '/repos' ? payload : { name },
+      );
+      return (body.repo ?? body.evaluator ?? body).id;
+    };
+    const types = {
+      project: '/sessions',
+      dataset: '/datasets',
+      queue: '/annotation-queues',
+      prompt: '/repos',
+      evaluator: '/v1/platform/evaluators',
+    };
     const key = (await ask('POST', '/tag-keys', { key: 'of lists' })).body.id;
     const addValue = async (value: string) => (await ask('POST', `/tag-keys/${key}/tag-values`, { value })).body.id;
     const [one, other, unused] = [await addValue('one'), await addValue('other'), await addValue('unused')];
@@ -210,19 +226,19 @@ describe('tags', () => {
       ]) {
         expect((await ask('POST', '/taggings', { tag_value_id, resource_type, resource_id })).status).toBe(200);
       }
-      const v2 = url === '/annotation-queues' ? [] : [`/api/v2${url}`];
+      const v2 = ['/sessions', '/datasets'].includes(url) ? [`/api/v2${url}`] : [];
       for (const path of [url, ...v2]) {
         const list = async (query: string, apiKey = acme.adminKey) => {
           const { body } = await send(apiKey, 'GET', `${path}?${query}`);
-          return (body.items ?? body).map(({ name }: { name: string }) => name).sort();
+          const rows = body.items ?? body.repos ?? body.evaluators ?? body;
+          return rows.map((row: { name?: string; repo_handle?: string }) => row.name ?? row.repo_handle).sort();
         };
         expect(await list(`tag_value_id=${one}`)).toEqual(['both', 'only']);
         expect(await list(`tag_value_id=${one}&tag_value_id=${other}&tag_value_id=${one.toUpperCase()}`)).toEqual([
           'both',
         ]);
-        expect(await list(`tag_value_id=${one}&${path === '/annotation-queues' ? 'ids' : 'id'}=${only}`)).toEqual([
-          'only',
-        ]);
+        const idName = { '/repos': '', '/v1/platform/evaluators': '', '/annotation-queues': 'ids' }[path] ?? 'id';
+        if (idName) expect(await list(`tag_value_id=${one}&${idName}=${only}`)).toEqual(['only']);
         for (const id of [unused, randomUUID()]) expect(await list(`tag_value_id=${id}`)).toEqual([]);
         // The values of another workspace select nothing.
         expect(await list(`tag_value_id=${one}`, acme.workspaceKeys[1])).toEqual([]);
