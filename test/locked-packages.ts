@@ -26,7 +26,16 @@ export async function installLocked(source: string, name: string): Promise<strin
   symlinkSync(packages, join(fresh, 'node_modules'));
   for (const file of ['package.json', 'package-lock.json', '.npmrc'])
     cpSync(join(source, file), join(fresh, 'library', file));
-  const words = ['ci', '--no-audit', '--no-fund', '--ignore-scripts', '--prefer-offline', '--loglevel=error'];
+  // Some programs run with another release of Node than that of the tests.
+  const words = [
+    'ci',
+    '--engine-strict=false',
+    '--no-audit',
+    '--no-fund',
+    '--ignore-scripts',
+    '--prefer-offline',
+    '--loglevel=error',
+  ];
   await promisify(execFile)('npm', words, { cwd: join(fresh, 'library') });
   try {
     renameSync(fresh, root);

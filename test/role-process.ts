@@ -30,13 +30,14 @@ export function startRole(...options: Parameters<typeof start>): Promise<RolePro
 }
 
 async function start(
-  role: 'all' | 'api' | 'ingest' | 'exports' | 'agents',
+  role: 'all' | 'api' | 'ingest' | 'exports' | 'agents' | 'tools',
   environment: Readonly<Record<string, string>>,
   options: readonly string[] = [],
 ): Promise<RoleProcess> {
   const env = {
     PATH: process.env.PATH,
     RUNLAKE_PORT: '0',
+    RUNLAKE_TOOLS_PORT: '0',
     RUNLAKE_METRICS_PORT: '0',
     RUNLAKE_LOG_LEVEL: 'warn',
     ...environment,

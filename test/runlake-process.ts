@@ -61,6 +61,7 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
     PATH: process.env.PATH,
     RUNLAKE_DATA_DIR: dataDir,
     RUNLAKE_PORT: String(options.port ?? 0),
+    RUNLAKE_TOOLS_PORT: '0',
     RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
     RUNLAKE_LOG_LEVEL: 'warn',
     RUNLAKE_SERVE_METRICS: 'true',

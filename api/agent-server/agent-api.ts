@@ -5,7 +5,7 @@ import { type CorsSettings, type HttpSettings, toOriginPattern } from '../../pip
 import type { DeploymentWatch } from '../../pipelines/agents/open-deployment.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { ApiProfile, OwnAccess } from '../server/api-form.ts';
-import type { SharedOrigins } from '../server/cross-origin.ts';
+import { loopbackOrigins, parseOrigins, type SharedOrigins } from '../server/cross-origin.ts';
 import type { Services } from '../server/services.ts';
 import { createAppRoutes } from './app-routes.ts';
 
@@ -60,10 +60,6 @@ const exposedHeaders = [
  */
 const maxOriginLength = 300;
 
-/** Matches loopback origins. Browsers send the host of an origin in its shortest form. Source: RFC 5735. */
-const loopbackPattern = /^https?:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/;
-const loopbackOrigins = { includes: (origin: string) => loopbackPattern.test(origin) };
-
 /** Returns true if the operator or the langgraph.json configures the allowed origins. */
 function setsOrigins(operatorOrigins: string | undefined, cors: CorsSettings | undefined | null): boolean {
   return operatorOrigins !== undefined || readOrigins(cors ?? {}) !== undefined;
@@ -86,10 +82,6 @@ function buildSharedOrigins(ofOperator: string | undefined, cors: CorsSettings |
     maxAgeSeconds: cors?.max_age ?? 600,
     settings: 'RUNLAKE_AGENTS_CORS_ORIGINS, or to http.cors.allow_origins of the langgraph.json',
   };
-}
-
-function parseOrigins(text: string): SharedOrigins['origins'] {
-  return text === '*' ? '*' : text.split(',').map((origin) => origin.trim());
 }
 
 function readOrigins({

@@ -1,16 +1,4 @@
-/**
- * Handles one request of the Model Context Protocol.
- *
- * Invariant: nothing outlives its request, and if the client of a call disconnects, the call is cancelled.
- *
- *   1. The operation creates a server and a transport of the official package for this request only.
- *   2. A response that is ready within one turn of the event loop (errors, notifications) is sent with its own status.
- *   3. Any other response has status 200: line feeds keep the connection open until the JSON is ready.
- *   4. When the body ends for any reason, the server closes, which aborts its calls.
- */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
-import { WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
 import {
   type CallToolRequest,
   CallToolRequestSchema,
@@ -22,14 +10,14 @@ import {
   type Tool,
 } from '@modelcontextprotocol/sdk/types.js';
 import { Type } from 'typebox';
-import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { type Assistant, systemAssistantId } from '../../pipelines/agents/assistants/assistant.ts';
 import { type AssistantFilter, searchAssistants as search } from '../../pipelines/agents/assistants/read-assistants.ts';
 import { awaitRunEnd } from '../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../pipelines/agents/runs/cancel-run.ts';
 import { requestFollowedRun } from '../../pipelines/agents/runs/request-run.ts';
 import { describeGraph } from '../../pipelines/agents/schemas/describe-graph.ts';
-import { RawResponse } from '../server/operation.ts';
+import { answerWithoutSession, withMcpErrors } from '../server/mcp-http.ts';
 import { releaseVersion } from '../server/release.ts';
 import { asOperation } from './access/agent-access.ts';
 import { open, type Values } from './access/rules.ts';
@@ -45,7 +33,6 @@ import { isObject, JsonValue } from './agent-schema.ts';
 import { searchAssistants } from './assistants.ts';
 import { waitForStatelessRun } from './runs/create.ts';
 import { toRunRequest } from './runs/run-schema.ts';
-import { buildLiveOptions, liveBody } from './streaming/live-body.ts';
 
 export const postMcp = defineAgentOperation({
   operationId: 'postMcp',
@@ -72,31 +59,8 @@ export const postMcp = defineAgentOperation({
   handler: async (input) => {
     const { request, services, body } = input;
     requireProtocol(services.agents, 'mcp', request);
-    const server = createServer(input);
-    const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });
-    await server.connect(transport as Parameters<Server['connect']>[0]);
-    const responsePromise = transport.handleRequest(toWebRequest(input), { parsedBody: body ?? null });
-    const quick = await Promise.race([responsePromise, nextTurn()]);
-    if (quick !== undefined) {
-      await server.close();
-      return buildResponse(quick);
-    }
-    return new RawResponse({
-      headers: { 'content-type': 'application/json' },
-      body: liveBody<string>({
-        ...buildLiveOptions(input),
-        source: {
-          async *[Symbol.asyncIterator]() {
-            yield await (await responsePromise).text();
-          },
-          close: () => void server.close(),
-        },
-        encode: (text) => [text],
-        heartbeat: '\n',
-        failed: encodeError,
-        stopped: () => encodeError(runlakeError('DRAINING')),
-      }),
-    });
+    const { agentsHeartbeatMs: heartbeatMs } = services.agents.config;
+    return answerWithoutSession(createServer(input), { request, body, heartbeatMs });
   },
 });
 
@@ -119,59 +83,12 @@ export const deleteMcp = defineAgentOperation({
 function createServer(input: AgentInput): Server {
   const server = new Server({ name: 'runlake', version: releaseVersion }, { capabilities: { tools: {} } });
   server.setRequestHandler(ListToolsRequestSchema, ({ params }) =>
-    withMcpErrors(input, listTools(input, params?.cursor)),
+    withMcpErrors(input.request.log, listTools(input, params?.cursor)),
   );
   server.setRequestHandler(CallToolRequestSchema, ({ params }, { signal }) =>
-    withMcpErrors(input, callTool(input, params, signal)),
+    withMcpErrors(input.request.log, callTool(input, params, signal)),
   );
   return server;
-}
-
-/** Converts errors to protocol errors. Logs errors that the client did not cause. */
-async function withMcpErrors<T>({ request }: AgentInput, result: Promise<T>): Promise<T> {
-  try {
-    return await result;
-  } catch (err) {
-    if (err instanceof McpError) throw err;
-    if (isRunlakeError(err) && err.class === 'caller') throw new McpError(ErrorCode.InvalidRequest, err.message);
-    request.log.warn({ err }, 'Model Context Protocol request failed');
-    throw new McpError(ErrorCode.InternalError, toClientMessage(err));
-  }
-}
-
-/**
- * Builds the request for the transport. It has no body, because the body is already parsed and the transport validates
- * only the headers.
- */
-function toWebRequest({ request }: AgentInput): Request {
-  const headers = new Headers();
-  for (const name of ['accept', 'content-type', 'mcp-protocol-version']) {
-    const value = request.headers[name];
-    if (typeof value === 'string') headers.set(name, value);
-  }
-  return new Request('http://runlake/mcp', { method: 'POST', headers });
-}
-
-async function buildResponse(response: Response): Promise<RawResponse> {
-  const contentType = response.headers.get('content-type');
-  return new RawResponse({
-    status: response.status,
-    ...(contentType !== null && { headers: { 'content-type': contentType } }),
-    ...(response.body !== null && { body: Buffer.from(await response.arrayBuffer()) }),
-  });
-}
-
-function encodeError(error: unknown): Buffer {
-  const errorResponse = {
-    jsonrpc: '2.0',
-    id: null,
-    error: { code: ErrorCode.InternalError, message: toClientMessage(error) },
-  };
-  return Buffer.from(JSON.stringify(errorResponse));
-}
-
-function toClientMessage(error: unknown): string {
-  return (isRunlakeError(error) ? error : runlakeError('INTERNAL')).message;
 }
 
 /**

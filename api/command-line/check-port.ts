@@ -14,7 +14,7 @@ const reasons: ReadonlyMap<string, string> = new Map([
 export interface ListenAddress {
   readonly host: string;
   readonly port: number;
-  readonly settings: 'RUNLAKE' | 'RUNLAKE_AGENTS';
+  readonly settings: 'RUNLAKE' | 'RUNLAKE_AGENTS' | 'RUNLAKE_TOOLS';
 }
 
 /** Returns the address of the main API. */
@@ -25,6 +25,11 @@ export function apiAddress({ host, port }: Pick<Config, 'host' | 'port'>): Liste
 /** Returns the address of the agent server. */
 export function agentServerAddress(config: Pick<Config, 'agentsHost' | 'agentsPort'>): ListenAddress {
   return { host: config.agentsHost, port: config.agentsPort, settings: 'RUNLAKE_AGENTS' };
+}
+
+/** Returns the address of the tool server. */
+export function toolServerAddress({ toolsHost, toolsPort }: Pick<Config, 'toolsHost' | 'toolsPort'>): ListenAddress {
+  return { host: toolsHost, port: toolsPort, settings: 'RUNLAKE_TOOLS' };
 }
 
 /** Converts an error of `listen` to a RunlakeError. */
@@ -43,9 +48,17 @@ export function listenError(cause: unknown, address: ListenAddress): RunlakeErro
  * and no public URL is configured, because the port is unknown until the server listens.
  */
 export function agentServerUrl({ agentsHost, agentsPort, agentsPublicUrl }: Config): string | undefined {
-  if (agentsPort === 0) return agentsPublicUrl;
-  const host = { '0.0.0.0': '127.0.0.1', '::': '::1' }[agentsHost] ?? agentsHost;
-  return `http://${host.includes(':') ? `[${host}]` : host}:${agentsPort}`;
+  return agentsPort === 0 ? agentsPublicUrl : localUrl(agentsHost, agentsPort);
+}
+
+/** Returns the URL of the main API for clients: the public one, else that on this machine. */
+export function mainApiUrl({ host, publicUrl }: Pick<Config, 'host' | 'publicUrl'>, port: number): string {
+  return publicUrl ?? localUrl(host, port);
+}
+
+function localUrl(listenHost: string, port: number): string {
+  const host = { '0.0.0.0': '127.0.0.1', '::': '::1' }[listenHost] ?? listenHost;
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
 /**

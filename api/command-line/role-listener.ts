@@ -1,3 +1,4 @@
+import type { FastifyInstance } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
@@ -13,7 +14,9 @@ import type { LoadedParts } from './role.ts';
  */
 export interface RoleListener {
   readonly url: string;
-  /** Sets the dependency that startup is waiting for. `/ready` and the error STARTING report it. */
+  /** The server of the main API, if the role serves it. */
+  readonly mainApi?: FastifyInstance;
+  /** Sets the dependency that startup waits for. `/ready` and the error STARTING report it. */
   waitFor(what: string): void;
   /**
    * Starts to accept requests. From then on, `/ready` runs `healthChecks`. `services` are the services of the main API.
@@ -75,6 +78,7 @@ export async function listenForRole(
   return {
     ...shared,
     url: api.url,
+    mainApi: api.server,
     open: (checks, complete) => {
       Object.assign(services, complete);
       opened(checks);

@@ -1,7 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 
-export type Role = 'all' | 'api' | 'ingest' | 'exports' | 'agents';
+export type Role = 'all' | 'api' | 'ingest' | 'exports' | 'agents' | 'tools';
 
 /**
  * The part of the agent server that a process runs. `front` serves HTTP and claims no runs; `work` executes runs and
@@ -46,6 +46,11 @@ export function servesAgents(role: Role, { agentsFile }: Config): boolean {
   return agentsFile !== undefined && (role === 'all' || role === 'agents');
 }
 
+/** Returns true if this process runs a tool server. */
+export function servesTools(role: Role): boolean {
+  return role === 'all' || role === 'tools';
+}
+
 export type LoadedParts = Awaited<ReturnType<typeof loadParts>>;
 
 /** Loads only the code that the role needs, because loading all code adds a second to each startup. */
@@ -53,14 +58,15 @@ export async function loadParts(role: Role, config: Config) {
   const isAll = role === 'all';
   const servesMainApi = isAll || role === 'api';
   const runsGraphs = servesAgents(role, config);
-  const [mainApi, storing, exporting, agents, mainApiServices] = await Promise.all([
+  const [mainApi, storing, exporting, agents, tools, mainApiServices] = await Promise.all([
     servesMainApi ? loadMainApi() : undefined,
     isAll || role === 'ingest' ? loadStoring() : undefined,
     isAll || role === 'exports' ? import('./start-exports.ts') : undefined,
     runsGraphs ? import('./start-agents.ts') : undefined,
-    servesMainApi || runsGraphs ? import('./main-api-services.ts') : undefined,
+    servesTools(role) ? import('./start-tools.ts') : undefined,
+    servesMainApi || runsGraphs || servesTools(role) ? import('./main-api-services.ts') : undefined,
   ]);
-  return { mainApi, storing, exporting, agents, mainApiServices };
+  return { mainApi, storing, exporting, agents, tools, mainApiServices };
 }
 
 async function loadStoring() {

@@ -20,15 +20,14 @@ import { startEmbedded } from '../../infra/embedded/start.ts';
 import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 import { startTracing } from '../../infra/telemetry/tracing/start-tracing.ts';
 import { releaseVersion } from '../server/release.ts';
-import { agentServerAddress, apiAddress, checkPort } from './check-port.ts';
+import { agentServerAddress, apiAddress, checkPort, toolServerAddress } from './check-port.ts';
 import { openStores, type StoreAddresses } from './open-stores.ts';
-import { type AgentsPart, checkRole, embedsEngines, loadParts, type Role, servesAgents } from './role.ts';
+import { type AgentsPart, checkRole, embedsEngines, loadParts, type Role, servesAgents, servesTools } from './role.ts';
 import { ShutdownSteps } from './shutdown-steps.ts';
 
 /**
- * Runs `runlake all|api|ingest|exports|agents`. Resolves when the role has stopped.
- *
- * @throws the error that prevents the start.
+ * `runlake all|api|ingest|exports|agents|tools`. Resolves when the role has stopped. @throws the error that prevents the
+ * start.
  */
 export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<void> {
   const { config } = loadConfig();
@@ -43,7 +42,8 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
     shutdown.add('traces', () => tracing.stop());
     if (role === 'all' || role === 'api') await checkPort(apiAddress(config));
     if (servesAgents(role, config) && part !== 'work') await checkPort(agentServerAddress(config));
-    // These modules are most of the code. They load while the engines start, and only after all earlier checks.
+    if (servesTools(role)) await checkPort(toolServerAddress(config));
+    // These modules are most of the program. They load while the engines start, and only after all earlier checks.
     const [{ addresses, engineExited }, { startRole }, loaded] = await Promise.all([
       startEngines(folder, config, logger, shutdown),
       import('./start-role.ts'),

@@ -36,14 +36,25 @@ const roles: readonly (readonly [Role, string])[] = [
   ['ingest', 'store events from the log in ClickHouse and count usage'],
   ['exports', 'write bulk exports to buckets'],
   ['agents', 'serve and run the graphs of a langgraph.json (RUNLAKE_AGENTS_FILE)'],
+  ['tools', 'serve tools for language models (Model Context Protocol)'],
 ];
 for (const [role, about] of roles) {
   const command = program
     .command(role, { isDefault: role === 'all' })
     .description(about)
-    .action(async ({ frontOnly, workOnly }: { frontOnly?: boolean; workOnly?: boolean }) =>
-      (await import('./run-role.ts')).runRole(role, frontOnly ? 'front' : workOnly ? 'work' : 'both'),
-    );
+    .action(async ({ frontOnly, workOnly, stdio }: { frontOnly?: boolean; workOnly?: boolean; stdio?: boolean }) => {
+      if (stdio) return (await import('./serve-stdio.ts')).serveToolsOverStdio();
+      await (await import('./run-role.ts')).runRole(role, frontOnly ? 'front' : workOnly ? 'work' : 'both');
+    });
+  if (role === 'tools') {
+    command
+      .option('--stdio', 'serve one client over standard input and output; starts no part of Runlake')
+      .addHelpText(
+        'after',
+        '\nWith --stdio, the tools use the main API at LANGSMITH_ENDPOINT (default: that of this machine) with LANGSMITH_API_KEY and,\n' +
+          'for a key of several workspaces, LANGSMITH_WORKSPACE_ID. The names RUNLAKE_ENDPOINT, … work too.',
+      );
+  }
   if (role === 'agents') {
     command
       .addOption(

@@ -1,10 +1,12 @@
 import type { AddressInfo } from 'node:net';
+import type { FastifyInstance } from 'fastify';
 import { buildServer, type ServerOptions } from '../server/build-server.ts';
 import { type ListenAddress, listenError } from './check-port.ts';
 
 interface HttpListener {
   readonly url: string;
-  /** Refuses new requests, finishes in-flight requests, and then closes. */
+  readonly server: FastifyInstance;
+  /** Refuses new requests, finishes in-flight requests and closes. */
   drain(): Promise<void>;
 }
 
@@ -29,5 +31,5 @@ export async function listenHttp({
   }
   const address = server.server.address() as AddressInfo;
   const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
-  return { url: `http://${name}:${address.port}`, drain: async () => void (await server.drain()) };
+  return { url: `http://${name}:${address.port}`, server, drain: async () => void (await server.drain()) };
 }

@@ -2,9 +2,9 @@
  * Composes the parts of a role in one process.
  *
  * Start order (each part adds its shutdown step to `ends`): lock of the in-process log → schema → event log → roll-up
- * and sink → jobs and their workers → bulk exports → HTTP → agents. `api` runs no sink, no roll-up and no workers.
- * `ingest` runs no exports and no API. `exports` and `agents` run only exports and only agents. HTTP listens from the
- * beginning, but accepts requests only when all parts are up.
+ * and sink → jobs and their workers → bulk exports → HTTP → agents → tools. `api` runs no sink, roll-up or
+ * workers; `ingest` runs no exports and no API; `exports`, `agents` and `tools` run only those. HTTP listens from the beginning and accepts
+ * requests when all parts are up.
  */
 import type { Config } from '../../infra/config/settings.ts';
 import { type DataFolder, keepSecretKey } from '../../infra/embedded/data-folder.ts';
@@ -16,6 +16,7 @@ import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import type { Rejection } from '../../pipelines/ingest/accept/draft.ts';
 import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';
 import type { Services } from '../server/services.ts';
+import { mainApiUrl } from './check-port.ts';
 import { prepareStores } from './migrate.ts';
 import { lockDatabase, openEventLog } from './open-event-log.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
@@ -28,6 +29,7 @@ const work = {
   ingest: 'stores events',
   exports: 'writes bulk exports',
   agents: 'runs agents',
+  tools: 'serves tools',
 } as const;
 
 const acceptedRuns = counter('runlake_runs_accepted_total', 'Posts and patches of runs that were made durable.', []);
@@ -78,7 +80,7 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
   if (lock !== undefined) shutdown.add('lock', () => lock.release());
   await prepareStores(stores, logger);
   const { log, healthChecks: logChecks } = await openEventLog({ config, logger, stores }, shutdown);
-  const { mainApi, storing, exporting, agents } = loaded;
+  const { mainApi, storing, exporting, agents, tools } = loaded;
   const storingChecks = storing ? await storing.startStoring({ config, logger, stores, log }, shutdown) : [];
   const jobs = await openJobs({
     databaseUrl: addresses.databaseUrl,
@@ -134,6 +136,12 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
       const { url, graphCode } = await agents.startAgents({ ...forAgents, authenticator, rateLimiter }, part, shutdown);
       lines.push(`Runlake runs agents at ${url}  (API description: ${url}/docs)`, `Graph code has ${graphCode}`);
     }
+  }
+  if (services && tools) {
+    const endpoint = mainApiUrl(config, mainApi ? Number(new URL(listener.url).port) : config.port);
+    const forTools = { config, logger, services, mainApi: listener.mainApi, endpoint };
+    const { url } = await tools.startTools(forTools, shutdown);
+    lines.push(`Runlake serves tools at ${url}/mcp  (Model Context Protocol)`);
   }
   if (!mainApi) shutdown.add('readiness', () => listener.drain());
   return {

@@ -55,7 +55,9 @@ export interface OwnRoutes {
 
 /** Replaces API keys for all operations of an API that are not public. */
 export interface OwnAccess {
-  /** Authenticates the request, instead of looking up an API key. */
+  /** Whether {@link OwnAccess.identify} is called again while a response is sent, as for API keys. */
+  readonly rechecks?: true;
+  /** Authenticates the request; replaces the look-up of the API key. */
   identify(request: FastifyRequest): Promise<Caller>;
   /**
    * Authorises the call and runs `handler` with `input`, which it may change. `input` has already been validated

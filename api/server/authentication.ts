@@ -38,7 +38,7 @@ export async function identifyCaller(
     });
   if (onlyWorkspace !== undefined && caller.workspaceId !== onlyWorkspace) throw runlakeError('DEPLOYMENT_FORBIDDEN');
   if (access.tenantScope === 'workspace' && caller.workspaceId === undefined) throw runlakeError('WORKSPACE_REQUIRED');
-  requirePermission(caller, access.permission);
+  if ('permission' in access) requirePermission(caller, access.permission);
   return caller;
 }
 

@@ -242,8 +242,8 @@ export async function buildServer({
       return caller;
     };
     await renew();
-    // Custom authentication is not called again while the response is sent.
-    const recheck = form.customAccess ? async () => rejectIfUnavailable() : authenticate;
+    // Custom authentication of graph code is not called again while the response is sent.
+    const recheck = form.customAccess && !form.customAccess.rechecks ? async () => rejectIfUnavailable() : authenticate;
     request.access = accessWatch.open(request, reply, renew, recheck);
   });
   server.addHook('onClose', async () => accessWatch.close());

@@ -17,6 +17,17 @@ export interface SharedOrigins {
    * is not allowed like any other OPTIONS request.
    */
   readonly settings?: string;
+  /** Refuse every request from another origin, not only preflights. */
+  readonly refusesOthers?: true;
+}
+
+/** Matches loopback origins. A browser writes the host of an origin in its shortest form. Source: RFC 5735. */
+const loopbackPattern = /^https?:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/;
+export const loopbackOrigins = { includes: (origin: string) => loopbackPattern.test(origin) };
+
+/** Parses a setting: `*`, or a list of origins separated by commas. */
+export function parseOrigins(text: string): SharedOrigins['origins'] {
+  return text === '*' ? '*' : text.split(',').map((origin) => origin.trim());
 }
 
 /** CORS configuration of operations that need no authentication. */
@@ -35,9 +46,9 @@ const headerListPattern = /^[\w-]+(?: *, *[\w-]+)*$/;
  * Sets the CORS headers of the response if `origins` includes the origin of `request`. Error responses get the headers,
  * too.
  *
- * @returns true if the request is a preflight. The caller then responds with 204 and no body. Source: Fetch standard,
- *   "CORS protocol".
- * @throws ORIGIN_NOT_ALLOWED for a preflight from an origin that is not allowed.
+ * @returns true if the request is a preflight; the caller responds with 204 and no body. Source: Fetch standard, "CORS
+ *   protocol".
+ * @throws ORIGIN_NOT_ALLOWED for a preflight from another origin; with `refusesOthers`, for any request from one.
  */
 export function shareAcrossOrigins(request: FastifyRequest, reply: FastifyReply, shared: SharedOrigins): boolean {
   const { origin } = request.headers;
@@ -46,7 +57,8 @@ export function shareAcrossOrigins(request: FastifyRequest, reply: FastifyReply,
   if (origins !== '*') reply.header('vary', 'origin');
   if (origin === undefined) return false;
   if (origins !== '*' && !origins.includes(origin)) {
-    if (isPreflight && settings !== undefined) throw runlakeError('ORIGIN_NOT_ALLOWED', { origin, settings });
+    if ((isPreflight || shared.refusesOthers) && settings !== undefined)
+      throw runlakeError('ORIGIN_NOT_ALLOWED', { origin, settings });
     return false;
   }
   reply.header('access-control-allow-origin', origins === '*' ? '*' : origin);

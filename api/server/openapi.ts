@@ -91,7 +91,7 @@ function describeOperation(schema: FastifySchema | undefined, operation: Operati
   const { access, rawBody, unsupported, description } = operation;
   const notes = [
     description,
-    'public' in access ? undefined : `Needs the permission \`${access.permission}\`.`,
+    'permission' in access ? `Needs the permission \`${access.permission}\`.` : undefined,
     unsupported && `Not supported yet: ${[...(unsupported.query ?? []), ...(unsupported.body ?? [])].join(', ')}.`,
   ].filter((note) => note !== undefined);
   return {

@@ -74,12 +74,13 @@ export interface Operation {
 }
 
 /**
- * Access requirements of an operation: either a permission with its tenant scope, or explicitly public. With the scope
- * `workspace`, the operation applies to the workspace in `X-Tenant-Id` or, if the header is missing, to the workspace
- * of the key.
+ * A permission with its tenant scope, any valid key, or explicitly public. With the scope `workspace`, the operation
+ * applies to the workspace in `X-Tenant-Id` or else to the workspace of the key. An operation for any key authorises the
+ * parts of its request itself.
  */
 export type Access =
   | { readonly permission: Permission; readonly tenantScope: 'workspace' | 'organization' }
+  | { readonly anyKey: true; readonly tenantScope: 'organization' }
   | { readonly public: true; readonly tenantScope: 'none' };
 
 export type ErrorStyle = 'detail' | 'error' | 'problem' | 'otlp' | 'json-rpc';

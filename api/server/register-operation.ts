@@ -85,7 +85,7 @@ function runForCaller<Result>(
  * server, because its requests start runs and streams that several clients share.
  */
 function cancelsQueriesOnDisconnect(access: Access): boolean {
-  return !('public' in access) && access.permission.endsWith(':read') && access.permission !== 'agents:read';
+  return 'permission' in access && access.permission.endsWith(':read') && access.permission !== 'agents:read';
 }
 
 /** Returns the route options for a WebSocket. They have an effect only after `acceptWebSockets`. */

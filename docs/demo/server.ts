@@ -34,6 +34,7 @@ export function startServer(): { readonly ready: Promise<DemoServer>; stop(): Pr
     RUNLAKE_LOG_LEVEL: 'warn',
     RUNLAKE_AGENTS_FILE: graphsFile,
     RUNLAKE_AGENTS_PORT: '0',
+    RUNLAKE_TOOLS_PORT: '0',
   };
   let child = startChild(settings);
   let stopped = false;

@@ -39,7 +39,7 @@ function tablesOf(operations: readonly Operation[]): string[] {
           code(operationId),
           method,
           [path, ...aliases].map((each) => code(`${mount === 'root' ? '' : '/api/v1'}${each}`)).join(', '),
-          'public' in access ? '' : code(access.permission),
+          'permission' in access ? code(access.permission) : '',
           'public' in access ? 'none' : `of the ${access.tenantScope}`,
           summary,
         ]),

@@ -17,7 +17,7 @@ export function permissionsPage(): Page {
         reads ? 'yes' : 'no',
         about,
         operations
-          .filter(({ access }) => !('public' in access) && access.permission === name)
+          .filter(({ access }) => 'permission' in access && access.permission === name)
           .map(({ operationId }) => code(operationId))
           .join(', '),
       ]),

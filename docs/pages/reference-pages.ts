@@ -8,6 +8,7 @@ import { notBuiltPage } from './not-built.ts';
 import { agentOperationsPage, operationsPage } from './operations.ts';
 import { permissionsPage } from './permissions.ts';
 import { thirdPartyPage } from './third-party.ts';
+import { toolsPage } from './tools.ts';
 
 /** Handwritten pages of `docs/reference`; `npm run docs` does not change them. */
 export const handwrittenPages: readonly string[] = ['glossary.md'];
@@ -24,6 +25,7 @@ export async function referencePages(): Promise<Page[]> {
     guaranteesPage(),
     exportColumnsPage(),
     await metricsPage(),
+    toolsPage(),
     thirdPartyPage(),
   ];
 }

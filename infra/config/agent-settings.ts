@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { bytes, count, MIB, optional, required, type Setting, text, url } from './setting.ts';
+import { bytes, count, MIB, optional, origins, required, type Setting, text, url } from './setting.ts';
 
 const hourMs = 3_600_000;
 
@@ -24,7 +24,7 @@ export const agentSettings = {
   ),
   agentsCorsOrigins: optional(
     'RUNLAKE_AGENTS_CORS_ORIGINS',
-    Type.String({ pattern: '^(?:\\*|https?://[^\\s,/]+(?:,\\s*https?://[^\\s,/]+)*)$' }),
+    origins,
     'Origins that may call the agent server from a browser, as https://a.example,https://b.example, or `*` for all. Unset: `http.cors` of the langgraph.json, or without it the loopback origins (localhost, 127.0.0.0/8, [::1]).',
   ),
   agentsDatabaseUrl: optional(

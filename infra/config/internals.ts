@@ -92,8 +92,21 @@ export const internals = {
   /** Maximum number of child runs (nodes, model calls, tools) in the trace of one graph run. */
   agentsTraceChildRuns: 10_000,
 
-  // Maximum number of organisations, and of resources per organisation. The limits are far above normal use; they
-  // contain a runaway tenant.
+  // Tool server
+
+  /** Timeout of one call of a tool, including its wait for other calls of the same key. */
+  toolsCallTimeoutMs: 60_000,
+  /** Maximum size of the result of a tool; language models read far less. */
+  toolsMaxAnswerBytes: 4 * 1024 ** 2,
+  /** Maximum number of concurrent calls of one key. */
+  toolsCallsPerKey: 8,
+  /** Maximum number of calls of one key that wait for others of it. */
+  toolsWaitingPerKey: 64,
+  /** How long a connection may be silent before a keep-alive is sent. */
+  toolsHeartbeatMs: 15_000,
+
+  // Maximum number of organisations, and of resources per organisation: far above normal use, to contain a runaway
+  // tenant.
 
   maxOrganizations: 1_000,
   maxWorkspaces: 10_000,

@@ -7,11 +7,11 @@ import { internals, memoryShares } from './internals.ts';
 import { type Config, type Setting, type SettingName, settings } from './settings.ts';
 
 /**
- * Matches variables that are not settings: variables of the tests, and variables that Kubernetes adds for a service
- * named `runlake`.
+ * Matches variables that are not settings: those of the tests, the credentials of `runlake tools --stdio`, and those that
+ * Kubernetes adds for a service named `runlake`.
  */
 const foreignVariablePattern =
-  /^RUNLAKE_(STACK|TEST)_|_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$/;
+  /^RUNLAKE_(STACK|TEST)_|^RUNLAKE_(?:API_KEY|WORKSPACE_ID|ENDPOINT)$|_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$/;
 
 export type SettingSource = 'environment' | 'default' | 'not set';
 

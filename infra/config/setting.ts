@@ -26,7 +26,9 @@ export const text = Type.String({ minLength: 1 });
 /** Returns the schema of a URL with one of `schemes`. */
 export const url = (...schemes: string[]) =>
   Type.String({ minLength: 1, format: 'uri', pattern: `^(?:${schemes.join('|')})://`, schemes });
-/** Returns the schema of a list of URLs with one of `schemes`, separated by commas. */
+/** `*`, or origins of pages, separated by commas. */
+export const origins = Type.String({ pattern: '^(?:\\*|https?://[^\\s,/]+(?:,\\s*https?://[^\\s,/]+)*)$' });
+/** URLs with one of `schemes`, separated by commas. */
 export const urls = (...schemes: string[]) => {
   const one = `(?:${schemes.join('|')})://[^\\s,]+`;
   return Type.String({ minLength: 1, pattern: `^${one}(?:\\s*,\\s*${one})*$`, schemes });

@@ -2,13 +2,13 @@ import { type Static, Type } from 'typebox';
 import { agentSettings } from './agent-settings.ts';
 import { exportSettings } from './export-settings.ts';
 import type { InternalConfig } from './internals.ts';
-import { bytes, count, MIB, optional, required, type Setting, text, url, urls } from './setting.ts';
+import { bytes, count, MIB, optional, origins, required, type Setting, text, url, urls } from './setting.ts';
 
 export type { Setting } from './setting.ts';
 
 const web = url('http', 'https');
 
-/** All settings of Runlake; there must be at most 60. Only `infra/config` reads the environment. */
+/** Every setting of Runlake, at most 64. Only `infra/config` reads the environment. */
 export const settings = {
   // Addresses and folders
   dataDir: required('RUNLAKE_DATA_DIR', text, '.runlake', 'Folder for the embedded engines and for work files.'),
@@ -210,7 +210,21 @@ export const settings = {
   // Agent server
   ...agentSettings,
 
-  // Traces of Runlake itself. The SDK reads the other standard variables of OpenTelemetry itself.
+  // Tool server
+  toolsHost: required('RUNLAKE_TOOLS_HOST', text, '127.0.0.1', 'Listen address of the tool server.'),
+  toolsPort: required('RUNLAKE_TOOLS_PORT', count(0, 65535), 8000, 'Port of the tool server; 0 picks a free port.'),
+  toolsCorsOrigins: optional(
+    'RUNLAKE_TOOLS_CORS_ORIGINS',
+    origins,
+    'Origins that may call the tool server from a browser, as https://a.example,https://b.example, or `*` for all. Unset: the loopback origins (localhost, 127.0.0.0/8, [::1]).',
+  ),
+  toolsEndpoints: optional(
+    'RUNLAKE_TOOLS_ENDPOINTS',
+    urls('http', 'https'),
+    'Addresses of other installations that clients of the tool server may name in LANGSMITH-ENDPOINT, separated by commas; their API keys are sent there. Unset: none.',
+  ),
+
+  // Traces of Runlake itself. The SDK reads all other standard variables of OpenTelemetry by itself.
   otlpTracesEndpoint: optional(
     'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
     web,

@@ -2,6 +2,7 @@ import { agentErrors } from './agent-errors.ts';
 import { caller, type ErrorEntry, terminal, transient } from './entry.ts';
 import { exportErrors } from './export-errors.ts';
 import { startErrors } from './start-errors.ts';
+import { toolErrors } from './tool-errors.ts';
 
 export type { ErrorClass, ErrorEntry } from './entry.ts';
 
@@ -186,6 +187,9 @@ export const catalogue = {
 
   // Agent server
   ...agentErrors,
+
+  // Tool server
+  ...toolErrors,
 
   // Overload and unavailable servers
   DRAINING: transient(

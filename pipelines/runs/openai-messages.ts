@@ -1,6 +1,6 @@
 /** Converts the inputs and outputs of runs and examples to messages of the OpenAI chat format. */
 
-type Json = Readonly<Record<string, unknown>>;
+export type Json = Readonly<Record<string, unknown>>;
 
 export interface OpenAiMessage extends Json {
   readonly role: string;
@@ -44,7 +44,8 @@ export function toText(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
-function readMessage(value: unknown): OpenAiMessage | undefined {
+/** Returns a message in one of the forms of {@link toOpenAiMessages}; undefined if `value` is none. */
+export function readMessage(value: unknown): OpenAiMessage | undefined {
   if (!isObject(value)) return undefined;
   if (typeof value.role === 'string' && 'content' in value) {
     return pick(value, roles[value.role.toLowerCase()] ?? value.role);
@@ -79,5 +80,5 @@ function toOpenAiCalls(name: string, value: unknown): unknown {
 }
 
 const isEmpty = (value: unknown) => Array.isArray(value) && value.length === 0;
-const isObject = (value: unknown): value is Json =>
+export const isObject = (value: unknown): value is Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value);

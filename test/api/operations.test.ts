@@ -62,6 +62,7 @@ describe.each(apis)('$name', ({ operations, form, knownPaths, metricsTypes }) =>
 
     it('declares its permission and its tenant scope', () => {
       if ('public' in access) expect(access).toEqual({ public: true, tenantScope: 'none' });
+      else if ('anyKey' in access) expect(access).toEqual({ anyKey: true, tenantScope: 'organization' });
       else {
         expect(isPermission(access.permission)).toBe(true);
         expect(['workspace', 'organization']).toContain(access.tenantScope);

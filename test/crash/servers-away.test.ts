@@ -20,7 +20,7 @@ import { deadlineMs } from './pipeline.ts';
 
 vi.setConfig({ testTimeout: 400_000, hookTimeout: 300_000 });
 
-const roles = ['all', 'api', 'ingest', 'exports', 'agents'] as const;
+const roles = ['all', 'api', 'ingest', 'exports', 'agents', 'tools'] as const;
 const apiKey = 'test-key-of-roles-that-wait';
 const serverNames = ['postgres', 'clickhouse', 'kafka', 'schema_registry', 'redis'] as const;
 
@@ -73,6 +73,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
         RUNLAKE_PORT: String(main),
         RUNLAKE_METRICS_PORT: String(metrics),
         RUNLAKE_AGENTS_PORT: String(agents),
+        RUNLAKE_TOOLS_PORT: '0',
         RUNLAKE_AGENTS_WORKERS: '1',
         ...(role === 'agents' && {
           RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),

@@ -32,6 +32,15 @@ export interface GuidePage {
 const runnable: readonly string[] = ['sh', 'ts', 'python'];
 const fence = /^```(.*)$/;
 
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 interface OpenStep {
   readonly language: RunnableLanguage;
   readonly kind?: StepKind;
@@ -65,6 +74,8 @@ export function parseGuidePage(text: string): GuidePage {
       if (previous !== 'runnable' || last === undefined || last.output !== undefined)
         problems.push(`${here}: a text block must follow the runnable block whose output it shows`);
       else last.output = code;
+    } else if (language === 'json') {
+      if (!isJson(code)) problems.push(`${here}: the block is not valid JSON`);
     } else if (!runnable.includes(language)) {
       problems.push(`${here}: unknown language '${language}'`);
     } else if (words.length > 1 || !['no-run', 's3', 'server', undefined].includes(words[0])) {

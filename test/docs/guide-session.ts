@@ -60,7 +60,7 @@ export class GuideSession {
     const make = execFileSync('sh', ['-c', 'command -v make'], { encoding: 'utf8' }).trim();
     const upToDate = '-o dist/.built -o node_modules/.package-lock.json';
     writeFileSync(join(folder, 'bin', 'make'), `#!/bin/sh\nexec '${make}' ${upToDate} "$@"\n`, { mode: 0o755 });
-    const [port, agentsPort] = await freePorts(2);
+    const [port, agentsPort, toolsPort] = await freePorts(3);
     return new GuideSession(folder, {
       PATH: `${join(folder, 'bin')}:${process.env.PATH}`,
       HOME: join(folder, 'home'),
@@ -68,6 +68,7 @@ export class GuideSession {
       LANG: 'C.UTF-8',
       RUNLAKE_PORT: String(port),
       RUNLAKE_AGENTS_PORT: String(agentsPort),
+      RUNLAKE_TOOLS_PORT: String(toolsPort),
       RUNLAKE_LOG_LEVEL: 'warn',
       ...testSettings({ agentsTypesSeconds: 0 }),
     });

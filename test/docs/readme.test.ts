@@ -25,6 +25,7 @@ describePage('README', page, {
       .replace('LANGSMITH_API_KEY=...', `LANGSMITH_API_KEY=${/^Admin key, .*: (\S+)$/m.exec(serverOutput)?.[1]}`)
       // Other suites run at the same time: the test uses free ports, and fails on errors of HTTP.
       .replaceAll('127.0.0.1:1984', `127.0.0.1:${session.variable('RUNLAKE_PORT')}`)
+      .replaceAll('127.0.0.1:8000', `127.0.0.1:${session.variable('RUNLAKE_TOOLS_PORT')}`)
       .replaceAll('127.0.0.1:2024', `127.0.0.1:${session.variable('RUNLAKE_AGENTS_PORT')}`)
       .replaceAll(/^curl /gm, 'curl -fsS ')
       // The bucket of the stack is not at AWS.

@@ -10,7 +10,7 @@ const codeRules = [
     breaks: (text) => /\bnew (Aggregate|Eval|Range|Reference|Syntax|Type|URI)?Error \(|\bthrow new\b/.test(text),
     example: "throw new Error ( '' )",
     // Protocols that define their own error codes.
-    exempt: /^(infra\/errors\/|api\/agent-server\/(a2a\/|mcp\.ts$|protocol\/))/,
+    exempt: /^(infra\/errors\/|api\/agent-server\/(a2a\/|mcp\.ts$|protocol\/)|api\/server\/mcp-|api\/tools\/)/,
   },
   {
     rule: 'only infra/config reads the environment',

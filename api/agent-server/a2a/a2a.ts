@@ -2,6 +2,7 @@ import { type Assistant, resolveAssistant } from '../../../pipelines/agents/assi
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import { JsonObject } from '../../server/formats.ts';
+import { type LiveSource, liveBody } from '../../server/live-body.ts';
 import { RawResponse } from '../../server/operation.ts';
 import { getRequestOrigin } from '../../server/public-base.ts';
 import {
@@ -13,8 +14,7 @@ import {
   runs,
 } from '../agent-operation.ts';
 import { AssistantParams, isObject, JsonValue } from '../agent-schema.ts';
-import { buildLiveOptions, type LiveSource, liveBody } from '../streaming/live-body.ts';
-import { acceptsEventStream, eventStream, eventStreamHeaders } from '../streaming/sse.ts';
+import { acceptsEventStream, buildLiveOptions, eventStream, eventStreamHeaders } from '../streaming/sse.ts';
 import {
   A2aError,
   GetParams,

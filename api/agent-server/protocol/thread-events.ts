@@ -15,8 +15,7 @@ import { asOperation } from '../access/agent-access.ts';
 import { onThread, open } from '../access/rules.ts';
 import { type Agents, defineAgentOperation, reads } from '../agent-operation.ts';
 import { Closed, ThreadParams } from '../agent-schema.ts';
-import { buildLiveOptions } from '../streaming/live-body.ts';
-import { eventStream, eventStreamHeaders, type SseFrame, toStreamError } from '../streaming/sse.ts';
+import { buildLiveOptions, eventStream, eventStreamHeaders, type SseFrame, toStreamError } from '../streaming/sse.ts';
 import {
   buildErrorResponse,
   type Command,

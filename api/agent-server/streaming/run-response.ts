@@ -9,10 +9,17 @@ import {
   type StreamedEvent,
   type StreamReader,
 } from '../../../pipelines/agents/streams/stream-types.ts';
+import { liveBody } from '../../server/live-body.ts';
 import { RawResponse } from '../../server/operation.ts';
 import type { AgentInput } from '../agent-operation.ts';
-import { buildLiveOptions, liveBody } from './live-body.ts';
-import { eventStream, eventStreamHeaders, formatEventId, type SseFrame, toStreamError } from './sse.ts';
+import {
+  buildLiveOptions,
+  eventStream,
+  eventStreamHeaders,
+  formatEventId,
+  type SseFrame,
+  toStreamError,
+} from './sse.ts';
 
 export interface FollowedRun extends AwaitedRun {
   /** Whether the run is cancelled if the client disconnects before the run ends. */

@@ -3,7 +3,8 @@ import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { RunReadFrom, StreamedEvent, ThreadReadFrom } from '../../../pipelines/agents/streams/stream-types.ts';
-import { type BodyPart, type LiveSource, liveBody } from './live-body.ts';
+import { type BodyPart, type LiveSource, liveBody } from '../../server/live-body.ts';
+import type { AgentInput } from '../agent-operation.ts';
 
 /** A server-sent event. Source: HTML standard, "Server-sent events". */
 export interface SseFrame {
@@ -177,4 +178,14 @@ function acceptsEvents(range: string): boolean {
   return (
     ['', '*/*', 'text/*', eventStreamType].includes(type) && !parameters.some((part) => /^q=0(?:\.0*)?$/.test(part))
   );
+}
+
+/** Returns the body options that every streaming response takes from its request. */
+export function buildLiveOptions({ services, request }: Pick<AgentInput, 'services' | 'request'>) {
+  return {
+    heartbeatMs: services.agents.config.agentsHeartbeatMs,
+    stopping: request.server.drainStarted,
+    accessEnded: request.access?.ended,
+    logger: request.log,
+  };
 }

@@ -5,13 +5,21 @@ import { encodeStateUpdate, stateUpdateMode } from '../../../pipelines/agents/st
 import { protocolMode, type StreamedEvent, type StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { readThread } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
+import type { LiveSource } from '../../server/live-body.ts';
 import { RawResponse } from '../../server/operation.ts';
 import { onThread } from '../access/rules.ts';
 import { type Agents, defineAgentOperation, reads } from '../agent-operation.ts';
 import { stringEnum, ThreadParams } from '../agent-schema.ts';
-import { buildLiveOptions, type LiveSource } from './live-body.ts';
 import { buildEndFrame, formatEventName } from './run-response.ts';
-import { eventStream, eventStreamHeaders, LastEventId, readThreadFrom, type SseFrame, toStreamError } from './sse.ts';
+import {
+  buildLiveOptions,
+  eventStream,
+  eventStreamHeaders,
+  LastEventId,
+  readThreadFrom,
+  type SseFrame,
+  toStreamError,
+} from './sse.ts';
 
 /** An event, or the state of its thread at the time of the event. The state is JSON text of {thread_id, state}. */
 interface ThreadEvent {

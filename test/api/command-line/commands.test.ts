@@ -88,6 +88,7 @@ describe('a start with a Redis that does not respond', () => {
       PATH: process.env.PATH,
       RUNLAKE_DATA_DIR: dataDir,
       RUNLAKE_PORT: '0',
+      RUNLAKE_TOOLS_PORT: '0',
       RUNLAKE_REDIS_URL: `redis://127.0.0.1:${port}`,
     };
     const child = spawn(process.execPath, [builtProgram, 'all'], { env, stdio: 'ignore' });
@@ -199,6 +200,7 @@ describe('a first start without an operator key', () => {
       RUNLAKE_DATABASE_URL: databaseUrl,
       RUNLAKE_SECRET_KEY: 'a secret key of the tests',
       RUNLAKE_PORT: '0',
+      RUNLAKE_TOOLS_PORT: '0',
     });
     expect(errors).toContain('Another runlake process uses the database');
     expect(errors).not.toContain(new URL(databaseUrl).password);

@@ -62,6 +62,12 @@ test.each<[string, string, Record<string, string>, RegExp]>([
     { RUNLAKE_PORT: '0', RUNLAKE_AGENTS_PORT: 'taken', RUNLAKE_AGENTS_FILE: 'langgraph.json' },
     /Port \d+ on 127\.0\.0\.1 is in use\.\nStop the program that listens there, or set RUNLAKE_AGENTS_PORT\./,
   ],
+  [
+    'PORT_IN_USE for the tool server',
+    'all',
+    { RUNLAKE_PORT: '0', RUNLAKE_TOOLS_PORT: 'taken' },
+    /Port \d+ on 127\.0\.0\.1 is in use\.\nStop the program that listens there, or set RUNLAKE_TOOLS_PORT\./,
+  ],
   ['HOST_UNUSABLE', 'all', { RUNLAKE_HOST: '203.0.113.1' }, /of RUNLAKE_HOST=203\.0\.113\.1 \(this host has no such/],
 ])('%s: runlake %s', async (_code, role, environment, words) => {
   const port = String((taken.address() as AddressInfo).port);

@@ -28,7 +28,7 @@ let folder: string;
 let variables: Record<string, string>;
 let compose: Compose;
 const services = Object.keys((composeData as Compose).services);
-const roles = ['api', 'ingest', 'exports', 'agents', 'agents-front', 'agents-work'] as const;
+const roles = ['api', 'ingest', 'exports', 'tools', 'agents', 'agents-front', 'agents-work'] as const;
 const partNames: Readonly<Record<string, readonly string[]>> = {
   'agents-front': ['agents', '--front-only'],
   'agents-work': ['agents', '--work-only'],

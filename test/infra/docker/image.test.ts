@@ -202,12 +202,15 @@ describe('the image, built step by step without Docker', () => {
     expect([status, stdout]).toEqual([0, expect.stringContaining('RUNLAKE_PORT=1984  (environment)')]);
   });
 
-  it.each(['api', 'ingest', 'exports', 'agents'])('%s starts up to the check for missing addresses', (role) => {
-    const { status, stderr } = run([role]);
-    expect(status).toBe(1);
-    expect(stderr).toMatch(/RUNLAKE_KAFKA_BROKERS.*RUNLAKE_CLICKHOUSE_URL/s);
-    expect(stderr).not.toMatch(/ERR_MODULE_NOT_FOUND|Cannot find/);
-  });
+  it.each(['api', 'ingest', 'exports', 'agents', 'tools'])(
+    '%s starts up to the check for missing addresses',
+    (role) => {
+      const { status, stderr } = run([role]);
+      expect(status).toBe(1);
+      expect(stderr).toMatch(/RUNLAKE_KAFKA_BROKERS.*RUNLAKE_CLICKHOUSE_URL/s);
+      expect(stderr).not.toMatch(/ERR_MODULE_NOT_FOUND|Cannot find/);
+    },
+  );
 
   /** Starts the role as the image does, waits for its health check, and stops it. */
   async function serve(role: string, environment: Readonly<Record<string, string>>): Promise<void> {
@@ -219,6 +222,7 @@ describe('the image, built step by step without Docker', () => {
         RUNLAKE_DATA_DIR: join(folder, role),
         RUNLAKE_HOST: '127.0.0.1',
         RUNLAKE_PORT: port,
+        RUNLAKE_TOOLS_PORT: '0',
         RUNLAKE_METRICS_PORT: port,
         RUNLAKE_SECRET_KEY: 'the key of this test',
         ...environment,

@@ -15,8 +15,7 @@
  */
 
 import { Readable } from 'node:stream';
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { AgentInput } from '../agent-operation.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 
 export interface LiveSource<Item> extends AsyncIterable<Item> {
   /** Returns the next item if it is available without waiting. */
@@ -43,16 +42,6 @@ export interface LiveBodyOptions<Item> {
   /** Returns the last bytes to send if the server stops. Undefined if the client reconnects by itself. */
   readonly stopped: (() => Uint8Array) | undefined;
   left?(): void;
-}
-
-/** Returns the body options that every streaming response derives from its request. */
-export function buildLiveOptions({ services, request }: Pick<AgentInput, 'services' | 'request'>) {
-  return {
-    heartbeatMs: services.agents.config.agentsHeartbeatMs,
-    stopping: request.server.drainStarted,
-    accessEnded: request.access?.ended,
-    logger: request.log,
-  };
 }
 
 const maxChunkBytes = 64 * 1024;

@@ -1,0 +1,59 @@
+/**
+ * `runlake tools --stdio`: serves the tools to one client over standard input and output, for clients that start a command.
+ * It uses no store: the tools ask the main API over HTTP, with the key of the client. Standard output carries the messages
+ * of the protocol; the log goes to standard error, as always.
+ */
+import { once } from 'node:events';
+import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
+import { loadConfig } from '../../infra/config/load.ts';
+import { readToolEnvironment } from '../../infra/config/tool-credentials.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { createLogger } from '../../infra/telemetry/logger.ts';
+import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { acceptsKey, normaliseEndpoint, openEndpoints } from '../tools/endpoints.ts';
+import type { SendToMainApi, ToolCredentials } from '../tools/main-api.ts';
+import { createToolServers } from '../tools/tool-server.ts';
+import { mainApiUrl } from './check-port.ts';
+
+const keyTimeoutMs = 5_000;
+
+/** Resolves when the client closes standard input, or after a signal. @throws INVALID_CONFIG, TOOLS_STDIO_KEY_INVALID */
+export async function serveToolsOverStdio(): Promise<void> {
+  const { config } = loadConfig();
+  const { key, workspace, endpoint: named = mainApiUrl(config, config.port) } = readToolEnvironment();
+  const endpoint = normaliseEndpoint(named);
+  if (endpoint === undefined) {
+    const errors = `  - LANGSMITH_ENDPOINT='${named}' must be an http or https URL.`;
+    throw runlakeError('INVALID_CONFIG', { count: 1, errors });
+  }
+  // The user of this command chose the endpoint, so private addresses are allowed.
+  const endpoints = openEndpoints({
+    allowPrivate: true,
+    maxResponseBytes: config.maxPageBytes,
+    authorities: trustedAuthorities(config),
+  });
+  const credentials = { key, workspace };
+  const send = endpoints.sendTo(endpoint);
+  await checkKey(send, credentials, endpoint);
+  const logger = createLogger(config.logLevel, 'tools');
+  const server = createToolServers({ config, logger })({ keyId: 'stdio', credentials, send, endpoint });
+  const closed = once(process.stdin, 'close');
+  const stopped = ['SIGTERM', 'SIGINT'].map((signal) => once(process, signal));
+  await server.connect(new StdioServerTransport());
+  await Promise.race([closed, once(process.stdin, 'end'), ...stopped]);
+  await server.close();
+  endpoints.close();
+  process.stdin.destroy();
+}
+
+/** An endpoint that does not answer yet is not an error: the client may start before it. */
+async function checkKey(send: SendToMainApi, credentials: ToolCredentials, endpoint: string): Promise<void> {
+  const accepted = await acceptsKey(send, credentials, AbortSignal.timeout(keyTimeoutMs)).catch((error: unknown) => {
+    if (isRunlakeError(error) && error.code === 'TOOLS_ENDPOINT_UNAVAILABLE') return true;
+    return (error as Error).name === 'TimeoutError' || Promise.reject(error);
+  });
+  if (!accepted)
+    throw runlakeError('TOOLS_STDIO_KEY_INVALID', {
+      reason: `${endpoint} does not accept the key in LANGSMITH_API_KEY.`,
+    });
+}

@@ -1,0 +1,139 @@
+/**
+ * Requests of the Model Context Protocol over HTTP ("Streamable HTTP"), for the agent server and the tool server. The
+ * transport of the official package handles the messages; this file connects it to the HTTP server.
+ *
+ * Invariant of {@link answerWithoutSession}: nothing outlives its request, and a call whose client disconnects is
+ * cancelled.
+ *
+ *   1. The caller passes a server of the official package that serves this request only.
+ *   2. A response that is ready within one turn of the event loop (errors, notifications) is sent with its status.
+ *   3. Any other response has status 200: line feeds keep the connection open until the JSON is ready.
+ *   4. When the body ends for any reason, the server closes, which aborts its calls.
+ */
+import { Readable } from 'node:stream';
+import type { ReadableStream } from 'node:stream/web';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Server } from '@modelcontextprotocol/sdk/server/index.js';
+import {
+  type HandleRequestOptions,
+  WebStandardStreamableHTTPServerTransport,
+} from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
+import { ErrorCode, McpError } from '@modelcontextprotocol/sdk/types.js';
+import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { liveBody } from './live-body.ts';
+import { RawResponse } from './operation.ts';
+
+export interface McpRequest {
+  readonly request: FastifyRequest;
+  /** The parsed body: a message or a list of messages. */
+  readonly body: unknown;
+  /** Interval of the line feeds that keep a connection open. */
+  readonly heartbeatMs: number;
+  /** Passed to the handlers of the server. */
+  readonly authInfo?: HandleRequestOptions['authInfo'];
+}
+
+/** Answers a POST with a server that has no session. The server is closed at the end of the response. */
+export async function answerWithoutSession(
+  server: Server,
+  { request, body, heartbeatMs, authInfo }: McpRequest,
+): Promise<RawResponse> {
+  const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });
+  await server.connect(transport as Parameters<Server['connect']>[0]);
+  const responsePromise = transport.handleRequest(toWebRequest(request), {
+    parsedBody: body ?? null,
+    ...(authInfo && { authInfo }),
+  });
+  const quick = await Promise.race([responsePromise, nextTurn()]);
+  if (quick !== undefined) {
+    await server.close();
+    return bufferResponse(quick);
+  }
+  return new RawResponse({
+    headers: { 'content-type': 'application/json' },
+    body: liveBody<string>({
+      heartbeatMs,
+      stopping: request.server.drainStarted,
+      accessEnded: request.access?.ended,
+      source: {
+        async *[Symbol.asyncIterator]() {
+          yield await (await responsePromise).text();
+        },
+        close: () => void server.close(),
+      },
+      encode: (text) => [text],
+      heartbeat: '\n',
+      failed: encodeError,
+      stopped: () => encodeError(runlakeError('DRAINING')),
+    }),
+  });
+}
+
+/** Converts errors to protocol errors, and logs errors that the client did not cause. */
+export async function withMcpErrors<T>(log: Pick<FastifyBaseLogger, 'warn'>, result: Promise<T>): Promise<T> {
+  try {
+    return await result;
+  } catch (err) {
+    if (err instanceof McpError) throw err;
+    if (isRunlakeError(err) && err.class === 'caller') throw new McpError(ErrorCode.InvalidRequest, err.message);
+    log.warn({ err }, 'Model Context Protocol request failed');
+    throw new McpError(ErrorCode.InternalError, toClientMessage(err));
+  }
+}
+
+/** Headers that the transport reads; the body is already parsed. */
+const transportHeaders = ['accept', 'content-type', 'mcp-protocol-version', 'mcp-session-id', 'last-event-id'];
+
+export function toWebRequest({ method, headers: sent }: FastifyRequest): Request {
+  const headers = new Headers();
+  for (const name of transportHeaders) {
+    const value = sent[name];
+    if (typeof value === 'string') headers.set(name, value);
+  }
+  return new Request('http://runlake/mcp', { method, headers });
+}
+
+async function bufferResponse(response: Response): Promise<RawResponse> {
+  return new RawResponse({
+    ...copyHead(response),
+    ...(response.body !== null && { body: Buffer.from(await response.arrayBuffer()) }),
+  });
+}
+
+/**
+ * Sends the body of `response` as it is produced.
+ *
+ * @param ends the body ends when one of these is aborted.
+ */
+export function streamResponse(response: Response, ends: readonly AbortSignal[]): RawResponse {
+  if (response.body === null) return new RawResponse(copyHead(response));
+  const body = Readable.fromWeb(response.body as ReadableStream);
+  const end = () => body.destroy();
+  for (const signal of ends) {
+    if (signal.aborted) end();
+    signal.addEventListener('abort', end, { once: true });
+  }
+  body.once('close', () => {
+    for (const signal of ends) signal.removeEventListener('abort', end);
+  });
+  return new RawResponse({ ...copyHead(response), body });
+}
+
+function copyHead({ status, headers }: Response) {
+  const { connection: _, ...kept } = Object.fromEntries(headers);
+  return { status, headers: kept };
+}
+
+function encodeError(error: unknown): Buffer {
+  const errorResponse = {
+    jsonrpc: '2.0',
+    id: null,
+    error: { code: ErrorCode.InternalError, message: toClientMessage(error) },
+  };
+  return Buffer.from(JSON.stringify(errorResponse));
+}
+
+function toClientMessage(error: unknown): string {
+  return (isRunlakeError(error) ? error : runlakeError('INTERNAL')).message;
+}

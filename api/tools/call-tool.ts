@@ -1,0 +1,137 @@
+/**
+ * Calls of tools within their limits.
+ *
+ * Invariant: of each key, at most {@link CallLimits.callsPerKey} calls run at once, so a flood of one key does not delay
+ * the calls of another. Further calls of the key wait, in order, up to {@link CallLimits.waitingPerKey}; beyond, they
+ * fail. A call fails after {@link CallLimits.timeoutMs}, counting its wait.
+ */
+import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { histogram } from '../../infra/telemetry/metrics.ts';
+import { readArguments } from './parameters.ts';
+import { buildFailure, buildResult, type JsonValue, type Tool, type ToolContext } from './tool.ts';
+
+export interface CallLimits {
+  readonly timeoutMs: number;
+  /** Maximum size of the text of a result. */
+  readonly maxAnswerBytes: number;
+  readonly callsPerKey: number;
+  readonly waitingPerKey: number;
+}
+
+const durations = histogram(
+  'runlake_tool_call_duration_seconds',
+  'Duration of the calls of a tool, by outcome (ok or error).',
+  ['tool', 'outcome'],
+  [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60],
+);
+
+/** The running and waiting calls of each key. */
+export class CallSlots {
+  readonly #limits: CallLimits;
+  readonly #keys = new Map<string, { running: number; readonly waiting: Set<() => void> }>();
+
+  constructor(limits: CallLimits) {
+    this.#limits = limits;
+  }
+
+  /** @throws TOOL_CALLS_LIMITED; the reason of `signal` if it is aborted meanwhile. */
+  async run<Result>(keyId: string, signal: AbortSignal, work: () => Promise<Result>): Promise<Result> {
+    const calls = this.#keys.get(keyId) ?? { running: 0, waiting: new Set() };
+    this.#keys.set(keyId, calls);
+    if (calls.running >= this.#limits.callsPerKey) {
+      if (calls.waiting.size >= this.#limits.waitingPerKey)
+        throw runlakeError('TOOL_CALLS_LIMITED', { limit: this.#limits.callsPerKey });
+      await waitForSlot(calls.waiting, signal);
+    } else calls.running += 1;
+    try {
+      return await work();
+    } finally {
+      const [next] = calls.waiting;
+      if (next) next();
+      else calls.running -= 1;
+      if (calls.running === 0) this.#keys.delete(keyId);
+    }
+  }
+}
+
+/** Resolves when a call that ends passes its slot on. */
+function waitForSlot(waiting: Set<() => void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const leave = () => {
+      waiting.delete(grant);
+      signal.removeEventListener('abort', abort);
+    };
+    const grant = () => {
+      leave();
+      resolve();
+    };
+    const abort = () => {
+      leave();
+      reject(signal.reason);
+    };
+    waiting.add(grant);
+    signal.addEventListener('abort', abort);
+    if (signal.aborted) abort();
+  });
+}
+
+export interface ToolCall {
+  readonly tool: Tool;
+  readonly values: Readonly<Record<string, unknown>>;
+  /** Identifies the key, for the limit of its calls. */
+  readonly keyId: string;
+  /** Aborted when the client cancels the call or disconnects. */
+  readonly signal: AbortSignal;
+  /** @param signal aborted when the call is cancelled or takes too long. */
+  readonly openContext: (signal: AbortSignal) => ToolContext;
+  readonly logger: Pick<Logger, 'warn'>;
+}
+
+/** Calls a tool. Never rejects: every failure is a result that says why. */
+export async function callTool(call: ToolCall, limits: CallLimits, slots: CallSlots): Promise<CallToolResult> {
+  const { tool, keyId } = call;
+  const stopTimer = durations.startTimer({ tool: tool.name });
+  const timeout = AbortSignal.timeout(limits.timeoutMs);
+  const signal = AbortSignal.any([call.signal, timeout]);
+  try {
+    const output = await slots.run(keyId, signal, () => runTool(call, signal));
+    const result = buildResult(output);
+    const bytes = result.content.reduce((sum, part) => sum + ('text' in part ? Buffer.byteLength(part.text) : 0), 0);
+    if (bytes > limits.maxAnswerBytes)
+      throw runlakeError('TOOL_ANSWER_TOO_LARGE', { limitBytes: limits.maxAnswerBytes });
+    stopTimer({ outcome: 'ok' });
+    return result;
+  } catch (error) {
+    stopTimer({ outcome: 'error' });
+    return buildFailure(
+      describeFailure(timeout.aborted ? runlakeError('TOOL_TIMEOUT', { limitMs: limits.timeoutMs }) : error, call),
+    );
+  }
+}
+
+async function runTool({ tool, values, openContext }: ToolCall, signal: AbortSignal): Promise<JsonValue | string> {
+  const run = tool.run(readArguments(tool.parameters, values), openContext(signal));
+  const aborted = new Promise<never>((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+  });
+  const output = await Promise.race([run, aborted]);
+  const unknown = Object.keys(values).filter((name) => !Object.hasOwn(tool.parameters, name));
+  if (unknown.length === 0 || typeof output === 'string') return output;
+  const ignored = `Unknown parameters were ignored: ${unknown.join(', ').slice(0, 200)}.`;
+  return { ...output, note: [output.note, ignored].filter(Boolean).join(' ') };
+}
+
+/** The text of a failed call: what is wrong, and what to do. */
+function describeFailure(error: unknown, { tool, signal, logger }: ToolCall): string {
+  if (signal.aborted) return 'The call was cancelled.';
+  if (!isRunlakeError(error)) logger.warn({ err: error, tool: tool.name }, 'tool failed');
+  const { code, message, remedy } = isRunlakeError(error) ? error : runlakeError('INTERNAL');
+  if (code === 'TOOL_FOUND_NOTHING') return message;
+  const words = withoutRemedy.has(code) ? message : `${message} ${remedy}`;
+  return `${tool.failurePrefix ?? ''}${words}`;
+}
+
+/** The messages of these errors say everything. */
+const withoutRemedy: ReadonlySet<string> = new Set(['BAD_REQUEST', 'TOOL_REQUEST_FAILED']);

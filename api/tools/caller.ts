@@ -1,0 +1,122 @@
+/**
+ * Who calls the tool server: the key, the workspace and the endpoint, from the headers of a request.
+ *
+ * Without an endpoint, or with the address of this installation, the key is that of this installation, and tools use its
+ * main API in process. Another endpoint must be listed in RUNLAKE_TOOLS_ENDPOINTS; it checks the key.
+ */
+import { createHash } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import type { FastifyRequest } from 'fastify';
+import { LRUCache } from 'lru-cache';
+import type { Config } from '../../infra/config/settings.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
+import type { Caller } from '../../pipelines/tenants/caller.ts';
+import type { OwnAccess } from '../server/api-form.ts';
+import { acceptsKey, type Endpoints, normaliseEndpoint } from './endpoints.ts';
+import type { SendToMainApi, ToolCredentials } from './main-api.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Set on requests to the tool server that were authenticated. */
+    toolCaller?: ToolCaller;
+  }
+}
+
+export interface ToolCaller {
+  /** Identifies key and endpoint. */
+  readonly keyId: string;
+  readonly credentials: ToolCredentials;
+  readonly send: SendToMainApi;
+  /** URL of the main API that the tools use. */
+  readonly endpoint: string;
+}
+
+/** The headers of each name, in order of precedence. */
+const keyHeaders = ['langsmith-api-key', 'runlake-api-key', 'x-api-key'];
+const workspaceHeaders = ['langsmith-workspace-id', 'runlake-workspace-id', 'x-tenant-id'];
+const endpointHeaders = ['langsmith-endpoint', 'runlake-endpoint'];
+
+/** Every header with credentials, which pages of allowed origins may send. */
+export const credentialHeaders = [...keyHeaders, ...workspaceHeaders, ...endpointHeaders, 'authorization'];
+
+/** The first header with a value; clients send empty headers when nothing is configured. */
+function readHeader(headers: IncomingHttpHeaders, names: readonly string[]): string | undefined {
+  return names.map((name) => String(headers[name] ?? '').trim()).find((value) => value !== '');
+}
+
+function readKey(headers: IncomingHttpHeaders): string | undefined {
+  return readHeader(headers, keyHeaders) ?? /^Bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1];
+}
+
+export interface CallerDeps {
+  readonly authenticator: Authenticator;
+  readonly config: Pick<Config, 'toolsEndpoints' | 'publicUrl'>;
+  /** The main API of this process, and the URL at which others reach it. */
+  readonly own: { readonly send: SendToMainApi; readonly endpoint: string };
+  readonly endpoints: Endpoints;
+}
+
+/** How long the answer of another endpoint to a key is used again. */
+const remoteKeyCacheMs = 60_000;
+const remoteKeyTimeoutMs = 10_000;
+
+/** Authenticates the requests to the tool server. */
+export function createToolAccess({ authenticator, config, own, endpoints }: CallerDeps): OwnAccess {
+  const listed = new Set((config.toolsEndpoints ?? '').split(',').map((each) => normaliseEndpoint(each.trim())));
+  const ownEndpoints = new Set([own.endpoint, config.publicUrl ?? own.endpoint].map(normaliseEndpoint));
+  const acceptedKeys = new LRUCache<string, Caller>({ max: 10_000, ttl: remoteKeyCacheMs });
+
+  async function identifyRemote(credentials: ToolCredentials, keyId: string, send: SendToMainApi): Promise<Caller> {
+    const known = acceptedKeys.get(keyId);
+    if (known !== undefined) return known;
+    if (!(await acceptsKey(send, credentials, AbortSignal.timeout(remoteKeyTimeoutMs))))
+      throw runlakeError('API_KEY_INVALID');
+    const caller = createRemoteCaller(keyId);
+    acceptedKeys.set(keyId, caller);
+    return caller;
+  }
+
+  return {
+    rechecks: true,
+    async identify(request: FastifyRequest): Promise<Caller> {
+      const { headers } = request;
+      const key = readKey(headers);
+      if (key === undefined) throw runlakeError('TOOLS_KEY_MISSING');
+      const workspace = readHeader(headers, workspaceHeaders);
+      const credentials = { key, workspace };
+      const named = readHeader(headers, endpointHeaders);
+      const endpoint = named === undefined ? own.endpoint : normaliseEndpoint(named);
+      if (named === undefined || ownEndpoints.has(endpoint)) {
+        const caller = await authenticator.authenticate({ key, workspace });
+        request.toolCaller = { keyId: caller.keyId, credentials, ...own };
+        return caller;
+      }
+      if (endpoint === undefined || !listed.has(endpoint))
+        throw runlakeError('TOOLS_ENDPOINT_FORBIDDEN', { endpoint: named.slice(0, 200) });
+      const keyId = createHash('sha256').update(`${endpoint} ${key}`).digest('hex');
+      const send = endpoints.sendTo(endpoint);
+      const caller = await identifyRemote(credentials, keyId, send);
+      request.toolCaller = { keyId, credentials, send, endpoint };
+      return caller;
+    },
+    handle: (_operation, input, handler) => handler(input),
+  };
+}
+
+/** A caller that another endpoint knows. It has no permission in this installation. */
+function createRemoteCaller(keyId: string): Caller {
+  return {
+    organizationId: keyId,
+    workspaceId: undefined,
+    keyId,
+    userId: keyId,
+    userEmail: '',
+    permissions: new Set(),
+    organizationWide: false,
+    readableWorkspaceIds: new Set(),
+    readOnly: true,
+    storedPermissions: [],
+    expiresAt: undefined,
+  };
+}

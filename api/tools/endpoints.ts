@@ -1,0 +1,92 @@
+/**
+ * Other installations whose main API tools ask over HTTP, with the key of the caller. Also used by `runlake tools
+ * --stdio`, which has no main API of its own.
+ */
+import { once } from 'node:events';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { type GuardedAgents, openGuardedAgents } from '../../infra/network/guarded-agents.ts';
+import type { SendToMainApi, ToolCredentials } from './main-api.ts';
+
+/** Address without prefix and slash at the end: clients name an endpoint with `/api`, `/api/v1` or without. */
+export function normaliseEndpoint(endpoint: string): string | undefined {
+  if (!URL.canParse(endpoint) || !/^https?:\/\//i.test(endpoint)) return undefined;
+  const { origin, pathname } = new URL(endpoint);
+  return origin + pathname.replace(/\/+$/, '').replace(/\/api(?:\/v1)?$/, '');
+}
+
+export interface EndpointOptions {
+  /** Allows loopback and private addresses. */
+  readonly allowPrivate: boolean;
+  readonly maxResponseBytes: number;
+  readonly authorities?: readonly string[] | undefined;
+}
+
+export interface Endpoints {
+  /** Sends requests to an endpoint that {@link normaliseEndpoint} returned. @throws TOOLS_ENDPOINT_UNAVAILABLE */
+  sendTo(endpoint: string): SendToMainApi;
+  close(): void;
+}
+
+const maxConnections = 64;
+
+export function openEndpoints({ allowPrivate, maxResponseBytes, authorities }: EndpointOptions): Endpoints {
+  const agents = openGuardedAgents({
+    allowPrivate,
+    refuse: (host, { about }) =>
+      runlakeError('TOOLS_ENDPOINT_UNAVAILABLE', { endpoint: host, reason: `it resolves to ${about}` }),
+    maxConnections,
+    authorities,
+  });
+  return {
+    sendTo: (endpoint) => async (request) => {
+      try {
+        return await send(agents, endpoint, request, maxResponseBytes);
+      } catch (error) {
+        request.signal.throwIfAborted();
+        if (isRunlakeError(error)) throw error;
+        const reason = (error as NodeJS.ErrnoException).code ?? 'the connection broke';
+        throw runlakeError('TOOLS_ENDPOINT_UNAVAILABLE', { endpoint, reason }, { cause: error });
+      }
+    },
+    close: () => agents.close(),
+  };
+}
+
+async function send(
+  agents: GuardedAgents,
+  endpoint: string,
+  { method, url, headers, body, signal }: Parameters<SendToMainApi>[0],
+  maxResponseBytes: number,
+): Promise<{ readonly status: number; readonly text: string }> {
+  const isSecure = endpoint.startsWith('https:');
+  const options = { method, headers: { ...headers }, signal, agent: isSecure ? agents.https : agents.http };
+  const sent = (isSecure ? httpsRequest : httpRequest)(endpoint + url, options).end(body);
+  const [response] = (await once(sent, 'response')) as [IncomingMessage];
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    chunks.push(chunk);
+    bytes += chunk.length;
+    if (bytes > maxResponseBytes) throw runlakeError('TOOL_ANSWER_TOO_LARGE', { limitBytes: maxResponseBytes });
+  }
+  return { status: response.statusCode ?? 0, text: Buffer.concat(chunks).toString('utf8') };
+}
+
+/**
+ * Returns false if the endpoint refuses the key. Errors that do not concern the key, such as a missing permission,
+ * return true.
+ *
+ * @throws TOOLS_ENDPOINT_UNAVAILABLE
+ */
+export async function acceptsKey(
+  send: SendToMainApi,
+  { key, workspace }: ToolCredentials,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const headers = { 'x-api-key': key, ...(workspace !== undefined && { 'x-tenant-id': workspace }) };
+  const { status, text } = await send({ method: 'GET', url: '/api/v1/sessions?limit=1', headers, signal });
+  // Runlake says why it refuses a request; other servers answer 403 for a key that they do not know.
+  return status !== 401 && !(status === 403 && !text.includes('"code"'));
+}

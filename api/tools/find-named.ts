@@ -1,0 +1,40 @@
+/** Look-ups by name that several tools share. */
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { MainApi } from './main-api.ts';
+import { isUuid } from './parameters.ts';
+
+/** Pages of the main API have at most this many items; tools reduce larger limits to it. */
+export const maxLimit = 100;
+
+/** Describes a limit that was reduced, for the note of a result. */
+export function describeLimit(limit: number): { readonly note?: string } {
+  return limit <= maxLimit ? {} : { note: `limit ${limit} was reduced to ${maxLimit}, the maximum.` };
+}
+
+/** Returns the id of the project with a name or an id. @throws NOT_FOUND */
+export async function findProjectId(api: MainApi, nameOrId: string): Promise<string> {
+  const found = (await api.get('/sessions', { name: nameOrId, limit: 1 })) as { id: string }[];
+  const id = found[0]?.id ?? (isUuid(nameOrId) ? nameOrId.toLowerCase() : undefined);
+  if (id === undefined) throw runlakeError('NOT_FOUND', { what: `Project ${nameOrId}` });
+  return id;
+}
+
+export type StoredRecord = Readonly<Record<string, unknown>>;
+
+/** Returns the dataset with an id or a name. @throws NOT_FOUND; BAD_REQUEST if there is neither. */
+export async function findDataset(
+  api: MainApi,
+  { id, name }: { readonly id: string | undefined; readonly name: string | undefined },
+): Promise<StoredRecord> {
+  if (id !== undefined) return (await api.get(`/datasets/${id}`)) as StoredRecord;
+  if (name === undefined)
+    throw runlakeError('BAD_REQUEST', { reason: 'Either dataset_id or dataset_name must be provided.' });
+  const [found] = (await api.get('/datasets', { name, limit: 1 })) as StoredRecord[];
+  if (found === undefined) throw runlakeError('NOT_FOUND', { what: `Dataset ${name}` });
+  return found;
+}
+
+/** Returns the members of `record` with these names; a missing one is null. */
+export function pick(record: StoredRecord, names: readonly string[]): StoredRecord {
+  return Object.fromEntries(names.map((name) => [name, record[name] ?? null]));
+}

@@ -1,0 +1,112 @@
+/**
+ * The main API as tools use it: requests with the key of the caller. A tool has no other access to data, so the
+ * operations of the main API check its permissions, its workspace and its parameters, and the same tools work with the
+ * main API of this process, and with one that is reached over HTTP.
+ */
+import type { FastifyInstance } from 'fastify';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+
+/** Key and workspace of a caller. */
+export interface ToolCredentials {
+  readonly key: string;
+  /** Id of the workspace; undefined: the workspace of the key. */
+  readonly workspace: string | undefined;
+}
+
+export interface MainApiRequest {
+  readonly method: 'GET' | 'POST';
+  /** Path with query, below the address of the main API. */
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string;
+  readonly signal: AbortSignal;
+}
+
+/** Sends one request. @throws errors of the connection; not for error responses. */
+export type SendToMainApi = (request: MainApiRequest) => Promise<{ readonly status: number; readonly text: string }>;
+
+type QueryValue = string | number | boolean | readonly string[] | undefined;
+
+export interface MainApi {
+  /**
+   * Returns the parsed response.
+   *
+   * @param path below `/api/v1`
+   * @throws TOOL_REQUEST_FAILED with the status and the message of an error response.
+   */
+  get(path: string, query?: Readonly<Record<string, QueryValue>>): Promise<unknown>;
+  post(path: string, body: object): Promise<unknown>;
+}
+
+const prefix = '/api/v1';
+
+export function openMainApi(send: SendToMainApi, { key, workspace }: ToolCredentials, signal: AbortSignal): MainApi {
+  const credentials = { 'x-api-key': key, ...(workspace !== undefined && { 'x-tenant-id': workspace }) };
+  const ask = async (request: Pick<MainApiRequest, 'method' | 'url' | 'body'>) => {
+    const headers = { ...credentials, ...(request.body !== undefined && { 'content-type': 'application/json' }) };
+    const { status, text } = await send({ ...request, headers, signal });
+    signal.throwIfAborted();
+    if (status >= 400) throw toRequestError(status, text);
+    return parseExactly(text);
+  };
+  return {
+    get: (path, query = {}) => ask({ method: 'GET', url: `${prefix}${path}${writeQuery(query)}` }),
+    post: (path, body) => ask({ method: 'POST', url: prefix + path, body: JSON.stringify(body) }),
+  };
+}
+
+function writeQuery(query: Readonly<Record<string, QueryValue>>): string {
+  const words = Object.entries(query).flatMap(([name, value]) =>
+    value === undefined ? [] : [value].flat().map((each) => `${name}=${encodeURIComponent(String(each))}`),
+  );
+  return words.length === 0 ? '' : `?${words.join('&')}`;
+}
+
+/** Converts an error response: its message, and what to do. */
+function toRequestError(status: number, text: string): Error {
+  let body: Record<string, unknown> = {};
+  try {
+    body = JSON.parse(text) as typeof body;
+  } catch {
+    // Of a proxy; its text says nothing to a model.
+  }
+  if (body.code === 'WORKSPACE_REQUIRED')
+    body = { message: 'The API key covers several workspaces.', remedy: 'Send the header LANGSMITH-WORKSPACE-ID.' };
+  const message = [body.message, body.detail, body.error].find((each) => typeof each === 'string' && each !== '');
+  const words = [message ?? 'The main API refused the request.', body.remedy].filter(
+    (each) => typeof each === 'string',
+  );
+  return runlakeError('TOOL_REQUEST_FAILED', { status, reason: words.join(' ') }, { status });
+}
+
+/** Matches strings, and integers that a double may not represent. */
+const stringOrLargeInteger = /"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.eE])/g;
+const mayHaveLargeInteger = /[[:,\s]-?\d{16}/;
+
+/** Parses JSON. Integers that a double cannot represent become texts, so that no digit is lost. */
+function parseExactly(text: string): unknown {
+  if (!mayHaveLargeInteger.test(text)) return JSON.parse(text);
+  const exact = text.replace(stringOrLargeInteger, (token) =>
+    token.startsWith('"') || Number.isSafeInteger(Number(token)) ? token : `"${token}"`,
+  );
+  return JSON.parse(exact);
+}
+
+/**
+ * Sends requests to the main API of this process, without a socket.
+ *
+ * @param authority host and port of the main API, for links in its responses.
+ */
+export function sendInProcess(server: Pick<FastifyInstance, 'inject'>, authority: string): SendToMainApi {
+  return async ({ method, url, headers, body, signal }) => {
+    const response = await server.inject({
+      method,
+      url,
+      headers: { ...headers },
+      authority,
+      signal,
+      ...(body !== undefined && { payload: body }),
+    });
+    return { status: response.statusCode, text: response.payload };
+  };
+}

@@ -1,0 +1,222 @@
+import type { Server } from '@modelcontextprotocol/sdk/server/index.js';
+import { isInitializeRequest } from '@modelcontextprotocol/sdk/types.js';
+import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import type { Config } from '../../infra/config/settings.ts';
+import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
+import { getMetrics, getReady } from '../main/health.ts';
+import type { ApiProfile, OwnAccess } from '../server/api-form.ts';
+import { loopbackOrigins, parseOrigins } from '../server/cross-origin.ts';
+import { answerWithoutSession, streamResponse, toWebRequest } from '../server/mcp-http.ts';
+import {
+  type Access,
+  type Operation,
+  type OperationOf,
+  type OperationSchema,
+  RawResponse,
+} from '../server/operation.ts';
+import { credentialHeaders, type ToolCaller } from './caller.ts';
+import type { Sessions } from './sessions.ts';
+
+/** The services that operations of the tool server use. */
+export interface ToolServices {
+  readonly config: Config;
+  readonly healthChecks: readonly HealthCheck[];
+  readonly createServer: () => Server;
+  readonly sessions: Sessions;
+}
+
+function defineToolOperation<const A extends Access, const S extends OperationSchema>(
+  operation: Omit<OperationOf<A, S, ToolServices>, 'mount' | 'errorStyle'>,
+): Operation {
+  return { ...operation, mount: 'root', errorStyle: 'error' };
+}
+
+/** Each tool needs the permissions of the operations of the main API that it uses. */
+const anyKey = { anyKey: true, tenantScope: 'organization' } as const;
+const accessErrors = [
+  'TOOLS_KEY_MISSING',
+  'TOOLS_ENDPOINT_FORBIDDEN',
+  'TOOLS_ENDPOINT_UNAVAILABLE',
+  'ORIGIN_NOT_ALLOWED',
+] as const;
+
+const Message = (description: string) => Type.Unknown({ description });
+
+export const getHealth = defineToolOperation({
+  operationId: 'getHealth',
+  method: 'GET',
+  path: '/health',
+  tag: 'health',
+  summary: 'Check that the tool server is up',
+  access: { public: true, tenantScope: 'none' },
+  whileDraining: true,
+  schema: { response: { 200: Type.String() }, produces: 'text/plain; charset=utf-8' },
+  handler: async () => new RawResponse({ body: Buffer.from('Runlake tool server is running') }),
+});
+
+export const postToolsMcp = defineToolOperation({
+  operationId: 'postToolsMcp',
+  method: 'POST',
+  path: '/mcp',
+  tag: 'mcp',
+  summary: 'Send a message of the Model Context Protocol',
+  description:
+    'Streamable HTTP. `initialize` creates a session: the client sends its id in `Mcp-Session-Id` with further requests, and their ' +
+    'responses are event streams that it can resume. Requests without a session get JSON.',
+  access: anyKey,
+  errors: accessErrors,
+  schema: {
+    body: Message('A JSON-RPC 2.0 message, or a list of messages.'),
+    response: {
+      200: Message('A JSON-RPC 2.0 response.'),
+      202: Type.Null(),
+      404: Message('There is no such session: create another.'),
+      406: Message('The header Accept must include both application/json and text/event-stream.'),
+    },
+  },
+  handler: async ({ request, body, services }) => {
+    const caller = request.toolCaller as ToolCaller;
+    const authInfo = toAuthInfo(caller);
+    const sessionId = readSessionId(request);
+    if (sessionId === undefined && !isInitializeRequest(body)) {
+      const { toolsHeartbeatMs: heartbeatMs } = services.config;
+      return answerWithoutSession(services.createServer(), { request, body, heartbeatMs, authInfo });
+    }
+    const session =
+      sessionId === undefined
+        ? await services.sessions.create(caller.keyId)
+        : services.sessions.find(caller.keyId, sessionId);
+    if (session === undefined) return sessionNotFound();
+    const response = await session.transport.handleRequest(toWebRequest(request), {
+      parsedBody: body ?? null,
+      authInfo,
+    });
+    return streamResponse(response, listEnds(request));
+  },
+});
+
+export const getToolsMcp = defineToolOperation({
+  operationId: 'getToolsMcp',
+  method: 'GET',
+  path: '/mcp',
+  tag: 'mcp',
+  summary: 'Read the messages of a session, or resume a stream',
+  description: 'With `Last-Event-ID`, the messages after that one. Without a session: 405.',
+  access: anyKey,
+  errors: accessErrors,
+  schema: {
+    response: {
+      200: Type.String(),
+      404: Message('There is no such session: create another.'),
+      405: Message('The request names no session.'),
+      406: Message('The header Accept must include text/event-stream.'),
+      409: Message('The session has such a stream already.'),
+    },
+    produces: 'text/event-stream',
+  },
+  handler: async ({ request, services }) => {
+    const sessionId = readSessionId(request);
+    if (sessionId === undefined) return methodNotAllowed();
+    const session = services.sessions.find((request.toolCaller as ToolCaller).keyId, sessionId);
+    if (session === undefined) return sessionNotFound();
+    const response = await session.transport.handleRequest(toWebRequest(request));
+    return streamResponse(response, [...listEnds(request), request.server.drainStarted]);
+  },
+});
+
+export const deleteToolsMcp = defineToolOperation({
+  operationId: 'deleteToolsMcp',
+  method: 'DELETE',
+  path: '/mcp',
+  tag: 'mcp',
+  summary: 'End a session',
+  access: anyKey,
+  errors: accessErrors,
+  schema: {
+    response: {
+      200: Type.Null(),
+      404: Message('There is no such session.'),
+      405: Message('The request names no session.'),
+    },
+  },
+  handler: async ({ request, services }) => {
+    const sessionId = readSessionId(request);
+    if (sessionId === undefined) return methodNotAllowed();
+    const session = services.sessions.find((request.toolCaller as ToolCaller).keyId, sessionId);
+    if (session === undefined) return sessionNotFound();
+    return streamResponse(await session.transport.handleRequest(toWebRequest(request)), []);
+  },
+});
+
+export const toolOperations: readonly Operation[] = [
+  getHealth,
+  getReady,
+  getMetrics,
+  postToolsMcp,
+  getToolsMcp,
+  deleteToolsMcp,
+];
+
+function readSessionId({ headers }: FastifyRequest): string | undefined {
+  const value = headers['mcp-session-id'];
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+/** The transport passes it to the handlers of the server. */
+function toAuthInfo(caller: ToolCaller) {
+  return { token: '', clientId: caller.keyId, scopes: [], extra: { ...caller } };
+}
+
+function listEnds(request: FastifyRequest): AbortSignal[] {
+  return request.access === undefined ? [] : [request.access.ended];
+}
+
+function sessionNotFound(): RawResponse {
+  const body = { jsonrpc: '2.0', id: null, error: { code: -32001, message: 'Session not found' } };
+  return new RawResponse({
+    status: 404,
+    headers: { 'content-type': 'application/json' },
+    body: Buffer.from(JSON.stringify(body)),
+  });
+}
+
+/** As the original answers requests for which it has no stream. */
+function methodNotAllowed(): RawResponse {
+  const allow = ['DELETE', 'POST'];
+  return new RawResponse({
+    status: 405,
+    headers: { allow: allow.join(', '), 'content-type': 'application/json' },
+    body: Buffer.from(JSON.stringify({ error: 'Method Not Allowed', allow })),
+  });
+}
+
+/** The API of the tool server for `buildServer`. */
+export function toolsApi(config: Config, customAccess: OwnAccess): ApiProfile {
+  const { toolsCorsOrigins } = config;
+  return {
+    title: 'Runlake tool server',
+    description:
+      'A server of the Model Context Protocol at `/mcp`. The API key is sent as `LANGSMITH-API-KEY`, `RUNLAKE-API-KEY`, `x-api-key` or ' +
+      '`Authorization: Bearer`, the workspace as `LANGSMITH-WORKSPACE-ID`.',
+    bodyLimit: { bytes: config.maxJsonBodyBytes, setting: 'the limit of messages' },
+    customAccess,
+    crossOrigin: {
+      origins: toolsCorsOrigins === undefined ? loopbackOrigins : parseOrigins(toolsCorsOrigins),
+      methods: ['GET', 'POST', 'DELETE'],
+      headers: [
+        'content-type',
+        'accept',
+        'mcp-session-id',
+        'mcp-protocol-version',
+        'last-event-id',
+        ...credentialHeaders,
+      ],
+      exposedHeaders: ['mcp-session-id', 'x-request-id'],
+      credentials: false,
+      maxAgeSeconds: 600,
+      settings: 'RUNLAKE_TOOLS_CORS_ORIGINS',
+      refusesOthers: true,
+    },
+  };
+}

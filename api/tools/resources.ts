@@ -1,0 +1,163 @@
+/** Runs, prompts and datasets as resources of the protocol, and the prompts of the hub as prompts. */
+import {
+  ErrorCode,
+  type GetPromptResult,
+  type ListPromptsResult,
+  type ListResourcesResult,
+  McpError,
+  type ReadResourceResult,
+  type ResourceTemplate,
+} from '@modelcontextprotocol/sdk/types.js';
+import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isObject, type Json } from '../../pipelines/runs/openai-messages.ts';
+import { listExamples, readDataset } from './datasets.ts';
+import type { StoredRecord } from './find-named.ts';
+import type { MainApi } from './main-api.ts';
+import { isUuid, readArguments } from './parameters.ts';
+import { getPromptByName, listRepos, readPrompt } from './prompts.ts';
+import { getRun } from './runs.ts';
+import type { Tool, ToolContext } from './tool.ts';
+
+const mimeType = 'application/json';
+
+export const resourceTemplates: readonly ResourceTemplate[] = [
+  {
+    name: 'run',
+    title: 'Run',
+    uriTemplate: 'runlake://runs/{run_id}',
+    description: 'A run with all its fields, and an outline of the runs below it.',
+    mimeType,
+  },
+  {
+    name: 'prompt',
+    title: 'Prompt',
+    uriTemplate: 'runlake://prompts/{prompt_name}',
+    description: 'The latest commit of a prompt: name, owner/name (with %2F), or name:commit.',
+    mimeType,
+  },
+  {
+    name: 'dataset',
+    title: 'Dataset',
+    uriTemplate: 'runlake://datasets/{dataset}',
+    description: 'A dataset, by its id or name, with its first examples.',
+    mimeType,
+  },
+];
+
+const pageSize = 100;
+
+/** Lists prompts, then datasets, page by page. Those that the key must not read are omitted. */
+export async function listResources(context: ToolContext, cursor: string | undefined): Promise<ListResourcesResult> {
+  const kind = cursor?.startsWith('datasets:') ? 'datasets' : 'prompts';
+  const offset = readOffset(cursor?.replace(/^\w+:/, ''));
+  if (kind === 'prompts') {
+    const page = listRepos(context.api, { limit: pageSize, offset });
+    const { repos } = await omitForbidden<Awaited<typeof page>>(page, { repos: [] });
+    const resources = repos.map((repo) => describe('prompts', String(repo.repo_handle), repo));
+    return { resources, nextCursor: repos.length < pageSize ? 'datasets:0' : `prompts:${offset + pageSize}` };
+  }
+  const datasets = (await omitForbidden(
+    context.api.get('/datasets', { limit: pageSize, offset }),
+    [],
+  )) as StoredRecord[];
+  const resources = datasets.map((dataset) => ({
+    ...describe('datasets', String(dataset.id), dataset),
+    name: String(dataset.name),
+  }));
+  return { resources, ...(datasets.length === pageSize && { nextCursor: `datasets:${offset + pageSize}` }) };
+}
+
+function describe(kind: string, name: string, { description }: StoredRecord) {
+  const uri = `runlake://${kind}/${encodeURIComponent(name)}`;
+  return { uri, name, mimeType, ...(typeof description === 'string' && { description }) };
+}
+
+function readOffset(text: string | undefined): number {
+  if (text === undefined) return 0;
+  if (!/^\d{1,9}$/.test(text)) throw new McpError(ErrorCode.InvalidParams, 'Unknown cursor');
+  return Number(text);
+}
+
+async function omitForbidden<T>(response: Promise<unknown>, none: T): Promise<T> {
+  try {
+    return (await response) as T;
+  } catch (error) {
+    if (isRunlakeError(error) && error.status === 403) return none;
+    throw error;
+  }
+}
+
+/** @throws McpError, also if there is no such resource. */
+export async function readResource(context: ToolContext, uri: string): Promise<ReadResourceResult> {
+  const [, kind, encoded = ''] = /^runlake:\/\/(\w+)\/([^/?#]+)$/.exec(uri) ?? [];
+  const read = Object.hasOwn(readers, kind ?? '') ? readers[kind ?? ''] : undefined;
+  if (read === undefined) throw new McpError(resourceNotFound, `Resource ${uri.slice(0, 200)} not found`);
+  try {
+    const content = await read(context, decodeURIComponent(encoded));
+    return { contents: [{ uri, mimeType, text: JSON.stringify(content) }] };
+  } catch (error) {
+    if (error instanceof URIError || (isRunlakeError(error) && (error.status === 404 || error.code === 'BAD_REQUEST')))
+      throw new McpError(resourceNotFound, `Resource ${uri.slice(0, 200)} not found`);
+    throw error;
+  }
+}
+
+/** Source: Model Context Protocol, "Resources", error handling. */
+const resourceNotFound = -32_002;
+
+const readers: Readonly<Record<string, (context: ToolContext, name: string) => Promise<unknown>>> = {
+  runs: (context, id) => runTool(getRun, { run_id: id }, context),
+  prompts: (context, name) => runTool(getPromptByName, { prompt_name: name }, context),
+  datasets: async (context, name) => {
+    const which = isUuid(name) ? { dataset_id: name } : { dataset_name: name };
+    const [dataset, examples] = await Promise.all([
+      runTool(readDataset, which, context),
+      runTool(listExamples, which, context),
+    ]);
+    return { ...dataset, ...examples };
+  },
+};
+
+async function runTool(tool: Tool, values: StoredRecord, context: ToolContext): Promise<StoredRecord> {
+  return (await tool.run(readArguments(tool.parameters, values), context)) as StoredRecord;
+}
+
+/** Loaded at the first use, because templates are filled in by LangChain, which takes a while to load. */
+const loadTemplates = () => import('../../pipelines/prompts/render-prompt.ts');
+
+/** Lists the prompts of the workspace, page by page. */
+export async function listHubPrompts({ api }: ToolContext, cursor: string | undefined): Promise<ListPromptsResult> {
+  const { listPromptVariables } = await loadTemplates();
+  const offset = readOffset(cursor);
+  const page = { limit: pageSize, offset, with_latest_manifest: true };
+  const { repos } = await listRepos(api, page);
+  return {
+    prompts: repos.map((repo) => ({
+      name: String(repo.repo_handle),
+      ...(typeof repo.description === 'string' && { description: repo.description }),
+      arguments: listPromptVariables(readLatestManifest(repo)),
+    })),
+    ...(repos.length === pageSize && { nextCursor: String(offset + pageSize) }),
+  };
+}
+
+function readLatestManifest({ latest_commit_manifest: commit }: StoredRecord): Json {
+  return isObject(commit) && isObject(commit.manifest) ? commit.manifest : {};
+}
+
+/** Fills in a prompt. The protocol has no system messages: they become messages of the user. */
+export async function getHubPrompt(
+  api: MainApi,
+  name: string,
+  values: Readonly<Record<string, string>>,
+): Promise<GetPromptResult> {
+  const { renderPrompt } = await loadTemplates();
+  const { manifest, repo } = await readPrompt(api, name);
+  return {
+    ...(typeof repo.description === 'string' && { description: repo.description }),
+    messages: renderPrompt(manifest, values).map(({ role, text }) => ({
+      role: role === 'assistant' ? 'assistant' : 'user',
+      content: { type: 'text', text },
+    })),
+  };
+}

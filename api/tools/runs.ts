@@ -1,0 +1,224 @@
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { runTypes } from '../../pipelines/ingest/run-event/run-event.ts';
+import { describeLimit, findProjectId, maxLimit, type StoredRecord } from './find-named.ts';
+import type { MainApi } from './main-api.ts';
+import { buildPage, cutStrings, defaultPageCharacters, defaultPreviewCharacters, maxPageCharacters } from './pages.ts';
+import { choice, flag, integer, list, text, uuid } from './parameters.ts';
+import { defineTool } from './tool.ts';
+
+/** Parameters of tools whose results have pages by characters. */
+export const pageParameters = {
+  max_chars_per_page: integer({
+    description: `Maximum number of characters of the page, at most ${maxPageCharacters}.`,
+    minimum: 1,
+  }).default(defaultPageCharacters),
+  preview_chars: integer({
+    description: 'Longer texts are cut to this number of characters, and end with "… (+N chars)". 0: no text is cut.',
+  }).default(defaultPreviewCharacters),
+};
+
+export const pageNumber = integer({
+  description: 'Page to return, from 1. total_pages in the result says how many there are.',
+  minimum: Number.MIN_SAFE_INTEGER,
+});
+
+/** Output of tools whose results have pages by characters. */
+export const pageOutput = (items: string, description: string) => ({
+  [items]: { type: 'array', description },
+  page_number: { type: 'integer' },
+  total_pages: { type: 'integer', description: '0 if there are no items.' },
+  max_chars_per_page: { type: 'integer' },
+  preview_chars: { type: 'integer' },
+});
+
+/** The fields of a run that the original reads. */
+const select = [
+  'app_path',
+  'completion_cost',
+  'completion_tokens',
+  'dotted_order',
+  'end_time',
+  'error',
+  'events',
+  'extra',
+  'feedback_stats',
+  'first_token_time',
+  'id',
+  'inputs',
+  'name',
+  'outputs',
+  'parent_run_id',
+  'parent_run_ids',
+  'prompt_cost',
+  'prompt_tokens',
+  'reference_example_id',
+  'run_type',
+  's3_urls',
+  'session_id',
+  'start_time',
+  'status',
+  'tags',
+  'total_cost',
+  'total_tokens',
+  'trace_id',
+];
+
+const filterHelp =
+  'Expressions compare fields: eq, neq, gt, gte, lt, lte, has, search, joined by and, or, not. Examples: ' +
+  'eq(run_type, "llm"), gt(latency, 5), has(tags, "beta"), search("timeout"), ' +
+  'and(eq(metadata_key, "user"), eq(metadata_value, "ada")), gt(start_time, "2026-01-31T00:00:00Z"), ' +
+  'and(eq(feedback_key, "score"), lt(feedback_score, 0.5)).';
+
+const orders = ['-start_time', 'start_time'] as const;
+const orderHelp = '-start_time: newest first; start_time: oldest first.';
+
+export const fetchRuns = defineTool({
+  name: 'fetch_runs',
+  title: 'Fetch runs',
+  description:
+    'Fetch runs (steps of traces: model calls, tools, chains, retrievers) of one or more tracing projects, with all their fields. ' +
+    'Always pass limit and page_number. One call reads at most `limit` runs (at most 100) that match, and divides them into pages by ' +
+    'number of characters; call again with page_number 2, 3, … up to total_pages to read the rest. Long texts are cut to preview_chars. ' +
+    'To read one trace, pass trace_id; to find failed runs, error=true; to see one run per trace, is_root=true. To continue beyond 100 ' +
+    `runs, add a condition on start_time to filter. ${filterHelp}`,
+  parameters: {
+    project_name: list({
+      description: 'Name or id of the project, or a list of them (a JSON list in a text is accepted).',
+      examples: ['my-agent', '["my-agent", "staging"]'],
+    }).required(),
+    limit: integer({
+      description: 'Maximum number of runs to read; more than 100 count as 100.',
+      minimum: 1,
+    }).required(),
+    page_number: pageNumber.default(1),
+    trace_id: uuid({ description: 'Only runs of this trace.' }).optional(),
+    run_type: choice(runTypes, { description: 'Only runs of this type.' }).optional(),
+    error: flag({ description: 'true: only failed runs; false: only runs without an error.' }).optional(),
+    is_root: flag({ description: 'true: only root runs, one per trace; false: only child runs.' }).optional(),
+    filter: text({ description: 'Condition on the run, such as gt(latency, 5).' }).optional(),
+    trace_filter: text({ description: 'Condition on the root run of the trace of the run.' }).optional(),
+    tree_filter: text({ description: 'Condition that some run of the same trace satisfies.' }).optional(),
+    order_by: choice(orders, { description: orderHelp }).default('-start_time'),
+    ordering: choice(orders, { description: 'Another name of order_by.' }).optional(),
+    reference_example_id: uuid({ description: 'Only runs of experiments on this example of a dataset.' }).optional(),
+    ...pageParameters,
+  },
+  output: pageOutput('runs', 'Runs with all fields; times are UTC, costs are decimals as text.'),
+  run: async (values, { api }) => {
+    const order = values.ordering ?? values.order_by;
+    const body = {
+      session: await Promise.all(values.project_name.map((name) => findProjectId(api, name))),
+      trace: values.trace_id,
+      run_type: values.run_type,
+      error: values.error,
+      is_root: values.is_root,
+      filter: values.filter,
+      trace_filter: values.trace_filter,
+      tree_filter: values.tree_filter,
+      reference_example: values.reference_example_id && [values.reference_example_id],
+      order: order === 'start_time' ? 'asc' : 'desc',
+      select,
+    };
+    const runs = await queryRuns(api, body, Math.min(values.limit, maxLimit));
+    const page = buildPage('runs', runs, {
+      pageNumber: values.page_number,
+      maxCharsPerPage: values.max_chars_per_page,
+      previewChars: values.preview_chars,
+    });
+    return { ...page, ...describeLimit(values.limit) };
+  },
+});
+
+/**
+ * Reads up to `limitRows` runs that match. A page of the main API can have fewer runs than its limit, because it has a
+ * maximum size.
+ */
+export async function queryRuns(api: MainApi, body: StoredRecord, limitRows: number): Promise<StoredRecord[]> {
+  const runs: StoredRecord[] = [];
+  for (let cursor: string | null | undefined; cursor !== null && runs.length < limitRows; ) {
+    const limit = Math.min(maxLimit, limitRows - runs.length);
+    const page = (await api.post('/runs/query', { ...body, limit, cursor })) as {
+      runs: StoredRecord[];
+      cursors?: { next?: string | null };
+    };
+    runs.push(...page.runs);
+    cursor = page.cursors?.next ?? null;
+  }
+  return runs;
+}
+
+/** Maximum number of runs in an outline. */
+const maxOutlineRuns = 1_000;
+const outlineFields = [
+  'id',
+  'name',
+  'run_type',
+  'status',
+  'start_time',
+  'end_time',
+  'parent_run_id',
+  'dotted_order',
+  'total_tokens',
+];
+
+export const getRun = defineTool({
+  name: 'get_run',
+  title: 'Get a run',
+  description:
+    'Get one run by its id, with an outline of the runs below it: one line for each, indented by depth, with name, type, status, ' +
+    'duration, tokens and id. Use it to understand what happened in a trace, then call it again with the id of a run of the outline ' +
+    'to see its inputs, outputs and error. Long texts are cut to preview_chars.',
+  parameters: {
+    run_id: uuid({ description: 'Id of the run. The id of a trace is the id of its root run.' }).required(),
+    outline: flag({ description: 'Whether the result has the outline of the runs below.' }).default(true),
+    preview_chars: integer({
+      description: 'Longer texts are cut to this number of characters. 0: no text is cut.',
+    }).default(1_000),
+  },
+  output: {
+    run: { type: 'object', description: 'The run with all its fields.' },
+    outline: {
+      type: 'array',
+      items: { type: 'string' },
+      description: 'The run and those below it, one line for each.',
+    },
+  },
+  run: async ({ run_id: runId, outline, preview_chars: previewChars }, { api }) => {
+    const run = (await api.post('/runs/query', { id: [runId], limit: 1, select })) as { runs: StoredRecord[] };
+    const [found] = run.runs;
+    if (found === undefined) throw runlakeError('NOT_FOUND', { what: `Run ${runId}` });
+    const shown = cutStrings(found, previewChars);
+    if (!outline) return { run: shown };
+    const trace = { session: [found.session_id], trace: found.trace_id, order: 'asc', select: outlineFields };
+    const runs = await queryRuns(api, trace, maxOutlineRuns);
+    const top = String(found.dotted_order);
+    const tree = runs.filter(({ dotted_order: order }) => `${order}`.startsWith(top)).sort(byDottedOrder);
+    return {
+      run: shown,
+      outline: tree.map((each) => formatLine(each, top)),
+      ...(runs.length >= maxOutlineRuns && {
+        note: `The outline is limited to the first ${maxOutlineRuns} runs of the trace.`,
+      }),
+    };
+  },
+});
+
+const byDottedOrder = (a: StoredRecord, b: StoredRecord) => (String(a.dotted_order) < String(b.dotted_order) ? -1 : 1);
+
+function formatLine(run: StoredRecord, top: string): string {
+  const depth = String(run.dotted_order).split('.').length - top.split('.').length;
+  const parts = [
+    `${run.name} (${run.run_type})`,
+    run.status,
+    formatDuration(run.start_time, run.end_time),
+    Number(run.total_tokens) > 0 ? `${run.total_tokens} tokens` : undefined,
+    run.id,
+  ];
+  return '  '.repeat(depth) + parts.filter((part) => part !== undefined).join(', ');
+}
+
+function formatDuration(start: unknown, end: unknown): string | undefined {
+  if (typeof start !== 'string' || typeof end !== 'string') return undefined;
+  const [from, until] = [start, end].map((time) => Date.parse(/(?:Z|[+-]\d\d:?\d\d)$/.test(time) ? time : `${time}Z`));
+  return `${((until as number) - (from as number)) / 1_000} s`;
+}

@@ -1,0 +1,123 @@
+/** The server of the Model Context Protocol: its tools, and how it answers. It is the same over HTTP and standard input. */
+import { Server } from '@modelcontextprotocol/sdk/server/index.js';
+import {
+  CallToolRequestSchema,
+  ErrorCode,
+  GetPromptRequestSchema,
+  ListPromptsRequestSchema,
+  ListResourcesRequestSchema,
+  ListResourceTemplatesRequestSchema,
+  ListToolsRequestSchema,
+  McpError,
+  ReadResourceRequestSchema,
+} from '@modelcontextprotocol/sdk/types.js';
+import type { Config } from '../../infra/config/settings.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { withMcpErrors } from '../server/mcp-http.ts';
+import { releaseVersion } from '../server/release.ts';
+import { getBillingUsage, listExports, queryUsage } from './billing.ts';
+import { CallSlots, callTool } from './call-tool.ts';
+import type { ToolCaller } from './caller.ts';
+import { listDatasets, listExamples, readDataset, readExample } from './datasets.ts';
+import { createDataset, pushPrompt, runExperiment, updateExamples } from './documentation.ts';
+import { openMainApi } from './main-api.ts';
+import { getProjectStats, listExperiments, listProjects } from './projects.ts';
+import { getPromptByName, listPrompts } from './prompts.ts';
+import { getHubPrompt, listHubPrompts, listResources, readResource, resourceTemplates } from './resources.ts';
+import { fetchRuns, getRun } from './runs.ts';
+import { getThreadHistory } from './threads.ts';
+import { listTool, type Tool, type ToolContext } from './tool.ts';
+
+/** Every tool: those of the original tool server, and then those that only Runlake has. */
+export const tools: readonly Tool[] = [
+  getThreadHistory,
+  listPrompts,
+  getPromptByName,
+  pushPrompt,
+  fetchRuns,
+  listProjects,
+  listDatasets,
+  listExamples,
+  readDataset,
+  readExample,
+  createDataset,
+  updateExamples,
+  listExperiments,
+  runExperiment,
+  getBillingUsage,
+  getRun,
+  getProjectStats,
+  listExports,
+  queryUsage,
+];
+
+const toolsByName: ReadonlyMap<string, Tool> = new Map(tools.map((tool) => [tool.name, tool]));
+
+const instructions =
+  'Runlake stores the traces, prompts, datasets and experiments of LLM applications. Find projects with list_projects, read traces ' +
+  'with fetch_runs and get_run, conversations with get_thread_history, evaluations with list_experiments, usage with ' +
+  'get_billing_usage and query_usage. Times are UTC.';
+
+export interface ToolServerDeps {
+  readonly config: Config;
+  readonly logger: Logger;
+}
+
+type Extra = { readonly signal: AbortSignal; readonly authInfo?: { readonly extra?: Record<string, unknown> } };
+
+/** Returns a function that creates servers, one for each session; all share the limits of keys. */
+export function createToolServers({ config, logger }: ToolServerDeps): (fixed?: ToolCaller) => Server {
+  const limits = {
+    timeoutMs: config.toolsCallTimeoutMs,
+    maxAnswerBytes: config.toolsMaxAnswerBytes,
+    callsPerKey: config.toolsCallsPerKey,
+    waitingPerKey: config.toolsWaitingPerKey,
+  };
+  const slots = new CallSlots(limits);
+  const listed = tools.map(listTool);
+  return (fixed) => {
+    const server = new Server(
+      { name: 'runlake', title: 'Runlake', version: releaseVersion },
+      { capabilities: { tools: {}, resources: {}, prompts: {} }, instructions },
+    );
+    const findCaller = ({ authInfo }: Extra) => fixed ?? (authInfo?.extra as unknown as ToolCaller);
+    /** Answers a request that is not a call of a tool, within the same limits. */
+    const answer = <Result>(extra: Extra, work: (context: ToolContext) => Promise<Result>): Promise<Result> => {
+      const caller = findCaller(extra);
+      const signal = AbortSignal.any([extra.signal, AbortSignal.timeout(limits.timeoutMs)]);
+      const result = slots.run(caller.keyId, signal, () => work(openToolContext(caller, signal)));
+      return withMcpErrors(logger, result);
+    };
+    server.setRequestHandler(ListToolsRequestSchema, () => ({ tools: listed }));
+    server.setRequestHandler(CallToolRequestSchema, ({ params }, extra) => {
+      const tool = toolsByName.get(params.name);
+      if (tool === undefined) throw new McpError(ErrorCode.InvalidParams, `Unknown tool: ${params.name.slice(0, 100)}`);
+      const caller = findCaller(extra);
+      const { keyId } = caller;
+      const openContext = (signal: AbortSignal) => openToolContext(caller, signal);
+      return callTool(
+        { tool, values: params.arguments ?? {}, keyId, signal: extra.signal, openContext, logger },
+        limits,
+        slots,
+      );
+    });
+    server.setRequestHandler(ListResourceTemplatesRequestSchema, () => ({ resourceTemplates: [...resourceTemplates] }));
+    server.setRequestHandler(ListResourcesRequestSchema, ({ params }, extra) =>
+      answer(extra, (context) => listResources(context, params?.cursor)),
+    );
+    server.setRequestHandler(ReadResourceRequestSchema, ({ params }, extra) =>
+      answer(extra, (context) => readResource(context, params.uri)),
+    );
+    server.setRequestHandler(ListPromptsRequestSchema, ({ params }, extra) =>
+      answer(extra, (context) => listHubPrompts(context, params?.cursor)),
+    );
+    server.setRequestHandler(GetPromptRequestSchema, ({ params }, extra) =>
+      answer(extra, ({ api }) => getHubPrompt(api, params.name, params.arguments ?? {})),
+    );
+    return server;
+  };
+}
+
+function openToolContext({ send, credentials, endpoint }: ToolCaller, signal: AbortSignal): ToolContext {
+  return { api: openMainApi(send, credentials, signal), endpoint };
+}

@@ -1,0 +1,127 @@
+/** Prompts of the hub as messages: the templates of a manifest, filled with values. */
+import { parseTemplate, renderTemplate, type TemplateFormat } from '@langchain/core/prompts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { isObject, type Json, toText } from '../runs/openai-messages.ts';
+
+export interface PromptMessage {
+  readonly role: 'system' | 'user' | 'assistant';
+  readonly text: string;
+}
+
+export interface PromptVariable {
+  readonly name: string;
+  /** False for a list of messages, which may be empty. */
+  readonly required: boolean;
+}
+
+/** A message of a prompt, before its values are filled in. */
+type Part =
+  | { readonly role: PromptMessage['role']; readonly template: string; readonly format: TemplateFormat }
+  | { readonly role: PromptMessage['role']; readonly text: string }
+  | { readonly placeholder: string };
+
+/** Roles by the class of a message or of its template. */
+const rolesByClass: readonly (readonly [RegExp, PromptMessage['role']])[] = [
+  [/^System/, 'system'],
+  [/^(AI|Assistant)/, 'assistant'],
+];
+
+/** Returns the variables of a prompt, in order of their use. */
+export function listPromptVariables(manifest: Json): PromptVariable[] {
+  const variables = new Map<string, PromptVariable>();
+  for (const part of readParts(manifest)) {
+    if ('placeholder' in part) variables.set(part.placeholder, { name: part.placeholder, required: false });
+    if (!('template' in part)) continue;
+    for (const name of findVariables(part.template, part.format)) variables.set(name, { name, required: true });
+  }
+  const partials = Object.keys(readPartials(manifest));
+  return [...variables.values()].filter(({ name }) => !partials.includes(name));
+}
+
+/**
+ * Fills in the values of a prompt. The value of a list of messages is text, which becomes one message of the user.
+ *
+ * @throws BAD_REQUEST if a value is missing, or a template is not valid.
+ */
+export function renderPrompt(manifest: Json, values: Readonly<Record<string, string>>): PromptMessage[] {
+  const all = { ...readPartials(manifest), ...values };
+  return readParts(manifest).flatMap((part): PromptMessage[] => {
+    if ('placeholder' in part) {
+      const text = Object.hasOwn(all, part.placeholder) ? all[part.placeholder] : undefined;
+      return text ? [{ role: 'user', text }] : [];
+    }
+    if ('text' in part) return [part];
+    const { role, template, format } = part;
+    const missing = findVariables(template, format).filter((name) => !Object.hasOwn(all, name));
+    if (missing.length > 0)
+      throw runlakeError('BAD_REQUEST', { reason: `The prompt needs a value for ${missing.join(', ')}.` });
+    return [{ role, text: fill(template, format, all) }];
+  });
+}
+
+function fill(template: string, format: TemplateFormat, values: Readonly<Record<string, string>>): string {
+  try {
+    return renderTemplate(template, format, { ...values });
+  } catch {
+    throw runlakeError('BAD_REQUEST', { reason: 'The template of the prompt is not valid.' });
+  }
+}
+
+function findVariables(template: string, format: TemplateFormat): string[] {
+  try {
+    const names = parseTemplate(template, format).flatMap((node) => (node.type === 'variable' ? [node.name] : []));
+    // A name with dots reads a member of a value.
+    return [...new Set(names.map((name) => name.split('.')[0] as string))];
+  } catch {
+    return [];
+  }
+}
+
+/** The prompt of a manifest: a chain of a prompt and a model begins with it. */
+function findPrompt(manifest: Json): Json {
+  const { kwargs } = manifest;
+  return isObject(kwargs) && isObject(kwargs.first) ? findPrompt(kwargs.first) : manifest;
+}
+
+function readPartials(manifest: Json): Record<string, string> {
+  const { kwargs } = findPrompt(manifest);
+  const partials = isObject(kwargs) && isObject(kwargs.partial_variables) ? kwargs.partial_variables : {};
+  return Object.fromEntries(Object.entries(partials).map(([name, value]) => [name, toText(value)]));
+}
+
+function readParts(manifest: Json): Part[] {
+  const prompt = findPrompt(manifest);
+  const fields = isObject(prompt.kwargs) ? prompt.kwargs : prompt;
+  if (Array.isArray(fields.messages)) return fields.messages.filter(isObject).map(readPart);
+  if (typeof fields.template === 'string') return [toTemplate('user', fields)];
+  return [{ role: 'user', text: JSON.stringify(manifest) }];
+}
+
+function readPart(message: Json): Part {
+  const fields = isObject(message.kwargs) ? message.kwargs : message;
+  const className = String(
+    (Array.isArray(message.id) ? message.id.at(-1) : undefined) ?? message.role ?? fields.role ?? '',
+  );
+  const role = rolesByClass.find(([pattern]) => pattern.test(capitalise(className)))?.[1] ?? 'user';
+  if (typeof fields.variable_name === 'string') return { placeholder: fields.variable_name };
+  const template = [fields.prompt].flat().map((part) => (isObject(part) && isObject(part.kwargs) ? part.kwargs : part));
+  const [first] = template;
+  if (isObject(first) && typeof first.template === 'string') {
+    // A message of several parts has one template for each.
+    const texts = template.flatMap((part) =>
+      isObject(part) && typeof part.template === 'string' ? [part.template] : [],
+    );
+    return { ...toTemplate(role, first), template: texts.join('\n') };
+  }
+  return { role, text: fields.content === undefined ? JSON.stringify(message) : toText(fields.content) };
+}
+
+function toTemplate(role: PromptMessage['role'], { template, template_format: format }: Json) {
+  return {
+    role,
+    template: String(template),
+    format: format === 'mustache' ? ('mustache' as const) : ('f-string' as const),
+  };
+}
+
+const capitalise = (word: string) => word.charAt(0).toUpperCase() + word.slice(1);

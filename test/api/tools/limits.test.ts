@@ -1,0 +1,146 @@
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { CallSlots, callTool } from '../../../api/tools/call-tool.ts';
+import { defineTool, type Tool, type ToolContext } from '../../../api/tools/tool.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { deferred } from '../../infra/deferred.ts';
+import { rootRun, sendRuns } from './send-runs.ts';
+import { startToolServer, type ToolsUnderTest } from './start-tools.ts';
+
+const limits = { timeoutMs: 10_000, maxAnswerBytes: 1_000, callsPerKey: 2, waitingPerKey: 3 };
+
+/** A tool that waits until the test ends its call. */
+function waitingTool() {
+  const started: (() => void)[] = [];
+  const tool = defineTool({
+    ...{ name: 'wait', title: 'Wait', description: 'Waits.', parameters: {}, output: {} },
+    run: async () => {
+      const { promise, resolve } = deferred();
+      started.push(() => resolve());
+      await promise;
+      return { done: true };
+    },
+  });
+  return { tool, started };
+}
+
+function call(tool: Tool, slots: CallSlots, keyId: string, { signal = new AbortController().signal, ...more } = {}) {
+  const openContext = () => ({}) as ToolContext;
+  const logger = createLogger('silent', 'test');
+  return callTool({ tool, values: {}, keyId, signal, openContext, logger }, { ...limits, ...more }, slots);
+}
+
+describe('calls at once', () => {
+  it('are limited for each key, wait in order, and are refused beyond', async () => {
+    const { tool, started } = waitingTool();
+    const slots = new CallSlots(limits);
+    const ends: number[] = [];
+    const flood = Array.from({ length: 6 }, (_, number) =>
+      call(tool, slots, 'flood').then((result) => {
+        ends.push(number);
+        return result;
+      }),
+    );
+    const refused = await flood[5];
+    expect(refused).toMatchObject({
+      isError: true,
+      structuredContent: { error: expect.stringMatching(/^Too many calls at once/) },
+    });
+    await vi.waitFor(() => expect(started).toHaveLength(2));
+    // Another key is not delayed.
+    const quick = call(tool, slots, 'other');
+    await vi.waitFor(() => expect(started).toHaveLength(3));
+    started[2]?.();
+    expect(await quick).toMatchObject({ structuredContent: { done: true } });
+    for (const next of [0, 1, 3, 4, 5]) {
+      await vi.waitFor(() => expect(started.length).toBeGreaterThan(next));
+      started[next]?.();
+    }
+    expect((await Promise.all(flood)).filter(({ isError }) => isError)).toHaveLength(1);
+    expect(ends).toEqual([5, 0, 1, 2, 3, 4]);
+    // All slots are free again.
+    const again = call(tool, slots, 'flood');
+    await vi.waitFor(() => expect(started).toHaveLength(7));
+    started[6]?.();
+    expect(await again).toMatchObject({ structuredContent: { done: true } });
+  });
+
+  it('that are cancelled while they wait leave the queue', async () => {
+    const { tool, started } = waitingTool();
+    const slots = new CallSlots({ ...limits, callsPerKey: 1 });
+    const first = call(tool, slots, 'key');
+    const abort = new AbortController();
+    const second = call(tool, slots, 'key', { signal: abort.signal });
+    const third = call(tool, slots, 'key');
+    abort.abort();
+    expect(await second).toMatchObject({ isError: true, structuredContent: { error: 'The call was cancelled.' } });
+    started[0]?.();
+    await first;
+    await vi.waitFor(() => expect(started).toHaveLength(2));
+    started[1]?.();
+    expect(await third).toMatchObject({ structuredContent: { done: true } });
+  });
+});
+
+it('a call that takes too long fails, and frees its slot', async () => {
+  const { tool, started } = waitingTool();
+  const slots = new CallSlots({ ...limits, callsPerKey: 1 });
+  const slow = await call(tool, slots, 'key', { timeoutMs: 50 } as object);
+  expect(slow).toMatchObject({
+    isError: true,
+    structuredContent: { error: expect.stringMatching(/did not finish within 50 ms\. Ask for less/) },
+  });
+  const next = call(tool, slots, 'key');
+  await vi.waitFor(() => expect(started).toHaveLength(2));
+  started[1]?.();
+  expect(await next).toMatchObject({ structuredContent: { done: true } });
+});
+
+it('a failure that is nobody’s fault says nothing of the server', async () => {
+  const broken = defineTool({
+    ...{ name: 'broken', title: 'Broken', description: 'Fails.', parameters: {}, output: {} },
+    run: async () => (undefined as unknown as { secret: { text: string } }).secret,
+  });
+  const result = await call(broken, new CallSlots(limits), 'key');
+  expect(result.structuredContent).toEqual({ error: 'Internal error. See the server log for the request id.' });
+});
+
+describe('over HTTP', () => {
+  let server: ToolsUnderTest;
+  beforeAll(async () => {
+    server = await startToolServer({
+      config: { toolsMaxAnswerBytes: 20_000, toolsCallsPerKey: 2, toolsWaitingPerKey: 1_000 },
+    });
+  });
+  afterAll(() => server.close());
+
+  it('a result that is too large is an error', async () => {
+    const run = rootRun('large', { inputs: { text: 'x'.repeat(50_000) } });
+    await sendRuns(server, [run]);
+    const { error } = await server.call('get_run', { run_id: run.id, preview_chars: 0 });
+    expect(error).toBe('The result is larger than 20000 bytes. Ask for less: a smaller limit, or fewer fields.');
+    expect((await server.call('get_run', { run_id: run.id })).run.id).toBe(run.id);
+  });
+
+  it('a flood of one key does not slow the calls of another', { timeout: 60_000 }, async () => {
+    const { owner } = server;
+    const [busy, quiet] = await Promise.all(owner.workspaceKeys.map((key) => server.connect(key)));
+    const measure = async () => {
+      const times: number[] = [];
+      for (let count = 0; count < 15; count += 1) {
+        const startedAt = performance.now();
+        await quiet?.callTool({ name: 'list_projects', arguments: {} });
+        times.push(performance.now() - startedAt);
+      }
+      return times.sort((a, b) => a - b)[7] as number;
+    };
+    await measure();
+    const alone = await measure();
+    const flood = Promise.all(
+      Array.from({ length: 400 }, () => busy?.callTool({ name: 'list_projects', arguments: {} })),
+    );
+    const besides = await measure();
+    await flood;
+    // The quiet key waits for at most the two running calls of the other, not for its 400.
+    expect(besides).toBeLessThan(Math.max(alone * 8, 250));
+  });
+});

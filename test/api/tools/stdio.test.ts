@@ -1,0 +1,181 @@
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer, request as httpRequest } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { promisify } from 'node:util';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { builtProgram } from '../../built-program.ts';
+import { nodeProgram, releases } from '../../docs/node-releases.ts';
+import { installLocked } from '../../locked-packages.ts';
+import { rootRun, sendRuns } from './send-runs.ts';
+import { readResult, startToolServer, type ToolsUnderTest } from './start-tools.ts';
+
+/** `runlake tools --stdio`, and stock clients that start it or connect over HTTP. */
+let server: ToolsUnderTest;
+let endpoint: string;
+let key: string;
+beforeAll(async () => {
+  server = await startToolServer();
+  endpoint = await server.api.server.listen({ host: '127.0.0.1', port: 0 });
+  [key] = server.owner.workspaceKeys;
+  await sendRuns(server, [rootRun('stdio', { inputs: { text: 'grüße 😀' } })]);
+  await server.api.settled();
+});
+afterAll(() => server.close());
+
+const variables = () => ({ LANGSMITH_API_KEY: key, LANGSMITH_ENDPOINT: `${endpoint}/api/v1` });
+
+async function connect(environment: Record<string, string>): Promise<Client> {
+  const client = new Client({ name: 'test', version: '1' });
+  const command = { command: process.execPath, args: [builtProgram, 'tools', '--stdio'] };
+  const transport = new StdioClientTransport({ ...command, env: environment, stderr: 'pipe' });
+  await client.connect(transport as Parameters<Client['connect']>[0]);
+  return client;
+}
+
+/** Runs a program; resolves with its exit code and its output. */
+async function run(words: readonly string[], environment: Record<string, string> = {}, node = process.execPath) {
+  const env = { PATH: process.env.PATH, HOME: '/nonexistent', ...environment };
+  const options = { env, timeout: 60_000, maxBuffer: 64 * 1024 ** 2 };
+  return promisify(execFile)(node, [...words], options).then(
+    ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
+    (error: { code: number; stdout: string; stderr: string }) => error,
+  );
+}
+
+describe('over standard input and output', () => {
+  it.each(['LANGSMITH', 'RUNLAKE'])('the official client calls tools, with variables of %s', async (prefix) => {
+    const client = await connect({ [`${prefix}_API_KEY`]: key, [`${prefix}_ENDPOINT`]: endpoint });
+    expect((await client.listTools()).tools).toHaveLength(19);
+    const args = { project_name: 'stdio', limit: 1, page_number: 1 };
+    const result = readResult((await client.callTool({ name: 'fetch_runs', arguments: args })) as CallToolResult);
+    expect(result).toMatchObject({ runs: [{ inputs: { text: 'grüße 😀' } }], total_pages: 1 });
+    expect(await client.listResources()).toMatchObject({ resources: [] });
+    await client.close();
+  });
+
+  it('uses the workspace of LANGSMITH_WORKSPACE_ID', async () => {
+    const { owner } = server;
+    const client = await connect({
+      ...variables(),
+      LANGSMITH_API_KEY: owner.adminKey,
+      LANGSMITH_WORKSPACE_ID: owner.workspaceIds[1],
+    });
+    const result = readResult((await client.callTool({ name: 'list_projects', arguments: {} })) as CallToolResult);
+    expect(result).toEqual({ projects: [] });
+    await client.close();
+  });
+
+  it('starts before its endpoint, and calls say that it is down', async () => {
+    const client = await connect({ ...variables(), LANGSMITH_ENDPOINT: 'http://127.0.0.1:9' });
+    const result = readResult((await client.callTool({ name: 'list_projects', arguments: {} })) as CallToolResult);
+    expect(result).toEqual({
+      error:
+        'The endpoint http://127.0.0.1:9 cannot be reached: ECONNREFUSED. Check LANGSMITH_ENDPOINT, and that the installation runs.',
+    });
+    await client.close();
+  });
+
+  it.each<[string, Record<string, string>, RegExp]>([
+    ['no key', {}, /LANGSMITH_API_KEY is required/],
+    ['a wrong key', { LANGSMITH_API_KEY: 'rlk_wrong' }, /does not accept the key in LANGSMITH_API_KEY/],
+    ['a wrong endpoint', { LANGSMITH_API_KEY: 'x', LANGSMITH_ENDPOINT: 'here' }, /must be an http or https URL/],
+  ])('%s: ends with an error, and prints nothing on standard output', async (_, environment, words) => {
+    const given = environment.LANGSMITH_ENDPOINT ? {} : { LANGSMITH_ENDPOINT: endpoint };
+    const { code, stdout, stderr } = await run([builtProgram, 'tools', '--stdio'], { ...given, ...environment });
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(words);
+  });
+});
+
+describe('stock clients', () => {
+  let packages: string;
+  let newerNode: string;
+  beforeAll(async () => {
+    packages = await installLocked(new URL('clients', import.meta.url).pathname, 'mcp-clients');
+    // The inspector and the conformance suite need a newer release than Runlake.
+    const release = releases.find(({ version }) => version.startsWith('22.'));
+    newerNode = (release && (await nodeProgram(release))) ?? process.execPath;
+  }, 240_000);
+
+  const inspect = async (words: readonly string[]) => {
+    const program = `${packages}/node_modules/.bin/mcp-inspector`;
+    const { code, stdout, stderr } = await run([program, '--cli', ...words], {}, newerNode);
+    expect(code, stderr).toBe(0);
+    return JSON.parse(stdout) as { tools: object[]; structuredContent: object };
+  };
+
+  it('the inspector lists and calls tools over HTTP and standard input', { timeout: 120_000 }, async () => {
+    const overHttp = [`${server.url}/mcp`, '--transport', 'http', '--header', `LANGSMITH-API-KEY: ${key}`];
+    expect((await inspect([...overHttp, '--method', 'tools/list', '--strict'])).tools).toHaveLength(19);
+    const call = ['--method', 'tools/call', '--tool-name', 'list_projects', '--tool-arg', 'limit=1'];
+    const expected = { projects: [{ name: 'stdio' }] };
+    expect((await inspect([...overHttp, ...call])).structuredContent).toMatchObject(expected);
+    const variablesOfClient = Object.entries(variables()).flatMap(([name, value]) => ['-e', `${name}=${value}`]);
+    const overStdio = [...variablesOfClient, process.execPath, builtProgram, 'tools', '--stdio'];
+    expect((await inspect([...overStdio, ...call])).structuredContent).toMatchObject(expected);
+  });
+
+  it("LangChain's adapters load and call the tools", { timeout: 120_000 }, async () => {
+    const { MultiServerMCPClient } = await import(`${packages}/node_modules/@langchain/mcp-adapters/dist/index.js`);
+    const client = new MultiServerMCPClient({
+      mcpServers: {
+        http: { transport: 'http', url: `${server.url}/mcp`, headers: { 'LANGSMITH-API-KEY': key } },
+        stdio: {
+          transport: 'stdio',
+          command: process.execPath,
+          args: [builtProgram, 'tools', '--stdio'],
+          env: variables(),
+        },
+      },
+    });
+    for (const name of ['http', 'stdio']) {
+      const tools = (await client.getTools(name)) as { name: string; invoke(args: object): Promise<unknown> }[];
+      expect(tools).toHaveLength(19);
+      const result = await tools
+        .find((tool) => tool.name.endsWith('fetch_runs'))
+        ?.invoke({ project_name: 'stdio', limit: 5 });
+      expect(JSON.stringify(result)).toContain('grüße 😀');
+    }
+    await client.close();
+  });
+
+  it.each([
+    'server-initialize',
+    'ping',
+    'tools-list',
+    'resources-list',
+    'prompts-list',
+    'server-sse-multiple-streams',
+    'dns-rebinding-protection',
+  ])('the conformance suite: %s', { timeout: 60_000 }, async (scenario) => {
+    // The suite sends no headers, so a proxy adds the key.
+    const proxy = createServer((request, response) => {
+      const headers = { ...request.headers, 'langsmith-api-key': key };
+      const sent = httpRequest(server.url + request.url, { method: request.method, headers }, (answer) => {
+        response.writeHead(answer.statusCode ?? 0, answer.headers);
+        answer.pipe(response);
+      });
+      request.pipe(sent);
+      response.once('close', () => sent.destroy());
+      sent.on('error', () => response.destroy());
+    }).listen(0, '127.0.0.1');
+    await once(proxy, 'listening');
+    const url = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}/mcp`;
+    const program = `${packages}/node_modules/.bin/conformance`;
+    try {
+      const { code, stdout, stderr } = await run(
+        [program, 'server', '--url', url, '--scenario', scenario],
+        {},
+        newerNode,
+      );
+      expect(code, stdout + stderr).toBe(0);
+    } finally {
+      proxy.closeAllConnections();
+      proxy.close();
+    }
+  });
+});
