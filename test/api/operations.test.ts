@@ -3,10 +3,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { agentApi } from '../../api/agent-server/agent-api.ts';
 import { agentOperations } from '../../api/agent-server/operations.ts';
 import { operations as mainOperations } from '../../api/main/operations.ts';
-import { mainApi } from '../../api/server/api-form.ts';
+import { mainApi, type OwnAccess } from '../../api/server/api-form.ts';
 import { buildServer } from '../../api/server/build-server.ts';
 import { canonicalPath } from '../../api/server/canonical-url.ts';
 import type { Services } from '../../api/server/services.ts';
+import { toolOperations, toolsApi } from '../../api/tools/operations.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import { catalogue } from '../../infra/errors/catalogue.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
@@ -38,6 +39,13 @@ const apis = [
     form: agentApi(config, ''),
     knownPaths: /^\/(?!api\/)/,
     metricsTypes: [prometheus, 'application/json; charset=utf-8'],
+  },
+  {
+    name: 'tool server',
+    operations: toolOperations,
+    form: toolsApi(config, {} as OwnAccess),
+    knownPaths: /^\/(health|ready|metrics|mcp)$/,
+    metricsTypes: [prometheus],
   },
 ];
 
@@ -118,7 +126,7 @@ describe.each(apis)('$name', ({ operations, form, knownPaths, metricsTypes }) =>
       const typesOf = (path: string, method: string, status: number) =>
         Object.keys(paths[path]?.[method]?.responses[status]?.content ?? {});
       expect(typesOf('/metrics', 'get', 200)).toEqual(metricsTypes);
-      expect(typesOf('/mcp', 'post', 406)).toEqual(operations === agentOperations ? ['application/json'] : []);
+      expect(typesOf('/mcp', 'post', 406)).toEqual(operations === mainOperations ? [] : ['application/json']);
     });
 
     it('are shown on the documentation page', async () => {

@@ -3,10 +3,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { agentApi } from '../../api/agent-server/agent-api.ts';
 import { agentOperations } from '../../api/agent-server/operations.ts';
 import { operations as mainOperations } from '../../api/main/operations.ts';
-import { mainApi } from '../../api/server/api-form.ts';
+import { mainApi, type OwnAccess } from '../../api/server/api-form.ts';
 import { buildServer } from '../../api/server/build-server.ts';
 import { errorsOfAnyRequest, listErrors } from '../../api/server/operation-errors.ts';
 import type { Services } from '../../api/server/services.ts';
+import { toolOperations, toolsApi } from '../../api/tools/operations.ts';
 import type { Page } from '../../docs/pages/markdown.ts';
 import { handwrittenPages, referencePages } from '../../docs/pages/reference-pages.ts';
 import { loadConfig } from '../../infra/config/load.ts';
@@ -31,6 +32,7 @@ const { config } = loadConfig({});
 const apis = [
   ['main API', { operations: mainOperations, form: mainApi(config) }],
   ['agent server', { operations: agentOperations, form: agentApi(config, '') }],
+  ['tool server', { operations: toolOperations, form: toolsApi(config, {} as OwnAccess) }],
 ] as const;
 
 let pages: readonly Page[];
@@ -127,14 +129,17 @@ describe('errors in the API description', () => {
     const answers = apis.flatMap(([, { operations }]) => operations.flatMap(listErrors));
     const answered = new Set<string>([...errorsOfAnyRequest, ...answers]);
     const unanswered = Object.entries<ErrorEntry>(catalogue).filter(([code]) => !answered.has(code));
-    // An error of class `caller` is a response of an operation, an entry in `errors` of an export run, or a response to
-    // a preflight.
+    // An error of class `caller` answers an operation, stands in `errors` of an export run, or in the result of a tool.
     const callers = unanswered.filter(([, entry]) => entry.class === 'caller').map(([code]) => code);
     expect(sorted(callers)).toEqual([
       'DESTINATION_FILE_MISSING',
       'DESTINATION_OBJECT_MISSING',
       'EXPORT_PROJECT_DELETED',
-      'ORIGIN_NOT_ALLOWED',
+      'TOOL_ANSWER_TOO_LARGE',
+      'TOOL_CALLS_LIMITED',
+      'TOOL_FOUND_NOTHING',
+      'TOOL_REQUEST_FAILED',
+      'TOOL_TIMEOUT',
     ]);
   });
 });

@@ -178,6 +178,7 @@ describe('prompts', () => {
 
 describe('usage and exports', () => {
   it('are counted by workspace, and over time', async () => {
+    await sendRuns(server, [rootRun('usage a'), rootRun('usage b'), rootRun('usage c')]);
     await server.api.settled();
     await runRollUp(server.api.services);
     const today = new Date().toISOString().slice(0, 10);

@@ -1,0 +1,80 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { rootRun, sendRuns } from './send-runs.ts';
+import { startToolServer, type ToolsUnderTest } from './start-tools.ts';
+
+let server: ToolsUnderTest;
+beforeAll(async () => {
+  server = await startToolServer();
+});
+afterAll(() => server.close());
+
+const ask = async (url: string, payload: object) =>
+  (await server.api.ask(server.owner.workspaceKeys[0], 'POST', url, payload)).body;
+
+it('resources are runs, prompts and datasets', async () => {
+  const run = rootRun('resources');
+  await sendRuns(server, [run]);
+  await ask('/repos', { repo_handle: 'zebra', is_public: false, description: 'Stripes' });
+  await ask('/commits/-/zebra', { manifest: { template: 'Hi {name}' } });
+  const { id } = await ask('/datasets', { name: 'animals & more', description: 'Zoo' });
+  await ask('/examples', { dataset_id: id, inputs: { n: 1 } });
+  const client = await server.connect();
+  const { resourceTemplates } = await client.listResourceTemplates();
+  expect(resourceTemplates.map(({ uriTemplate }) => uriTemplate)).toEqual([
+    'runlake://runs/{run_id}',
+    'runlake://prompts/{prompt_name}',
+    'runlake://datasets/{dataset}',
+  ]);
+  const prompts = await client.listResources();
+  const datasets = await client.listResources({ cursor: prompts.nextCursor });
+  expect([...prompts.resources, ...datasets.resources]).toEqual([
+    { uri: 'runlake://prompts/zebra', name: 'zebra', description: 'Stripes', mimeType: 'application/json' },
+    { uri: `runlake://datasets/${id}`, name: 'animals & more', description: 'Zoo', mimeType: 'application/json' },
+  ]);
+  expect(datasets.nextCursor).toBeUndefined();
+  const read = async (uri: string) => {
+    const [content] = (await client.readResource({ uri })).contents;
+    return JSON.parse((content as { text: string }).text);
+  };
+  expect(await read(`runlake://runs/${run.id}`)).toMatchObject({
+    run: { id: run.id },
+    outline: [expect.stringContaining('agent')],
+  });
+  expect(await read('runlake://prompts/zebra')).toMatchObject({ template: 'Hi {name}' });
+  for (const name of [id, 'animals%20%26%20more'])
+    expect(await read(`runlake://datasets/${name}`)).toMatchObject({
+      dataset: { id },
+      examples: [{ inputs: { n: 1 } }],
+    });
+  for (const uri of [
+    `runlake://runs/${randomUUID()}`,
+    'runlake://runs/x',
+    'runlake://prompts/none',
+    'runlake://other/x',
+    'file:///etc/passwd',
+    'runlake://datasets/%E0%A4',
+  ])
+    await expect(client.readResource({ uri })).rejects.toMatchObject({ code: -32_002 });
+  await expect(client.listResources({ cursor: 'prompts:x' })).rejects.toMatchObject({ code: -32_602 });
+});
+
+it('prompts of the hub are prompts', async () => {
+  await ask('/repos', { repo_handle: 'without-commit', is_public: false });
+  await ask('/repos', { repo_handle: 'trip', is_public: false, description: 'Plans' });
+  await ask('/commits/-/trip', { manifest: { template: 'Plan {city}.' } });
+  const client = await server.connect();
+  const { prompts } = await client.listPrompts();
+  expect(prompts.find(({ name }) => name === 'trip')).toEqual({
+    name: 'trip',
+    description: 'Plans',
+    arguments: [{ name: 'city', required: true }],
+  });
+  expect(prompts.find(({ name }) => name === 'without-commit')).toMatchObject({ arguments: [] });
+  expect(await client.getPrompt({ name: 'trip', arguments: { city: 'Lyon' } })).toMatchObject({
+    description: 'Plans',
+    messages: [{ role: 'user', content: { type: 'text', text: 'Plan Lyon.' } }],
+  });
+  await expect(client.getPrompt({ name: 'trip' })).rejects.toThrow('The prompt needs a value for city.');
+  await expect(client.getPrompt({ name: 'none' })).rejects.toThrow(/not found/);
+});

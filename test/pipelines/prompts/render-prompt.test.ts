@@ -1,0 +1,53 @@
+import { ChatPromptTemplate, MessagesPlaceholder, PromptTemplate } from '@langchain/core/prompts';
+import { describe, expect, it } from 'vitest';
+import { listPromptVariables, renderPrompt } from '../../../pipelines/prompts/render-prompt.ts';
+
+const serialise = (prompt: object) => JSON.parse(JSON.stringify(prompt)) as Record<string, unknown>;
+const chat = serialise(
+  ChatPromptTemplate.fromMessages([
+    ['system', 'Be {mood}. {{json}}'],
+    new MessagesPlaceholder('history'),
+    ['human', '{question}'],
+    ['ai', 'Well,'],
+  ]),
+);
+
+describe('a prompt', () => {
+  it('lists its variables', () => {
+    expect(listPromptVariables(chat)).toEqual([
+      { name: 'mood', required: true },
+      { name: 'history', required: false },
+      { name: 'question', required: true },
+    ]);
+    expect(listPromptVariables({ template: 'Hi {name}, {name}' })).toEqual([{ name: 'name', required: true }]);
+    expect(listPromptVariables({ any: 'json' })).toEqual([]);
+  });
+
+  it('is filled in', () => {
+    expect(renderPrompt(chat, { mood: 'kind', question: 'Why?' })).toEqual([
+      { role: 'system', text: 'Be kind. {json}' },
+      { role: 'user', text: 'Why?' },
+      { role: 'assistant', text: 'Well,' },
+    ]);
+    expect(renderPrompt(chat, { mood: 'kind', question: 'Why?', history: 'Before' })[1]).toEqual({
+      role: 'user',
+      text: 'Before',
+    });
+    const sequence = {
+      kwargs: { first: serialise(PromptTemplate.fromTemplate('Hi {name}')), last: { kwargs: { model: 'm' } } },
+    };
+    expect(renderPrompt(sequence, { name: 'Ada' })).toEqual([{ role: 'user', text: 'Hi Ada' }]);
+    const mustache = { kwargs: { template: 'Hi {{name}}', template_format: 'mustache' } };
+    expect(renderPrompt(mustache, { name: '<b>' })).toEqual([{ role: 'user', text: 'Hi <b>' }]);
+    expect(renderPrompt({ messages: [{ role: 'system', content: 'Plain' }] }, {})).toEqual([
+      { role: 'system', text: 'Plain' },
+    ]);
+    expect(renderPrompt({ any: 'json' }, {})).toEqual([{ role: 'user', text: '{"any":"json"}' }]);
+  });
+
+  it('needs all values, and a valid template', () => {
+    expect(() => renderPrompt(chat, { mood: 'kind' })).toThrow('The prompt needs a value for question.');
+    expect(() => renderPrompt(chat, { mood: 'kind', toString: 'x' })).toThrow('question');
+    expect(() => renderPrompt({ template: 'Hi {name' }, {})).toThrow('The template of the prompt is not valid.');
+  });
+});
