@@ -30,7 +30,7 @@ export const settings = {
     'RUNLAKE_SERVE_METRICS',
     Type.Boolean(),
     false,
-    'Serve /metrics on the ports of the main API and the agent server. The endpoint needs no API key: anyone who can reach the port can read it.',
+    'Serve /metrics on the ports of the main API, the agent server and the tool server. The endpoint needs no API key: anyone who can reach the port can read it.',
   ),
   publicUrl: optional(
     'RUNLAKE_PUBLIC_URL',
