@@ -21,6 +21,12 @@ const runsOfTrace = 500;
 const projects = 50;
 const target = 1.5;
 
+/** The fields that `fetch_runs` reads. */
+const select =
+  'app_path completion_cost completion_tokens dotted_order end_time error events extra feedback_stats first_token_time id inputs name ' +
+  'outputs parent_run_id parent_run_ids prompt_cost prompt_tokens reference_example_id run_type s3_urls session_id start_time status ' +
+  'tags total_cost total_tokens trace_id';
+
 const [toolsPort] = await freePorts(1);
 const runlake = await startRunlake({ environment: { RUNLAKE_TOOLS_PORT: String(toolsPort) } });
 try {
@@ -77,12 +83,6 @@ async function fill(): Promise<{ traceId: string; projectId: string }> {
     await pause(100);
   }
 }
-
-/** The fields that `fetch_runs` reads. */
-const select =
-  'app_path completion_cost completion_tokens dotted_order end_time error events extra feedback_stats first_token_time id inputs name ' +
-  'outputs parent_run_id parent_run_ids prompt_cost prompt_tokens reference_example_id run_type s3_urls session_id start_time status ' +
-  'tags total_cost total_tokens trace_id';
 
 async function measureAll() {
   const { traceId, projectId } = await fill();

@@ -11,8 +11,7 @@
  *   4. When the body ends for any reason, the server closes, which aborts its calls.
  */
 import { Readable } from 'node:stream';
-import type { ReadableStream } from 'node:stream/web';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import type { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import {
   type HandleRequestOptions,
@@ -102,19 +101,45 @@ async function bufferResponse(response: Response): Promise<RawResponse> {
 }
 
 /**
- * Sends the body of `response` as it is produced.
+ * Sends the body of `response` as it is produced. A body that ends within `holdMs` is sent at once, because each write
+ * costs more than the few bytes of an event.
  *
  * @param ends the body ends when one of these is aborted.
  */
-export function streamResponse(response: Response, ends: readonly AbortSignal[]): RawResponse {
+export async function streamResponse(
+  response: Response,
+  ends: readonly AbortSignal[],
+  holdMs = 0,
+): Promise<RawResponse> {
   if (response.body === null) return new RawResponse(copyHead(response));
-  const body = Readable.fromWeb(response.body as ReadableStream);
-  const end = () => body.destroy();
+  const reader = response.body.getReader();
+  const held: Uint8Array[] = [];
+  const expired = pause(holdMs, undefined, { ref: false });
+  let next = reader.read();
+  for (let read = await Promise.race([next, expired]); read !== undefined; read = await Promise.race([next, expired])) {
+    if (read.done) return new RawResponse({ ...copyHead(response), body: Buffer.concat(held) });
+    held.push(read.value);
+    next = reader.read();
+  }
+  async function* readChunks() {
+    try {
+      if (held.length > 0) yield Buffer.concat(held);
+      for (let { done, value } = await next; !done; { done, value } = await reader.read()) yield value;
+    } finally {
+      void reader.cancel();
+    }
+  }
+  const body = Readable.from(readChunks(), { objectMode: false });
+  const end = () => {
+    void reader.cancel();
+    body.destroy();
+  };
   for (const signal of ends) {
     if (signal.aborted) end();
     signal.addEventListener('abort', end, { once: true });
   }
   body.once('close', () => {
+    void reader.cancel();
     for (const signal of ends) signal.removeEventListener('abort', end);
   });
   return new RawResponse({ ...copyHead(response), body });

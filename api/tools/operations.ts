@@ -32,6 +32,9 @@ function defineToolOperation<const A extends Access, const S extends OperationSc
   return { ...operation, mount: 'root', errorStyle: 'error' };
 }
 
+/** Most calls end within this time. Until then, a client whose connection breaks has no event to resume from. */
+const holdMs = 100;
+
 /** Each tool needs the permissions of the operations of the main API that it uses. */
 const anyKey = { anyKey: true, tenantScope: 'organization' } as const;
 const accessErrors = [
@@ -92,7 +95,7 @@ export const postToolsMcp = defineToolOperation({
       parsedBody: body ?? null,
       authInfo,
     });
-    return streamResponse(response, listEnds(request));
+    return streamResponse(response, listEnds(request), holdMs);
   },
 });
 
