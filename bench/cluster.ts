@@ -16,7 +16,7 @@ import { markHoursDirty } from '../pipelines/usage/mark-hours-dirty.ts';
 import { runRollUp } from '../pipelines/usage/rollup.ts';
 import { runEvents } from '../schemas/topics.ts';
 import type { FreshStores } from '../test/engines/stores.ts';
-import { atOffset, openDrivenSink } from '../test/pipelines/ingest/sink/driven-sink.ts';
+import { openDrivenSink, toRecordsAtOffset } from '../test/pipelines/ingest/sink/driven-sink.ts';
 import { type BenchEngines, withTwoShards } from './engines.ts';
 import { median, round, timedMs } from './figures.ts';
 import { makeRuns } from './ingest-load/bodies.ts';
@@ -143,7 +143,7 @@ async function prepare(engines: BenchEngines) {
   return {
     async storeBatch() {
       const messages = encoded[stored / batchRows] as ReturnType<typeof encode>;
-      await sink.deliver(runEvents, atOffset(stored, messages));
+      await sink.deliver(runEvents, toRecordsAtOffset(stored, messages));
       stored += batchRows;
     },
     async rollUp() {

@@ -9,7 +9,7 @@ import { migrate } from '../infra/migrations/migrate.ts';
 import { type Database, openDatabase } from '../infra/postgres/pool.ts';
 import { createLogger, type Logger } from '../infra/telemetry/logger.ts';
 import { withDatabase } from '../test/engines/ask-engines.ts';
-import { startOwnShards } from '../test/engines/own-shards.ts';
+import { startDedicatedShards } from '../test/engines/own-shards.ts';
 
 export interface BenchEngines {
   readonly clickhouse: ClickHouse;
@@ -38,7 +38,7 @@ async function withEnginesAndShards<T>(
   const path = mkdtempSync(join(tmpdir(), 'runlake-bench-'));
   const folder = await openDataFolder(path);
   const engines = await startEmbedded({ folder, needs: { clickhouse: true, database: true }, logger });
-  const shards = hasShards ? await startOwnShards(join(path, 'shards'), 2) : undefined;
+  const shards = hasShards ? await startDedicatedShards(join(path, 'shards'), 2) : undefined;
   const opened: BenchEngines[] = [];
   const open = async (clickhouseUrl: string, databaseUrl: string, cluster?: string): Promise<BenchEngines> => {
     const timeoutMs = 600_000;

@@ -26,7 +26,7 @@ await withEngines(async (engines) => {
     const hours = Array.from({ length: lateHours }, (_, index) => {
       return all[(Math.floor((index * all.length) / lateHours) + turn + 1) % all.length]!;
     });
-    const external = {
+    const externalTable = {
       name: 'touched',
       structure: 'tenant_id UUID, hour_seconds UInt32',
       rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
@@ -37,7 +37,7 @@ await withEngines(async (engines) => {
         SELECT 1, 1, tenant_id, generateUUIDv4(1), toDateTime64(hour_seconds, 6, 'UTC') AS began, generateUUIDv4(2) AS trace, trace,
           began, now64(6), generateUUIDv4(3), generateUUIDv4(4)
         FROM touched`,
-      external,
+      externalTable,
       settings: { max_partitions_per_insert_block: '0' },
     });
     await markHoursDirty(engines.database, hours);
@@ -51,7 +51,7 @@ await withEngines(async (engines) => {
             AND hour IN (SELECT toDateTime(hour_seconds, 'UTC') FROM touched)
             AND (tenant_id, hour) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM touched)
           GROUP BY tenant_id, dimension, hour, id`,
-        external,
+        externalTable,
         format: 'Null',
       }),
     );

@@ -11,7 +11,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { freePorts } from '../infra/embedded/free-port.ts';
+import { findFreePorts } from '../infra/embedded/free-port.ts';
 import { startRunlake } from '../test/runlake-process.ts';
 import { quantile, round, timedMs } from './figures.ts';
 
@@ -27,7 +27,7 @@ const select =
   'outputs parent_run_id parent_run_ids prompt_cost prompt_tokens reference_example_id run_type s3_urls session_id start_time status ' +
   'tags total_cost total_tokens trace_id';
 
-const [toolsPort] = await freePorts(1);
+const [toolsPort] = await findFreePorts(1);
 const runlake = await startRunlake({ environment: { RUNLAKE_TOOLS_PORT: String(toolsPort) } });
 try {
   console.log(JSON.stringify({ bench: 'tools', ...(await measureAll()), target, higher_is_better: false }));

@@ -28,7 +28,7 @@ export interface FixedField {
  * How the sink handles the events of a topic. The values are names of fixed-width fields. The sink skips the steps
  * whose option is not set.
  */
-export interface Handling {
+export interface SinkHandling {
   /**
    * The first event of a trace determines the trace location (project and time) of all events of the trace. The topic
    * then has the fixed-width fields `tenant_id`, `trace_id`, `id`, `session_id`, `start_time`, `trace_time` and
@@ -40,9 +40,9 @@ export interface Handling {
   /** The usage hour that an event marks dirty. */
   readonly usageHour?: { readonly tenant: string; readonly time: string };
   /** Flag field that is set on events to store; all other events are only for followers of the topic. */
-  readonly storedIf?: string;
+  readonly storedFlag?: string;
   /** Fields that the sink sets to the partition and offset of the record. */
-  readonly stamped?: { readonly partition: string; readonly offset: string };
+  readonly positionFields?: { readonly partition: string; readonly offset: string };
   /**
    * How the table is partitioned: an insert may touch only a limited number of partitions. A partition covers `days`
    * days, counted from 1970, of the field `time`, or, if `time` is not set, of the expiry that the sink sets.
@@ -53,7 +53,7 @@ export interface Handling {
 /**
  * A topic of the event log, and the table that its events are inserted into. To add a topic, add an entry and a schema.
  */
-export interface Topic extends Handling {
+export interface Topic extends SinkHandling {
   readonly name: string;
   readonly table: string;
   /** Avro schema of its records, as JSON text. Field names are column names. */
@@ -66,7 +66,7 @@ export interface Topic extends Handling {
   readonly prefix: readonly string[];
 }
 
-export interface TopicEntry extends Handling {
+export interface TopicEntry extends SinkHandling {
   readonly name: string;
   readonly table: string;
   readonly schema: string;
@@ -148,8 +148,8 @@ export const streamEvents = defineTopic({
     ['expires_at', 'expiry'],
     ['created_at', 'time'],
   ],
-  storedIf: 'kept',
-  stamped: { partition: 'log_partition', offset: 'log_offset' },
+  storedFlag: 'kept',
+  positionFields: { partition: 'log_partition', offset: 'log_offset' },
   tablePartition: { time: 'expires_at', days: 1, shiftDays: 0 },
 });
 

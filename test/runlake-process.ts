@@ -8,7 +8,7 @@ import { joinEnvironments, testSettings } from './test-settings.ts';
 
 const startTimeoutMs = 120_000;
 /** Derivation of types takes seconds of CPU time at each start; tests of this feature enable it explicitly. */
-const withoutTypes = testSettings({ agentsTypesSeconds: 0 });
+const noTypesEnvironment = testSettings({ agentsTypesSeconds: 0 });
 
 /** A separate `runlake all` process: from the build, with a temporary data folder and a free port. */
 export interface RunlakeProcess {
@@ -65,7 +65,7 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
     RUNLAKE_BOOTSTRAP_API_KEY: apiKey,
     RUNLAKE_LOG_LEVEL: 'warn',
     RUNLAKE_SERVE_METRICS: 'true',
-    ...joinEnvironments(withoutTypes, servers?.environment, options.environment),
+    ...joinEnvironments(noTypesEnvironment, servers?.environment, options.environment),
   };
   const child = spawn(process.execPath, [builtProgram, 'all'], {
     env: environment,

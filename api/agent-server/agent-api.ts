@@ -4,14 +4,14 @@ import type { HttpApp } from '../../pipelines/agents/app/http-app.ts';
 import { type CorsSettings, type HttpSettings, toOriginPattern } from '../../pipelines/agents/graphs/http-settings.ts';
 import type { DeploymentWatch } from '../../pipelines/agents/open-deployment.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
-import type { ApiProfile, OwnAccess } from '../server/api-form.ts';
-import { loopbackOrigins, parseOrigins, type SharedOrigins } from '../server/cross-origin.ts';
+import type { ApiProfile, CustomAccess } from '../server/api-form.ts';
+import { type CorsPolicy, loopbackOrigins, parseOrigins } from '../server/cross-origin.ts';
 import type { Services } from '../server/services.ts';
 import { createAppRoutes } from './app-routes.ts';
 
 /** The parts of the agent server that depend on the langgraph.json, and their dependencies. */
-export interface AgentApiParts {
-  readonly ownAccess?: OwnAccess;
+export interface AgentApiOptions {
+  readonly ownAccess?: CustomAccess;
   readonly http?: HttpSettings;
   readonly app?: HttpApp;
   readonly watch?: Pick<DeploymentWatch, 'isDeleted'>;
@@ -24,12 +24,12 @@ export interface AgentApiParts {
  * Returns the API profile of the agent server for {@link buildServer}. The profile depends on the body limit, the
  * workspace of the deployment, and `http` in the langgraph.json.
  */
-export function agentApi(config: Config, workspaceId: string, parts?: AgentApiParts): ApiProfile {
+export function buildAgentApi(config: Config, workspaceId: string, parts?: AgentApiOptions): ApiProfile {
   const { ownAccess, app, watch, http = {} } = parts ?? {};
   const bodyLimit = { bytes: config.agentsMaxBodyBytes, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' };
   const crossOrigin = buildSharedOrigins(config.agentsCorsOrigins, http.cors);
   // The app handles preflights for its own routes, unless the operator or the langgraph.json sets allowed origins.
-  const appCrossOrigin = setsOrigins(config.agentsCorsOrigins, http.cors) ? crossOrigin : undefined;
+  const appCrossOrigin = hasConfiguredOrigins(config.agentsCorsOrigins, http.cors) ? crossOrigin : undefined;
   return {
     title: 'Runlake agent server',
     description:
@@ -61,7 +61,7 @@ const exposedHeaders = [
 const maxOriginLength = 300;
 
 /** Returns true if the operator or the langgraph.json configures the allowed origins. */
-function setsOrigins(operatorOrigins: string | undefined, cors: CorsSettings | undefined | null): boolean {
+function hasConfiguredOrigins(operatorOrigins: string | undefined, cors: CorsSettings | undefined | null): boolean {
   return operatorOrigins !== undefined || readOrigins(cors ?? {}) !== undefined;
 }
 
@@ -69,8 +69,9 @@ function setsOrigins(operatorOrigins: string | undefined, cors: CorsSettings | u
  * Returns the CORS configuration of the agent server. The allowed origins are `operatorOrigins` if set, otherwise the
  * origins in `http.cors` of the langgraph.json, otherwise loopback origins, which development servers use.
  */
-function buildSharedOrigins(ofOperator: string | undefined, cors: CorsSettings | undefined | null): SharedOrigins {
-  const origins = ofOperator === undefined ? (readOrigins(cors ?? {}) ?? loopbackOrigins) : parseOrigins(ofOperator);
+function buildSharedOrigins(configuredOrigins: string | undefined, cors: CorsSettings | undefined | null): CorsPolicy {
+  const origins =
+    configuredOrigins === undefined ? (readOrigins(cors ?? {}) ?? loopbackOrigins) : parseOrigins(configuredOrigins);
   const { allow_methods: allowed = ['*'], allow_headers: headers = ['*'], expose_headers: exposed = [] } = cors ?? {};
   return {
     origins,
@@ -87,7 +88,7 @@ function buildSharedOrigins(ofOperator: string | undefined, cors: CorsSettings |
 function readOrigins({
   allow_origins: list = [],
   allow_origin_regex: regex,
-}: CorsSettings): SharedOrigins['origins'] | undefined {
+}: CorsSettings): CorsPolicy['origins'] | undefined {
   if (list.includes('*')) return '*';
   if (!regex) return list.length === 0 ? undefined : list;
   const pattern = toOriginPattern(regex);

@@ -14,7 +14,7 @@ import type { WebhookRules } from '../../pipelines/agents/webhooks/webhook-rules
 import type { WorkerPool } from '../../pipelines/agents/workers/front/worker-pool.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
-import type { Access, Operation, OperationOf, OperationSchema } from '../server/operation.ts';
+import type { Access, Operation, OperationSchema, TypedOperation } from '../server/operation.ts';
 import { stripQuery } from '../server/register-operation.ts';
 import type { Rule } from './access/rules.ts';
 import { eventStreamType, requireEventStream } from './streaming/sse.ts';
@@ -23,8 +23,8 @@ import { eventStreamType, requireEventStream } from './streaming/sse.ts';
  * Access requirements of operations that only read, and of operations that change or run something. The workspace is
  * always the workspace of the deployment, regardless of the default workspace of a key.
  */
-export const reads = { permission: 'agents:read', tenantScope: 'workspace' } as const;
-export const runs = { permission: 'agents:run', tenantScope: 'workspace' } as const;
+export const readAccess = { permission: 'agents:read', tenantScope: 'workspace' } as const;
+export const runAccess = { permission: 'agents:run', tenantScope: 'workspace' } as const;
 
 /** Errors that custom authentication causes or that callers from another workspace receive. */
 const possibleAccessErrors = [
@@ -51,25 +51,25 @@ export interface AgentOperation extends Operation {
   readonly rule?: Rule;
 }
 
-type RuleOf<A extends Access> = A extends { readonly public: true } ? object : { readonly rule: Rule };
+type RuleField<A extends Access> = A extends { readonly public: true } ? object : { readonly rule: Rule };
 
 /**
  * Declares an operation of the agent server, as `defineOperation` does for the main API. Paths have no prefix, and the
  * caller's workspace is the workspace of the deployment.
  */
 export function defineAgentOperation<const A extends Access, const S extends OperationSchema>(
-  operation: Omit<OperationOf<A, S, AgentServices>, 'mount'> & RuleOf<A>,
+  operation: Omit<TypedOperation<A, S, AgentServices>, 'mount'> & RuleField<A>,
 ): AgentOperation {
   const accessErrors = 'public' in operation.access ? [] : possibleAccessErrors;
-  const streams = operation.schema.produces === eventStreamType;
+  const streamsEvents = operation.schema.produces === eventStreamType;
   const handler: typeof operation.handler = (input) => {
-    if (streams) requireEventStream(input.request);
+    if (streamsEvents) requireEventStream(input.request);
     return operation.handler(input);
   };
   const errors = [
     ...(operation.whileDraining ? [] : (['DEPLOYMENT_DELETED'] as const)),
     ...accessErrors,
-    ...(streams ? (['EVENT_STREAM_NOT_ACCEPTED'] as const) : []),
+    ...(streamsEvents ? (['EVENT_STREAM_NOT_ACCEPTED'] as const) : []),
     ...(operation.errors ?? []),
   ];
   return { ...operation, handler, mount: 'root', errors };
@@ -81,10 +81,10 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
  * @throws ROUTE_NOT_FOUND if the langgraph.json disables it.
  */
 export function requireProtocol(agents: Agents, protocol: 'mcp' | 'a2a', request: FastifyRequest): void {
-  if (agents.protocols?.[protocol] === false) throw routeNotFound(request);
+  if (agents.protocols?.[protocol] === false) throw createRouteNotFoundError(request);
 }
 
-export function routeNotFound({ method, originalUrl }: FastifyRequest): RunlakeError {
+export function createRouteNotFoundError({ method, originalUrl }: FastifyRequest): RunlakeError {
   return runlakeError('ROUTE_NOT_FOUND', { method, path: stripQuery(originalUrl) });
 }
 

@@ -7,19 +7,22 @@ import { RawResponse } from '../server/operation.ts';
 
 /**
  * Builds the schema of an object with only these fields. The server ignores unknown fields and lists them in the
- * response (`ignored-fields.ts`). It refuses fields in `notBuilt`: clients send them, but the server does not implement
+ * response (`ignored-fields.ts`). It refuses fields in `unsupportedFields`: clients send them, but the server does not implement
  * them.
  */
-export const Closed = <const T extends TProperties>(fields: T, notBuilt: readonly string[] = []) =>
-  Type.Object(fields, { additionalProperties: false, ...(notBuilt.length > 0 && { 'x-not-built': notBuilt }) });
+export const ClosedObject = <const T extends TProperties>(fields: T, unsupportedFields: readonly string[] = []) =>
+  Type.Object(fields, {
+    additionalProperties: false,
+    ...(unsupportedFields.length > 0 && { 'x-not-built': unsupportedFields }),
+  });
 
 /** Any JSON value. */
 export const JsonValue = (options: { description?: string } = {}) => Type.Unsafe<unknown>({ ...options });
 
-export const stringEnum = <const W extends readonly string[]>(list: W, options: { default?: W[number] } = {}) =>
+export const stringEnum = <const W extends readonly string[]>(literals: W, options: { default?: W[number] } = {}) =>
   Type.Unsafe<W[number]>(
     Type.Union(
-      list.map((word) => Type.Literal(word)),
+      literals.map((literal) => Type.Literal(literal)),
       options,
     ),
   );
@@ -29,12 +32,12 @@ export const Offset = () => optional(Type.Integer({ minimum: 0, maximum: Number.
 
 /** Returns the fields that a search request has in addition to its filters. */
 export const searchFields = <const S extends readonly string[], const F extends readonly string[]>(
-  sorts: S,
+  sortFields: S,
   fields: F,
 ) => ({
   limit: Limit(),
   offset: Offset(),
-  sort_by: optional(stringEnum(sorts)),
+  sort_by: optional(stringEnum(sortFields)),
   sort_order: optional(stringEnum(['asc', 'desc'])),
   select: optional(Type.Array(stringEnum(fields), { description: 'Fields of the response.' })),
 });
@@ -124,10 +127,10 @@ export const pageDescription =
  * offset of the next page; it is absent on the last page.
  */
 export function buildPage(rows: readonly object[], { total, offset }: { total: number; offset: number }): RawResponse {
-  const next = offset + rows.length;
+  const nextOffset = offset + rows.length;
   const headers = {
     'x-pagination-total': String(total),
-    ...(rows.length > 0 && next < total ? { 'x-pagination-next': String(next) } : {}),
+    ...(rows.length > 0 && nextOffset < total ? { 'x-pagination-next': String(nextOffset) } : {}),
   };
   return new RawResponse({ headers, body: rows });
 }
@@ -136,7 +139,7 @@ export function buildPage(rows: readonly object[], { total, offset }: { total: n
 export const buildEmptyPage = () => buildPage([], { total: 0, offset: 0 });
 
 /** Builds a response from JSON text. */
-export function jsonText(text: string): RawResponse {
+export function buildJsonResponse(text: string): RawResponse {
   return new RawResponse({ headers: { 'content-type': jsonMediaType }, body: Buffer.from(text) });
 }
 

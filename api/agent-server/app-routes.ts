@@ -3,15 +3,15 @@ import { type Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { userHeader, userText } from '../../pipelines/agents/app/app-route.ts';
+import { encodeUser, userHeader } from '../../pipelines/agents/app/app-route.ts';
 import type { AppResponse, HttpApp } from '../../pipelines/agents/app/http-app.ts';
 import type { AgentUser } from '../../pipelines/agents/auth/agent-user.ts';
 import type { HttpSettings } from '../../pipelines/agents/graphs/http-settings.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
-import type { ApiProfile, OwnAccess, OwnRoutes } from '../server/api-form.ts';
+import type { ApiProfile, CustomAccess, CustomRoutes } from '../server/api-form.ts';
 import { identifyCaller } from '../server/authentication.ts';
 import type { Services } from '../server/services.ts';
-import { runs } from './agent-operation.ts';
+import { runAccess } from './agent-operation.ts';
 
 /**
  * Returns the routes of the custom app. Routes that the app declares with a method and a path take precedence over the
@@ -24,18 +24,18 @@ import { runs } from './agent-operation.ts';
  */
 export function createAppRoutes(options: {
   readonly app: HttpApp;
-  readonly ownAccess?: OwnAccess;
+  readonly ownAccess?: CustomAccess;
   readonly http?: HttpSettings;
   readonly authenticator: Authenticator;
   readonly rateLimiter: Services['rateLimiter'];
   readonly workspaceId: string;
   readonly bodyLimit: ApiProfile['bodyLimit'];
-}): OwnRoutes {
+}): CustomRoutes {
   const { app, ownAccess, http, authenticator, rateLimiter, workspaceId, bodyLimit } = options;
 
-  async function identify(...[request, reply]: Parameters<OwnRoutes['handle']>): Promise<AgentUser> {
+  async function identify(...[request, reply]: Parameters<CustomRoutes['handle']>): Promise<AgentUser> {
     const renew = async () => {
-      const caller = await identifyCaller(request, runs, authenticator, workspaceId);
+      const caller = await identifyCaller(request, runAccess, authenticator, workspaceId);
       if (caller === undefined) throw runlakeError('API_KEY_MISSING');
       return caller;
     };
@@ -52,7 +52,7 @@ export function createAppRoutes(options: {
 
   const deps = { app, bodyLimit, identify: http?.enable_custom_route_auth ? identify : undefined };
   return {
-    names: (method, path) => app.names(method, path),
+    takesPrecedence: (method, path) => app.names(method, path),
     handle: (request, reply) => forwardToApp(request, reply, deps),
   };
 }
@@ -85,8 +85,8 @@ const unforwardedHeaders = new Set([
  */
 async function forwardToApp(request: FastifyRequest, reply: FastifyReply, deps: ForwardDeps): Promise<void> {
   const user = await deps.identify?.(request, reply);
-  const disconnected = new AbortController();
-  const onClose = () => disconnected.abort();
+  const disconnectController = new AbortController();
+  const onClose = () => disconnectController.abort();
   reply.raw.once('close', onClose);
   const accessEnded = request.access?.ended;
   accessEnded?.addEventListener('abort', onClose);
@@ -95,15 +95,15 @@ async function forwardToApp(request: FastifyRequest, reply: FastifyReply, deps: 
     target: request.originalUrl,
     headers: buildForwardedHeaders(request, user),
     body: limitBody(request.raw, deps.bodyLimit),
-    signal: disconnected.signal,
+    signal: disconnectController.signal,
   });
   for (const name of ['x-content-type-options', 'x-frame-options']) reply.removeHeader(name);
-  const shared = reply.getHeaders();
+  const serverHeaders = reply.getHeaders();
   reply.hijack();
   try {
-    await sendResponse(appResponse, shared as Record<string, string>, reply.raw);
+    await sendResponse(appResponse, serverHeaders as Record<string, string>, reply.raw);
   } catch (err) {
-    if (!disconnected.signal.aborted)
+    if (!disconnectController.signal.aborted)
       request.log.warn({ err, requestId: request.id }, 'response of the custom app aborted');
     reply.raw.destroy();
   } finally {
@@ -114,15 +114,15 @@ async function forwardToApp(request: FastifyRequest, reply: FastifyReply, deps: 
 
 async function sendResponse(
   appResponse: AppResponse,
-  shared: Record<string, string>,
+  serverHeaders: Record<string, string>,
   response: ServerResponse,
 ): Promise<void> {
   const appHeaders = Object.entries(appResponse.headers).filter(([name]) => !unforwardedHeaders.has(name));
   // The server's CORS headers take precedence over those of the app.
-  const sentHeaders = appHeaders.filter(([name]) => !(name in shared) || !name.startsWith('access-control-'));
-  const vary = [shared.vary, appResponse.headers.vary].flat().filter((one) => one !== undefined);
+  const sentHeaders = appHeaders.filter(([name]) => !(name in serverHeaders) || !name.startsWith('access-control-'));
+  const vary = [serverHeaders.vary, appResponse.headers.vary].flat().filter((one) => one !== undefined);
   response.writeHead(appResponse.status, {
-    ...shared,
+    ...serverHeaders,
     ...Object.fromEntries(sentHeaders.filter(([, value]) => value !== undefined)),
     ...(vary.length > 0 && { vary: vary.join(', ') }),
   });
@@ -133,9 +133,9 @@ async function sendResponse(
 
 function buildForwardedHeaders(request: FastifyRequest, user: AgentUser | undefined): string[] {
   const { rawHeaders } = request.raw;
-  const dropped = new Set([...unforwardedHeaders, ...splitHeader(request.headers.connection)]);
+  const droppedHeaders = new Set([...unforwardedHeaders, ...splitHeader(request.headers.connection)]);
   const headers = rawHeaders.flatMap((name, index) =>
-    index % 2 === 1 || dropped.has(name.toLowerCase()) ? [] : [name, rawHeaders[index + 1] ?? ''],
+    index % 2 === 1 || droppedHeaders.has(name.toLowerCase()) ? [] : [name, rawHeaders[index + 1] ?? ''],
   );
   const add = (name: string, value: string | undefined) => {
     if (value !== undefined && request.headers[name] === undefined) headers.push(name, value);
@@ -146,7 +146,7 @@ function buildForwardedHeaders(request: FastifyRequest, user: AgentUser | undefi
   add('x-forwarded-proto', request.protocol);
   add('x-forwarded-host', request.headers.host);
   add('x-request-id', request.id);
-  if (user !== undefined) headers.push(userHeader, userText(user));
+  if (user !== undefined) headers.push(userHeader, encodeUser(user));
   return headers;
 }
 
@@ -168,7 +168,7 @@ function limitBody(
   const createTooLargeError = () => runlakeError('BODY_TOO_LARGE', { limitBytes, limit });
   if (Number(length) > limitBytes) throw createTooLargeError();
   let bytes = 0;
-  const counting = new Transform({
+  const sizeLimiter = new Transform({
     transform(chunk: Buffer, _encoding, done) {
       bytes += chunk.length;
       if (bytes > limitBytes) done(createTooLargeError());
@@ -177,7 +177,7 @@ function limitBody(
   });
   // If the client aborts its request, the request to the app is also aborted.
   raw.once('aborted', () =>
-    counting.destroy(runlakeError('BAD_REQUEST', { reason: 'The client aborted while sending the body.' })),
+    sizeLimiter.destroy(runlakeError('BAD_REQUEST', { reason: 'The client aborted while sending the body.' })),
   );
-  return raw.pipe(counting);
+  return raw.pipe(sizeLimiter);
 }

@@ -3,15 +3,15 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { describeGraph, describeSubgraphs } from '../../pipelines/agents/schemas/describe-graph.ts';
 import { JsonObject, optional } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
-import { type Agents, defineAgentOperation, graphErrors, reads } from './agent-operation.ts';
-import { AssistantParams, jsonText } from './agent-schema.ts';
-import { onAssistant, readAssistant } from './assistants.ts';
+import { type Agents, defineAgentOperation, graphErrors, readAccess } from './agent-operation.ts';
+import { AssistantParams, buildJsonResponse } from './agent-schema.ts';
+import { createAssistantRule, readAssistant } from './assistants.ts';
 
 const graphOperation = {
   method: 'GET',
   tag: 'assistants',
-  access: reads,
-  rule: onAssistant('assistants:read'),
+  access: readAccess,
+  rule: createAssistantRule('assistants:read'),
   errors: graphErrors,
 } as const;
 
@@ -30,7 +30,7 @@ export const getAssistantGraph = defineAgentOperation({
   handler: async ({ params, query, services: { agents } }) => {
     const xray = parseDepth(query.xray);
     const { graph_id: graphId, config } = await readAssistant(agents, params);
-    return jsonText(await agents.pool.query({ kind: 'drawing', graphId, config, xray }));
+    return buildJsonResponse(await agents.pool.query({ kind: 'drawing', graphId, config, xray }));
   },
 });
 

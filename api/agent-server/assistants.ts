@@ -17,13 +17,13 @@ import {
   updateAssistant as update,
 } from '../../pipelines/agents/assistants/write-assistants.ts';
 import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { changing, creating, type Rule, type RuledInput, searching } from './access/rules.ts';
-import { type Agents, defineAgentOperation, reads, runs } from './agent-operation.ts';
+import { createChangeRule, createCreationRule, createSearchRule, type Rule, type RuleInput } from './access/rules.ts';
+import { type Agents, defineAgentOperation, readAccess, runAccess } from './agent-operation.ts';
 import {
   AssistantParams,
   buildEmptyPage,
   buildPage,
-  Closed,
+  ClosedObject,
   dropNullish,
   GraphConfigBody,
   JsonValue,
@@ -62,16 +62,16 @@ const changeableFields = {
   description: optional(Text({ maxLength: 100_000 })),
 };
 
-const readId = ({ params }: RuledInput) => resolveAssistantId(params.assistant_id as string);
+const readId = ({ params }: RuleInput) => resolveAssistantId(params.assistant_id as string);
 const createNotFoundError = (assistant: string) =>
   runlakeError('ASSISTANT_NOT_FOUND', { assistant: assistant.slice(0, 100) });
 
-export const onAssistant =
+export const createAssistantRule =
   (event: 'assistants:read' | 'assistants:update'): Rule =>
-  async (input, ask, proceed) => {
+  async (input, authorizer, proceed) => {
     const id = readId(input);
     const value = { assistant_id: id, ...toRecord(input.body) };
-    await ask.authorizeRow(event, id, value, createNotFoundError(input.params.assistant_id ?? id));
+    await authorizer.authorizeRow(event, id, value, createNotFoundError(input.params.assistant_id ?? id));
     return proceed();
   };
 
@@ -106,11 +106,11 @@ export const createAssistant = defineAgentOperation({
   path: '/assistants',
   tag: 'assistants',
   summary: 'Create an assistant, which is a graph with a configuration',
-  access: runs,
-  rule: creating('assistants:create', (assistant) => runlakeError('ASSISTANT_EXISTS', { assistant })),
+  access: runAccess,
+  rule: createCreationRule('assistants:create', (assistant) => runlakeError('ASSISTANT_EXISTS', { assistant })),
   errors: ['GRAPH_NOT_FOUND', 'ASSISTANT_EXISTS', 'LIMIT_REACHED'],
   schema: {
-    body: Closed({
+    body: ClosedObject({
       graph_id: Type.String({ minLength: 1 }),
       assistant_id: optional(Uuid()),
       if_exists: optional(stringEnum(['raise', 'do_nothing'])),
@@ -144,11 +144,11 @@ export const searchAssistants = defineAgentOperation({
   tag: 'assistants',
   summary: 'Search assistants, newest first',
   description: pageDescription,
-  access: reads,
-  rule: searching('assistants:search', buildEmptyPage),
+  access: readAccess,
+  rule: createSearchRule('assistants:search', buildEmptyPage),
   errors: ['ANSWER_TOO_LARGE'],
   schema: {
-    body: Closed({
+    body: ClosedObject({
       ...assistantFilter,
       ...searchFields(
         ['assistant_id', 'graph_id', 'name', 'created_at', 'updated_at'],
@@ -177,9 +177,9 @@ export const countAssistants = defineAgentOperation({
   path: '/assistants/count',
   tag: 'assistants',
   summary: 'Count matching assistants',
-  access: reads,
-  rule: searching('assistants:search', () => 0),
-  schema: { body: Closed(assistantFilter), response: { 200: Type.Integer() } },
+  access: readAccess,
+  rule: createSearchRule('assistants:search', () => 0),
+  schema: { body: ClosedObject(assistantFilter), response: { 200: Type.Integer() } },
   handler: async ({ body: { graph_id: graphId, name, metadata }, services: { agents } }) =>
     count(agents.database, agents.deploymentId, dropNullish({ graphId, name, metadata })),
 });
@@ -190,8 +190,8 @@ export const getAssistant = defineAgentOperation({
   path: '/assistants/:assistant_id',
   tag: 'assistants',
   summary: 'Get an assistant in its active version',
-  access: reads,
-  rule: onAssistant('assistants:read'),
+  access: readAccess,
+  rule: createAssistantRule('assistants:read'),
   errors: ['ASSISTANT_NOT_FOUND'],
   schema: { params: AssistantParams, response: { 200: Assistant } },
   handler: async ({ params, services: { agents } }) => readAssistant(agents, params),
@@ -204,12 +204,12 @@ export const updateAssistant = defineAgentOperation({
   tag: 'assistants',
   summary: 'Update an assistant, which creates and activates a new version',
   description: 'Metadata is merged; other fields are replaced.',
-  access: runs,
-  rule: changing('assistants:update', readId, createNotFoundError),
+  access: runAccess,
+  rule: createChangeRule('assistants:update', readId, createNotFoundError),
   errors: ['ASSISTANT_NOT_FOUND', 'GRAPH_NOT_FOUND'],
   schema: {
     params: AssistantParams,
-    body: Closed({ graph_id: optional(Type.String({ minLength: 1 })), ...changeableFields }),
+    body: ClosedObject({ graph_id: optional(Type.String({ minLength: 1 })), ...changeableFields }),
     response: { 200: Assistant },
   },
   handler: async ({ params, body, services: { agents } }) => {
@@ -230,13 +230,13 @@ export const deleteAssistant = defineAgentOperation({
   tag: 'assistants',
   summary: 'Delete an assistant with its versions and runs',
   description: 'The assistant of a graph is created again when the server starts.',
-  access: runs,
-  rule: async (input, ask, proceed) => {
+  access: runAccess,
+  rule: async (input, authorizer, proceed) => {
     const id = readId(input);
-    await ask.authorizeRow('assistants:delete', id, { assistant_id: id }, createNotFoundError(id));
+    await authorizer.authorizeRow('assistants:delete', id, { assistant_id: id }, createNotFoundError(id));
     // Deleting an assistant also deletes its runs on all threads.
-    const { required } = await ask.allow('threads:delete', { thread_id: null });
-    if (required !== undefined && !(await ask.rows.ownsThreadsOf(id, required))) {
+    const { required } = await authorizer.allow('threads:delete', { thread_id: null });
+    if (required !== undefined && !(await authorizer.rows.ownsAssistantThreads(id, required))) {
       throw runlakeError('AUTH_FORBIDDEN', { reason: 'The assistant has runs on threads that you must not delete.' });
     }
     return proceed();
@@ -266,12 +266,12 @@ export const listAssistantVersions = defineAgentOperation({
   path: '/assistants/:assistant_id/versions',
   tag: 'assistants',
   summary: 'List the versions of an assistant, newest first',
-  access: reads,
-  rule: onAssistant('assistants:read'),
+  access: readAccess,
+  rule: createAssistantRule('assistants:read'),
   errors: ['ASSISTANT_NOT_FOUND', 'ANSWER_TOO_LARGE'],
   schema: {
     params: AssistantParams,
-    body: Closed({ metadata: optional(JsonObject()), limit: Limit(), offset: Offset() }),
+    body: ClosedObject({ metadata: optional(JsonObject()), limit: Limit(), offset: Offset() }),
     response: { 200: Type.Array(AssistantVersion) },
   },
   handler: async ({ params, body: { metadata, limit, offset }, services: { agents } }) => {
@@ -288,12 +288,12 @@ export const setAssistantVersion = defineAgentOperation({
   path: '/assistants/:assistant_id/latest',
   tag: 'assistants',
   summary: 'Activate a version of an assistant',
-  access: runs,
-  rule: onAssistant('assistants:update'),
+  access: runAccess,
+  rule: createAssistantRule('assistants:update'),
   errors: ['ASSISTANT_NOT_FOUND'],
   schema: {
     params: AssistantParams,
-    body: Closed({ version: Type.Integer({ minimum: 1, maximum: 2_147_483_647 }) }),
+    body: ClosedObject({ version: Type.Integer({ minimum: 1, maximum: 2_147_483_647 }) }),
     response: { 200: Assistant },
   },
   handler: async ({ params, body, services: { agents } }) => {

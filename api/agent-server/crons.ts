@@ -1,13 +1,13 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { resolveAssistant, resolveAssistantId } from '../../pipelines/agents/assistants/assistant.ts';
-import { addRequired } from '../../pipelines/agents/auth/access-filter.ts';
+import { addRequiredMetadata } from '../../pipelines/agents/auth/access-filter.ts';
 import {
   type CronFilter,
   countCrons as count,
   createCron as create,
   cronFields,
-  cronSorts,
+  cronSortFields,
   onRunCompleted,
   readCron,
   deleteCron as remove,
@@ -18,10 +18,16 @@ import { readDatabaseClock } from '../../pipelines/agents/due-clock.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
-import { changing, type Rule, type RuledInput, searching, threadNotFound } from './access/rules.ts';
-import { type AgentInput, type Agents, defineAgentOperation, reads, runs } from './agent-operation.ts';
 import {
-  Closed,
+  createChangeRule,
+  createSearchRule,
+  createThreadNotFoundError,
+  type Rule,
+  type RuleInput,
+} from './access/rules.ts';
+import { type AgentInput, type Agents, defineAgentOperation, readAccess, runAccess } from './agent-operation.ts';
+import {
+  ClosedObject,
   dropNullish,
   readSearch,
   searchFields,
@@ -72,8 +78,8 @@ const cronOptions = {
 /** Fields of a request that creates a cron. Source: LangGraph Platform API, CronCreate and ThreadCronCreate. */
 const cronBody = { schedule: Schedule, assistant_id: run.assistant_id, ...cronOptions, ...payloadFields };
 const unsupportedFields = Object.keys(run).filter((name) => !Object.hasOwn(cronBody, name));
-const CronBody = Closed(cronBody, unsupportedFields);
-const CronChangesBody = Closed({ schedule: optional(Schedule), ...cronOptions, ...payloadFields }, [
+const CronBody = ClosedObject(cronBody, unsupportedFields);
+const CronChangesBody = ClosedObject({ schedule: optional(Schedule), ...cronOptions, ...payloadFields }, [
   ...unsupportedFields,
   'assistant_id',
 ]);
@@ -120,18 +126,18 @@ const SelectedCron = Type.Partial(Type.Object({ ...Cron.properties, now: Timesta
 
 const CronParams = Type.Object({ cron_id: Uuid() });
 
-const readId = ({ params }: RuledInput) => params.cron_id as string;
+const readId = ({ params }: RuleInput) => params.cron_id as string;
 const createNotFoundError = (cron: string) => runlakeError('CRON_NOT_FOUND', { cron });
 
-const ruleOnCron =
+const createCronRule =
   (event: 'crons:read' | 'crons:delete'): Rule =>
-  async (input, ask, proceed) => {
+  async (input, authorizer, proceed) => {
     const id = readId(input);
-    await ask.authorizeRow(event, id, { cron_id: id }, createNotFoundError(id));
+    await authorizer.authorizeRow(event, id, { cron_id: id }, createNotFoundError(id));
     return proceed();
   };
 
-const creatingCron: Rule = async (input, ask, proceed) => {
+const cronCreationRule: Rule = async (input, ask, proceed) => {
   const threadId = input.params?.thread_id?.toLowerCase();
   const { schedule, end_time, metadata, ...payload } = input.body;
   await ask.authorizeUseAssistant(payload.assistant_id as string);
@@ -145,7 +151,7 @@ const creatingCron: Rule = async (input, ask, proceed) => {
       'threads:create_run',
       threadId,
       { ...run, metadata: metadata ?? {} },
-      threadNotFound(threadId),
+      createThreadNotFoundError(threadId),
     );
   }
   const { required, value } = await ask.allow('crons:create', {
@@ -157,7 +163,7 @@ const creatingCron: Rule = async (input, ask, proceed) => {
     user_id: ask.deps.access.user.identity,
     end_time: end_time ?? null,
   });
-  return proceed({ body: { ...input.body, metadata: addRequired(toRecord(value.metadata), required) } });
+  return proceed({ body: { ...input.body, metadata: addRequiredMetadata(toRecord(value.metadata), required) } });
 };
 
 const cronFilter = {
@@ -166,7 +172,7 @@ const cronFilter = {
   enabled: optional(Type.Boolean()),
   metadata: optional(JsonObject({ description: 'Only crons whose metadata contains it.' })),
 };
-const CronFilterBody = Closed(cronFilter);
+const CronFilterBody = ClosedObject(cronFilter);
 
 /**
  * Refuses a payload that would fail each time the cron fires.
@@ -187,11 +193,11 @@ function requireValidPayload(
 /** Maximum number of crons per deployment. Each cron needs a row, and is checked each time it fires. */
 const maxCrons = 10_000;
 
-const creates = {
+const creationOperation = {
   method: 'POST',
   tag: 'crons',
-  access: runs,
-  rule: creatingCron,
+  access: runAccess,
+  rule: cronCreationRule,
   errors: [
     'ASSISTANT_NOT_FOUND',
     'CRON_SCHEDULE_INVALID',
@@ -203,7 +209,10 @@ const creates = {
   ],
 } as const;
 
-async function createFrom(input: AgentInput & { readonly body: Static<typeof CronBody> }, threadId: string | null) {
+async function createCronFromRequest(
+  input: AgentInput & { readonly body: Static<typeof CronBody> },
+  threadId: string | null,
+) {
   const { body, caller, services, request } = input;
   const { database, deploymentId } = services.agents;
   const payload = readPayload(body, threadId !== null);
@@ -230,22 +239,22 @@ async function createFrom(input: AgentInput & { readonly body: Static<typeof Cro
 }
 
 export const createCron = defineAgentOperation({
-  ...creates,
+  ...creationOperation,
   operationId: 'createCron',
   path: '/runs/crons',
   summary: 'Create a cron that starts each run on a new thread',
   schema: { body: CronBody, response: { 200: Cron } },
-  handler: (input) => createFrom(input, null),
+  handler: (input) => createCronFromRequest(input, null),
 });
 
 export const createThreadCron = defineAgentOperation({
-  ...creates,
+  ...creationOperation,
   operationId: 'createThreadCron',
   path: '/threads/:thread_id/runs/crons',
   summary: 'Create a cron that starts runs on a thread',
   schema: { params: ThreadParams, body: CronBody, response: { 200: Cron } },
-  errors: [...creates.errors, 'THREAD_NOT_FOUND'],
-  handler: (input) => createFrom(input, input.params.thread_id.toLowerCase()),
+  errors: [...creationOperation.errors, 'THREAD_NOT_FOUND'],
+  handler: (input) => createCronFromRequest(input, input.params.thread_id.toLowerCase()),
 });
 
 export const deleteCron = defineAgentOperation({
@@ -254,8 +263,8 @@ export const deleteCron = defineAgentOperation({
   path: '/runs/crons/:cron_id',
   tag: 'crons',
   summary: 'Delete a cron; its existing runs continue',
-  access: runs,
-  rule: ruleOnCron('crons:delete'),
+  access: runAccess,
+  rule: createCronRule('crons:delete'),
   errors: ['CRON_NOT_FOUND'],
   schema: { params: CronParams, response: { 204: Type.Null() } },
   handler: async ({ params, services: { agents } }) => {
@@ -270,8 +279,8 @@ export const getCron = defineAgentOperation({
   path: '/runs/crons/:cron_id',
   tag: 'crons',
   summary: 'Get a cron',
-  access: reads,
-  rule: ruleOnCron('crons:read'),
+  access: readAccess,
+  rule: createCronRule('crons:read'),
   errors: ['CRON_NOT_FOUND'],
   schema: { params: CronParams, response: { 200: Cron } },
   handler: ({ params, services: { agents } }) => readCron(agents.database, agents.deploymentId, params.cron_id),
@@ -297,11 +306,11 @@ export const searchCrons = defineAgentOperation({
   path: '/runs/crons/search',
   tag: 'crons',
   summary: 'Search crons, newest first',
-  access: reads,
-  rule: searching('crons:search', () => []),
+  access: readAccess,
+  rule: createSearchRule('crons:search', () => []),
   errors: ['ANSWER_TOO_LARGE'],
   schema: {
-    body: Closed({ ...cronFilter, ...searchFields(cronSorts, [...cronFields, 'now']) }),
+    body: ClosedObject({ ...cronFilter, ...searchFields(cronSortFields, [...cronFields, 'now']) }),
     response: { 200: Type.Array(SelectedCron) },
   },
   handler: async ({ body, services: { agents } }) => {
@@ -324,8 +333,8 @@ export const countCrons = defineAgentOperation({
   path: '/runs/crons/count',
   tag: 'crons',
   summary: 'Count matching crons',
-  access: reads,
-  rule: searching('crons:search', () => 0),
+  access: readAccess,
+  rule: createSearchRule('crons:search', () => 0),
   schema: { body: CronFilterBody, response: { 200: Type.Integer() } },
   handler: ({ body, services: { agents } }) => count(agents.database, agents.deploymentId, buildFilter(body)),
 });
@@ -338,8 +347,8 @@ export const updateCron = defineAgentOperation({
   summary: 'Update a cron',
   description:
     'Absent fields stay unchanged; metadata is merged. Null removes the time zone or the end time. After a change of the schedule, the cron next fires at its first time after now.',
-  access: runs,
-  rule: changing('crons:update', readId, createNotFoundError),
+  access: runAccess,
+  rule: createChangeRule('crons:update', readId, createNotFoundError),
   errors: [
     'CRON_NOT_FOUND',
     'CRON_SCHEDULE_INVALID',

@@ -11,7 +11,7 @@ import {
 } from '@modelcontextprotocol/sdk/types.js';
 import { Type } from 'typebox';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
-import { type Assistant, systemAssistantId } from '../../pipelines/agents/assistants/assistant.ts';
+import { type Assistant, computeSystemAssistantId } from '../../pipelines/agents/assistants/assistant.ts';
 import { type AssistantFilter, searchAssistants as search } from '../../pipelines/agents/assistants/read-assistants.ts';
 import { awaitRunEnd } from '../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../pipelines/agents/runs/cancel-run.ts';
@@ -19,15 +19,15 @@ import { requestFollowedRun } from '../../pipelines/agents/runs/request-run.ts';
 import { describeGraph } from '../../pipelines/agents/schemas/describe-graph.ts';
 import { answerWithoutSession, withMcpErrors } from '../server/mcp-http.ts';
 import { releaseVersion } from '../server/release.ts';
-import { asOperation } from './access/agent-access.ts';
-import { open, type Values } from './access/rules.ts';
+import { executeRequestPart } from './access/agent-access.ts';
+import { allowAllRule, type Values } from './access/rules.ts';
 import {
   type AgentInput,
   type Agents,
+  createRouteNotFoundError,
   defineAgentOperation,
   requireProtocol,
-  routeNotFound,
-  runs,
+  runAccess,
 } from './agent-operation.ts';
 import { isObject, JsonValue } from './agent-schema.ts';
 import { searchAssistants } from './assistants.ts';
@@ -42,9 +42,9 @@ export const postMcp = defineAgentOperation({
   summary: 'Use assistants as tools (Model Context Protocol)',
   description:
     'Streamable HTTP without sessions: initialize, ping, tools/list and tools/call, with JSON responses. Each assistant is a tool. A call is a run without a thread; closing the connection cancels it.',
-  access: runs,
+  access: runAccess,
   // Tools are authorised like the operations that they correspond to.
-  rule: open,
+  rule: allowAllRule,
   errors: ['ROUTE_NOT_FOUND'],
   schema: {
     body: JsonValue({ description: 'A JSON-RPC 2.0 message, or a list of messages.' }),
@@ -71,12 +71,12 @@ export const deleteMcp = defineAgentOperation({
   tag: 'mcp',
   summary: 'End a session of the Model Context Protocol',
   description: 'Always 404: the server has no sessions.',
-  access: runs,
-  rule: open,
+  access: runAccess,
+  rule: allowAllRule,
   errors: ['ROUTE_NOT_FOUND'],
   schema: { response: { 404: Type.Object({ detail: Type.String() }) } },
   handler: async ({ request }) => {
-    throw routeNotFound(request);
+    throw createRouteNotFoundError(request);
   },
 });
 
@@ -111,12 +111,12 @@ function toToolInputSchema(schema: unknown): Tool['inputSchema'] {
 }
 
 /** Resolves a schema that consists only of a reference to one of its own definitions. */
-function resolveReference(root: Values): Values {
-  if (typeof root.$ref !== 'string' || !root.$ref.startsWith('#/')) return {};
-  const target = root.$ref
+function resolveReference(rootSchema: Values): Values {
+  if (typeof rootSchema.$ref !== 'string' || !rootSchema.$ref.startsWith('#/')) return {};
+  const target = rootSchema.$ref
     .slice(2)
     .split('/')
-    .reduce<unknown>((location, name) => (isObject(location) ? location[name] : undefined), root);
+    .reduce<unknown>((location, name) => (isObject(location) ? location[name] : undefined), rootSchema);
   return isObject(target) ? { ...target, $ref: undefined } : {};
 }
 
@@ -133,9 +133,9 @@ function nameTools<Named extends NamedAssistant>(assistants: readonly Named[]): 
   const byName = new Map<string, Named>();
   for (const assistant of assistants) {
     const { name, assistant_id: id } = assistant;
-    const legal = name.replace(/[^\w-]/g, '_').slice(0, maxNameLength) || 'assistant';
+    const validName = name.replace(/[^\w-]/g, '_').slice(0, maxNameLength) || 'assistant';
     const end = `-${id.slice(-12)}`;
-    const names = [legal, `${legal.slice(0, maxNameLength - end.length)}${end}`, id];
+    const names = [validName, `${validName.slice(0, maxNameLength - end.length)}${end}`, id];
     byName.set(names.find((candidate) => !byName.has(candidate)) ?? id, assistant);
   }
   return byName;
@@ -160,15 +160,25 @@ async function findTools<Field extends keyof Assistant>(
   fields: readonly Field[],
 ): Promise<ReadonlyMap<string, Pick<Assistant, Field | keyof NamedAssistant>>> {
   const { database, deploymentId, graphs, config } = services.agents;
-  const ofGraphs = Object.keys(graphs).map(systemAssistantId);
+  const graphAssistantIds = Object.keys(graphs).map(computeSystemAssistantId);
   const select = ['assistant_id', 'name', ...fields] as const;
   const page = { limit: maxTools, offset: 0, select, limitBytes: config.maxPageBytes };
-  const oldestFirst = { sortBy: 'created_at', sortOrder: 'asc', alwaysIncludedIds: ofGraphs, ...page } as const;
-  let found: readonly Pick<Assistant, Field | keyof NamedAssistant>[] = [];
-  await asOperation(request, searchAssistants, { body: {} }, async ({ body }: { readonly body: AssistantFilter }) => {
-    found = (await search(database, deploymentId, { ...oldestFirst, ...body })).assistants;
-  });
-  return nameTools(found);
+  const searchOptions = {
+    sortBy: 'created_at',
+    sortOrder: 'asc',
+    alwaysIncludedIds: graphAssistantIds,
+    ...page,
+  } as const;
+  let foundAssistants: readonly Pick<Assistant, Field | keyof NamedAssistant>[] = [];
+  await executeRequestPart(
+    request,
+    searchAssistants,
+    { body: {} },
+    async ({ body }: { readonly body: AssistantFilter }) => {
+      foundAssistants = (await search(database, deploymentId, { ...searchOptions, ...body })).assistants;
+    },
+  );
+  return nameTools(foundAssistants);
 }
 
 /**
@@ -178,12 +188,13 @@ async function findTools<Field extends keyof Assistant>(
  */
 async function listTools(input: AgentInput, cursor: string | undefined): Promise<ListToolsResult> {
   const { agents } = input.services;
-  const first = Number(cursor ?? 0);
-  if (!Number.isSafeInteger(first) || first < 0) throw new McpError(ErrorCode.InvalidParams, 'Unknown cursor');
+  const firstIndex = Number(cursor ?? 0);
+  if (!Number.isSafeInteger(firstIndex) || firstIndex < 0)
+    throw new McpError(ErrorCode.InvalidParams, 'Unknown cursor');
   const all = [...(await findTools(input, ['graph_id', 'config', 'description']))];
   const schemas = new Map<string, Promise<Tool['inputSchema'] | undefined>>();
   const tools: Tool[] = [];
-  for (const [name, { graph_id: graphId, config, description }] of all.slice(first, first + toolsPerPage)) {
+  for (const [name, { graph_id: graphId, config, description }] of all.slice(firstIndex, firstIndex + toolsPerPage)) {
     const key = JSON.stringify([graphId, config]);
     const schema = schemas.get(key) ?? readInputSchema(agents, graphId, config);
     schemas.set(key, schema);
@@ -195,7 +206,7 @@ async function listTools(input: AgentInput, cursor: string | undefined): Promise
       description: description || `Runs the assistant '${name}' of the graph '${graphId}'`,
     });
   }
-  const next = first + toolsPerPage;
+  const next = firstIndex + toolsPerPage;
   return { tools, ...(next < all.length && { nextCursor: String(next) }) };
 }
 
@@ -231,16 +242,16 @@ async function callTool(
   if (assistant === undefined) throw new McpError(ErrorCode.InvalidParams, `Unknown tool: ${name.slice(0, 100)}`);
   try {
     const body = { assistant_id: assistant.assistant_id, input: args };
-    const { run, reader } = await asOperation(input.request, waitForStatelessRun, { body }, (part) =>
+    const { run, reader } = await executeRequestPart(input.request, waitForStatelessRun, { body }, (part) =>
       requestFollowedRun(agents, toRunRequest({ ...input, ...part })),
     );
-    const awaited = { deploymentId: agents.deploymentId, threadId: run.thread_id, runId: run.run_id };
+    const awaitedRun = { deploymentId: agents.deploymentId, threadId: run.thread_id, runId: run.run_id };
     try {
-      const text = await awaitRunEnd(agents, awaited, { attached: reader, signal });
+      const text = await awaitRunEnd(agents, awaitedRun, { attached: reader, signal });
       return text === undefined ? buildFailure('The call was cancelled.') : buildResult(text);
     } finally {
       reader.close();
-      if (signal.aborted) await stop(input, awaited);
+      if (signal.aborted) await cancelToolRun(input, awaitedRun);
     }
   } catch (error) {
     if (isRunlakeError(error) && error.class === 'caller') return buildFailure(error.message);
@@ -248,7 +259,7 @@ async function callTool(
   }
 }
 
-async function stop(
+async function cancelToolRun(
   { services: { agents }, request }: AgentInput,
   run: { readonly threadId: string; readonly runId: string },
 ): Promise<void> {

@@ -141,7 +141,7 @@ export const agentOperations: readonly AgentOperation[] = [
  * The tags of the operations that each setting in `http` disables. `disable_webhooks`, `disable_mcp` and `disable_a2a`
  * are not listed; the code that they apply to checks them.
  */
-const disabledTags = {
+const tagsByDisableFlag = {
   disable_assistants: ['assistants'],
   disable_threads: ['threads'],
   disable_runs: ['thread runs', 'stateless runs', 'crons', 'event protocol'],
@@ -153,9 +153,11 @@ const disabledTags = {
  * Returns the operations that `http` of a langgraph.json does not disable. Disabled operations respond with 404. `/ok`
  * cannot be disabled, because liveness probes use it.
  */
-export function servedOperations(http: GraphsFile['http']): readonly AgentOperation[] {
+export function listServedOperations(http: GraphsFile['http']): readonly AgentOperation[] {
   const off = new Set<string>(
-    Object.entries(disabledTags).flatMap(([name, tags]) => (http[name as keyof typeof disabledTags] ? tags : [])),
+    Object.entries(tagsByDisableFlag).flatMap(([name, tags]) =>
+      http[name as keyof typeof tagsByDisableFlag] ? tags : [],
+    ),
   );
   return agentOperations.filter(({ tag, operationId }) => !off.has(tag) || operationId === 'getAgentOk');
 }

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { containsRequired, type RequiredMetadata } from '../../pipelines/agents/auth/access-filter.ts';
-import type { Allowed } from '../../pipelines/agents/auth/auth-process.ts';
+import { containsRequiredMetadata, type RequiredMetadata } from '../../pipelines/agents/auth/access-filter.ts';
+import type { AccessGrant } from '../../pipelines/agents/auth/auth-process.ts';
 import { getItems, listNamespaces, searchItems } from '../../pipelines/agents/store/read-items.ts';
 import { checkNamespace, type StoreConfig } from '../../pipelines/agents/store/store-item.ts';
 import { deleteItems, putItems } from '../../pipelines/agents/store/write-items.ts';
@@ -9,8 +9,8 @@ import { JsonObject, nullable, optional, Text, Timestamp } from '../server/forma
 import { RawResponse } from '../server/operation.ts';
 import type { Authorizer } from './access/authorizer.ts';
 import type { Values } from './access/rules.ts';
-import { type Agents, defineAgentOperation, reads, runs } from './agent-operation.ts';
-import { Closed, jsonText, Limit, Offset, selectFields } from './agent-schema.ts';
+import { type Agents, defineAgentOperation, readAccess, runAccess } from './agent-operation.ts';
+import { buildJsonResponse, ClosedObject, Limit, Offset, selectFields } from './agent-schema.ts';
 
 const fields = {
   namespace: Type.Array(Type.String()),
@@ -67,20 +67,20 @@ async function requireItemAccess(
   if (required === undefined) return true;
   const [item] = await getItems(deps.database, deps.deploymentId, [itemKey], false);
   if (!item) return false;
-  if (!containsRequired(toItemFields(item, item.value), required))
+  if (!containsRequiredMetadata(toItemFields(item, item.value), required))
     throw runlakeError('STORE_ITEM_NOT_FOUND', { key: itemKey.key });
   return true;
 }
 
-function requireWithin(metadata: Values, required: RequiredMetadata | undefined): void {
-  if (containsRequired(metadata, required)) return;
+function requireMetadataMatch(metadata: Values, required: RequiredMetadata | undefined): void {
+  if (containsRequiredMetadata(metadata, required)) return;
   throw runlakeError('AUTH_FORBIDDEN', { reason: 'You would have no access to the item.' });
 }
 
 /**
  * Restricts the operation to items with the required metadata. Returns the input as changed by the project's handler.
  */
-function restrictItems({ deps }: Authorizer, { required, value }: Allowed): Values {
+function restrictItems({ deps }: Authorizer, { required, value }: AccessGrant): Values {
   deps.access.items = required;
   return value;
 }
@@ -92,18 +92,18 @@ export const deleteStoreItem = defineAgentOperation({
   tag: 'store',
   summary: 'Delete an item',
   description: 'Succeeds if the item does not exist.',
-  access: runs,
+  access: runAccess,
   rule: async ({ body }, authorizer, proceed) => {
-    const requested = { namespace: body.namespace ?? [], key: body.key };
-    const { required, value } = await authorizer.allow('store:delete', requested);
+    const requestedKey = { namespace: body.namespace ?? [], key: body.key };
+    const { required, value } = await authorizer.allow('store:delete', requestedKey);
     const { namespace, key } = value as unknown as ItemKey;
     if (!(await requireItemAccess(authorizer, { namespace, key }, required)))
-      requireWithin(toItemFields({ namespace, key }), required);
+      requireMetadataMatch(toItemFields({ namespace, key }), required);
     return proceed({ body: { ...body, namespace, key } });
   },
   errors: ['STORE_ITEM_NOT_FOUND'],
   schema: {
-    body: Closed({ namespace: Type.Optional(Labels('Labels of the namespace.')), key: Key() }),
+    body: ClosedObject({ namespace: Type.Optional(Labels('Labels of the namespace.')), key: Key() }),
     response: { 204: Type.Null() },
   },
   handler: async ({ body, services: { agents } }) => {
@@ -119,7 +119,7 @@ export const getStoreItem = defineAgentOperation({
   path: '/store/items',
   tag: 'store',
   summary: 'Get an item, or null if it does not exist',
-  access: reads,
+  access: readAccess,
   rule: async ({ query }, authorizer, proceed) => {
     const requested = (query.namespace as readonly string[]).flatMap((labels) => labels.split('.'));
     const { required, value } = await authorizer.allow('store:get', { namespace: requested, key: query.key });
@@ -145,7 +145,7 @@ export const getStoreItem = defineAgentOperation({
     const keys = [{ namespace, key: query.key }];
     const [item] = await getItems(agents.database, agents.deploymentId, keys, refresh);
     // Sends the JSON text `null` instead of an empty body, because clients cannot parse an empty body.
-    return item ?? jsonText('null');
+    return item ?? buildJsonResponse('null');
   },
 });
 
@@ -155,7 +155,7 @@ export const listStoreNamespaces = defineAgentOperation({
   path: '/store/namespaces',
   tag: 'store',
   summary: 'List the namespaces that have items',
-  access: reads,
+  access: readAccess,
   rule: async ({ body }, authorizer, proceed) => {
     const requested = {
       namespace: body.prefix ?? [],
@@ -165,7 +165,7 @@ export const listStoreNamespaces = defineAgentOperation({
     return proceed({ body: { ...body, prefix: namespace } });
   },
   schema: {
-    body: Closed({
+    body: ClosedObject({
       prefix: optional(Labels('First labels; `*` matches any label.')),
       suffix: optional(Labels('Last labels; `*` matches any label.')),
       max_depth: optional(
@@ -200,7 +200,7 @@ export const putStoreItem = defineAgentOperation({
   path: '/store/items',
   tag: 'store',
   summary: 'Store an item',
-  access: runs,
+  access: runAccess,
   rule: async ({ body }, authorizer, proceed) => {
     const { required, value: requested } = await authorizer.allow(
       'store:put',
@@ -208,7 +208,7 @@ export const putStoreItem = defineAgentOperation({
     );
     const { namespace, key, value } = requested as unknown as ItemKey & { readonly value: unknown };
     await requireItemAccess(authorizer, { namespace, key }, required);
-    requireWithin(toItemFields({ namespace, key }, value), required);
+    requireMetadataMatch(toItemFields({ namespace, key }, value), required);
     return proceed({ body: { ...body, namespace, key, value } });
   },
   errors: [
@@ -220,7 +220,7 @@ export const putStoreItem = defineAgentOperation({
     'GRAPH_WORKER_BUSY',
   ],
   schema: {
-    body: Closed({
+    body: ClosedObject({
       namespace: Labels('Labels, which must not be empty or contain a dot.'),
       key: Key(),
       value: JsonObject({ description: 'Replaces an existing value.' }),
@@ -254,7 +254,7 @@ export const searchStoreItems = defineAgentOperation({
   path: '/store/items/search',
   tag: 'store',
   summary: 'Search items below a prefix, last updated first, or most similar to a query first',
-  access: reads,
+  access: readAccess,
   rule: async ({ body }, authorizer, proceed) => {
     const requested = {
       namespace: body.namespace_prefix ?? [],
@@ -272,7 +272,7 @@ export const searchStoreItems = defineAgentOperation({
     'GRAPH_WORKER_BUSY',
   ],
   schema: {
-    body: Closed({
+    body: ClosedObject({
       namespace_prefix: optional(Labels('First labels of the namespaces. Empty: all items.')),
       filter: optional(
         JsonObject({

@@ -5,9 +5,9 @@ import { truncateAgents } from '../../pipelines/agents/truncate-agents.ts';
 import { JsonObject, jsonMediaType, optional } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 import { releaseVersion } from '../server/release.ts';
-import { open } from './access/rules.ts';
-import { defineAgentOperation, runs } from './agent-operation.ts';
-import { Closed, stringEnum } from './agent-schema.ts';
+import { allowAllRule } from './access/rules.ts';
+import { defineAgentOperation, runAccess } from './agent-operation.ts';
+import { ClosedObject, stringEnum } from './agent-schema.ts';
 
 /** Release of the original server that this API is compatible with. Clients and tests are written for this release. */
 const COMPATIBLE_VERSION = '1.5.1';
@@ -116,12 +116,12 @@ export const truncate = defineAgentOperation({
   tag: 'system',
   summary: 'Delete the data of the agent server, for tests',
   description: 'Only available in tests of Runlake. Deleting threads also deletes their runs and state.',
-  access: runs,
+  access: runAccess,
   // This operation exists only if the operator has enabled it for tests.
-  rule: open,
+  rule: allowAllRule,
   errors: ['ROUTE_NOT_FOUND'],
   schema: {
-    body: Closed({
+    body: ClosedObject({
       runs: optional(Type.Boolean()),
       threads: optional(Type.Boolean()),
       assistants: optional(Type.Boolean({ description: 'Assistants that clients created; those of graphs stay.' })),

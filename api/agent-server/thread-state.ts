@@ -1,18 +1,18 @@
 import { type Static, Type } from 'typebox';
 import { Check } from 'typebox/value';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { CheckpointChoice } from '../../pipelines/agents/runs/run.ts';
+import type { CheckpointReference } from '../../pipelines/agents/runs/run.ts';
 import { readThreadHistory, readThreadState } from '../../pipelines/agents/threads/thread-state.ts';
 import { updateThreadState as update } from '../../pipelines/agents/threads/update-thread-state.ts';
 import { JsonObject, nullable, optional, Timestamp } from '../server/formats.ts';
-import { onThread } from './access/rules.ts';
-import { defineAgentOperation, graphErrors, reads, runs } from './agent-operation.ts';
+import { createThreadRule } from './access/rules.ts';
+import { defineAgentOperation, graphErrors, readAccess, runAccess } from './agent-operation.ts';
 import {
+  buildJsonResponse,
   Checkpoint,
-  Closed,
+  ClosedObject,
   dropNullish,
   JsonValue,
-  jsonText,
   Limit,
   removeNullFields,
   ThreadParams,
@@ -38,7 +38,7 @@ const StateSelect = Type.Array(Type.String({ pattern: `^(?:${stateFields.join('|
   maxItems: 1_000,
 });
 
-const readsState = { tag: 'threads', access: reads, rule: onThread('threads:read') } as const;
+const stateReadOperation = { tag: 'threads', access: readAccess, rule: createThreadRule('threads:read') } as const;
 const stateErrors = ['THREAD_NOT_FOUND', ...graphErrors] as const;
 const stateQuery = Type.Object({
   subgraphs: Type.Boolean({ default: false, description: 'Include the states of interrupted subgraphs.' }),
@@ -46,7 +46,7 @@ const stateQuery = Type.Object({
 });
 
 export const getThreadState = defineAgentOperation({
-  ...readsState,
+  ...stateReadOperation,
   operationId: 'getThreadState',
   method: 'GET',
   path: '/threads/:thread_id/state',
@@ -54,11 +54,11 @@ export const getThreadState = defineAgentOperation({
   errors: stateErrors,
   schema: { params: ThreadParams, query: stateQuery, response: { 200: SelectedThreadState } },
   handler: async ({ params: { thread_id: id }, query, services: { agents } }) =>
-    jsonText(await readThreadState(agents, id, query)),
+    buildJsonResponse(await readThreadState(agents, id, query)),
 });
 
 export const getThreadStateAt = defineAgentOperation({
-  ...readsState,
+  ...stateReadOperation,
   operationId: 'getThreadStateAt',
   method: 'GET',
   path: '/threads/:thread_id/state/:checkpoint_id',
@@ -70,11 +70,11 @@ export const getThreadStateAt = defineAgentOperation({
     response: { 200: SelectedThreadState },
   },
   handler: async ({ params: { thread_id: id, checkpoint_id }, query, services: { agents } }) =>
-    jsonText(await readThreadState(agents, id, { ...query, checkpoint: { checkpoint_id } })),
+    buildJsonResponse(await readThreadState(agents, id, { ...query, checkpoint: { checkpoint_id } })),
 });
 
 export const getThreadStateOf = defineAgentOperation({
-  ...readsState,
+  ...stateReadOperation,
   operationId: 'getThreadStateOf',
   method: 'POST',
   path: '/threads/:thread_id/state/checkpoint',
@@ -83,12 +83,12 @@ export const getThreadStateOf = defineAgentOperation({
   schema: {
     params: ThreadParams,
     query: stateQuery,
-    body: Closed({ checkpoint: Checkpoint, subgraphs: optional(Type.Boolean()), select: optional(StateSelect) }),
+    body: ClosedObject({ checkpoint: Checkpoint, subgraphs: optional(Type.Boolean()), select: optional(StateSelect) }),
     response: { 200: SelectedThreadState },
   },
   handler: async ({ params, query, body: { checkpoint, ...asked }, services: { agents } }) => {
     const historyQuery = { ...query, ...dropNullish(asked), checkpoint: removeNullFields(checkpoint) };
-    return jsonText(await readThreadState(agents, params.thread_id, historyQuery));
+    return buildJsonResponse(await readThreadState(agents, params.thread_id, historyQuery));
   },
 });
 
@@ -98,8 +98,8 @@ export const updateThreadState = defineAgentOperation({
   path: '/threads/:thread_id/state',
   tag: 'threads',
   summary: 'Write to the state of a thread, as if a node had returned the values',
-  access: runs,
-  rule: onThread('threads:update'),
+  access: runAccess,
+  rule: createThreadRule('threads:update'),
   errors: [
     'THREAD_NOT_FOUND',
     'THREAD_WITHOUT_GRAPH',
@@ -111,7 +111,7 @@ export const updateThreadState = defineAgentOperation({
   ],
   schema: {
     params: ThreadParams,
-    body: Closed({
+    body: ClosedObject({
       values: Type.Optional(JsonValue({ description: 'Values that the node returns. Null: none.' })),
       as_node: optional(Type.String({ description: 'Default: the node that ran last.' })),
       checkpoint: optional(Checkpoint, { description: 'Checkpoint to continue from. Default: the latest.' }),
@@ -130,8 +130,8 @@ export const updateThreadState = defineAgentOperation({
   },
 });
 
-const readsHistory = {
-  ...readsState,
+const historyReadOperation = {
+  ...stateReadOperation,
   path: '/threads/:thread_id/history',
   errors: ['THREAD_NOT_FOUND', 'ANSWER_TOO_LARGE', ...graphErrors],
 } as const;
@@ -147,7 +147,7 @@ const Before = Type.Union([
 ]);
 
 export const getThreadHistory = defineAgentOperation({
-  ...readsHistory,
+  ...historyReadOperation,
   operationId: 'getThreadHistory',
   method: 'GET',
   summary: 'List the states of a thread, newest first',
@@ -164,18 +164,20 @@ export const getThreadHistory = defineAgentOperation({
   },
   handler: async ({ params, query: { limit, before: text, select }, services: { agents } }) => {
     const before = text === undefined ? undefined : toCheckpointChoice(text.startsWith('{') ? parseBefore(text) : text);
-    return jsonText(await readThreadHistory(agents, params.thread_id, { limit, ...dropNullish({ before, select }) }));
+    return buildJsonResponse(
+      await readThreadHistory(agents, params.thread_id, { limit, ...dropNullish({ before, select }) }),
+    );
   },
 });
 
 export const searchThreadHistory = defineAgentOperation({
-  ...readsHistory,
+  ...historyReadOperation,
   operationId: 'searchThreadHistory',
   method: 'POST',
   summary: 'List the states of a thread or of a subgraph, newest first',
   schema: {
     params: ThreadParams,
-    body: Closed({
+    body: ClosedObject({
       limit: Limit(),
       before: optional(Before),
       checkpoint: optional(Checkpoint, { description: 'Its `checkpoint_ns` selects the subgraph.' }),
@@ -185,7 +187,7 @@ export const searchThreadHistory = defineAgentOperation({
     response: { 200: Type.Array(SelectedThreadState) },
   },
   handler: async ({ params, body: { limit, before, checkpoint, metadata, select }, services: { agents } }) =>
-    jsonText(
+    buildJsonResponse(
       await readThreadHistory(agents, params.thread_id, {
         limit: limit ?? 10,
         ...dropNullish({ before: before ? toCheckpointChoice(before) : null, metadata, select }),
@@ -194,7 +196,7 @@ export const searchThreadHistory = defineAgentOperation({
     ),
 });
 
-function toCheckpointChoice(before: Static<typeof Before>): CheckpointChoice {
+function toCheckpointChoice(before: Static<typeof Before>): CheckpointReference {
   if (typeof before === 'string') return { checkpoint_id: before };
   return removeNullFields('configurable' in before ? (before.configurable as Static<typeof Checkpoint>) : before);
 }

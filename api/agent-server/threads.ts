@@ -19,12 +19,19 @@ import { copyThread as copy, updateThread as update } from '../../pipelines/agen
 
 import { JsonObject, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
-import { changing, creating, onThread, readThreadId, searching, threadNotFound } from './access/rules.ts';
-import { defineAgentOperation, graphErrors, reads, runs } from './agent-operation.ts';
+import {
+  createChangeRule,
+  createCreationRule,
+  createSearchRule,
+  createThreadNotFoundError,
+  createThreadRule,
+  readThreadId,
+} from './access/rules.ts';
+import { defineAgentOperation, graphErrors, readAccess, runAccess } from './agent-operation.ts';
 import {
   buildEmptyPage,
   buildPage,
-  Closed,
+  ClosedObject,
   dropNullish,
   JsonValue,
   pageDescription,
@@ -67,7 +74,7 @@ const Strategy = optional(stringEnum(['delete', 'keep_latest']));
 const Ttl = optional(
   Type.Union([
     Type.Number({ minimum: 0, maximum: 1e9, description: 'Minutes; strategy delete.' }),
-    Closed({ ttl: Type.Number({ minimum: 0, maximum: 1e9, description: 'Minutes.' }), strategy: Strategy }),
+    ClosedObject({ ttl: Type.Number({ minimum: 0, maximum: 1e9, description: 'Minutes.' }), strategy: Strategy }),
   ]),
   {
     description: 'TTL after the last change, and what is deleted then: the thread, or all but its latest state.',
@@ -80,7 +87,7 @@ function normaliseTtl(ttl: Static<typeof Ttl> | undefined): { strategy: TtlStrat
   return ttl === undefined || ttl === null ? undefined : { strategy: ttl.strategy ?? 'delete', minutes: ttl.ttl };
 }
 
-const Update = Closed({
+const StateUpdate = ClosedObject({
   values: Type.Optional(JsonValue()),
   command: RunBody.properties.command,
   as_node: optional(Type.String()),
@@ -92,8 +99,8 @@ export const createThread = defineAgentOperation({
   path: '/threads',
   tag: 'threads',
   summary: 'Create a thread, optionally with state',
-  access: runs,
-  rule: creating('threads:create', (thread) => runlakeError('THREAD_EXISTS', { thread })),
+  access: runAccess,
+  rule: createCreationRule('threads:create', (thread) => runlakeError('THREAD_EXISTS', { thread })),
   errors: [
     'THREAD_EXISTS',
     'THREAD_WITHOUT_GRAPH',
@@ -104,12 +111,12 @@ export const createThread = defineAgentOperation({
     ...graphErrors,
   ],
   schema: {
-    body: Closed({
+    body: ClosedObject({
       thread_id: optional(Uuid()),
       metadata: optional(JsonObject({ description: '`graph_id` is the graph whose state `supersteps` write.' })),
       if_exists: optional(stringEnum(['raise', 'do_nothing'])),
       ttl: Ttl,
-      supersteps: optional(Type.Array(Closed({ updates: Type.Array(Update) }), { maxItems: 1_000 }), {
+      supersteps: optional(Type.Array(ClosedObject({ updates: Type.Array(StateUpdate) }), { maxItems: 1_000 }), {
         description: 'Updates of the state, step by step, as if nodes had returned them. Ignored if the thread exists.',
       }),
     }),
@@ -154,11 +161,11 @@ export const searchThreads = defineAgentOperation({
   tag: 'threads',
   summary: 'Search threads, newest first',
   description: pageDescription,
-  access: reads,
-  rule: searching('threads:search', buildEmptyPage),
+  access: readAccess,
+  rule: createSearchRule('threads:search', buildEmptyPage),
   errors: ['ANSWER_TOO_LARGE'],
   schema: {
-    body: Closed({
+    body: ClosedObject({
       ...threadFilter,
       ids: optional(Type.Array(Uuid(), { maxItems: 10_000 })),
       ...searchFields(['thread_id', 'status', 'created_at', 'updated_at', 'state_updated_at'], Object.keys(fields)),
@@ -192,9 +199,9 @@ export const countThreads = defineAgentOperation({
   path: '/threads/count',
   tag: 'threads',
   summary: 'Count matching threads',
-  access: reads,
-  rule: searching('threads:search', () => 0),
-  schema: { body: Closed(threadFilter), response: { 200: Type.Integer() } },
+  access: readAccess,
+  rule: createSearchRule('threads:search', () => 0),
+  schema: { body: ClosedObject(threadFilter), response: { 200: Type.Integer() } },
   handler: async ({ body: { metadata, values, status }, services: { agents } }) =>
     count(agents.database, agents.deploymentId, dropNullish({ metadata, values, status })),
 });
@@ -206,22 +213,22 @@ export const pruneThreads = defineAgentOperation({
   tag: 'threads',
   summary: 'Delete threads, or all but their latest state',
   description: 'Unknown ids are ignored.',
-  access: runs,
-  rule: async ({ body }, ask, proceed) => {
-    const deletable: string[] = [];
+  access: runAccess,
+  rule: async ({ body }, authorizer, proceed) => {
+    const deletableIds: string[] = [];
     for (const id of body.thread_ids as readonly string[]) {
-      const { required } = await ask.allow('threads:delete', { thread_id: id });
-      if (await ask.rowMatches('threads', id, required)) deletable.push(id);
+      const { required } = await authorizer.allow('threads:delete', { thread_id: id });
+      if (await authorizer.rowMatches('threads', id, required)) deletableIds.push(id);
     }
-    return proceed({ body: { ...body, thread_ids: deletable } });
+    return proceed({ body: { ...body, thread_ids: deletableIds } });
   },
   schema: {
-    body: Closed({ thread_ids: Type.Array(Uuid(), { maxItems: 10_000 }), strategy: Strategy }),
+    body: ClosedObject({ thread_ids: Type.Array(Uuid(), { maxItems: 10_000 }), strategy: Strategy }),
     response: { 200: Type.Object({ pruned_count: Type.Integer() }) },
   },
   handler: async ({ body: { thread_ids: threadIds, strategy }, services: { agents } }) => {
-    const pruned = { threadIds, strategy: strategy ?? ('delete' as const) };
-    return { pruned_count: await prune(agents.database, agents.deploymentId, pruned) };
+    const pruneOptions = { threadIds, strategy: strategy ?? ('delete' as const) };
+    return { pruned_count: await prune(agents.database, agents.deploymentId, pruneOptions) };
   },
 });
 
@@ -231,8 +238,8 @@ export const getThread = defineAgentOperation({
   path: '/threads/:thread_id',
   tag: 'threads',
   summary: 'Get a thread',
-  access: reads,
-  rule: onThread('threads:read'),
+  access: readAccess,
+  rule: createThreadRule('threads:read'),
   errors: ['THREAD_NOT_FOUND'],
   schema: {
     params: ThreadParams,
@@ -247,23 +254,23 @@ export const getThread = defineAgentOperation({
   },
 });
 
-const changesThread = {
+const threadChangeOperation = {
   method: 'PATCH',
   tag: 'threads',
-  access: runs,
-  rule: changing('threads:update', readThreadId, threadNotFound),
+  access: runAccess,
+  rule: createChangeRule('threads:update', readThreadId, createThreadNotFoundError),
   errors: ['THREAD_NOT_FOUND'],
 } as const;
 
 export const updateThread = defineAgentOperation({
-  ...changesThread,
+  ...threadChangeOperation,
   operationId: 'updateThread',
   path: '/threads/:thread_id',
   summary: 'Update the metadata or TTL of a thread',
   description: 'Metadata is merged. With `Prefer: return=minimal` the response is 204 without a body.',
   schema: {
     params: ThreadParams,
-    body: Closed({ metadata: optional(JsonObject()), ttl: Ttl }),
+    body: ClosedObject({ metadata: optional(JsonObject()), ttl: Ttl }),
     response: { 200: Thread, 204: Type.Null() },
   },
   handler: async ({ params, body, services: { agents }, request }) => {
@@ -272,18 +279,18 @@ export const updateThread = defineAgentOperation({
       ...(body.ttl === null && { ttl: null }),
     };
     const thread = await update(agents.database, agents.deploymentId, params.thread_id, change);
-    const minimal = /(?:^|,)\s*return=minimal\s*(?:[,;]|$)/i.test(String(request.headers.prefer ?? ''));
-    return minimal ? new RawResponse({ status: 204 }) : formatThread(thread);
+    const wantsMinimalResponse = /(?:^|,)\s*return=minimal\s*(?:[,;]|$)/i.test(String(request.headers.prefer ?? ''));
+    return wantsMinimalResponse ? new RawResponse({ status: 204 }) : formatThread(thread);
   },
 });
 
 export const patchThreadState = defineAgentOperation({
-  ...changesThread,
+  ...threadChangeOperation,
   operationId: 'patchThreadState',
   path: '/threads/:thread_id/state',
   summary: 'Merge metadata into the metadata of a thread',
   description: 'Deprecated form of updating the thread.',
-  schema: { params: ThreadParams, body: Closed({ metadata: JsonObject() }), response: { 204: Type.Null() } },
+  schema: { params: ThreadParams, body: ClosedObject({ metadata: JsonObject() }), response: { 204: Type.Null() } },
   handler: async ({ params, body: { metadata }, services: { agents } }) => {
     await update(agents.database, agents.deploymentId, params.thread_id, { metadata });
     return new RawResponse({ status: 204 });
@@ -296,8 +303,8 @@ export const deleteThread = defineAgentOperation({
   path: '/threads/:thread_id',
   tag: 'threads',
   summary: 'Delete a thread with its state and its runs',
-  access: runs,
-  rule: onThread('threads:delete'),
+  access: runAccess,
+  rule: createThreadRule('threads:delete'),
   errors: ['THREAD_NOT_FOUND'],
   schema: { params: ThreadParams, response: { 204: Type.Null() } },
   handler: async ({ params, services: { agents } }) => {
@@ -312,11 +319,11 @@ export const copyThread = defineAgentOperation({
   path: '/threads/:thread_id/copy',
   tag: 'threads',
   summary: 'Copy a thread with its state and history, without its runs',
-  access: runs,
-  rule: async (input, ask, proceed) => {
-    await ask.allow('threads:create', { thread_id: null, metadata: {} });
+  access: runAccess,
+  rule: async (input, authorizer, proceed) => {
+    await authorizer.allow('threads:create', { thread_id: null, metadata: {} });
     const createMissingSourceError = () => runlakeError('THREAD_TO_COPY_NOT_FOUND', { thread: readThreadId(input) });
-    return onThread('threads:read', createMissingSourceError)(input, ask, proceed);
+    return createThreadRule('threads:read', createMissingSourceError)(input, authorizer, proceed);
   },
   errors: ['THREAD_TO_COPY_NOT_FOUND'],
   schema: { params: ThreadParams, response: { 200: Thread } },

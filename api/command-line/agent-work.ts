@@ -1,21 +1,21 @@
 import { availableParallelism } from 'node:os';
-import { graphEnvironment } from '../../infra/config/graph-environment.ts';
-import { graphTracing } from '../../infra/config/graph-tracing.ts';
+import { buildGraphEnvironment } from '../../infra/config/graph-environment.ts';
+import { readGraphTracing } from '../../infra/config/graph-tracing.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { reportAgentMetrics } from '../../pipelines/agents/agent-metrics.ts';
 import { createTraceRun } from '../../pipelines/agents/execute/attempt-run.ts';
 import { type Executor, startExecutor } from '../../pipelines/agents/execute/executor.ts';
-import { createFeedbackLinks, markEndsTogether } from '../../pipelines/agents/execute/publish-end.ts';
+import { createEndMarker, createFeedbackLinks } from '../../pipelines/agents/execute/publish-end.ts';
 import type { GraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import type { DeploymentWatch, ServedDeployment } from '../../pipelines/agents/open-deployment.ts';
 import { createStreamPublisher } from '../../pipelines/agents/streams/create-stream-publisher.ts';
 import type { StreamPublisher } from '../../pipelines/agents/streams/stream-types.ts';
-import { traceChildRuns } from '../../pipelines/agents/traces/child-runs.ts';
+import { createChildRunTracer } from '../../pipelines/agents/traces/child-runs.ts';
 import {
   type GraphIsolation,
   openGraphIsolation,
@@ -24,9 +24,9 @@ import {
 import { type OpenWorkerPool, openWorkerPool } from '../../pipelines/agents/workers/front/worker-pool.ts';
 import { maxEventBytes } from '../../pipelines/agents/workers/messages.ts';
 import { createFeedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
-import { urlUnder } from '../server/public-base.ts';
+import { joinPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
-import { agentServerUrl } from './check-port.ts';
+import { getAgentServerUrl } from './check-port.ts';
 import type { Stores } from './open-stores.ts';
 import type { AgentsPart } from './role.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
@@ -41,7 +41,7 @@ export const feedbackLinkHours = 24;
 /** Time after the end of a stateless run during which clients can rejoin its stream. It is long enough to reconnect. */
 const statelessResumeMs = 120_000;
 
-export interface AgentParts {
+export interface AgentDeps {
   readonly config: Config & { readonly agentsFile: string };
   readonly logger: Logger;
   readonly databaseUrl: string;
@@ -66,7 +66,7 @@ export interface IsolatedGraphs extends Pick<GraphIsolation, 'accounts' | 'words
  * @throws GRAPH_CODE_NOT_ISOLATED
  */
 export async function isolateGraphs(
-  { config, logger, databaseUrl, stores }: AgentParts,
+  { config, logger, databaseUrl, stores }: AgentDeps,
   file: GraphsFile,
   deploymentId: string,
   shutdown: ShutdownSteps,
@@ -77,8 +77,8 @@ export async function isolateGraphs(
     database: stores.database,
     deploymentId,
     databaseUrl,
-    givenUrl: config.agentsDatabaseUrl,
-    authorities: trustedAuthorities(config),
+    configuredUrl: config.agentsDatabaseUrl,
+    authorities: readTrustedAuthorities(config),
     logger,
   });
   shutdown.add('account of graph code', () => account.close());
@@ -88,9 +88,9 @@ export async function isolateGraphs(
       reason: `the Postgres account of graph code has access to ${rows}`,
     });
   }
-  const words = `${ofIds}; in Postgres it can access ${rows}: see SECURITY.md`;
-  logger.info(`graph code has ${words}`);
-  return { file, accounts, words, databaseUrl: account.url };
+  const isolationDescription = `${ofIds}; in Postgres it can access ${rows}: see SECURITY.md`;
+  logger.info(`graph code has ${isolationDescription}`);
+  return { file, accounts, words: isolationDescription, databaseUrl: account.url };
 }
 
 /**
@@ -98,21 +98,21 @@ export async function isolateGraphs(
  * that only executes runs, it has no query worker.
  */
 export async function openGraphPool(
-  { config, logger }: AgentParts,
+  { config, logger }: AgentDeps,
   { file, accounts, databaseUrl }: IsolatedGraphs,
   part: AgentsPart,
   shutdown: ShutdownSteps,
 ): Promise<OpenWorkerPool> {
-  const authorities = trustedAuthorities(config);
+  const authorities = readTrustedAuthorities(config);
   const pool = await openWorkerPool({
     file,
     workers: part === 'front' ? 0 : config.agentsWorkers || availableParallelism(),
     runsQueries: part !== 'work',
     runsPerWorker: config.agentsRunsPerWorker,
     database: { url: databaseUrl, ...(authorities && { authorities }) },
-    environment: graphEnvironment(),
+    environment: buildGraphEnvironment(),
     accounts,
-    serverUrl: part === 'work' ? config.agentsPublicUrl : agentServerUrl(config),
+    serverUrl: part === 'work' ? config.agentsPublicUrl : getAgentServerUrl(config),
     maxEventBytes,
     maxBufferedBytes: config.agentsWorkerBufferBytes,
     heartbeatTimeoutMs: config.agentsHeartbeatTimeoutMs,
@@ -128,12 +128,12 @@ export async function openGraphPool(
  * dead processes.
  */
 export function startWork(
-  { config, logger, databaseUrl, stores, log: wholeLog, secretKey, accept }: AgentParts,
+  { config, logger, databaseUrl, stores, log: wholeLog, secretKey, accept }: AgentDeps,
   {
-    served: { deploymentId, operator },
+    servedDeployment: { deploymentId, operator },
     file,
     watch,
-  }: { readonly served: ServedDeployment; readonly file: GraphsFile; readonly watch: DeploymentWatch },
+  }: { readonly servedDeployment: ServedDeployment; readonly file: GraphsFile; readonly watch: DeploymentWatch },
   pool: OpenWorkerPool,
   shutdown: ShutdownSteps,
 ): { readonly executor: Executor; readonly publisher: StreamPublisher } {
@@ -146,35 +146,35 @@ export function startWork(
   const tracing = {
     accept: { ...accept, log },
     defaultSender,
-    hidden: graphTracing(file.env),
+    hidden: readGraphTracing(file.env),
     logger,
   };
-  const childRuns = traceChildRuns({
+  const childRunTracer = createChildRunTracer({
     ...tracing,
     maxRuns: config.agentsTraceChildRuns,
     maxCharacters: maxChildRunCharacters,
   });
-  shutdown.add('child runs', () => childRuns.close());
+  shutdown.add('child runs', () => childRunTracer.close());
   const publisher = createStreamPublisher({
     log,
     retentionMs: config.agentsStreamHours * 3_600_000,
     maxEventBytes,
   });
-  const heartbeats = openDatabase({
+  const heartbeatDatabase = openDatabase({
     url: databaseUrl,
-    authorities: trustedAuthorities(config),
+    authorities: readTrustedAuthorities(config),
     logger,
     timeoutMs: Math.ceil(config.agentsLeaseMs / 3),
     maxConnections: 1,
   });
-  shutdown.add('heartbeats', () => heartbeats.close());
+  shutdown.add('heartbeats', () => heartbeatDatabase.close());
   const { publicUrl } = config;
   const links =
     publicUrl === undefined
       ? undefined
       : createFeedbackLinks({
           signer: createFeedbackSigner(secretKey),
-          createUrl: (token) => urlUnder(publicUrl, `/feedback/tokens/${token}`),
+          createUrl: (token) => joinPublicUrl(publicUrl, `/feedback/tokens/${token}`),
           validHours: feedbackLinkHours,
           defaultSender,
         });
@@ -184,11 +184,11 @@ export function startWork(
     publisher,
     deploymentId,
     traceRun: createTraceRun(tracing),
-    childRuns,
-    markEndPublished: markEndsTogether(stores.database, statelessResumeMs),
+    childRuns: childRunTracer,
+    markEndPublished: createEndMarker(stores.database, statelessResumeMs),
     feedbackLinks: links,
     logger,
-    heartbeats,
+    heartbeats: heartbeatDatabase,
     leaseMs: config.agentsLeaseMs,
     runTimeoutMs: config.agentsRunTimeoutMs,
   });

@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import type { Config } from '../../infra/config/settings.ts';
 import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 
-const reasons: ReadonlyMap<string, string> = new Map([
+const reasonByErrorCode: ReadonlyMap<string, string> = new Map([
   ['EADDRNOTAVAIL', 'this host has no such address'],
   ['ENOTFOUND', 'no such host'],
   ['EAI_AGAIN', 'the DNS look-up failed'],
@@ -18,12 +18,12 @@ export interface ListenAddress {
 }
 
 /** Returns the address of the main API. */
-export function apiAddress({ host, port }: Pick<Config, 'host' | 'port'>): ListenAddress {
+export function getApiAddress({ host, port }: Pick<Config, 'host' | 'port'>): ListenAddress {
   return { host, port, settings: 'RUNLAKE' };
 }
 
 /** Returns the address of the agent server. */
-export function agentServerAddress(config: Pick<Config, 'agentsHost' | 'agentsPort'>): ListenAddress {
+export function getAgentServerAddress(config: Pick<Config, 'agentsHost' | 'agentsPort'>): ListenAddress {
   return { host: config.agentsHost, port: config.agentsPort, settings: 'RUNLAKE_AGENTS' };
 }
 
@@ -33,12 +33,12 @@ export function toolServerAddress({ toolsHost, toolsPort }: Pick<Config, 'toolsH
 }
 
 /** Converts an error of `listen` to a RunlakeError. */
-export function listenError(cause: unknown, address: ListenAddress): RunlakeError {
+export function createListenError(cause: unknown, address: ListenAddress): RunlakeError {
   const { code } = cause as NodeJS.ErrnoException;
   if (code === 'EADDRINUSE') return runlakeError('PORT_IN_USE', { ...address }, { cause });
   return runlakeError(
     'HOST_UNUSABLE',
-    { ...address, reason: reasons.get(code ?? '') ?? code ?? String(cause) },
+    { ...address, reason: reasonByErrorCode.get(code ?? '') ?? code ?? String(cause) },
     { cause },
   );
 }
@@ -47,7 +47,7 @@ export function listenError(cause: unknown, address: ListenAddress): RunlakeErro
  * Returns the URL at which graph code reaches the agent server of its own process. Returns undefined if the port is 0
  * and no public URL is configured, because the port is unknown until the server listens.
  */
-export function agentServerUrl({ agentsHost, agentsPort, agentsPublicUrl }: Config): string | undefined {
+export function getAgentServerUrl({ agentsHost, agentsPort, agentsPublicUrl }: Config): string | undefined {
   return agentsPort === 0 ? agentsPublicUrl : localUrl(agentsHost, agentsPort);
 }
 
@@ -73,7 +73,7 @@ export async function checkPort(address: ListenAddress): Promise<void> {
     probe.listen(address.port, address.host);
     await once(probe, 'listening');
   } catch (error) {
-    throw listenError(error, address);
+    throw createListenError(error, address);
   } finally {
     probe.close();
   }

@@ -12,7 +12,7 @@ import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { topics } from '../../schemas/topics.ts';
 import { openDeadLetters, openEventLog } from './open-event-log.ts';
 import { type Stores, withStores } from './open-stores.ts';
-import { printable, printTable } from './print-table.ts';
+import { printTable, toPrintable } from './print-table.ts';
 
 export interface DeadLetterOptions {
   readonly topic?: string;
@@ -30,12 +30,12 @@ export async function listDeadLetters(options: DeadLetterOptions & { readonly js
   const limit = parseLimit(options);
   await withDeadLetters(async ({ deadLetters, stores }) => {
     const heads = await deadLetters.list(filter, limit);
-    const replays = await readReplayTimes(
+    const replayTimes = await readReplayTimes(
       stores.database,
       heads.map(({ id }) => id),
     );
     if (options.json === true) {
-      for (const head of heads) console.log(JSON.stringify(toDeadLetterJson(head, replays.get(head.id))));
+      for (const head of heads) console.log(JSON.stringify(toDeadLetterJson(head, replayTimes.get(head.id))));
       return;
     }
     if (heads.length === 0) return console.log('No matching dead-letter records.');
@@ -44,7 +44,7 @@ export async function listDeadLetters(options: DeadLetterOptions & { readonly js
       formatTime(head),
       head.step,
       formatSize(head.sizeBytes),
-      replays.has(head.id) ? 'yes' : 'no',
+      replayTimes.has(head.id) ? 'yes' : 'no',
       head.key,
       head.reason,
     ]);
@@ -70,12 +70,17 @@ export async function showDeadLetter(id: string, { json = false }: { readonly js
 /** Runs `runlake dlq replay [ids...]`. The exit code is 1 if any record could not be replayed. */
 export async function replayDeadLetters(
   ids: readonly string[],
-  choice: DeadLetterOptions & { readonly all?: boolean; readonly force?: boolean },
+  selectionOptions: DeadLetterOptions & { readonly all?: boolean; readonly force?: boolean },
 ): Promise<void> {
-  const filter = parseFilter(choice);
-  const limit = parseLimit(choice);
-  const chosen = [choice.topic, choice.step, choice.since, choice.until].some((given) => given !== undefined);
-  if (ids.length > 0 === (chosen || choice.all === true)) {
+  const filter = parseFilter(selectionOptions);
+  const limit = parseLimit(selectionOptions);
+  const hasFilter = [
+    selectionOptions.topic,
+    selectionOptions.step,
+    selectionOptions.since,
+    selectionOptions.until,
+  ].some((given) => given !== undefined);
+  if (ids.length > 0 === (hasFilter || selectionOptions.all === true)) {
     const reason = 'Select records either by their ids or by --topic, --step, --since, --until or --all.';
     throw runlakeError('BAD_REQUEST', { reason });
   }
@@ -84,7 +89,7 @@ export async function replayDeadLetters(
       ids.length > 0 ? ids : (await access.deadLetters.list(filter, limit)).map(({ id }) => id).reverse();
     if (selectedIds.length === 0) return console.log('No matching dead-letter records.');
     let left = 0;
-    for (const id of selectedIds) if (!(await replayOne(id, access, choice.force === true))) left++;
+    for (const id of selectedIds) if (!(await replayRecord(id, access, selectionOptions.force === true))) left++;
     console.log(`${selectedIds.length - left} replayed, ${left} not replayed.`);
     if (left > 0) process.exitCode = 1;
     if (ids.length === 0 && selectedIds.length === limit)
@@ -92,17 +97,17 @@ export async function replayDeadLetters(
   });
 }
 
-async function replayOne(id: string, access: DeadLetterAccess, force: boolean): Promise<boolean> {
+async function replayRecord(id: string, access: DeadLetterAccess, force: boolean): Promise<boolean> {
   const deadLetter = await access.deadLetters.find(id);
   if (deadLetter === undefined) {
     console.log(`${id}: not replayed: no such record.`);
     return false;
   }
   const { database } = access.stores;
-  const replay = await replayDeadLetter(deadLetter, { ...access, database }, { force });
-  if (replay.outcome === 'replayed') console.log(`${id}: replayed.`);
-  else console.log(`${id}: not replayed: ${replay.reason}. Use --force to replay it anyway.`);
-  return replay.outcome === 'replayed';
+  const replayResult = await replayDeadLetter(deadLetter, { ...access, database }, { force });
+  if (replayResult.outcome === 'replayed') console.log(`${id}: replayed.`);
+  else console.log(`${id}: not replayed: ${replayResult.reason}. Use --force to replay it anyway.`);
+  return replayResult.outcome === 'replayed';
 }
 
 function parseFilter({ topic, step, since, until }: DeadLetterOptions): DeadLetterFilter {
@@ -137,8 +142,8 @@ function parseLimit({ limit }: DeadLetterOptions): number {
   });
 }
 
-function formatTime({ deadAtMs }: DeadLetterHead): string {
-  return new Date(deadAtMs).toISOString();
+function formatTime({ deadLetteredAtMs }: DeadLetterHead): string {
+  return new Date(deadLetteredAtMs).toISOString();
 }
 
 function formatSize(bytes: number): string {
@@ -183,7 +188,7 @@ async function withDeadLetters(work: (access: DeadLetterAccess) => Promise<void>
       getSchema: (schemaId) => registry.getSchemaText(schemaId),
       publish: async ({ topic: name, key, value, headers }) => {
         log ??= openEventLog({ config, logger, stores }, shutdown);
-        const topic = topics.find((known) => known.name === name);
+        const topic = topics.find((knownTopic) => knownTopic.name === name);
         if (topic !== undefined) await (await log).log.publish(topic, [{ key, value, headers }]);
       },
     });
@@ -202,7 +207,7 @@ type RecordContent = Pick<DeadLetterRecord, 'value' | 'headers'> & {
  * cannot be decoded, its bytes are included in base64.
  */
 function toDeadLetterJson(head: DeadLetterHead, replayedAt: string | undefined, content?: RecordContent): object {
-  const { id, topic, partition, offset, key, sizeBytes, reason, step, deadAtMs } = head;
+  const { id, topic, partition, offset, key, sizeBytes, reason, step, deadLetteredAtMs } = head;
   return {
     id,
     topic,
@@ -212,7 +217,7 @@ function toDeadLetterJson(head: DeadLetterHead, replayedAt: string | undefined, 
     size_bytes: sizeBytes,
     reason,
     step,
-    time: new Date(deadAtMs).toISOString(),
+    time: new Date(deadLetteredAtMs).toISOString(),
     replayed_at: replayedAt ?? null,
     ...(content && {
       headers: content.headers,
@@ -236,7 +241,7 @@ function formatDeadLetter(
     ['Id', deadLetter.id],
     ['Reason', deadLetter.reason],
     ['Step', deadLetter.step],
-    ['Time', new Date(deadLetter.deadAtMs).toISOString()],
+    ['Time', new Date(deadLetter.deadLetteredAtMs).toISOString()],
     ['Event', `partition ${deadLetter.partition}, offset ${deadLetter.offset} of ${deadLetter.topic}`],
     ['Key', deadLetter.key],
     ['Size', `${deadLetter.sizeBytes} bytes`],
@@ -244,8 +249,8 @@ function formatDeadLetter(
     ['Replayed', replayedAt ?? 'no'],
     ...Object.entries(deadLetter.headers).map(([name, value]): [string, string] => [`Header ${name}`, value]),
   ];
-  const lines = details.map(([name, value]) => `${printable(name).padEnd(10)} ${printable(value)}`);
-  if (record !== undefined) return [...lines, '', ...JSON.stringify(record, undefined, 2).split('\n').map(printable)];
+  const lines = details.map(([name, value]) => `${toPrintable(name).padEnd(10)} ${toPrintable(value)}`);
+  if (record !== undefined) return [...lines, '', ...JSON.stringify(record, undefined, 2).split('\n').map(toPrintable)];
   return [...lines, '', 'The record cannot be decoded. Its bytes:', ...formatHexDump(deadLetter.value)];
 }
 

@@ -1,7 +1,7 @@
 import { accessSync, closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { groupByShard, type Layout, readLayout } from '../../infra/clickhouse/layout.ts';
-import { clickhouseClockMs, inspectClickHouseRights } from '../../infra/clickhouse/server-queries.ts';
+import { inspectClickHouseRights, readClickHouseClockMs } from '../../infra/clickhouse/server-queries.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { findLibrary } from '../../infra/embedded/clickhouse/server-files.ts';
 import { findBinaries } from '../../infra/embedded/postgres/binaries.ts';
@@ -9,7 +9,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { inspectRedis } from '../../infra/jobs/inspect-redis.ts';
 import { inspectDatabaseRights, readDatabaseClockMs } from '../../infra/postgres/inspect-database.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
-import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { topics } from '../../schemas/topics.ts';
 import { type CheckedServer, listEngineLogs, type ServerName } from './explain-part.ts';
 import { requireVersion } from './migrate.ts';
@@ -30,7 +30,7 @@ export interface ServerCheck extends CheckedServer {
 const maxClockDifferenceMs = 5_000;
 
 /** Returns a check for every server with a known address, in the order in which startup connects to the servers. */
-export function serverChecks(config: Config, addresses: Partial<StoreAddresses>, stores: Stores): ServerCheck[] {
+export function createServerChecks(config: Config, addresses: Partial<StoreAddresses>, stores: Stores): ServerCheck[] {
   const { clickhouse, database } = stores;
   const logger = createLogger('silent', 'doctor');
   const { redisUrl, kafkaBrokers, schemaRegistryUrl } = config;
@@ -47,16 +47,16 @@ export function serverChecks(config: Config, addresses: Partial<StoreAddresses>,
     checks.push({ name: 'Postgres', address: databaseUrl, check });
   }
   if (clickhouseUrl !== undefined) {
-    const addressesOfServers = clickhouseUrl.split(',');
+    const serverAddresses = clickhouseUrl.split(',');
     for (const [index, server] of clickhouse.servers.entries()) {
       const check = async () => {
         const release = await server.version();
         requireVersion('ClickHouse', release);
         await inspectClickHouseRights(server);
-        await compareClock('ClickHouse', () => clickhouseClockMs(server));
+        await compareClock('ClickHouse', () => readClickHouseClockMs(server));
         return `release ${release}, ${describeLayout(await readLayout(server))}`;
       };
-      checks.push({ name: 'ClickHouse', address: addressesOfServers[index] ?? clickhouseUrl, check });
+      checks.push({ name: 'ClickHouse', address: serverAddresses[index] ?? clickhouseUrl, check });
     }
     const { cluster } = clickhouse;
     if (cluster !== undefined) {
@@ -69,7 +69,7 @@ export function serverChecks(config: Config, addresses: Partial<StoreAddresses>,
     }
   }
   if (redisUrl !== undefined) {
-    const check = async () => `release ${await inspectRedis(redisUrl, trustedAuthorities(config))}`;
+    const check = async () => `release ${await inspectRedis(redisUrl, readTrustedAuthorities(config))}`;
     checks.push({ name: 'Redis', address: redisUrl, check });
   }
   if (kafkaBrokers !== undefined) {
@@ -107,14 +107,14 @@ function describeLayout(layout: Layout): string {
  *
  * @throws PART_UNUSABLE
  */
-async function compareClock(name: ServerName, ask: () => Promise<number>): Promise<void> {
+async function compareClock(name: ServerName, readServerMs: () => Promise<number>): Promise<void> {
   const requestedAtMs = Date.now();
-  const serverMs = await ask();
+  const serverMs = await readServerMs();
   // The server read its clock at some point between the request and the response.
-  const aheadMs = Math.max(requestedAtMs - serverMs, serverMs - Date.now());
-  if (aheadMs <= maxClockDifferenceMs) return;
+  const differenceMs = Math.max(requestedAtMs - serverMs, serverMs - Date.now());
+  if (differenceMs <= maxClockDifferenceMs) return;
   throw runlakeError('PART_UNUSABLE', {
-    reason: `The clock of ${name} differs from the clock of this host by ${Math.round(aheadMs / 1_000)} s`,
+    reason: `The clock of ${name} differs from the clock of this host by ${Math.round(differenceMs / 1_000)} s`,
     remedy: 'Synchronise the clocks of both hosts, for example with NTP. Usage is counted per hour of these times.',
   });
 }
@@ -136,7 +136,7 @@ export interface Inspection {
  * Returns the checks of everything that startup needs: the packages of the embedded engines, and a writable data
  * folder.
  */
-export function inspections(config: Config): Inspection[] {
+export function listInspections(config: Config): Inspection[] {
   const all: (Inspection | false)[] = [
     config.clickhouseUrl === undefined && {
       part: 'Package @chdb/lib-linux-x64-gnu',

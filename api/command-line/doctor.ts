@@ -5,7 +5,7 @@ import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { checkMigrations } from '../../infra/migrations/migrate.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import type { ComponentHealth } from '../../infra/telemetry/telemetry-server.ts';
-import { inspections, readLastEngineLines, serverChecks } from './doctor-checks.ts';
+import { createServerChecks, listInspections, readLastEngineLines } from './doctor-checks.ts';
 import { type CheckedServer, explainPart, findPartRemedy } from './explain-part.ts';
 import { inspectAgentDatabase, inspectAgentPort, inspectGraphs } from './inspect-agents.ts';
 import { findStores, openStores, type StoreAddresses, type Stores } from './open-stores.ts';
@@ -38,8 +38,12 @@ export async function diagnose(): Promise<void> {
 
   // Embedded engines that are not running have no address. Servers with a configured address are always checked.
   const addresses: Partial<StoreAddresses> = await findStores(config).catch(() => listConfiguredStores(config));
-  const withTimeout = { ...config, queryTimeoutMs: timeoutMs };
-  const stores = openStores({ ...placeholderAddresses, ...addresses }, withTimeout, createLogger('silent', 'doctor'));
+  const configWithTimeout = { ...config, queryTimeoutMs: timeoutMs };
+  const stores = openStores(
+    { ...placeholderAddresses, ...addresses },
+    configWithTimeout,
+    createLogger('silent', 'doctor'),
+  );
   try {
     const fit = await checkServers(stores, config, addresses);
     const { agentsFile } = config;
@@ -50,7 +54,7 @@ export async function diagnose(): Promise<void> {
       const { databaseUrl } = addresses;
       if (fit && databaseUrl !== undefined) {
         const checkDeps = { database: stores.database, databaseUrl, config: { ...config, agentsFile }, logger };
-        await report('Agent database', () => inspectAgentDatabase(checkDeps, printFinding).then(() => undefined));
+        await reportCheck('Agent database', () => inspectAgentDatabase(checkDeps, printFinding).then(() => undefined));
       }
     }
   } finally {
@@ -84,7 +88,7 @@ async function checkLocalRoles(config: Config): Promise<void> {
  * start it.
  */
 async function inspectStoppedInstallation(config: Config, reason: unknown): Promise<void> {
-  for (const { part, check } of inspections(config)) await report(part, check);
+  for (const { part, check } of listInspections(config)) await reportCheck(part, check);
   for (const { path, lines } of readLastEngineLines(config)) {
     console.log(`note   Last lines of ${path}:`);
     for (const line of lines) console.log(`       | ${line}`);
@@ -124,14 +128,14 @@ function listConfiguredStores({ clickhouseUrl, databaseUrl }: Config): Partial<S
  */
 async function checkServers(stores: Stores, config: Config, addresses: Partial<StoreAddresses>): Promise<boolean> {
   let areStoresUp = true;
-  for (const server of serverChecks(config, addresses, stores)) {
-    const isUp = await report(server.name, server.check, { server, config });
+  for (const server of createServerChecks(config, addresses, stores)) {
+    const isUp = await reportCheck(server.name, server.check, { server, config });
     if (server.name === 'ClickHouse' || server.name === 'Postgres') areStoresUp &&= isUp;
   }
   const areBothKnown = addresses.clickhouseUrl !== undefined && addresses.databaseUrl !== undefined;
   if (!areBothKnown || !areStoresUp) return false;
   let isCurrent = false;
-  await report('Schema', async () => {
+  await reportCheck('Schema', async () => {
     const { pending } = await checkMigrations(stores);
     isCurrent = pending.length === 0;
     if (isCurrent) return 'matches this release';
@@ -145,7 +149,7 @@ async function checkServers(stores: Stores, config: Config, addresses: Partial<S
  * Prints the result of a check, and returns true if the check succeeded. A check that resolves with undefined has
  * already printed its result.
  */
-async function report(
+async function reportCheck(
   part: string,
   check: () => Promise<string | undefined>,
   context?: { readonly server: CheckedServer; readonly config: Config },

@@ -135,8 +135,8 @@ export function explainPart(error: unknown, { name, address }: CheckedServer): E
   const found = ['PART_UNUSABLE', 'STORE_TOO_OLD', 'TOPIC_UNUSABLE', 'SCHEMA_REFUSED', 'TLS_FILE_UNUSABLE'];
   if (isRunlakeError(error) && found.includes(error.code)) return undefined;
   const location = getHostOrAddress(address);
-  const signs = collectErrorText(error);
-  const rejection = rejections.find(([server, pattern]) => server === name && pattern.test(signs));
+  const errorText = collectErrorText(error);
+  const rejection = rejections.find(([server, pattern]) => server === name && pattern.test(errorText));
   if (rejection !== undefined) return { words: `${name} at ${location} ${rejection[2]}`, remedy: rejection[3] };
   return explainConnection(error, { location, ...tlsHints[name] });
 }

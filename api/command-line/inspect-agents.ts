@@ -1,22 +1,22 @@
-import { graphEnvironment } from '../../infra/config/graph-environment.ts';
+import { buildGraphEnvironment } from '../../infra/config/graph-environment.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { checkNotifications } from '../../infra/postgres/inspect-database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
-import { findUntestedLibraries, testedLibraries } from '../../pipelines/agents/graphs/load-graph.ts';
+import { findUntestedLibraries, testedLibraryVersions } from '../../pipelines/agents/graphs/load-graph.ts';
 import { findMismatchedVectorLength } from '../../pipelines/agents/store/write-items.ts';
 import { type GraphIsolation, openGraphIsolation } from '../../pipelines/agents/workers/front/graph-isolation.ts';
 import { openWorkerPool } from '../../pipelines/agents/workers/front/worker-pool.ts';
 import { maxEventBytes } from '../../pipelines/agents/workers/messages.ts';
 import { loadOperator } from '../../pipelines/tenants/operator.ts';
 import { serverName } from '../agent-server/system.ts';
-import { agentServerAddress, checkPort } from './check-port.ts';
+import { checkPort, getAgentServerAddress } from './check-port.ts';
 
 /** Reports the state of a part: whether it is usable, a description, and a remedy if it is unusable. */
-export type Finding = (up: boolean, part: string, words: string, remedy?: string) => void;
+export type PrintFinding = (up: boolean, part: string, words: string, remedy?: string) => void;
 
 const timeoutMs = 5_000;
 const importTimeoutMs = 60_000;
@@ -29,7 +29,7 @@ export async function inspectGraphs(
   agentsFile: string,
   config: Config,
   logger: Logger,
-  printFinding: Finding,
+  printFinding: PrintFinding,
 ): Promise<void> {
   let file: GraphsFile;
   try {
@@ -72,21 +72,21 @@ async function inspectProject(
     readonly logger: Logger;
     readonly accounts: GraphIsolation['accounts'];
   },
-  printFinding: Finding,
+  printFinding: PrintFinding,
 ): Promise<void> {
-  const untested = await findUntestedLibraries(file);
-  for (const { path, version } of untested) {
-    const remedy = `Install @langchain/langgraph ${testedLibraries} there. Other versions are not tested.`;
+  const untestedLibraries = await findUntestedLibraries(file);
+  for (const { path, version } of untestedLibraries) {
+    const remedy = `Install @langchain/langgraph ${testedLibraryVersions} there. Other versions are not tested.`;
     printFinding(false, 'Library', `${path} has version ${version}`, remedy);
   }
-  if (untested.length === 0)
-    printFinding(true, 'Library', `@langchain/langgraph is ${testedLibraries} for every graph`);
+  if (untestedLibraries.length === 0)
+    printFinding(true, 'Library', `@langchain/langgraph is ${testedLibraryVersions} for every graph`);
   try {
     const pool = await openWorkerPool({
       file,
       workers: 0,
       runsPerWorker: 1,
-      environment: graphEnvironment(),
+      environment: buildGraphEnvironment(),
       accounts,
       maxEventBytes,
       maxBufferedBytes: config.agentsWorkerBufferBytes,
@@ -128,7 +128,7 @@ async function inspectProject(
 async function inspectEmbedder(
   { embed, dims }: { readonly embed: string; readonly dims: number },
   ask: (texts: readonly string[]) => Promise<string>,
-  printFinding: Finding,
+  printFinding: PrintFinding,
 ): Promise<void> {
   try {
     await ask(['test text of runlake doctor']);
@@ -141,7 +141,7 @@ async function inspectEmbedder(
 }
 
 /** Checks that an agent server responds on its port, or that the port is free. */
-export async function inspectAgentPort(config: Config, printFinding: Finding): Promise<void> {
+export async function inspectAgentPort(config: Config, printFinding: PrintFinding): Promise<void> {
   const { agentsHost: host, agentsPort: port } = config;
   const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
   // `/ok` needs no authentication and cannot be disabled by the `http` settings of a langgraph.json.
@@ -151,7 +151,7 @@ export async function inspectAgentPort(config: Config, printFinding: Finding): P
       .catch(() => false);
   if (await isResponding()) return printFinding(true, 'Agent server', `answers at ${url}`);
   try {
-    await checkPort(agentServerAddress(config));
+    await checkPort(getAgentServerAddress(config));
     printFinding(true, 'Agent port', `${host}:${port} is free`);
   } catch (error) {
     // Since the first check, an agent server that was starting may have taken the port.
@@ -181,9 +181,9 @@ export async function inspectAgentDatabase(
     readonly config: Config & { readonly agentsFile: string };
     readonly logger: Logger;
   },
-  printFinding: Finding,
+  printFinding: PrintFinding,
 ): Promise<void> {
-  const at = { url: databaseUrl, authorities: trustedAuthorities(config), logger };
+  const at = { url: databaseUrl, authorities: readTrustedAuthorities(config), logger };
   if (await checkNotifications(database, at, timeoutMs))
     printFinding(true, 'Notices', 'LISTEN and NOTIFY of Postgres work');
   else {
@@ -195,10 +195,10 @@ export async function inspectAgentDatabase(
   const dims = file?.store.index?.dims;
   if (dims === undefined) return;
   const deploymentId = config.agentsDeployment ?? (await loadOperator(database)).organizationId;
-  const numbers = await findMismatchedVectorLength(database, deploymentId, dims);
-  if (numbers === undefined)
+  const mismatchedDimensions = await findMismatchedVectorLength(database, deploymentId, dims);
+  if (mismatchedDimensions === undefined)
     return printFinding(true, 'Stored vectors', `have ${dims} dimensions, as store.index.dims says`);
-  const words = `some have ${numbers} dimensions, but store.index.dims is ${dims}: searches skip their items`;
+  const words = `some have ${mismatchedDimensions} dimensions, but store.index.dims is ${dims}: searches skip their items`;
   printFinding(false, 'Stored vectors', words, 'Put these items again, or configure the previous embedder.');
 }
 

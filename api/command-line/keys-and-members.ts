@@ -14,15 +14,15 @@ import { loadOperator } from '../../pipelines/tenants/operator.ts';
 import { listOrganizations } from '../../pipelines/tenants/organizations.ts';
 import { EVERYTHING } from '../../pipelines/tenants/permissions.ts';
 import { withStores } from './open-stores.ts';
-import { pickNamed } from './pick-named.ts';
+import { pickByNameOrId } from './pick-named.ts';
 import { printTable } from './print-table.ts';
 
-export interface InOrganization {
+export interface OrganizationOptions {
   /** Name or id of the organisation. Default: the first organisation. */
   readonly in?: string;
 }
 
-export interface CreateKeyOptions extends InOrganization {
+export interface CreateKeyOptions extends OrganizationOptions {
   readonly description: string;
   readonly workspace?: string;
   readonly organization?: boolean;
@@ -31,8 +31,8 @@ export interface CreateKeyOptions extends InOrganization {
 }
 
 /** Runs `runlake keys list`. */
-export async function listKeys(options: InOrganization): Promise<void> {
-  await asOperator('keys', options, async ({ database, operator }) => {
+export async function listKeys(options: OrganizationOptions): Promise<void> {
+  await withOperator('keys', options, async ({ database, operator }) => {
     const rows = (await readKeys(database, operator, null)).map((key) => [
       key.id,
       key.short_key,
@@ -46,14 +46,14 @@ export async function listKeys(options: InOrganization): Promise<void> {
 }
 
 /** Limits do not apply to the command line, so that an operator can always create a key. */
-const unlimited = { maxApiKeys: Number.POSITIVE_INFINITY, maxMembers: Number.POSITIVE_INFINITY };
+const noLimits = { maxApiKeys: Number.POSITIVE_INFINITY, maxMembers: Number.POSITIVE_INFINITY };
 
 /** Runs `runlake keys create`. Prints only the key to standard output. */
 export async function createKey(options: CreateKeyOptions): Promise<void> {
   if (options.email !== undefined && !Format.Test('email', options.email)) {
     throw runlakeError('BAD_REQUEST', { reason: `--email must be an email address, not '${options.email}'.` });
   }
-  await asOperator('keys', options, async ({ database, operator }) => {
+  await withOperator('keys', options, async ({ database, operator }) => {
     const workspaceId = options.workspace ?? operator.workspaceId;
     const created = await makeKey(
       database,
@@ -65,7 +65,7 @@ export async function createKey(options: CreateKeyOptions): Promise<void> {
         ...(options.organization !== true && workspaceId !== undefined && { workspaceIds: [workspaceId] }),
         ...(options.email !== undefined && { userEmail: options.email }),
       },
-      unlimited,
+      noLimits,
     );
     console.error(`Key ${created.id} (${created.description}) for ${created.user_email}, shown this once:`);
     console.log(created.key);
@@ -73,18 +73,18 @@ export async function createKey(options: CreateKeyOptions): Promise<void> {
 }
 
 /** Runs `runlake keys revoke <id>`. */
-export async function revokeKey(id: string, options: InOrganization): Promise<void> {
+export async function revokeKey(id: string, options: OrganizationOptions): Promise<void> {
   if (!/^[0-9a-f-]{36}$/i.test(id))
     throw runlakeError('BAD_REQUEST', { reason: `'${id}' is not a key id. See \`runlake keys list\`.` });
-  await asOperator('keys', options, async (access) => {
+  await withOperator('keys', options, async (access) => {
     const ended = await endKey(access, access.operator, id, null);
     console.log(`Key ${ended.short_key} is revoked.`);
   });
 }
 
 /** Runs `runlake members list`. */
-export async function listMembers(options: InOrganization): Promise<void> {
-  await asOperator('members', options, async ({ database, operator }) => {
+export async function listMembers(options: OrganizationOptions): Promise<void> {
+  await withOperator('members', options, async ({ database, operator }) => {
     const rows = (await readMembers(database, operator)).map((member) => [
       ...[member.id, member.email, member.full_name ?? '', member.created_at],
     ]);
@@ -93,8 +93,8 @@ export async function listMembers(options: InOrganization): Promise<void> {
 }
 
 /** Runs `runlake members remove <email>`. */
-export async function removeMember(email: string, options: InOrganization): Promise<void> {
-  await asOperator('members', options, async (access) => {
+export async function removeMember(email: string, options: OrganizationOptions): Promise<void> {
+  await withOperator('members', options, async (access) => {
     const members = await readMembers(access.database, access.operator);
     const member = members.find((each) => each.email.toLowerCase() === email.toLowerCase());
     if (member === undefined) {
@@ -110,16 +110,16 @@ function formatPermissions({ read_only: readOnly, permissions }: KeyRecord): str
   return readOnly ? `${scope}, read only` : scope;
 }
 
-interface Access {
+interface OperatorAccess {
   readonly database: Database;
   readonly authenticator: Authenticator;
   readonly operator: Caller;
 }
 
-async function asOperator(
+async function withOperator(
   command: string,
-  { in: nameOrId }: InOrganization,
-  act: (access: Access) => Promise<void>,
+  { in: nameOrId }: OrganizationOptions,
+  act: (access: OperatorAccess) => Promise<void>,
 ): Promise<void> {
   await withStores(command, async ({ stores: { database }, logger, shutdown }) => {
     const authenticator = createAuthenticator({ database, logger });
@@ -138,6 +138,6 @@ async function loadOrganizationOperator(database: Database, nameOrId: string | u
   const operator = await loadOperator(database);
   if (nameOrId === undefined) return operator;
   const all = await listOrganizations(database, operator, { includeDeleted: false });
-  const named = all.map(({ id, display_name: name }) => ({ id, name }));
-  return loadOperator(database, pickNamed('organisation', nameOrId, named).id);
+  const namedOrganizations = all.map(({ id, display_name: name }) => ({ id, name }));
+  return loadOperator(database, pickByNameOrId('organisation', nameOrId, namedOrganizations).id);
 }

@@ -5,9 +5,9 @@ import { openRateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
-import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { createPriceMaps } from '../../pipelines/costs/load-price-maps.ts';
-import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';
+import { createDestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import { createFeedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
 import { SentConfigs } from '../../pipelines/feedback/sent-config.ts';
 import { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts';
@@ -25,7 +25,7 @@ import { enqueueDeletions } from './enqueue-deletions.ts';
 import type { Stores } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 
-export interface MainApiParts {
+export interface MainApiDeps {
   readonly config: Config;
   readonly logger: Logger;
   readonly stores: Stores;
@@ -41,7 +41,7 @@ export interface MainApiParts {
  * Creates the services of the main API from `parts`. Adds the authenticator and the ingest dependencies of this
  * process.
  */
-export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSteps): Services {
+export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownSteps): Services {
   const { config, logger, log, secretKey, healthChecks, jobs, countRuns } = parts;
   const { database, clickhouse } = parts.stores;
   const authenticator = createAuthenticator({ database, logger });
@@ -49,7 +49,7 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
   const rateLimiter = openRateLimiter({
     database,
     redisUrl: config.redisUrl,
-    authorities: trustedAuthorities(config),
+    authorities: readTrustedAuthorities(config),
     perKey: config.rateLimitPerKey,
     perOrganization: config.rateLimitPerOrganization,
     logger,
@@ -78,7 +78,7 @@ export function createMainApiServices(parts: MainApiParts, shutdown: ShutdownSte
     recentFeedback: new RecentFeedback(),
     accept: { log, projects, prices, runLocations, config, count: countRuns, sentConfigs },
     sentConfigs,
-    destinations: destinationDeps(config, database, secretKey),
+    destinations: createDestinationDeps(config, database, secretKey),
     exports: { database, log, jobs, limits: config, logger },
     healthChecks,
     ...enqueueDeletions(jobs),

@@ -23,7 +23,7 @@ export async function prepareStores({ clickhouse, database }: Stores, logger: Lo
   await migrate({ database, clickhouse, logger });
 }
 
-const needed = {
+const minimumReleases = {
   ClickHouse: { release: '25.8', variable: 'RUNLAKE_CLICKHOUSE_URL' },
   Postgres: { release: '15', variable: 'RUNLAKE_DATABASE_URL' },
 } as const;
@@ -33,8 +33,8 @@ const needed = {
  *
  * @throws STORE_TOO_OLD
  */
-export function requireVersion(store: keyof typeof needed, found: string): void {
-  const { release, variable } = needed[store];
+export function requireVersion(store: keyof typeof minimumReleases, found: string): void {
+  const { release, variable } = minimumReleases[store];
   const [minimum, present] = [release, found].map(
     (text) => /^(\d+)(?:\.(\d+))?/.exec(text)?.slice(1).map(Number) ?? [],
   );

@@ -1,12 +1,12 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { DeadLetterQueue, EventLog } from '../../infra/event-log/event-log.ts';
-import { postgresDeadLetterQueue } from '../../infra/event-log/in-process/dead-letter-queue.ts';
+import { openPostgresDeadLetterQueue } from '../../infra/event-log/in-process/dead-letter-queue.ts';
 import { openInProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
 import { acquireSessionLock, type SessionLock } from '../../infra/postgres/session-lock.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
-import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Stores } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
@@ -22,7 +22,7 @@ interface OpenedLog {
   readonly healthChecks: readonly HealthCheck[];
 }
 
-interface LogParts {
+interface EventLogDeps {
   readonly config: Config;
   readonly logger: Logger;
   readonly stores: Stores;
@@ -34,7 +34,10 @@ interface LogParts {
  *
  * @throws the errors of the opened log.
  */
-export async function openEventLog({ config, logger, stores }: LogParts, shutdown: ShutdownSteps): Promise<OpenedLog> {
+export async function openEventLog(
+  { config, logger, stores }: EventLogDeps,
+  shutdown: ShutdownSteps,
+): Promise<OpenedLog> {
   if (config.kafkaBrokers !== undefined) {
     const { openKafkaLog } = await import('../../infra/event-log/kafka/kafka-log.ts');
     const log = await openKafkaLog({ config, topics, logger });
@@ -50,10 +53,10 @@ export async function openEventLog({ config, logger, stores }: LogParts, shutdow
 
 /** Opens the dead-letter queue of the configured event log. Connects at first use. */
 export async function openDeadLetters(
-  { config, logger, stores }: LogParts,
+  { config, logger, stores }: EventLogDeps,
   shutdown: ShutdownSteps,
 ): Promise<DeadLetterQueue> {
-  if (config.kafkaBrokers === undefined) return postgresDeadLetterQueue(stores.database);
+  if (config.kafkaBrokers === undefined) return openPostgresDeadLetterQueue(stores.database);
   const { openKafkaDeadLetterQueue } = await import('../../infra/event-log/kafka/dead-letter-queue.ts');
   const deadLetters = openKafkaDeadLetterQueue({ config, topics, logger });
   shutdown.add('dead letters', () => deadLetters.close());
@@ -71,7 +74,7 @@ const logLockKey = 7_215_508_432;
  * @throws LOG_IN_USE
  */
 export async function lockDatabase(url: string, config: Config, logger: Logger): Promise<SessionLock> {
-  const lock = await acquireSessionLock({ url, authorities: trustedAuthorities(config), key: logLockKey, logger });
+  const lock = await acquireSessionLock({ url, authorities: readTrustedAuthorities(config), key: logLockKey, logger });
   if (lock === undefined) {
     const { host, pathname } = new URL(url);
     throw runlakeError('LOG_IN_USE', { database: `${host}${pathname}` });

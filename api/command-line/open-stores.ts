@@ -7,7 +7,7 @@ import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
-import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { ShutdownSteps } from './shutdown-steps.ts';
 
 export interface Stores {
@@ -29,7 +29,7 @@ export interface StoreAddresses {
  * @throws TLS_FILE_UNUSABLE
  */
 export function openStores(addresses: StoreAddresses, config: Config, logger: Logger): Stores {
-  const shared = { authorities: trustedAuthorities(config), logger, timeoutMs: config.queryTimeoutMs };
+  const shared = { authorities: readTrustedAuthorities(config), logger, timeoutMs: config.queryTimeoutMs };
   const clickhouse = openClickHouse({
     ...{ ...shared, url: addresses.clickhouseUrl, cluster: config.clickhouseCluster },
   });
@@ -90,7 +90,7 @@ export async function withStores<Result>(
   let jobs: Promise<Jobs> | undefined;
   const open = async () => {
     const { openJobs } = await import('../../infra/jobs/open-jobs.ts');
-    const authorities = trustedAuthorities(config);
+    const authorities = readTrustedAuthorities(config);
     const opened = await openJobs({
       databaseUrl: addresses.databaseUrl,
       redisUrl: config.redisUrl,

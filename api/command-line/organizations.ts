@@ -64,21 +64,21 @@ export async function createOrganization(name: string, options: CreateOrganizati
  * name.
  */
 export async function deleteOrganization(id: string, { confirm }: { readonly confirm?: string }): Promise<void> {
-  const unknown = () =>
+  const createUnknownError = () =>
     runlakeError('BAD_REQUEST', { reason: `No organisation '${id}'. See \`runlake organizations list\`.` });
-  if (!Format.Test('uuid', id)) throw unknown();
+  if (!Format.Test('uuid', id)) throw createUnknownError();
   await asOperator(async (access) => {
     const all = await list(access.database, access.operator, { includeDeleted: true });
     const found = all.find((each) => each.id === id.toLowerCase());
-    if (found === undefined) throw unknown();
+    if (found === undefined) throw createUnknownError();
     const { display_name: name, workspaces } = found;
     if ((confirm ?? (await promptForName(name, workspaces))) !== name) {
       throw runlakeError('BAD_REQUEST', { reason: `Nothing was deleted: the name of the organisation is '${name}'.` });
     }
     const authenticator = { forgetAll: () => undefined };
-    const deleted = await remove({ ...access, authenticator }, access.operator, id);
+    const deletedOrganization = await remove({ ...access, authenticator }, access.operator, id);
     console.log(
-      `Organisation ${name} is deleted. Its keys stop working within two seconds. State of its data: ${formatState(deleted)}.`,
+      `Organisation ${name} is deleted. Its keys stop working within two seconds. State of its data: ${formatState(deletedOrganization)}.`,
     );
     console.log('`runlake organizations list` shows the progress of the deletion.');
   });

@@ -1,10 +1,10 @@
 import Format from 'typebox/format';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { printable } from './print-table.ts';
+import { toPrintable } from './print-table.ts';
 
 /** Names and ids of organisations, workspaces, projects and destinations in command arguments. */
 
-export interface Named {
+export interface NamedRecord {
   readonly id: string;
   readonly name: string;
 }
@@ -19,19 +19,19 @@ const maxListedNames = 10;
  * @throws BAD_REQUEST, which lists the existing names if there is no such object, or the ids if several objects have
  *   the name.
  */
-export function pickNamed(what: string, nameOrId: string, all: readonly Named[]): Named {
+export function pickByNameOrId(what: string, nameOrId: string, all: readonly NamedRecord[]): NamedRecord {
   const found = all.filter(({ id, name }) => name === nameOrId || id === nameOrId.toLowerCase());
-  if (found.length === 1) return found[0] as Named;
+  if (found.length === 1) return found[0] as NamedRecord;
   const reason =
     found.length === 0
       ? `No ${what} has the name or id '${nameOrId}'. ${all.length === 0 ? 'There are none' : `Names: ${formatNames(all)}`}.`
       : `${found.length} have that name. Specify an id: ${found.map(({ id }) => id).join(', ')}.`;
-  throw runlakeError('BAD_REQUEST', { reason: printable(reason) });
+  throw runlakeError('BAD_REQUEST', { reason: toPrintable(reason) });
 }
 
-export function formatNames(all: readonly Named[]): string {
-  const listed = all.slice(0, maxListedNames).map(({ name }) => printable(name));
-  return all.length > maxListedNames ? `${listed.join(', ')}, …` : listed.join(', ');
+export function formatNames(all: readonly NamedRecord[]): string {
+  const listedNames = all.slice(0, maxListedNames).map(({ name }) => toPrintable(name));
+  return all.length > maxListedNames ? `${listedNames.join(', ')}, …` : listedNames.join(', ');
 }
 
 export function isId(text: string): boolean {

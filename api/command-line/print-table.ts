@@ -1,6 +1,6 @@
 /** Prints rows as a table. The first row is the header. Cells are truncated to `maxCellLength`. */
 export function printTable(rows: readonly (readonly (string | undefined)[])[], maxCellLength = 60): void {
-  const cells = rows.map((row) => row.map((cell) => shorten(printable(cell ?? ''), maxCellLength)));
+  const cells = rows.map((row) => row.map((cell) => shorten(toPrintable(cell ?? ''), maxCellLength)));
   const widths = cells[0]?.map((_, column) => Math.max(...cells.map((row) => row[column]?.length ?? 0))) ?? [];
   for (const row of cells) {
     console.log(
@@ -13,7 +13,7 @@ export function printTable(rows: readonly (readonly (string | undefined)[])[], m
 }
 
 /** Replaces control characters, so that text from other users cannot control the terminal. */
-export function printable(text: string): string {
+export function toPrintable(text: string): string {
   return text.replace(/\p{C}/gu, '\u{FFFD}');
 }
 

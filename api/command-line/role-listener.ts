@@ -4,7 +4,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { type HealthCheck, startTelemetryServer } from '../../infra/telemetry/telemetry-server.ts';
 import type { Services } from '../server/services.ts';
-import { apiAddress } from './check-port.ts';
+import { getApiAddress } from './check-port.ts';
 import type { LoadedParts } from './role.ts';
 
 /**
@@ -48,8 +48,8 @@ export async function listenForRole(
   };
   let healthChecks: readonly HealthCheck[] = [start, ...servers];
   const shared = {
-    waitFor: (awaited: string) => {
-      what = awaited;
+    waitFor: (dependencyName: string) => {
+      what = dependencyName;
     },
   };
   const opened = (checks: readonly HealthCheck[]) => {
@@ -72,15 +72,15 @@ export async function listenForRole(
   // Operations read the services at each request. Until the services are complete, only health operations run.
   const services = { config, healthChecks } as Services;
   const api = await mainApi.listenHttp({
-    server: { config, services, logger, operations: mainApi.operations, waitsFor: () => what },
-    at: apiAddress(config),
+    server: { config, services, logger, operations: mainApi.operations, getAwaitedDependency: () => what },
+    at: getApiAddress(config),
   });
   return {
     ...shared,
     url: api.url,
     mainApi: api.server,
-    open: (checks, complete) => {
-      Object.assign(services, complete);
+    open: (checks, completeServices) => {
+      Object.assign(services, completeServices);
       opened(checks);
     },
     drain: async () => {

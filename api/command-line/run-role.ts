@@ -20,7 +20,7 @@ import { startEmbedded } from '../../infra/embedded/start.ts';
 import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 import { startTracing } from '../../infra/telemetry/tracing/start-tracing.ts';
 import { releaseVersion } from '../server/release.ts';
-import { agentServerAddress, apiAddress, checkPort, toolServerAddress } from './check-port.ts';
+import { checkPort, getAgentServerAddress, getApiAddress, toolServerAddress } from './check-port.ts';
 import { openStores, type StoreAddresses } from './open-stores.ts';
 import { type AgentsPart, checkRole, embedsEngines, loadParts, type Role, servesAgents, servesTools } from './role.ts';
 import { ShutdownSteps } from './shutdown-steps.ts';
@@ -33,15 +33,15 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
   const { config } = loadConfig();
   const logger = createLogger(config.logLevel, role);
   checkRole(role, config);
-  const stopped = stopSignal();
-  let interruptedBy: NodeJS.Signals | undefined;
+  const stopped = waitForStopSignal();
+  let interruptSignal: NodeJS.Signals | undefined;
   const shutdown = new ShutdownSteps();
   try {
     const folder = embedsEngines(config) ? await openFolder(config, shutdown) : undefined;
     const tracing = await startTracing({ config, role, version: releaseVersion, logger });
     shutdown.add('traces', () => tracing.stop());
-    if (role === 'all' || role === 'api') await checkPort(apiAddress(config));
-    if (servesAgents(role, config) && part !== 'work') await checkPort(agentServerAddress(config));
+    if (role === 'all' || role === 'api') await checkPort(getApiAddress(config));
+    if (servesAgents(role, config) && part !== 'work') await checkPort(getAgentServerAddress(config));
     if (servesTools(role)) await checkPort(toolServerAddress(config));
     // These modules are most of the program. They load while the engines start, and only after all earlier checks.
     const [{ addresses, engineExited }, { startRole }, loaded] = await Promise.all([
@@ -54,7 +54,7 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
     const started = startRole({ role, part, loaded, config, logger, folder, addresses, stores, shutdown });
     const served = await Promise.race([started, stopped]);
     if (typeof served === 'string') {
-      interruptedBy = served;
+      interruptSignal = served;
       logger.info({ signal: served }, 'stopping during start');
       // In this case, startup fails at the next part that it adds, or because the stores are closed.
       started.catch(() => undefined);
@@ -69,7 +69,7 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
     logger.info({ signal }, 'stopping, finishing accepted work');
   } finally {
     await shutdown.run(logger);
-    if (interruptedBy !== undefined) process.exit(128 + constants.signals[interruptedBy]);
+    if (interruptSignal !== undefined) process.exit(128 + constants.signals[interruptSignal]);
   }
   logger.info('stopped');
 }
@@ -82,24 +82,24 @@ async function openFolder({ dataDir }: Config, shutdown: ShutdownSteps): Promise
 
 /** Returns the addresses of both stores. A store without a configured address is started in `folder`. */
 async function startEngines(folder: DataFolder | undefined, config: Config, logger: Logger, shutdown: ShutdownSteps) {
-  const needs = { clickhouse: config.clickhouseUrl === undefined, database: config.databaseUrl === undefined };
-  const engines = folder && (await startEmbedded({ folder, needs, logger }));
+  const neededEngines = { clickhouse: config.clickhouseUrl === undefined, database: config.databaseUrl === undefined };
+  const engines = folder && (await startEmbedded({ folder, needs: neededEngines, logger }));
   if (engines !== undefined) shutdown.add('engines', () => engines.stop());
   const addresses: StoreAddresses = {
     clickhouseUrl: (config.clickhouseUrl ?? engines?.clickhouseUrl) as string,
     databaseUrl: (config.databaseUrl ?? engines?.databaseUrl) as string,
   };
-  const gone = engines?.exited.then(({ engine, reason, expected }) => {
+  const engineExit = engines?.exited.then(({ engine, reason, expected }) => {
     if (!expected) {
       process.exitCode = 1;
       logger.error({ engine, reason }, 'embedded engine exited and is not restarted');
     }
     return `${engine} ended`;
   });
-  return { addresses, engineExited: gone ?? new Promise<string>(() => undefined) };
+  return { addresses, engineExited: engineExit ?? new Promise<string>(() => undefined) };
 }
 
-function stopSignal(): Promise<NodeJS.Signals> {
+function waitForStopSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let isStopping = false;
     for (const signal of ['SIGTERM', 'SIGINT'] as const) {

@@ -5,7 +5,7 @@ import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { releaseVersion } from '../server/release.ts';
 import type { DeadLetterOptions } from './dlq.ts';
 import { addExportCommands } from './export/export-commands.ts';
-import type { CreateKeyOptions, InOrganization } from './keys-and-members.ts';
+import type { CreateKeyOptions, OrganizationOptions } from './keys-and-members.ts';
 import type { CreateOrganizationOptions } from './organizations.ts';
 import type { Role } from './role.ts';
 
@@ -13,7 +13,7 @@ import type { Role } from './role.ts';
  * Errors whose remedy concerns a request or an API key. A command has neither. The messages of these errors already say
  * what to do.
  */
-const withoutRemedy: ReadonlySet<ErrorCode> = new Set([
+const codesWithoutRemedy: ReadonlySet<ErrorCode> = new Set([
   'BAD_REQUEST',
   'CONFLICT',
   'NOT_FOUND',
@@ -97,7 +97,7 @@ const addOrganizationOption = (command: Command) =>
 const keys = program.command('keys').description('API keys; works while an instance runs');
 addOrganizationOption(keys.command('list'))
   .description('list the keys of the organisation')
-  .action(async (options: InOrganization) => (await import('./keys-and-members.ts')).listKeys(options));
+  .action(async (options: OrganizationOptions) => (await import('./keys-and-members.ts')).listKeys(options));
 addOrganizationOption(keys.command('create'))
   .description('create a key and print it once')
   .option('--description <text>', 'what the key is for', 'Created on the command line')
@@ -108,28 +108,28 @@ addOrganizationOption(keys.command('create'))
   .action(async (options: CreateKeyOptions) => (await import('./keys-and-members.ts')).createKey(options));
 addOrganizationOption(keys.command('revoke <id>'))
   .description('revoke a key; all processes refuse it within seconds')
-  .action(async (id: string, options: InOrganization) =>
+  .action(async (id: string, options: OrganizationOptions) =>
     (await import('./keys-and-members.ts')).revokeKey(id, options),
   );
 
 const members = program.command('members').description('users of the organisation; works while an instance runs');
 addOrganizationOption(members.command('list'))
   .description('list the users of the organisation')
-  .action(async (options: InOrganization) => (await import('./keys-and-members.ts')).listMembers(options));
+  .action(async (options: OrganizationOptions) => (await import('./keys-and-members.ts')).listMembers(options));
 addOrganizationOption(members.command('remove <email>'))
   .description('remove a user and revoke the keys of the user; all processes refuse them within seconds')
-  .action(async (email: string, options: InOrganization) =>
+  .action(async (email: string, options: OrganizationOptions) =>
     (await import('./keys-and-members.ts')).removeMember(email, options),
   );
 
-const organizations = program
+const organizationCommand = program
   .command('organizations')
   .description('organisations of this installation; works while an instance runs');
-organizations
+organizationCommand
   .command('list')
   .description('list organisations and the progress of data deletion')
   .action(async () => (await import('./organizations.ts')).listOrganizations());
-organizations
+organizationCommand
   .command('create <name>')
   .description('create an organisation with its first workspace and user, and print its admin key once')
   .option('--workspace <name>', 'name of the first workspace; default: Default')
@@ -141,7 +141,7 @@ organizations
   .action(async (name: string, options: CreateOrganizationOptions) =>
     (await import('./organizations.ts')).createOrganization(name, options),
   );
-organizations
+organizationCommand
   .command('delete <id>')
   .description('delete an organisation with the data of all its workspaces; prompts for its name')
   .option('--confirm <name>', 'the name of the organisation, instead of the prompt')
@@ -201,6 +201,6 @@ try {
   process.exitCode = 1;
   if (isRunlakeError(error)) {
     const { code, message, remedy } = error;
-    console.error(`runlake: ${withoutRemedy.has(code) ? message : `${message}\n${remedy}`}`);
+    console.error(`runlake: ${codesWithoutRemedy.has(code) ? message : `${message}\n${remedy}`}`);
   } else console.error('runlake: unexpected error:', error);
 }

@@ -1,7 +1,7 @@
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { buildServer, type ServerOptions } from '../server/build-server.ts';
-import { type ListenAddress, listenError } from './check-port.ts';
+import { createListenError, type ListenAddress } from './check-port.ts';
 
 interface HttpListener {
   readonly url: string;
@@ -27,7 +27,7 @@ export async function listenHttp({
     await server.listen({ host: at.host, port: at.port });
   } catch (error) {
     await server.close();
-    throw listenError(error, at);
+    throw createListenError(error, at);
   }
   const address = server.server.address() as AddressInfo;
   const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;

@@ -7,12 +7,12 @@
  * requests when all parts are up.
  */
 import type { Config } from '../../infra/config/settings.ts';
-import { type DataFolder, keepSecretKey } from '../../infra/embedded/data-folder.ts';
+import { type DataFolder, loadOrCreateSecretKey } from '../../infra/embedded/data-folder.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { counter } from '../../infra/telemetry/metrics.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
-import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import type { Rejection } from '../../pipelines/ingest/accept/draft.ts';
 import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';
 import type { Services } from '../server/services.ts';
@@ -45,7 +45,7 @@ function countRuns(accepted: number, rejected: readonly Rejection[]): void {
   for (const { error } of rejected) rejectedRuns.inc({ code: error.code });
 }
 
-export interface RoleParts {
+export interface RoleDeps {
   readonly role: Role;
   /** Modules that `loadParts` has imported for this role. */
   readonly loaded: LoadedParts;
@@ -72,7 +72,7 @@ export interface ServedRole {
 }
 
 /** Starts the parts of the role. @throws LOG_IN_USE and the errors of the parts. */
-export async function serveRole(parts: RoleParts): Promise<ServedRole> {
+export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
   const { role, part, loaded, config, logger, addresses, stores, shutdown, listener } = parts;
   const { database, clickhouse } = stores;
   const lock =
@@ -85,12 +85,12 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
   const jobs = await openJobs({
     databaseUrl: addresses.databaseUrl,
     redisUrl: config.redisUrl,
-    authorities: trustedAuthorities(config),
+    authorities: readTrustedAuthorities(config),
     logger,
   });
   shutdown.add('jobs', () => jobs.close());
   await storing?.startWorkers({ config, logger, stores, log, jobs });
-  const secretKey = config.secretKey ?? keepSecretKey(parts.folder?.path as string);
+  const secretKey = config.secretKey ?? loadOrCreateSecretKey(parts.folder?.path as string);
   const { databaseUrl } = addresses;
   await exporting?.startExports({ config, logger, databaseUrl, stores, log, jobs, secretKey }, shutdown);
 
@@ -103,7 +103,7 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
   ];
   const lines: string[] = [];
   let services: Services | undefined;
-  let firstKey: BootstrapOutcome | undefined;
+  let bootstrapOutcome: BootstrapOutcome | undefined;
   if (loaded.mainApiServices) {
     services = loaded.mainApiServices.createMainApiServices(
       {
@@ -121,19 +121,19 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
     if (config.formerSecretKeys !== undefined) {
       await loaded.mainApiServices.resealValues(services, logger);
     }
-    firstKey = await parts.bootstrap();
+    bootstrapOutcome = await parts.bootstrap();
   }
   // This step is added before the agents, so that the main API ends after them.
   if (mainApi) shutdown.add('HTTP', () => listener.drain());
   const { agentsFile } = config;
   if (services && agents && agentsFile !== undefined) {
     const { accept, authenticator, rateLimiter } = services;
-    const forAgents = { config: { ...config, agentsFile }, logger, databaseUrl, stores, log, secretKey, accept };
+    const agentDeps = { config: { ...config, agentsFile }, logger, databaseUrl, stores, log, secretKey, accept };
     if (part === 'work') {
-      const { graphCode } = await agents.startAgentWork(forAgents, shutdown);
+      const { graphCode } = await agents.startAgentWork(agentDeps, shutdown);
       lines.push('Runlake executes graph runs', `Graph code has ${graphCode}`);
     } else {
-      const { url, graphCode } = await agents.startAgents({ ...forAgents, authenticator, rateLimiter }, part, shutdown);
+      const { url, graphCode } = await agents.startAgents({ ...agentDeps, authenticator, rateLimiter }, part, shutdown);
       lines.push(`Runlake runs agents at ${url}  (API description: ${url}/docs)`, `Graph code has ${graphCode}`);
     }
   }
@@ -150,9 +150,9 @@ export async function serveRole(parts: RoleParts): Promise<ServedRole> {
       const { url } = listener;
       listener.open(healthChecks, services);
       if (role !== 'all' && role !== 'api') console.log(`Runlake ${work[role]}  (metrics and readiness: ${url})`);
-      if (mainApi && firstKey) {
+      if (mainApi && bootstrapOutcome) {
         parts.folder?.writeRunFile({ url, ...addresses, destinations: config });
-        printFirstKey(firstKey, url);
+        printFirstKey(bootstrapOutcome, url);
       }
       for (const line of lines) console.log(line);
     },

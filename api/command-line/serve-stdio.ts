@@ -9,7 +9,7 @@ import { loadConfig } from '../../infra/config/load.ts';
 import { readToolEnvironment } from '../../infra/config/tool-credentials.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
-import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { acceptsKey, normaliseEndpoint, openEndpoints } from '../tools/endpoints.ts';
 import type { SendToMainApi, ToolCredentials } from '../tools/main-api.ts';
 import { createToolServers } from '../tools/tool-server.ts';
@@ -30,7 +30,7 @@ export async function serveToolsOverStdio(): Promise<void> {
   const endpoints = openEndpoints({
     allowPrivate: true,
     maxResponseBytes: config.maxPageBytes,
-    authorities: trustedAuthorities(config),
+    authorities: readTrustedAuthorities(config),
   });
   const credentials = { key, workspace };
   const send = endpoints.sendTo(endpoint);

@@ -7,9 +7,9 @@
  * webhooks stop first; then HTTP refuses new requests. Runs that do not finish within the drain timeout are requeued.
  */
 import { join } from 'node:path';
-import { graphEnvironment } from '../../infra/config/graph-environment.ts';
+import { buildGraphEnvironment } from '../../infra/config/graph-environment.ts';
 import { listen } from '../../infra/postgres/listen.ts';
-import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type HttpApp, openHttpApp } from '../../pipelines/agents/app/http-app.ts';
 import { RecentAssistants } from '../../pipelines/agents/assistants/assistant.ts';
 import { ensureSystemAssistants } from '../../pipelines/agents/assistants/write-assistants.ts';
@@ -25,21 +25,21 @@ import { createHeaderRule } from '../../pipelines/agents/runs/run-request.ts';
 import { readTypesInBackground } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import { buildStoreConfig } from '../../pipelines/agents/store/store-item.ts';
 import { deleteExpiredItems } from '../../pipelines/agents/store/write-items.ts';
-import { publishStateBy } from '../../pipelines/agents/streams/publish-state.ts';
+import { createStatePublisher } from '../../pipelines/agents/streams/publish-state.ts';
 import { openStreamHub } from '../../pipelines/agents/streams/stream-hub.ts';
 import { expireThreads } from '../../pipelines/agents/threads/delete-thread.ts';
 import { getDefaultTtl } from '../../pipelines/agents/threads/thread.ts';
 import { deriveWebhookSecret, startWebhooks } from '../../pipelines/agents/webhooks/deliver-webhooks.ts';
-import { type WebhookRules, webhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
-import { customAccess } from '../agent-server/access/custom-access.ts';
-import { agentApi } from '../agent-server/agent-api.ts';
+import { buildWebhookRules, type WebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
+import { createCustomAccess } from '../agent-server/access/custom-access.ts';
+import { buildAgentApi } from '../agent-server/agent-api.ts';
 import type { Agents } from '../agent-server/agent-operation.ts';
-import { servedOperations } from '../agent-server/operations.ts';
-import type { OwnAccess } from '../server/api-form.ts';
+import { listServedOperations } from '../agent-server/operations.ts';
+import type { CustomAccess } from '../server/api-form.ts';
 import type { Operation } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
-import { type AgentParts, isolateGraphs, openGraphPool, startWork } from './agent-work.ts';
-import { agentServerAddress, agentServerUrl } from './check-port.ts';
+import { type AgentDeps, isolateGraphs, openGraphPool, startWork } from './agent-work.ts';
+import { getAgentServerAddress, getAgentServerUrl } from './check-port.ts';
 import type { AgentsPart } from './role.ts';
 import { listenHttp } from './serve-http.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
@@ -62,21 +62,21 @@ export interface StartedAgents {
  * errors of the parts.
  */
 export async function startAgents(
-  parts: AgentParts & Pick<Services, 'authenticator' | 'rateLimiter'>,
+  parts: AgentDeps & Pick<Services, 'authenticator' | 'rateLimiter'>,
   part: Exclude<AgentsPart, 'work'>,
   shutdown: ShutdownSteps,
 ): Promise<StartedAgents> {
   const { config, logger, authenticator, rateLimiter } = parts;
   const opened = await openAgents(parts, shutdown, part);
   const { agents } = opened;
-  const form = agentApi(config, agents.workspaceId, { ...opened, authenticator, rateLimiter });
+  const apiProfile = buildAgentApi(config, agents.workspaceId, { ...opened, authenticator, rateLimiter });
   const services = { authenticator, rateLimiter, agents };
   const { url, drain } = await listenHttp({
-    server: { config, services, logger, operations: opened.operations, form },
-    at: agentServerAddress(config),
+    server: { config, services, logger, operations: opened.operations, form: apiProfile },
+    at: getAgentServerAddress(config),
   });
   shutdown.add('HTTP', drain);
-  await followAgents(parts, opened, url, shutdown);
+  await startBackgroundWork(parts, opened, url, shutdown);
   return { url, graphCode: opened.graphCode };
 }
 
@@ -86,26 +86,29 @@ export async function startAgents(
  * @throws GRAPHS_FILE_INVALID and the errors of the parts.
  */
 export async function startAgentWork(
-  parts: AgentParts,
+  parts: AgentDeps,
   shutdown: ShutdownSteps,
 ): Promise<Pick<StartedAgents, 'graphCode'>> {
   const { config, logger, databaseUrl, stores } = parts;
   const file = await readGraphsFile(config.agentsFile);
-  const served = await openDeployment(stores.database, config);
-  const isolated = await isolateGraphs(parts, file, served.deploymentId, shutdown);
-  const pool = await openGraphPool(parts, isolated, 'work', shutdown);
-  const watch = watchDeployment(stores.database, served, logger);
-  const { executor } = startWork(parts, { served, file, watch }, pool, shutdown);
-  const { deploymentId } = served;
-  await listenForNotifications({ databaseUrl, config, logger, deploymentId, wakes: wakeHandlers(executor) }, shutdown);
-  return { graphCode: isolated.words };
+  const servedDeployment = await openDeployment(stores.database, config);
+  const isolatedGraphs = await isolateGraphs(parts, file, servedDeployment.deploymentId, shutdown);
+  const pool = await openGraphPool(parts, isolatedGraphs, 'work', shutdown);
+  const watch = watchDeployment(stores.database, servedDeployment, logger);
+  const { executor } = startWork(parts, { servedDeployment, file, watch }, pool, shutdown);
+  const { deploymentId } = servedDeployment;
+  await listenForNotifications(
+    { databaseUrl, config, logger, deploymentId, wakeByChannel: createWakeHandlers(executor) },
+    shutdown,
+  );
+  return { graphCode: isolatedGraphs.words };
 }
 
 export interface OpenedAgents {
   readonly agents: Agents & { readonly webhooks: WebhookRules };
   readonly executor: Executor;
   /** Set if the langgraph.json has `auth`. Unset: requests are authenticated and authorised with API keys. */
-  readonly ownAccess?: OwnAccess;
+  readonly ownAccess?: CustomAccess;
   readonly http: GraphsFile['http'];
   /** Set if the langgraph.json has `http.app`. */
   readonly app?: HttpApp;
@@ -117,53 +120,53 @@ export interface OpenedAgents {
 
 /** Opens all dependencies of the agent server's operations. */
 export async function openAgents(
-  parts: AgentParts,
+  parts: AgentDeps,
   shutdown: ShutdownSteps,
   part: Exclude<AgentsPart, 'work'> = 'both',
 ): Promise<OpenedAgents> {
   const { config, logger, log } = parts;
   const { database, clickhouse } = parts.stores;
   const file = await readGraphsFile(config.agentsFile);
-  if (file.ignored.length > 0)
-    logger.warn({ file: file.path, fields: file.ignored }, 'unsupported fields of langgraph.json are ignored');
+  if (file.ignoredFields.length > 0)
+    logger.warn({ file: file.path, fields: file.ignoredFields }, 'unsupported fields of langgraph.json are ignored');
   const deployment = await openDeployment(database, config);
   const { deploymentId, operator } = deployment;
   const { organizationId, workspaceId } = operator;
   const watch = watchDeployment(database, deployment, logger);
 
-  const isolated = await isolateGraphs(parts, file, deploymentId, shutdown);
-  const { accounts, words: graphCode } = isolated;
-  const forAuthProcess = {
+  const isolatedGraphs = await isolateGraphs(parts, file, deploymentId, shutdown);
+  const { accounts, words: graphCode } = isolatedGraphs;
+  const authProcessOptions = {
     file,
-    environment: graphEnvironment(),
+    environment: buildGraphEnvironment(),
     accounts,
     heartbeatTimeoutMs: config.agentsHeartbeatTimeoutMs,
     logger,
   };
-  const authProcess = file.auth && (await openAuthProcess(forAuthProcess));
+  const authProcess = file.auth && (await openAuthProcess(authProcessOptions));
   if (authProcess) shutdown.add('custom authentication', () => authProcess.close());
   const app =
     file.app &&
     (await openHttpApp({
       file: { ...file, app: file.app },
-      environment: graphEnvironment(),
+      environment: buildGraphEnvironment(),
       accounts,
-      serverUrl: agentServerUrl(config),
+      serverUrl: getAgentServerUrl(config),
       heartbeatTimeoutMs: config.agentsHeartbeatTimeoutMs,
       timeoutMs: config.agentsAppTimeoutMs,
       logger,
     }));
   if (app) shutdown.add('custom app', () => app.close());
-  const pool = await openGraphPool(parts, isolated, part, shutdown);
+  const pool = await openGraphPool(parts, isolatedGraphs, part, shutdown);
   const served = file.graphs.map(({ graphId, description }) => ({
     ...{ graphId, name: graphId, description },
-    ...file.defaults.get(graphId),
+    ...file.defaultConfigs.get(graphId),
   }));
   await ensureSystemAssistants(database, deploymentId, served);
 
   const hub = await openStreamHub({ log, clickhouse, deploymentId, gapTimeoutMs: config.agentsLeaseMs + 10_000 });
   shutdown.add('streams', () => hub.close());
-  const { executor, publisher } = startWork(parts, { served: deployment, file, watch }, pool, shutdown);
+  const { executor, publisher } = startWork(parts, { servedDeployment: deployment, file, watch }, pool, shutdown);
   if (app) watch.onDeleted(() => app.close());
   const sweepers = [
     { what: 'threads', sweep: expireThreads, everyMinutes: file.checkpointer.ttl?.sweep_interval_minutes },
@@ -183,7 +186,7 @@ export async function openAgents(
     logger,
   });
   shutdown.add('graph types', () => types.stop());
-  const webhooks = webhookRules({
+  const webhooks = buildWebhookRules({
     settings: file.webhooks,
     disabled: file.http.disable_webhooks ?? false,
     environment: file.env,
@@ -195,7 +198,7 @@ export async function openAgents(
   const copiesHeader = createHeaderRule(file.http.configurable_headers);
   const acceptsFeedbackKeys = config.publicUrl !== undefined;
   const ownAccess =
-    authProcess && customAccess({ authProcess, database, deploymentId, operator, graphIds: Object.keys(graphs) });
+    authProcess && createCustomAccess({ authProcess, database, deploymentId, operator, graphIds: Object.keys(graphs) });
   return {
     agents: {
       deploymentId,
@@ -206,7 +209,7 @@ export async function openAgents(
       pool,
       types,
       hub,
-      publishState: publishStateBy(publisher, logger),
+      publishState: createStatePublisher(publisher, logger),
       graphs,
       getNodes: (graphId) => pool.nodes[graphId],
       libraryVersion: await findLibraryVersion(file),
@@ -221,7 +224,7 @@ export async function openAgents(
     },
     executor,
     http: file.http,
-    operations: servedOperations(file.http),
+    operations: listServedOperations(file.http),
     graphCode,
     watch,
     ...(ownAccess && { ownAccess }),
@@ -233,15 +236,15 @@ export async function openAgents(
  * Starts all work that is not triggered by requests: crons, webhooks, and reactions to notifications from other
  * processes.
  */
-export async function followAgents(
-  parts: AgentParts,
+export async function startBackgroundWork(
+  parts: AgentDeps,
   { agents, executor, watch }: OpenedAgents,
   ownUrl: string,
   shutdown: ShutdownSteps,
 ): Promise<void> {
   const { config, logger, databaseUrl, secretKey } = parts;
   const { database, deploymentId, organizationId, webhooks: rules, acceptsFeedbackKeys, threadTtl } = agents;
-  const authorities = trustedAuthorities(config);
+  const authorities = readTrustedAuthorities(config);
   const crons = startCrons({
     database,
     deploymentId,
@@ -267,11 +270,15 @@ export async function followAgents(
   });
   shutdown.add('webhooks', () => webhooks.stop());
   for (const each of [crons, webhooks]) watch.onDeleted(() => each.stop());
-  const wakes = { ...wakeHandlers(executor), agent_crons: () => crons.wake(), agent_webhooks: () => webhooks.wake() };
-  await listenForNotifications({ databaseUrl, config, logger, deploymentId, wakes }, shutdown);
+  const wakeByChannel = {
+    ...createWakeHandlers(executor),
+    agent_crons: () => crons.wake(),
+    agent_webhooks: () => webhooks.wake(),
+  };
+  await listenForNotifications({ databaseUrl, config, logger, deploymentId, wakeByChannel }, shutdown);
 }
 
-function wakeHandlers(executor: Executor): Readonly<Record<string, () => void>> {
+function createWakeHandlers(executor: Executor): Readonly<Record<string, () => void>> {
   return {
     agent_runs: () => executor.wake(),
     agent_cancels: () => executor.checkLeases(),
@@ -289,17 +296,17 @@ async function listenForNotifications(
     config,
     logger,
     deploymentId,
-    wakes,
-  }: Pick<AgentParts, 'databaseUrl' | 'config' | 'logger'> & {
+    wakeByChannel,
+  }: Pick<AgentDeps, 'databaseUrl' | 'config' | 'logger'> & {
     readonly deploymentId: string;
-    readonly wakes: Readonly<Record<string, () => void>>;
+    readonly wakeByChannel: Readonly<Record<string, () => void>>;
   },
   shutdown: ShutdownSteps,
 ): Promise<void> {
-  const channels = Object.keys(wakes);
+  const channels = Object.keys(wakeByChannel);
   const onNotice = (channel: string, payload: string) => {
-    if (payload === '' || payload === deploymentId) wakes[channel]?.();
+    if (payload === '' || payload === deploymentId) wakeByChannel[channel]?.();
   };
-  const notices = await listen({ url, authorities: trustedAuthorities(config), channels, onNotice, logger });
+  const notices = await listen({ url, authorities: readTrustedAuthorities(config), channels, onNotice, logger });
   shutdown.add('notices', () => notices.close());
 }

@@ -5,8 +5,8 @@ import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
-import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';
+import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { createDestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
 import { resealDestinations } from '../../pipelines/exports/destinations/write-destination.ts';
 import { getLeaseTimeoutMs } from '../../pipelines/exports/live-attempts.ts';
@@ -36,31 +36,31 @@ export async function startExports(
 ): Promise<void> {
   const { config, logger, databaseUrl, log, jobs, secretKey } = parts;
   const { database, clickhouse } = parts.stores;
-  const encoders = openEncoderPool({ memoryLimitBytes: config.exportEncoderBytes });
-  shutdown.add('encoders', () => encoders.close());
-  const destinations = destinationDeps(config, database, secretKey);
+  const encoderPool = openEncoderPool({ memoryLimitBytes: config.exportEncoderBytes });
+  shutdown.add('encoders', () => encoderPool.close());
+  const destinations = createDestinationDeps(config, database, secretKey);
   if (config.formerSecretKeys !== undefined) {
     const resealed = await resealDestinations(destinations, logger);
     logger.info({ resealed }, 'resealed credentials of former secret keys');
   }
-  const leases = openDatabase({
+  const leaseDatabase = openDatabase({
     url: databaseUrl,
-    authorities: trustedAuthorities(config),
+    authorities: readTrustedAuthorities(config),
     logger,
     timeoutMs: getLeaseTimeoutMs(config),
     maxConnections: 1,
   });
-  shutdown.add('leases of export runs', () => leases.close());
+  shutdown.add('leases of export runs', () => leaseDatabase.close());
   const workers = await startExportWorkers(
     {
       database,
-      leases,
+      leases: leaseDatabase,
       log,
       jobs,
       limits: config,
       logger,
       openStore: (destination) => openDestination(destinations, destination),
-      openSource: createChunkSources({ clickhouse, encoders }, config),
+      openSource: createChunkSources({ clickhouse, encoders: encoderPool }, config),
     },
     {
       workFolder: resolve(`${config.dataDir}/exports`),

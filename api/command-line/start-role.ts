@@ -16,13 +16,13 @@ import type { ErrorCode } from '../../infra/errors/catalogue.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
-import { backoffMs, pause } from '../../infra/timeouts/backoff.ts';
+import { computeBackoffMs, pause } from '../../infra/timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
-import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type BootstrapOutcome, bootstrap } from '../../pipelines/tenants/bootstrap.ts';
 import type { Stores } from './open-stores.ts';
 import { listenForRole } from './role-listener.ts';
-import { type RoleParts, type ServedRole, serveRole } from './serve-role.ts';
+import { type RoleDeps, type ServedRole, serveRole } from './serve-role.ts';
 import { ShutdownSteps } from './shutdown-steps.ts';
 
 /**
@@ -31,7 +31,7 @@ import { ShutdownSteps } from './shutdown-steps.ts';
  * @throws the errors of the parts, except the errors of unavailable servers.
  */
 export async function startRole(
-  parts: Omit<RoleParts, 'listener' | 'bootstrap'>,
+  parts: Omit<RoleDeps, 'listener' | 'bootstrap'>,
 ): Promise<Pick<ServedRole, 'replaced'>> {
   const { config, logger, stores, shutdown, loaded } = parts;
   const probes = await openServerProbes(config, stores, logger);
@@ -40,8 +40,8 @@ export async function startRole(
   // `/ready` responds until all other parts have ended.
   shutdown.add('listener', () => listener.close());
   const stopping = new AbortController();
-  let partEnds = new ShutdownSteps();
-  shutdown.add('parts of the role', () => partEnds.run(logger));
+  let partShutdown = new ShutdownSteps();
+  shutdown.add('parts of the role', () => partShutdown.run(logger));
   shutdown.add('start', () => stopping.abort());
 
   // The first attempt that reaches this point creates the admin key. A later attempt must still print it.
@@ -55,16 +55,16 @@ export async function startRole(
       onWaiting: (servers) => listener.waitFor(servers.join(', ') || 'its parts'),
     });
     try {
-      const served = await serveRole({ ...parts, shutdown: partEnds, listener, bootstrap: bootstrapOnce });
+      const served = await serveRole({ ...parts, shutdown: partShutdown, listener, bootstrap: bootstrapOnce });
       await probes.close();
       served.open();
       return served;
     } catch (error) {
       if (stopping.signal.aborted || !isUnavailable(error)) throw error;
       logger.warn({ err: error }, 'server became unavailable during start, restarting the parts');
-      await partEnds.run(logger);
-      partEnds = new ShutdownSteps();
-      await pause(backoffMs(attempt, 200, 5_000), stopping.signal);
+      await partShutdown.run(logger);
+      partShutdown = new ShutdownSteps();
+      await pause(computeBackoffMs(attempt, 200, 5_000), stopping.signal);
     }
   }
 }
@@ -113,7 +113,7 @@ async function openServerProbes(
       { name: 'postgres', check: () => database.ping() },
       { name: 'clickhouse', check: () => clickhouse.ping() },
       ...(kafka?.healthChecks ?? []),
-      ...(redis ? [{ name: 'redis', check: () => redis(redisUrl as string, trustedAuthorities(config)) }] : []),
+      ...(redis ? [{ name: 'redis', check: () => redis(redisUrl as string, readTrustedAuthorities(config)) }] : []),
     ],
     close: async () => kafka?.close(),
   };
@@ -136,21 +136,21 @@ async function waitForServers(
   const { logger, signal, onWaiting } = options;
   const loggedAtMs = new Map<string, number>();
   for (let round = 0; !signal.aborted; round++) {
-    const unavailable = (await Promise.all(checks.map(probeServer))).filter((each) => each !== undefined);
+    const unavailableServers = (await Promise.all(checks.map(probeServer))).filter((each) => each !== undefined);
     if (signal.aborted) return;
-    onWaiting(unavailable.map(({ name }) => name));
-    for (const { name, err } of unavailable) {
+    onWaiting(unavailableServers.map(({ name }) => name));
+    for (const { name, err } of unavailableServers) {
       if (performance.now() - (loggedAtMs.get(name) ?? Number.NEGATIVE_INFINITY) < logIntervalMs) continue;
       loggedAtMs.set(name, performance.now());
       logger.warn({ server: name, err, remedy: err.remedy }, 'waiting for a server');
     }
     for (const name of loggedAtMs.keys()) {
-      if (unavailable.some((each) => each.name === name)) continue;
+      if (unavailableServers.some((each) => each.name === name)) continue;
       loggedAtMs.delete(name);
       logger.info({ server: name }, 'server answers');
     }
-    if (unavailable.length === 0) return;
-    await pause(backoffMs(round, firstPauseMs, maxPauseMs), signal);
+    if (unavailableServers.length === 0) return;
+    await pause(computeBackoffMs(round, firstPauseMs, maxPauseMs), signal);
   }
 }
 
@@ -160,11 +160,11 @@ async function waitForServers(
  * @returns undefined if the server responds.
  */
 async function probeServer({ name, check }: HealthCheck): Promise<{ name: string; err: RunlakeError } | undefined> {
-  const checking = check();
+  const checkPromise = check();
   try {
-    if (!(await settlesBeforeTimeout(checking, probeTimeoutMs)))
+    if (!(await settlesBeforeTimeout(checkPromise, probeTimeoutMs)))
       throw runlakeError('PART_SILENT', { part: name, limitMs: probeTimeoutMs });
-    await checking;
+    await checkPromise;
     return undefined;
   } catch (err) {
     if (!isUnavailable(err)) throw err;

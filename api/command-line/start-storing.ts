@@ -3,7 +3,7 @@ import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { waitingDeadLetters } from '../../infra/event-log/event-log-metrics.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
-import { countUnreplayed } from '../../pipelines/dead-letters/dead-letter-replays.ts';
+import { countUnreplayedDeadLetters } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { Sink } from '../../pipelines/ingest/sink/sink.ts';
 import { startRollUp } from '../../pipelines/usage/rollup.ts';
 import { topics } from '../../schemas/topics.ts';
@@ -11,7 +11,7 @@ import { openDeadLetters } from './open-event-log.ts';
 import type { Stores } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 
-export interface StoringParts {
+export interface StoringDeps {
   readonly config: Config;
   readonly logger: Logger;
   readonly stores: Stores;
@@ -22,7 +22,7 @@ export interface StoringParts {
  * Starts the sink and the usage roll-up, for the roles `all` and `ingest`. At shutdown, the sink stops first, so that
  * the hours of its last insert batches are marked dirty while the roll-up is still running.
  */
-export async function startStoring(parts: StoringParts, shutdown: ShutdownSteps): Promise<HealthCheck[]> {
+export async function startStoring(parts: StoringDeps, shutdown: ShutdownSteps): Promise<HealthCheck[]> {
   const { config, logger } = parts;
   const { database, clickhouse } = parts.stores;
   const rollUp = startRollUp({ database, clickhouse, intervalMs: config.rollupIntervalMs, logger });
@@ -41,14 +41,16 @@ export async function startStoring(parts: StoringParts, shutdown: ShutdownSteps)
  * @throws the errors of the log and the stores.
  */
 export async function startSink(
-  parts: StoringParts & { readonly onHoursMarked: () => void },
+  parts: StoringDeps & { readonly onHoursMarked: () => void },
   shutdown: ShutdownSteps,
 ): Promise<Sink> {
   const { config, logger, log, onHoursMarked } = parts;
   const { database, clickhouse } = parts.stores;
   const deadLetters = await openDeadLetters(parts, shutdown);
-  const hide = waitingDeadLetters.setReader(() => countUnreplayed({ deadLetters, database }, topics));
-  shutdown.add('dead-letter metric', async () => hide());
+  const removeReader = waitingDeadLetters.setReader(() =>
+    countUnreplayedDeadLetters({ deadLetters, database }, topics),
+  );
+  shutdown.add('dead-letter metric', async () => removeReader());
   const sink = new Sink({ log, clickhouse, database, config, logger, onHoursMarked });
   shutdown.add('sink', () => sink.stop());
   await sink.start(topics);

@@ -8,7 +8,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { trustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { buildServer } from '../server/build-server.ts';
 import type { Services } from '../server/services.ts';
 import { createToolAccess } from '../tools/caller.ts';
@@ -40,7 +40,7 @@ export async function startTools(
   const endpoints = openEndpoints({
     allowPrivate: config.allowPrivateEndpoints,
     maxResponseBytes: config.maxPageBytes,
-    authorities: trustedAuthorities(config),
+    authorities: readTrustedAuthorities(config),
   });
   shutdown.add('endpoints of tools', () => endpoints.close());
   const createServer = createToolServers({ config, logger });

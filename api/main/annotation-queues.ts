@@ -51,14 +51,14 @@ const fields = {
   }),
 };
 
-const Fields = Type.Object(fields);
+const QueueFieldsSchema = Type.Object(fields);
 
 /**
  * Converts a request body to queue fields. A field that is absent becomes undefined and stays unchanged. Null clears a
  * text field and resets a number or a flag to its default.
  */
-function toQueueFields(body: Static<typeof Fields>): Partial<QueueFields> {
-  const orDefault = <const T>(value: T | null | undefined, fallback: T) => (value === null ? fallback : value);
+function toQueueFields(body: Static<typeof QueueFieldsSchema>): Partial<QueueFields> {
+  const replaceNull = <const T>(value: T | null | undefined, fallback: T) => (value === null ? fallback : value);
   const { num_reviewers_per_item, enable_reservations, reservation_minutes, reviewer_access_mode } = body;
   const columns = {
     description: body.description,
@@ -66,10 +66,10 @@ function toQueueFields(body: Static<typeof Fields>): Partial<QueueFields> {
     rubric_instructions: body.rubric_instructions,
     rubric_items: body.rubric_items,
     metadata: body.metadata,
-    num_reviewers_per_item: orDefault(num_reviewers_per_item, 1),
-    enable_reservations: orDefault(enable_reservations, true),
-    reservation_minutes: orDefault(reservation_minutes, 1),
-    reviewer_access_mode: orDefault(reviewer_access_mode, 'any'),
+    num_reviewers_per_item: replaceNull(num_reviewers_per_item, 1),
+    enable_reservations: replaceNull(enable_reservations, true),
+    reservation_minutes: replaceNull(reservation_minutes, 1),
+    reviewer_access_mode: replaceNull(reviewer_access_mode, 'any'),
   };
   return Object.fromEntries(Object.entries(columns).filter(([, value]) => value !== undefined));
 }
@@ -104,7 +104,7 @@ export const Queue = Type.Object({
 });
 
 export function formatQueue(queue: QueueRecord) {
-  const constant = {
+  const constantFields = {
     queue_type: 'single',
     source_rule_id: null,
     run_rule_id: null,
@@ -114,7 +114,7 @@ export function formatQueue(queue: QueueRecord) {
     ...queue,
     rubric_items: rubric_items && [...rubric_items],
     assigned_reviewers: [...assigned_reviewers],
-    ...constant,
+    ...constantFields,
   };
 }
 

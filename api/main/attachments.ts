@@ -30,7 +30,7 @@ export const getAttachment = defineOperation({
       headers: {
         'content-type': mimeType,
         // The sender chooses type and content, so browsers must download the file and never execute it on this origin.
-        'content-disposition': `attachment; filename*=UTF-8''${encodeExtended(name)}`,
+        'content-disposition': `attachment; filename*=UTF-8''${encodeExtendedValue(name)}`,
         'content-security-policy': "default-src 'none'; sandbox",
         'x-content-type-options': 'nosniff',
         'referrer-policy': 'no-referrer',
@@ -41,6 +41,6 @@ export const getAttachment = defineOperation({
 });
 
 /** Encodes a file name as required by RFC 8187, which allows fewer unescaped characters than URLs. */
-function encodeExtended(text: string): string {
+function encodeExtendedValue(text: string): string {
   return encodeURIComponent(text).replace(/['()*]/g, (character) => `%${character.charCodeAt(0).toString(16)}`);
 }

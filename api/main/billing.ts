@@ -5,10 +5,10 @@ import type { Caller } from '../../pipelines/tenants/caller.ts';
 import {
   type GranularUsage,
   type GranularUsageRequest,
+  generateUsageRows,
   readGranularUsage,
   readOrganizationUsage,
   type UsageRow,
-  usageRows,
 } from '../../pipelines/usage/report.ts';
 import { groupings } from '../../pipelines/usage/report-query.ts';
 import type { UsageRange } from '../../pipelines/usage/rollup-query.ts';
@@ -130,18 +130,18 @@ const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 function parseWorkspaceIds(values: readonly string[]): string[] {
   const ids = values.flatMap((value) => value.split(',')).map((id) => id.trim().toLowerCase());
-  const givenIds = ids.filter((id) => id !== '');
-  const fields: FieldError[] = givenIds.flatMap((id, index) =>
+  const nonEmptyIds = ids.filter((id) => id !== '');
+  const fields: FieldError[] = nonEmptyIds.flatMap((id, index) =>
     uuidPattern.test(id)
       ? []
       : [{ loc: ['query', 'workspace_ids', index], msg: 'must be a UUID', type: 'uuid_format' }],
   );
-  if (givenIds.length === 0 || givenIds.length > maxWorkspaceIds) {
-    const msg = `must name between 1 and ${maxWorkspaceIds} workspaces, not ${givenIds.length}`;
+  if (nonEmptyIds.length === 0 || nonEmptyIds.length > maxWorkspaceIds) {
+    const msg = `must name between 1 and ${maxWorkspaceIds} workspaces, not ${nonEmptyIds.length}`;
     fields.splice(0, fields.length, { loc: ['query', 'workspace_ids'], msg, type: 'item_count' });
   }
   if (fields.length > 0) throw runlakeError('INVALID_REQUEST', {}, { fields: fields.slice(0, 8) });
-  return givenIds;
+  return nonEmptyIds;
 }
 
 /** The columns in their fixed order. Each entry has the header text and a function that returns the cell of a row. */
@@ -206,7 +206,7 @@ export const exportGranularUsage = defineOperation({
       },
       body: formatCsv(
         columns.map(([name]) => name),
-        generateCells(usageRows(usage)),
+        generateCells(generateUsageRows(usage)),
       ),
     });
   },

@@ -3,11 +3,11 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { cancelExport, createExport } from '../../pipelines/exports/create-cancel.ts';
 import { readClock } from '../../pipelines/exports/export-deps.ts';
 import {
+  computeCompletedShare,
   type ExportWithProgress,
   estimateRate,
   listExports,
   readExport,
-  shareDone,
 } from '../../pipelines/exports/queries.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
@@ -146,7 +146,7 @@ export function formatExport(record: ExportWithProgress, now: Date) {
     progress: {
       runs_total: record.runsTotal,
       runs_completed: record.runsCompleted,
-      share_done: shareDone(record),
+      share_done: computeCompletedShare(record),
       rows_written: record.rowsWritten,
       rows_expected: isFullyCounted ? record.rowsCounted : null,
       bytes_written: record.bytesWritten,

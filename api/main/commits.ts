@@ -103,7 +103,7 @@ export const listCommits = defineOperation({
   },
 });
 
-const Content = Type.Object({
+const CommitContent = Type.Object({
   commit_hash: Type.String(),
   manifest: JsonObject({ description: 'The JSON that was sent.' }),
   description: nullable(Type.String()),
@@ -135,7 +135,7 @@ export const getCommit = defineOperation({
       ),
       is_view: Type.Boolean({ default: false, description: 'Count a view instead of a download.' }),
     }),
-    response: { 200: Content },
+    response: { 200: CommitContent },
     produces: jsonMediaType,
   },
   handler: async ({ caller, params, query, services }) => {
@@ -145,8 +145,8 @@ export const getCommit = defineOperation({
     const includesModel = query.include_model || (query.include ?? '').split(',').includes('model');
     const manifest = includesModel ? commit.manifest : stripModel(commit.manifest);
     const { hash: commit_hash, description } = commit;
-    const more = { description, examples: [], model_config: null, model_provider: null, is_draft: false };
-    const text = `{"commit_hash":"${commit_hash}","manifest":${manifest},${JSON.stringify(more).slice(1)}`;
+    const otherFields = { description, examples: [], model_config: null, model_provider: null, is_draft: false };
+    const text = `{"commit_hash":"${commit_hash}","manifest":${manifest},${JSON.stringify(otherFields).slice(1)}`;
     return new RawResponse({ body: Buffer.from(text) });
   },
 });

@@ -15,7 +15,7 @@ import { DatasetParams } from './datasets.ts';
 
 /** Comparative experiments, which pairwise evaluation creates. */
 
-export const comparison = {
+export const comparisonFields = {
   id: Uuid(),
   tenant_id: Uuid({ description: 'Id of the workspace.' }),
   reference_dataset_id: Uuid(),
@@ -26,7 +26,7 @@ export const comparison = {
   modified_at: Timestamp(),
 };
 
-/** What lists of comparative experiments add to {@link comparison}. */
+/** What lists of comparative experiments add to {@link comparisonFields}. */
 export const comparisonResults = {
   experiments_info: Type.Array(Type.Object({ id: Uuid(), name: Type.String() })),
   feedback_stats: JsonObject({ description: 'Statistics of its feedback, by feedback key.' }),
@@ -65,7 +65,7 @@ export const createComparison = defineOperation({
       extra: optional(JsonObject()),
       created_at: optional(Timestamp()),
     }),
-    response: { 200: Type.Object(comparison) },
+    response: { 200: Type.Object(comparisonFields) },
   },
   handler: async ({ caller, body, services }) =>
     insertComparison(services.database, caller.workspaceId, {
@@ -94,7 +94,7 @@ export const listComparisons = defineOperation({
     response: {
       200: Type.Array(
         Type.Object({
-          ...comparison,
+          ...comparisonFields,
           ...comparisonResults,
         }),
       ),

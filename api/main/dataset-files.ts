@@ -84,7 +84,7 @@ function parseSchema(field: string, text: string | undefined): Record<string, un
   throw createFormError(field, 'must be a JSON object');
 }
 
-const newlineJson = 'application/x-ndjson; charset=utf-8';
+const ndjsonMediaType = 'application/x-ndjson; charset=utf-8';
 
 const defineDownload = (
   format: DownloadFormat,
@@ -127,18 +127,18 @@ export const downloadCsv = defineDownload('csv', 'downloadDatasetCsv', {
 export const downloadJsonLines = defineDownload('jsonl', 'downloadDatasetJsonl', {
   summary: 'Download the examples of a dataset as JSONL',
   description: 'Each line: `id`, `inputs`, `outputs`, `metadata`.',
-  mediaType: newlineJson,
+  mediaType: ndjsonMediaType,
 });
 
 export const downloadOpenAiEvals = defineDownload('openai', 'downloadDatasetOpenAi', {
   summary: 'Download the examples of a dataset for OpenAI evals',
   description: 'Each line: `input` (messages) and `ideal` (the last message of the outputs as text).',
-  mediaType: newlineJson,
+  mediaType: ndjsonMediaType,
 });
 
 export const downloadOpenAiFineTuning = defineDownload('openai_ft', 'downloadDatasetOpenAiFineTuning', {
   summary: 'Download the examples of a dataset for fine-tuning at OpenAI',
   description:
     'Each line: `messages`. Inputs or outputs without messages become one message of the user or the assistant.',
-  mediaType: newlineJson,
+  mediaType: ndjsonMediaType,
 });

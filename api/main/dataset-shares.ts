@@ -51,7 +51,7 @@ export const cloneDataset = defineOperation({
     produces: jsonMediaType,
   },
   handler: async ({ caller, body, services, request }) => {
-    const clone = {
+    const cloneRequest = {
       sourceId: body.source_dataset_id.toLowerCase(),
       targetId: body.target_dataset_id.toLowerCase(),
       asOf: body.as_of || undefined,
@@ -59,7 +59,7 @@ export const cloneDataset = defineOperation({
       splits: body.split == null || body.split.length === 0 ? undefined : [body.split].flat(),
     };
     const links = createExampleLinks(services, request);
-    return new RawResponse({ body: await cloneExamples(services, caller.workspaceId, clone, links) });
+    return new RawResponse({ body: await cloneExamples(services, caller.workspaceId, cloneRequest, links) });
   },
 });
 
@@ -190,7 +190,7 @@ export const getSharedDataset = defineOperation({
 });
 
 const { dataset: _, ...publicFilter } = filterParameters;
-const publicSelectable = ['metadata', 'outputs'] as const;
+const publicSelectableFields = ['metadata', 'outputs'] as const;
 const publicExampleFields = [
   'id',
   'name',
@@ -198,7 +198,7 @@ const publicExampleFields = [
   'created_at',
   'modified_at',
   'inputs',
-  ...publicSelectable,
+  ...publicSelectableFields,
 ] as const;
 
 type PublicFilter = Parameters<typeof toFilter>[0];
@@ -237,7 +237,7 @@ export const listSharedExamples = defineOperation({
     readSharedDataset(services, params.share_token, async (shared) => {
       const { select, limit, offset } = query;
       const filter = await toSharedFilter(services, query, shared);
-      const fields = new Set(publicSelectable.filter((name) => select?.includes(name) ?? true));
+      const fields = new Set(publicSelectableFields.filter((name) => select?.includes(name) ?? true));
       const page = { ...filter, order: 'recent', fields, limit, offset } as const;
       return readExamples(services.database, shared.workspaceId, page, createExampleLinks(services, request));
     }),

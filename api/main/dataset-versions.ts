@@ -7,7 +7,7 @@ import { buildPageResponse, pageParameters } from '../server/list-parameters.ts'
 import { defineOperation } from '../server/operation.ts';
 import { DatasetParams } from './datasets.ts';
 
-const Version = Type.Object({
+const DatasetVersion = Type.Object({
   as_of: Timestamp({ description: 'Time of the write that made the version.' }),
   tags: Type.Array(Type.String(), { description: 'The newest version also has the tag `latest`.' }),
 });
@@ -31,7 +31,7 @@ export const listDatasetVersions = defineOperation({
       example: Type.Optional(Uuid({ description: 'Only versions that added, changed or deleted this example.' })),
       ...pageParameters,
     }),
-    response: { 200: Type.Array(Version) },
+    response: { 200: Type.Array(DatasetVersion) },
   },
   handler: async ({ caller, params, query: { example, ...page }, services }) =>
     buildPageResponse(
@@ -53,7 +53,7 @@ export const getDatasetVersion = defineOperation({
       as_of: Type.Optional(TimeOrTag('A time; also a tag.')),
       tag: Type.Optional(TimeOrTag('A tag.')),
     }),
-    response: { 200: Version },
+    response: { 200: DatasetVersion },
   },
   handler: async ({ caller, params, query: { as_of, tag }, services }) => {
     const asOf = as_of ?? tag;
@@ -76,7 +76,7 @@ export const tagDatasetVersion = defineOperation({
   schema: {
     params: DatasetParams,
     body: Type.Object({ as_of: TimeOrTag('A time or a tag.'), tag: Tag }),
-    response: { 200: Version },
+    response: { 200: DatasetVersion },
   },
   handler: async ({ caller, params, body, services }) => {
     const change = { asOf: body.as_of, tag: body.tag };

@@ -17,16 +17,16 @@ import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '..
 import {
   buildPageResponse,
   cursorParameter,
+  readOffset as decodeOffset,
   metadataParameter,
   pageParameters,
   parseMetadata,
-  readOffset,
   tagValueParameter,
   writeOffset,
 } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
-import { PageOf } from './v2-runs.ts';
+import { PageResponse } from './v2-runs.ts';
 
 const DataType = OneOf(dataTypes);
 const Name = Text({ minLength: 1, maxLength: maxNameLength });
@@ -178,10 +178,10 @@ export const listV2Datasets = defineOperation({
       page_size: limit,
       cursor: cursorParameter,
     }),
-    response: { 200: PageOf(Dataset) },
+    response: { 200: PageResponse(Dataset) },
   },
   handler: async ({ caller, query, services }) => {
-    const offset = readOffset(query.cursor);
+    const offset = decodeOffset(query.cursor);
     const { rows, total } = await readList(services.database, caller.workspaceId, {
       ...toDatasetFilter(query),
       ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, query.id),

@@ -59,8 +59,8 @@ export const getDirectory = defineOperation({
     produces: jsonMediaType,
   },
   handler: async ({ caller, params, query, services }) => {
-    const which = { name: query.commit, type: query.repo_type };
-    const { id, hash, manifest } = await readDirectory(services, caller, toRepoName(params), which);
+    const commitSelector = { name: query.commit, type: query.repo_type };
+    const { id, hash, manifest } = await readDirectory(services, caller, toRepoName(params), commitSelector);
     return new RawResponse({ body: Buffer.from(`{"commit_id":"${id}","commit_hash":"${hash}","files":${manifest}}`) });
   },
 });

@@ -18,7 +18,7 @@ import { defineOperation, RawResponse } from '../server/operation.ts';
 
 /** Evaluators. Runlake stores their definitions for clients but does not execute them. */
 
-const Params = Type.Object({ evaluator_id: Uuid() });
+const EvaluatorParams = Type.Object({ evaluator_id: Uuid() });
 const Name = Text({ minLength: 1, maxLength: 256 });
 
 const code = { code: Type.Optional(Type.String({ maxLength: 500_000 })), language: optional(Text({ maxLength: 64 })) };
@@ -27,10 +27,10 @@ const llm = {
   commit_hash_or_tag: optional(Text({ maxLength: 256 })),
   variable_mapping: optional(JsonObject()),
 };
-const definitions = { code_evaluator: optional(Type.Object(code)), llm_evaluator: optional(Type.Object(llm)) };
-const Definitions = Type.Object(definitions);
+const definitionFields = { code_evaluator: optional(Type.Object(code)), llm_evaluator: optional(Type.Object(llm)) };
+const Definitions = Type.Object(definitionFields);
 
-const member = { code: 'code_evaluator', llm: 'llm_evaluator' } as const;
+const definitionFieldByType = { code: 'code_evaluator', llm: 'llm_evaluator' } as const;
 
 const Evaluator = Type.Object({
   id: Uuid(),
@@ -50,8 +50,8 @@ const Evaluator = Type.Object({
 const EvaluatorResponse = Type.Object({ evaluator: Evaluator });
 
 function formatEvaluator({ definition, ...evaluator }: EvaluatorRecord) {
-  const described = { [member[evaluator.type]]: { ...definition, evaluator_id: evaluator.id } };
-  return { ...evaluator, ...described, feedback_keys: [], run_rules: [] };
+  const definitionField = { [definitionFieldByType[evaluator.type]]: { ...definition, evaluator_id: evaluator.id } };
+  return { ...evaluator, ...definitionField, feedback_keys: [], run_rules: [] };
 }
 
 /**
@@ -60,9 +60,12 @@ function formatEvaluator({ definition, ...evaluator }: EvaluatorRecord) {
  * @throws BAD_REQUEST if the body has a definition for another type.
  */
 function pickDefinition(body: Static<typeof Definitions>, type: EvaluatorType) {
-  const other = evaluatorTypes.find((each) => each !== type && body[member[each]] != null);
-  if (other) throw runlakeError('BAD_REQUEST', { reason: `An evaluator of type ${type} has no ${member[other]}.` });
-  return body[member[type]];
+  const otherType = evaluatorTypes.find((each) => each !== type && body[definitionFieldByType[each]] != null);
+  if (otherType)
+    throw runlakeError('BAD_REQUEST', {
+      reason: `An evaluator of type ${type} has no ${definitionFieldByType[otherType]}.`,
+    });
+  return body[definitionFieldByType[type]];
 }
 
 const shared = { tag: 'evaluators', errorStyle: 'error' } as const;
@@ -77,14 +80,14 @@ export const createEvaluator = defineOperation({
   access: { permission: 'evaluators:manage', tenantScope: 'workspace' },
   errors: ['BAD_REQUEST', 'LIMIT_REACHED'],
   schema: {
-    body: Type.Object({ name: Name, type: OneOf(evaluatorTypes), ...definitions }),
+    body: Type.Object({ name: Name, type: OneOf(evaluatorTypes), ...definitionFields }),
     response: { 201: EvaluatorResponse },
   },
   handler: async ({ caller, body: { name, type, ...sent }, services }) => {
     const definition = pickDefinition(sent, type);
-    if (definition == null) throw runlakeError('BAD_REQUEST', { reason: `${member[type]} is missing.` });
-    const stored = type === 'code' ? { language: 'python', ...definition } : definition;
-    const evaluator = await insertEvaluator(services.database, caller, { name, type, definition: stored });
+    if (definition == null) throw runlakeError('BAD_REQUEST', { reason: `${definitionFieldByType[type]} is missing.` });
+    const storedDefinition = type === 'code' ? { language: 'python', ...definition } : definition;
+    const evaluator = await insertEvaluator(services.database, caller, { name, type, definition: storedDefinition });
     return { evaluator: formatEvaluator(evaluator) };
   },
 });
@@ -131,7 +134,7 @@ export const getEvaluator = defineOperation({
   summary: 'Get an evaluator',
   access: { permission: 'evaluators:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
-  schema: { params: Params, response: { 200: Evaluator } },
+  schema: { params: EvaluatorParams, response: { 200: Evaluator } },
   handler: async ({ caller, params, services }) =>
     formatEvaluator(await readEvaluator(services.database, caller.workspaceId, params.evaluator_id)),
 });
@@ -146,12 +149,12 @@ export const updateEvaluator = defineOperation({
   access: { permission: 'evaluators:manage', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'BAD_REQUEST'],
   schema: {
-    params: Params,
-    body: Type.Object({ name: optional(Name), ...definitions }),
+    params: EvaluatorParams,
+    body: Type.Object({ name: optional(Name), ...definitionFields }),
     response: { 200: EvaluatorResponse },
   },
   handler: async ({ caller, params, body, services }) => {
-    const type = evaluatorTypes.find((each) => body[member[each]] != null);
+    const type = evaluatorTypes.find((each) => body[definitionFieldByType[each]] != null);
     const fields = type && pickDefinition(body, type);
     const change = { name: body.name ?? undefined, definition: type && { type, fields: fields ?? {} } };
     const evaluator = await changeEvaluator(services.database, caller.workspaceId, params.evaluator_id, change);
@@ -169,7 +172,7 @@ export const deleteEvaluator = defineOperation({
   summary: 'Delete an evaluator',
   access: { permission: 'evaluators:manage', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
-  schema: { params: Params, query: Type.Object(deleteRunRules), response: { 204: Type.Null() } },
+  schema: { params: EvaluatorParams, query: Type.Object(deleteRunRules), response: { 204: Type.Null() } },
   handler: async ({ caller, params, services }) => {
     const [deleted] = await removeEvaluators(services.database, caller.workspaceId, [params.evaluator_id]);
     if (deleted === undefined) throw runlakeError('NOT_FOUND', { what: 'Evaluator' });

@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import {
-  alwaysFields,
-  type ExampleLinks,
+  alwaysReturnedFields,
+  type ExampleLinkDeps,
   type SelectableField,
   selectableFields,
 } from '../../pipelines/datasets/example.ts';
@@ -15,7 +15,7 @@ import type { Services } from '../server/services.ts';
 
 /** Examples in requests and responses. */
 
-export function createExampleLinks({ attachmentSigner, config }: Services, request: FastifyRequest): ExampleLinks {
+export function createExampleLinks({ attachmentSigner, config }: Services, request: FastifyRequest): ExampleLinkDeps {
   return { signer: attachmentSigner, linkBase: buildPublicUrl('/public/attachments/', request, config) };
 }
 
@@ -61,7 +61,7 @@ export const filterParameters = {
 };
 export const Filter = Type.Object(filterParameters);
 
-export function toFilter(query: Static<typeof Filter>, parse = parseExampleFilter): ExampleFilter {
+export function toFilter(query: Static<typeof Filter>, parseFilter = parseExampleFilter): ExampleFilter {
   return {
     datasetId: query.dataset,
     ids: query.id,
@@ -69,12 +69,12 @@ export function toFilter(query: Static<typeof Filter>, parse = parseExampleFilte
     splits: query.splits,
     metadata: parseMetadata(query.metadata),
     texts: query.full_text_contains,
-    condition: query.filter === undefined ? undefined : parse(query.filter),
+    condition: query.filter === undefined ? undefined : parseFilter(query.filter),
   };
 }
 
 export const selectParameter = Type.Optional(
-  Type.Array(OneOf([...alwaysFields, ...selectableFields]), {
+  Type.Array(OneOf([...alwaysReturnedFields, ...selectableFields]), {
     maxItems: 20,
     description: 'Default: all fields except `attachment_urls`. Required fields are always returned.',
   }),

@@ -14,7 +14,7 @@ import { withBody } from './ingest.ts';
 
 /** Examples as multipart/form-data. The official SDKs use these routes. */
 
-const Written = Type.Object({
+const WrittenResponse = Type.Object({
   count: Type.Integer(),
   example_ids: Type.Array(Uuid()),
   as_of: Timestamp({ description: 'The new version of the dataset.' }),
@@ -46,7 +46,7 @@ export const createExampleParts = defineOperation({
   errorStyle: 'error',
   errors: partErrors,
   rawBody: { contentTypes: ['multipart/form-data'], description: 'Examples and attachments as parts.' },
-  schema: { params: DatasetParams, response: { 201: Written } },
+  schema: { params: DatasetParams, response: { 201: WrittenResponse } },
   handler: async ({ caller, params, services, request }) => {
     const contentType = request.headers['content-type'] ?? '';
     return withBody({ request, caller }, services.config, async (body) => {
@@ -70,7 +70,7 @@ export const updateExampleParts = defineOperation({
   errorStyle: 'error',
   errors: partErrors,
   rawBody: { contentTypes: ['multipart/form-data'], description: 'Changes and attachments as parts.' },
-  schema: { params: DatasetParams, response: { 201: Written } },
+  schema: { params: DatasetParams, response: { 201: WrittenResponse } },
   handler: async ({ caller, params, services, request }) => {
     const contentType = request.headers['content-type'] ?? '';
     return withBody({ request, caller }, services.config, async (body) => {
@@ -108,7 +108,7 @@ export const deleteExampleList = defineOperation({
 const maxArrayChanges = 10;
 const maxValueBytes = 64 * 1024;
 
-const Operations = Type.Array(
+const MetadataOperations = Type.Array(
   Type.Object({
     key: Text({ minLength: 1, maxLength: 255 }),
     operation: Type.Unsafe<MetadataChange['operation'] | Lowercase<MetadataChange['operation']>>(
@@ -138,7 +138,7 @@ export const updateExampleMetadata = defineOperation({
     params: DatasetParams,
     body: Type.Object({
       example_ids: Type.Array(Uuid(), { minItems: 1, maxItems: maxExamples }),
-      operations: Operations,
+      operations: MetadataOperations,
     }),
     response: {
       207: Type.Object({

@@ -245,7 +245,7 @@ const ExampleChangeBody = Type.Object({
   ...exampleFields,
 });
 
-function toChange(id: string, body: Static<typeof ExampleChangeBody>) {
+function toExampleChange(id: string, body: Static<typeof ExampleChangeBody>) {
   return {
     id: id.toLowerCase(),
     inputs: toJson(body.inputs),
@@ -279,7 +279,7 @@ export const updateExample = defineOperation({
     const { workspaceId } = caller;
     const exampleId = params.example_id.toLowerCase();
     const datasetId = body.dataset_id ?? (await findExampleDataset(services, workspaceId, exampleId));
-    const { asOf } = await changeExamples(services, workspaceId, datasetId, [toChange(exampleId, body)]);
+    const { asOf } = await changeExamples(services, workspaceId, datasetId, [toExampleChange(exampleId, body)]);
     const links = createExampleLinks(services, request);
     return new RawResponse({
       body: await readExample(services.database, workspaceId, { exampleId, datasetId, asOf }, allFields, links),
@@ -303,13 +303,13 @@ export const updateExamples = defineOperation({
   handler: async ({ caller, body, services }) => {
     const { workspaceId } = caller;
     const datasetId = findDataset(body) ?? (await findExampleDataset(services, workspaceId, body[0]?.id ?? ''));
-    const changes = body.map(({ id, ...change }) => toChange(id, change));
+    const changes = body.map(({ id, ...change }) => toExampleChange(id, change));
     const { asOf, ids } = await changeExamples(services, workspaceId, datasetId, changes);
     return { message: `${ids.length} examples updated`, count: ids.length, as_of: asOf };
   },
 });
 
-const Deleted = Type.Object({ message: Type.String() });
+const DeletedResponse = Type.Object({ message: Type.String() });
 
 export const deleteExample = defineOperation({
   operationId: 'deleteExample',
@@ -320,7 +320,7 @@ export const deleteExample = defineOperation({
   description: 'Earlier versions keep it.',
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'DATASET_FULL'],
-  schema: { params: ExampleParams, response: { 200: Deleted } },
+  schema: { params: ExampleParams, response: { 200: DeletedResponse } },
   handler: async ({ caller, params, services }) => {
     await removeExamples(services.database, caller.workspaceId, [params.example_id]);
     return { message: 'Example deleted' };
@@ -338,7 +338,7 @@ export const deleteExamples = defineOperation({
   errors: ['NOT_FOUND', 'DATASET_FULL'],
   schema: {
     query: Type.Object({ example_ids: Type.Array(Uuid(), { minItems: 1, maxItems: 1_000 }) }),
-    response: { 200: Deleted },
+    response: { 200: DeletedResponse },
   },
   handler: async ({ caller, query, services }) => {
     await removeExamples(services.database, caller.workspaceId, query.example_ids);

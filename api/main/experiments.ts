@@ -13,7 +13,7 @@ import { DatasetParams } from './datasets.ts';
 import { createExampleLinks, exampleShape } from './example-fields.ts';
 import { createRunExtras } from './run-extras.ts';
 import { Run } from './runs.ts';
-import { PageOf, paging, Selects, V2Run, v2Errors } from './v2-runs.ts';
+import { buildPageFields, PageResponse, SelectList, V2Run, v2Errors } from './v2-runs.ts';
 
 export const listExperimentRuns = defineOperation({
   operationId: 'listExperimentRuns',
@@ -57,7 +57,7 @@ export const listExperimentRuns = defineOperation({
   },
 });
 
-interface Requested {
+interface RequestContext {
   readonly services: Services;
   readonly request: FastifyRequest;
   readonly caller: WorkspaceCaller;
@@ -69,7 +69,7 @@ interface Requested {
  * @throws NOT_FOUND if the dataset has no such comparative experiment.
  */
 async function createReadDeps(
-  { services, request, caller }: Requested,
+  { services, request, caller }: RequestContext,
   datasetId: string,
   comparisonId: string | null | undefined,
 ): Promise<ReadDeps> {
@@ -105,10 +105,10 @@ export const queryExperimentRuns = defineOperation({
       experiment_ids: Type.Array(Uuid(), { minItems: 1, maxItems: 100, description: 'Experiments on the dataset.' }),
       example_ids: optional(Type.Array(Uuid(), { maxItems: 1_000 })),
       comparative_experiment_id: optional(Uuid({ description: 'Only its feedback is in `feedback_stats`.' })),
-      selects: optional(Selects()),
-      ...paging(100, 20),
+      selects: optional(SelectList()),
+      ...buildPageFields(100, 20),
     }),
-    response: { 200: PageOf(Type.Object({ ...exampleShape, runs: Type.Array(V2Run) })) },
+    response: { 200: PageResponse(Type.Object({ ...exampleShape, runs: Type.Array(V2Run) })) },
     produces: jsonMediaType,
   },
   handler: async ({ caller, params, body, services, request }) => {

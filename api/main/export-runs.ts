@@ -23,7 +23,7 @@ const Cursor = nullable(
   Type.String({ description: 'Start time, trace id and id of a run, which is the order of rows in the files.' }),
 );
 
-const Result = Type.Object({
+const ExportRunResult = Type.Object({
   rows_written: Type.Integer(),
   exported_files: Type.Array(Type.String(), { description: 'Paths of complete files in the bucket.' }),
   export_path: Type.String({ description: 'Folder of the files of this export run.' }),
@@ -61,7 +61,7 @@ const BulkExportRun = Type.Object({
     start_time: Timestamp(),
     end_time: Timestamp(),
     execution_backend: Type.String(),
-    result: nullable(Result),
+    result: nullable(ExportRunResult),
   }),
 });
 
@@ -138,7 +138,7 @@ export const listBulkExportRuns = defineOperation({
   },
 });
 
-const File = Type.Object({
+const ExportFile = Type.Object({
   part: Type.Integer({ description: 'Number of the file from 1, ordered by start time.' }),
   path: Type.String({ description: 'Path of the file in the bucket.' }),
   rows: Type.Integer(),
@@ -155,7 +155,7 @@ export const listBulkExportRunFiles = defineOperation({
   summary: 'List the complete files of a run of a bulk export',
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
-  schema: { params: RunParams, query: Type.Object(runPageParameters), response: { 200: Type.Array(File) } },
+  schema: { params: RunParams, query: Type.Object(runPageParameters), response: { 200: Type.Array(ExportFile) } },
   handler: async ({ caller, params, query, services }) => {
     const { bulk_export_id: exportId, run_id: runId } = params;
     const files = await listExportFiles(services.database, caller.workspaceId, exportId, runId, query);

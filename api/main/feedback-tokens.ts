@@ -11,13 +11,13 @@ import { NewConfig, toConfig } from './feedback-configs.ts';
 
 const defaultSeconds = 3 * 3_600;
 const maxSeconds = 366 * 86_400;
-const Amount = () => Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 }));
+const TimeAmount = () => Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 }));
 
 const NewToken = Type.Object({
   id: optional(Uuid({ description: 'Default: the server chooses.' })),
   run_id: Uuid({ description: 'The run may arrive later.' }),
   feedback_key: Text({ minLength: 1, maxLength: 180 }),
-  expires_in: optional(Type.Object({ days: Amount(), hours: Amount(), minutes: Amount() })),
+  expires_in: optional(Type.Object({ days: TimeAmount(), hours: TimeAmount(), minutes: TimeAmount() })),
   expires_at: optional(Timestamp({ description: 'Default: in three hours. At most a year from now.' })),
   feedback_config: optional(NewConfig, { description: 'Kept as the config of the key, unless the key has one.' }),
 });
@@ -33,13 +33,14 @@ function readExpiry({ expires_in, expires_at }: Static<typeof NewToken>): number
   const nowSeconds = Math.floor(Date.now() / 1_000);
   const { days = 0, hours = 0, minutes = 0 } = expires_in ?? {};
   const seconds = days * 86_400 + hours * 3_600 + minutes * 60;
-  const atMicros = parseOptionalTime(expires_at);
-  const inSeconds = atMicros === undefined ? defaultSeconds : Math.floor(atMicros / 1e6) - nowSeconds;
-  const lifetime = expires_in ? seconds : inSeconds;
-  if (lifetime <= 0 || lifetime > maxSeconds) {
+  const expiresAtMicros = parseOptionalTime(expires_at);
+  const expiresInSeconds =
+    expiresAtMicros === undefined ? defaultSeconds : Math.floor(expiresAtMicros / 1e6) - nowSeconds;
+  const lifetimeSeconds = expires_in ? seconds : expiresInSeconds;
+  if (lifetimeSeconds <= 0 || lifetimeSeconds > maxSeconds) {
     throw runlakeError('BAD_REQUEST', { reason: 'A feedback link must expire in the future, within a year.' });
   }
-  return nowSeconds + lifetime;
+  return nowSeconds + lifetimeSeconds;
 }
 
 const toNewLink = (token: Static<typeof NewToken>): NewLink => ({

@@ -104,8 +104,8 @@ export const createFeedback = defineOperation({
   schema: { response: { 200: Feedback }, produces: jsonMediaType },
   handler: async ({ caller, request, services }) => {
     requireJson(request);
-    const take = (body: Buffer) => takeFeedback(toSender(caller), body, toFeedbackDeps(services));
-    return new RawResponse({ body: await withBody({ request, caller }, services.config, take) });
+    const acceptFeedback = (body: Buffer) => takeFeedback(toSender(caller), body, toFeedbackDeps(services));
+    return new RawResponse({ body: await withBody({ request, caller }, services.config, acceptFeedback) });
   },
 });
 
@@ -161,7 +161,7 @@ const shared = {
 const params = Type.Object({ token: Type.String({ maxLength: 8_192 }) });
 const response = { 200: Type.Object({ run_id: Uuid(), key: Type.String() }) };
 
-const Body = Type.Object({
+const FeedbackBody = Type.Object({
   score: optional(Type.Union([Type.Number(), Type.Boolean()])),
   value: optional(Type.Union([Type.Number(), Type.Boolean(), Type.String(), JsonObject()])),
   comment: optional(Text()),
@@ -175,7 +175,7 @@ export const leaveFeedback = defineOperation({
   operationId: 'leaveFeedback',
   method: 'POST',
   summary: 'Send feedback with the token of a link',
-  schema: { params, body: Body, response },
+  schema: { params, body: FeedbackBody, response },
   handler: async ({ params: { token }, body, services }) => submitFeedback(services, token, body),
 });
 

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { diskFreePercent } from '../../infra/clickhouse/server-queries.ts';
+import { readDiskFreePercent } from '../../infra/clickhouse/server-queries.ts';
 import { readWorkspace, updateWorkspace } from '../../pipelines/tenants/workspaces.ts';
 import { JsonObject, nullable, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
@@ -15,7 +15,7 @@ export const getInfoHealth = defineOperation({
   access: { public: true, tenantScope: 'none' },
   errors: clickhouseErrors,
   schema: { response: { 200: Type.Object({ clickhouse_disk_free_pct: Type.Number() }) } },
-  handler: async ({ services }) => ({ clickhouse_disk_free_pct: await diskFreePercent(services.clickhouse) }),
+  handler: async ({ services }) => ({ clickhouse_disk_free_pct: await readDiskFreePercent(services.clickhouse) }),
 });
 
 const Info = Type.Object({

@@ -5,15 +5,15 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { acceptBatch, acceptOtlp, acceptSingle } from '../../pipelines/ingest/accept/accept-batch.ts';
 import type { Sender } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import { acceptMultipart } from '../../pipelines/ingest/accept/accept-multipart.ts';
-import { type Acceptance, listedRejections } from '../../pipelines/ingest/accept/draft.ts';
+import { type Acceptance, maxListedRejections } from '../../pipelines/ingest/accept/draft.ts';
 import { BodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
 import { collectBody } from '../../pipelines/ingest/body/collect.ts';
-import { otlpResponse } from '../../pipelines/ingest/otlp/read-otlp.ts';
+import { buildOtlpResponse } from '../../pipelines/ingest/otlp/read-otlp.ts';
 import type { WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { parseJsonBody } from '../server/json-body.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
-import { compileCheck } from '../server/schema-check.ts';
+import { compileValidator } from '../server/schema-check.ts';
 import type { Services } from '../server/services.ts';
 
 /** Response of the ingest operations. It is empty if all items were accepted. */
@@ -29,7 +29,7 @@ const acceptanceSchema = Type.Object(
           code: Type.String({ description: 'Error code.' }),
           reason: Type.String(),
         }),
-        { description: `Rejected items with their errors, at most ${listedRejections}.` },
+        { description: `Rejected items with their errors, at most ${maxListedRejections}.` },
       ),
     ),
   },
@@ -73,7 +73,7 @@ function buildAcceptedResponse({ accepted, rejected }: Acceptance, headers: Reco
     body: {
       message: `${accepted} of ${total} items were accepted. ${rejected[0]?.error.message ?? ''}`,
       rejected: rejected
-        .slice(0, listedRejections)
+        .slice(0, maxListedRejections)
         .map(({ run, error }) => ({ run, code: error.code, reason: error.message })),
     },
   });
@@ -121,20 +121,20 @@ export async function withBody<Result>(
 ): Promise<Result> {
   const budget = budgets.get(config) ?? new BodyBudget(config.maxCollectingBytes);
   budgets.set(config, budget);
-  const displaced = new AbortController();
-  const share = budget.open(caller.organizationId, (error) => displaced.abort(error));
+  const displacementController = new AbortController();
+  const budgetShare = budget.open(caller.organizationId, (error) => displacementController.abort(error));
   try {
     const body = await collectBody(request.raw, {
       contentEncoding: request.headers['content-encoding'],
       maxBytes: config.maxBodyBytes,
       timeoutMs: config.requestTimeoutMs,
       limitName: 'RUNLAKE_MAX_BODY_BYTES',
-      share,
-      signal: displaced.signal,
+      share: budgetShare,
+      signal: displacementController.signal,
     });
     return await work(body);
   } finally {
-    share.close();
+    budgetShare.close();
   }
 }
 
@@ -226,7 +226,7 @@ export const createOtlp = defineOperation({
       acceptOtlp(toSender(caller), { body, contentType, projectName }, services.accept),
     );
     const message = rejected.length === 0 ? '' : `Rejected: ${rejected[0]?.error.message}`;
-    const response = otlpResponse(contentType, rejected.length, message);
+    const response = buildOtlpResponse(contentType, rejected.length, message);
     return new RawResponse({ headers: { ...headers, 'content-type': response.contentType }, body: response.body });
   },
 });
@@ -307,7 +307,7 @@ interface LargeJson<S extends TSchema> {
  * @throws {@link largeJsonErrors}
  */
 export function defineLargeJson<S extends TSchema>(schema: S, maxBytes: number): LargeJson<S> {
-  const check = compileCheck({ schema, method: 'POST', url: '', httpPart: 'body' });
+  const check = compileValidator({ schema, method: 'POST', url: '', httpPart: 'body' });
   return {
     read: ({ request, caller }, { config }, work) => {
       requireJson(request);
@@ -315,9 +315,9 @@ export function defineLargeJson<S extends TSchema>(schema: S, maxBytes: number):
         if (bytes.length > maxBytes) {
           throw runlakeError('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: 'the limit of this operation' });
         }
-        const checked = check(parseJsonBody(bytes, config.maxJsonDepth)) as { value?: unknown; error?: Error };
-        if (checked.error) throw checked.error;
-        return work(checked.value as Static<S>, bytes);
+        const checkResult = check(parseJsonBody(bytes, config.maxJsonDepth)) as { value?: unknown; error?: Error };
+        if (checkResult.error) throw checkResult.error;
+        return work(checkResult.value as Static<S>, bytes);
       });
     },
   };

@@ -40,7 +40,7 @@ const SentPriceBody = Type.Object({
   completion_cost_details: CostDetails('Kind of token in `output_token_details` → dollars a token.'),
 });
 
-const CostDetailsAnswer = () => nullable(Type.Record(Type.String(), Type.String()));
+const CostDetailsResponse = () => nullable(Type.Record(Type.String(), Type.String()));
 
 const Price = Type.Object({
   id: Uuid(),
@@ -52,8 +52,8 @@ const Price = Type.Object({
   provider: nullable(Type.String()),
   prompt_cost: Type.String({ description: 'Dollars a token, as an exact decimal.' }),
   completion_cost: Type.String(),
-  prompt_cost_details: CostDetailsAnswer(),
-  completion_cost_details: CostDetailsAnswer(),
+  prompt_cost_details: CostDetailsResponse(),
+  completion_cost_details: CostDetailsResponse(),
 });
 
 const toSentPrice = (body: Static<typeof SentPriceBody>): SentPrice => ({
@@ -80,7 +80,7 @@ export const listModelPrices = defineOperation({
   handler: async ({ caller, services }) => (await readList(services.database, caller.workspaceId)).map(toResponse),
 });
 
-const effect = 'Applies to runs that are accepted from then on; within 5 seconds in other processes.';
+const effectDescription = 'Applies to runs that are accepted from then on; within 5 seconds in other processes.';
 
 export const createModelPrice = defineOperation({
   operationId: 'createModelPrice',
@@ -88,7 +88,7 @@ export const createModelPrice = defineOperation({
   path: '/model-price-map',
   tag: 'model prices',
   summary: 'Create a price of models',
-  description: effect,
+  description: effectDescription,
   access: { permission: 'model-prices:manage', tenantScope: 'workspace' },
   errors: ['BAD_REQUEST', 'LIMIT_REACHED'],
   schema: { body: SentPriceBody, response: { 200: Price } },
@@ -105,7 +105,7 @@ export const updateModelPrice = defineOperation({
   path: '/model-price-map/:id',
   tag: 'model prices',
   summary: 'Replace a price of models',
-  description: effect,
+  description: effectDescription,
   access: { permission: 'model-prices:manage', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'BAD_REQUEST', 'LIMIT_REACHED'],
   schema: { params: Params, body: SentPriceBody, response: { 200: Price } },
@@ -122,7 +122,7 @@ export const deleteModelPrice = defineOperation({
   path: '/model-price-map/:id',
   tag: 'model prices',
   summary: 'Delete a price of models',
-  description: effect,
+  description: effectDescription,
   access: { permission: 'model-prices:manage', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'BAD_REQUEST'],
   schema: { params: Params, response: { 200: Type.Object({ message: Type.String() }) } },

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { formatTimeWithZone } from '../../pipelines/ingest/run-event/times.ts';
 import { readQueue } from '../../pipelines/queues/queue.ts';
-import { listItems, placeItem, takePage, writeCursor } from '../../pipelines/queues/queue-items.ts';
+import { findPlacement, listItems, takePage, writeCursor } from '../../pipelines/queues/queue-items.ts';
 import {
   deleteQueueRuns,
   type NewQueueRun,
@@ -19,7 +19,7 @@ import { defineOperation, type Operation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { QueueParams } from './annotation-queues.ts';
 import { addRuns } from './queue-runs.ts';
-import { PageOf } from './v2-runs.ts';
+import { PageResponse } from './v2-runs.ts';
 
 /** Runs and threads of annotation queues as items, the form that clients use from 0.12 on. */
 
@@ -34,7 +34,7 @@ const toStatus = (section: Section): (typeof statuses)[number] => (section === '
 
 const itemTypes = ['RUN', 'THREAD'] as const;
 
-const ItemShape = {
+const ItemFields = {
   id: Uuid({ description: 'Id of the run in the queue.' }),
   queue_id: Uuid(),
   item_type: OneOf(itemTypes),
@@ -46,9 +46,9 @@ const ItemShape = {
   last_reviewed_time: nullable(Timestamp()),
   source_proposed_example_id: nullable(Uuid()),
 };
-const Item = Type.Object(ItemShape);
+const Item = Type.Object(ItemFields);
 const ListedItem = Type.Object({
-  ...ItemShape,
+  ...ItemFields,
   effective_added_at: Timestamp({ description: 'Position in the queue of the user of the key.' }),
   completed_by: Type.Array(Uuid()),
   reserved_by: Type.Array(Uuid()),
@@ -79,13 +79,16 @@ function formatItem(queueId: string, item: QueueItem) {
 }
 
 const shared = { tag: 'annotation queues', errorStyle: 'error' } as const;
-const reading = {
+const readOperation = {
   ...shared,
   method: 'GET',
   access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'BAD_REQUEST', ...clickhouseErrors],
 } as const;
-const changing = { ...shared, access: { permission: 'annotation-queues:update', tenantScope: 'workspace' } } as const;
+const changeOperation = {
+  ...shared,
+  access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
+} as const;
 
 interface ItemToAdd {
   readonly item_type?: (typeof itemTypes)[number] | null;
@@ -116,7 +119,7 @@ function parseItems(items: readonly ItemToAdd[]): { runs: NewQueueRun[]; threads
 }
 
 const createItems = defineOperation({
-  ...changing,
+  ...changeOperation,
   operationId: 'createAnnotationQueueItems',
   method: 'POST',
   path: `${path}/:queue_id/items`,
@@ -148,14 +151,14 @@ const createItems = defineOperation({
   handler: async ({ caller, params, body, services }) => {
     const { queue_id: queueId } = params;
     const { runs, threads } = parseItems(body.items);
-    const added = new Set((await addRuns(services, caller, queueId, runs, threads)).map(({ id }) => id));
+    const addedIds = new Set((await addRuns(services, caller, queueId, runs, threads)).map(({ id }) => id));
     const items = await listItems(services, caller, queueId, sections);
-    return { items: items.filter((item) => added.has(item.queue_run_id)).map((item) => formatItem(queueId, item)) };
+    return { items: items.filter((item) => addedIds.has(item.queue_run_id)).map((item) => formatItem(queueId, item)) };
   },
 });
 
 const listQueueItems = defineOperation({
-  ...reading,
+  ...readOperation,
   operationId: 'listAnnotationQueueItems',
   path: `${path}/:queue_id/items`,
   summary: 'List the items of an annotation queue, page by page',
@@ -171,7 +174,7 @@ const listQueueItems = defineOperation({
       page_size: Type.Integer({ minimum: 1, maximum: 100, default: 20 }),
       cursor: Type.Optional(Type.String({ description: '`next_cursor` of the previous page.' })),
     }),
-    response: { 200: PageOf(ListedItem) },
+    response: { 200: PageResponse(ListedItem) },
   },
   handler: async ({ caller, params, query, services }) => {
     const { queue_id: queueId } = params;
@@ -188,7 +191,7 @@ const listQueueItems = defineOperation({
 });
 
 const countItems = defineOperation({
-  ...reading,
+  ...readOperation,
   operationId: 'countAnnotationQueueItems',
   path: `${path}/:queue_id/items/count`,
   summary: 'Count the items of an annotation queue',
@@ -205,7 +208,7 @@ const countItems = defineOperation({
   handler: async ({ caller, params, query, services }) => {
     await readQueue(services.database, caller.workspaceId, params.queue_id);
     const { status } = query;
-    const wanted =
+    const requestedSections =
       status === 'all'
         ? sections
         : status === 'active'
@@ -216,12 +219,12 @@ const countItems = defineOperation({
       reviewedFromMicros: parseOptionalTime(query.start_time),
       reviewedBeforeMicros: parseOptionalTime(query.end_time),
     };
-    return { count: (await listItems(services, caller, params.queue_id, wanted, times)).length };
+    return { count: (await listItems(services, caller, params.queue_id, requestedSections, times)).length };
   },
 });
 
 const getPlacement = defineOperation({
-  ...reading,
+  ...readOperation,
   operationId: 'getAnnotationQueueItemPlacement',
   path: `${path}/:queue_id/items/:item_id/placement`,
   summary: 'Find an item in its annotation queue',
@@ -238,7 +241,7 @@ const getPlacement = defineOperation({
     },
   },
   handler: async ({ caller, params, services }) => {
-    const { section, position, item } = await placeItem(
+    const { section, position, item } = await findPlacement(
       services,
       caller,
       params.queue_id,
@@ -250,7 +253,7 @@ const getPlacement = defineOperation({
 });
 
 const updateItem = defineOperation({
-  ...changing,
+  ...changeOperation,
   operationId: 'updateAnnotationQueueItem',
   method: 'PATCH',
   path: `${path}/:queue_id/items/:item_id`,
@@ -274,7 +277,7 @@ const updateItem = defineOperation({
 });
 
 const deleteItems = defineOperation({
-  ...changing,
+  ...changeOperation,
   operationId: 'deleteAnnotationQueueItems',
   method: 'POST',
   path: `${path}/:queue_id/items/delete`,
@@ -294,7 +297,7 @@ const deleteItems = defineOperation({
 const itemStatuses = ['viewed', 'completed'] as const;
 
 const setItemStatus = defineOperation({
-  ...changing,
+  ...changeOperation,
   operationId: 'setAnnotationQueueItemStatus',
   method: 'POST',
   path: `${path}/items/:queue_item_id/status`,

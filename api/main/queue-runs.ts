@@ -30,11 +30,11 @@ import { createRunExtras } from './run-extras.ts';
 
 /** Operations on the runs of annotation queues. */
 
-const maxRunsOfRequest = 1_000;
+const maxRunsPerRequest = 1_000;
 
 const QueueRunParams = Type.Object({ ...QueueParams.properties, queue_run_id: Uuid() });
 
-const Added = Type.Object({
+const AddedRun = Type.Object({
   id: Uuid({ description: 'Id of the run in the queue.' }),
   queue_id: Uuid(),
   run_id: nullable(Uuid()),
@@ -69,11 +69,11 @@ export const parseReviewTimes = ({ start_time, end_time }: Static<typeof ReviewT
 });
 
 const Message = Type.Object({ message: Type.String() });
-const Size = Type.Object({ size: Type.Integer() });
+const QueueSize = Type.Object({ size: Type.Integer() });
 const SectionParameter = Type.Optional(
   OneOf(sections, { description: 'For the user of the key. Default: not completed.' }),
 );
-const notCompleted = ['needs_my_review', 'needs_others_review'] as const;
+const incompleteSections = ['needs_my_review', 'needs_others_review'] as const;
 
 /** Adds runs and threads that are stored in the workspace. @throws NOT_FOUND if one is not. */
 export async function addRuns(
@@ -101,7 +101,7 @@ const toNewRun = (run: { run_id: string; source_proposed_example_id?: string | n
   sourceProposedExampleId: run.source_proposed_example_id,
 });
 
-const adding = {
+const addOperation = {
   method: 'POST',
   tag: 'annotation queues',
   access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
@@ -109,15 +109,15 @@ const adding = {
 } as const;
 
 export const addQueueRuns = defineOperation({
-  ...adding,
+  ...addOperation,
   operationId: 'addAnnotationQueueRuns',
   path: '/annotation-queues/:queue_id/runs',
   summary: 'Add runs to an annotation queue',
   description: 'All or none. Runs that are in the queue stay as they are.',
   schema: {
     params: QueueParams,
-    body: Type.Array(Type.Union([Uuid(), RunToAdd]), { maxItems: maxRunsOfRequest }),
-    response: { 200: Type.Array(Added) },
+    body: Type.Array(Type.Union([Uuid(), RunToAdd]), { maxItems: maxRunsPerRequest }),
+    response: { 200: Type.Array(AddedRun) },
   },
   handler: async ({ caller, params, body, services }) =>
     addRuns(
@@ -129,7 +129,7 @@ export const addQueueRuns = defineOperation({
 });
 
 export const addQueueRunsByKey = defineOperation({
-  ...adding,
+  ...addOperation,
   operationId: 'addAnnotationQueueRunsByKey',
   path: '/annotation-queues/:queue_id/runs/by-key',
   summary: 'Add runs to an annotation queue by their keys',
@@ -137,9 +137,9 @@ export const addQueueRunsByKey = defineOperation({
   schema: {
     params: QueueParams,
     body: Type.Array(Type.Object({ ...RunToAdd.properties, session_id: Uuid(), start_time: Timestamp() }), {
-      maxItems: maxRunsOfRequest,
+      maxItems: maxRunsPerRequest,
     }),
-    response: { 200: Type.Array(Added) },
+    response: { 200: Type.Array(AddedRun) },
   },
   handler: async ({ caller, params, body, services }) => addRuns(services, caller, params.queue_id, body.map(toNewRun)),
 });
@@ -171,7 +171,7 @@ export const listQueueRuns = defineOperation({
   handler: async ({ caller, params, query, services, request }) => {
     requirePermission(caller, 'runs:read');
     await readQueue(services.database, caller.workspaceId, params.queue_id);
-    const wanted = query.status ? [query.status] : query.archived ? (['completed'] as const) : notCompleted;
+    const wanted = query.status ? [query.status] : query.archived ? (['completed'] as const) : incompleteSections;
     const listed = await listStoredQueueRuns(services, caller, params.queue_id, wanted);
     const deps = { ...services, extras: createRunExtras(services, request) };
     const page = listed.slice(query.offset, query.offset + query.limit);
@@ -211,9 +211,9 @@ export const getQueueSize = defineOperation({
   operationId: 'getAnnotationQueueSize',
   path: '/annotation-queues/:queue_id/size',
   summary: 'Count the runs of an annotation queue that are not completed, or those with a status',
-  schema: { params: QueueParams, query: Type.Object({ status: SectionParameter }), response: { 200: Size } },
+  schema: { params: QueueParams, query: Type.Object({ status: SectionParameter }), response: { 200: QueueSize } },
   handler: async ({ caller, params, query, services }) =>
-    countRuns(services, caller, params.queue_id, query.status ? [query.status] : notCompleted),
+    countRuns(services, caller, params.queue_id, query.status ? [query.status] : incompleteSections),
 });
 
 export const getQueueTotalSize = defineOperation({
@@ -221,7 +221,7 @@ export const getQueueTotalSize = defineOperation({
   operationId: 'getAnnotationQueueTotalSize',
   path: '/annotation-queues/:queue_id/total_size',
   summary: 'Count all runs of an annotation queue',
-  schema: { params: QueueParams, response: { 200: Size } },
+  schema: { params: QueueParams, response: { 200: QueueSize } },
   handler: async ({ caller, params, services }) => countRuns(services, caller, params.queue_id, sections),
 });
 
@@ -230,7 +230,7 @@ export const getQueueTotalArchived = defineOperation({
   operationId: 'getAnnotationQueueTotalArchived',
   path: '/annotation-queues/:queue_id/total_archived',
   summary: 'Count the completed runs of an annotation queue',
-  schema: { params: QueueParams, query: ReviewTimes, response: { 200: Size } },
+  schema: { params: QueueParams, query: ReviewTimes, response: { 200: QueueSize } },
   handler: async ({ caller, params, query, services }) => {
     await readQueue(services.database, caller.workspaceId, params.queue_id);
     const times = parseReviewTimes(query);
@@ -310,8 +310,8 @@ export const deleteQueueRuns = defineOperation({
     response: { 200: Message },
   },
   handler: async ({ caller, params, body, services }) => {
-    const which = body.delete_all ? { keep: body.exclude_run_ids ?? [] } : { only: body.run_ids ?? [] };
-    await removeQueueRuns(services.database, caller.workspaceId, params.queue_id, which);
+    const selection = body.delete_all ? { keep: body.exclude_run_ids ?? [] } : { only: body.run_ids ?? [] };
+    await removeQueueRuns(services.database, caller.workspaceId, params.queue_id, selection);
     return { message: 'Runs removed from the queue' };
   },
 });

@@ -21,14 +21,14 @@ import { JsonObject, jsonMediaType, nullable, OneOf, optional, Text, Timestamp, 
 import { pageParameters, tagValueParameter } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 
-const maxHandle = 256;
+const maxRepoHandleLength = 256;
 
 export const RepoParams = Type.Object({
   owner: Type.String({
     maxLength: maxHandleLength,
     description: 'Handle of the workspace; `-` for that of the request.',
   }),
-  repo: Type.String({ maxLength: maxHandle, description: 'Handle of the repo.' }),
+  repo: Type.String({ maxLength: maxRepoHandleLength, description: 'Handle of the repo.' }),
 });
 
 export const toRepoName = ({ owner, repo }: { owner: string; repo: string }) => ({ owner, handle: repo });
@@ -85,7 +85,7 @@ export const createRepo = defineOperation({
   errors: ['CONFLICT', 'BAD_REQUEST', 'LIMIT_REACHED'],
   schema: {
     body: Type.Object({
-      repo_handle: Type.String({ minLength: 1, maxLength: maxHandle, pattern: '^[a-z][a-z0-9_-]*$' }),
+      repo_handle: Type.String({ minLength: 1, maxLength: maxRepoHandleLength, pattern: '^[a-z][a-z0-9_-]*$' }),
       is_public: Type.Boolean(),
       repo_type: optional(RepoKind, { default: 'prompt' }),
       description: optional(Description),
@@ -108,7 +108,7 @@ export const createRepo = defineOperation({
   },
 });
 
-const TrueFalse = OneOf(['true', 'false']);
+const BooleanText = OneOf(['true', 'false']);
 
 const Query = Type.Object({
   query: Type.Optional(
@@ -121,7 +121,7 @@ const Query = Type.Object({
   ),
   tags: Type.Optional(Type.Array(Text({ maxLength: 256 }), { maxItems: 100, description: 'All of these tags.' })),
   tag_value_id: tagValueParameter,
-  is_public: Type.Optional(TrueFalse),
+  is_public: Type.Optional(BooleanText),
   is_archived: Type.Optional(OneOf(['true', 'allow', 'false'], { default: 'false' })),
   has_commits: Type.Optional(Type.Boolean()),
   tenant_handle: Type.Optional(Type.String({ maxLength: maxHandleLength })),

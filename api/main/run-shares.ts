@@ -13,8 +13,8 @@ import {
 import { selectPublicFields, selectV2Fields } from '../../pipelines/runs/run-select.ts';
 import {
   openShare,
-  readShareOfRun,
-  readShareOfThread,
+  readRunShare,
+  readThreadShare,
   type SharedRuns,
   shareThread,
   shareTrace,
@@ -28,11 +28,11 @@ import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { createRunExtras } from './run-extras.ts';
 import { maxLimitRows, oneOrMore, PublicRun } from './runs.ts';
-import { Selects, toUpperCase, V2Run, v2Errors } from './v2-runs.ts';
+import { SelectList, uppercaseNames, V2Run, v2Errors } from './v2-runs.ts';
 
 const sealErrors = ['SEAL_KEY_UNKNOWN', 'SEAL_BROKEN'] as const;
 const shareErrors = ['CONFLICT', ...v2Errors, ...sealErrors] as const;
-const about =
+const traceShareDescription =
   'Anyone who has the token can read all runs of the trace, with feedback and without attachments, until it is deleted.';
 
 const RunParams = Type.Object({ run_id: Uuid() });
@@ -50,7 +50,7 @@ export const getRunShare = defineOperation({
   schema: { params: RunParams, response: { 200: nullable(Share) } },
   handler: async ({ caller, params, services }) => {
     const run = { tenantId: caller.workspaceId, runId: params.run_id.toLowerCase() };
-    const token = await readShareOfRun(services, run);
+    const token = await readRunShare(services, run);
     return token === undefined ? null : { run_id: run.runId, share_token: token };
   },
 });
@@ -61,7 +61,7 @@ export const shareRun = defineOperation({
   path: '/runs/:run_id/share',
   tag: 'sharing',
   summary: 'Share the trace of a run',
-  description: `${about} A shared trace keeps its token.`,
+  description: `${traceShareDescription} A shared trace keeps its token.`,
   access: { permission: 'runs:share', tenantScope: 'workspace' },
   errors: shareErrors,
   // The SDKs send the body without a content type.
@@ -98,7 +98,7 @@ export const shareV2Run = defineOperation({
   path: '/v2/runs/:run_id/share',
   tag: 'sharing',
   summary: 'Share the trace of a run',
-  description: `${about} A shared trace keeps its token.`,
+  description: `${traceShareDescription} A shared trace keeps its token.`,
   access: { permission: 'runs:share', tenantScope: 'workspace' },
   errorStyle: 'problem',
   errors: shareErrors,
@@ -146,7 +146,7 @@ export const unshareV2Run = defineOperation({
 
 const ThreadParams = Type.Object({ thread_id: Type.String({ minLength: 1, maxLength: 10_000 }) });
 const ThreadProject = Type.Object({ project_id: Uuid() });
-const aboutThread =
+const threadShareDescription =
   'Anyone who has the token can read all runs of the traces of the thread, also of later ones, with feedback and without attachments.';
 
 const identifyThread = (tenantId: string, threadId: string, projectId: string) => ({
@@ -172,7 +172,7 @@ export const getThreadShare = defineOperation({
   },
   handler: async ({ caller, params, query, services }) => {
     const thread = identifyThread(caller.workspaceId, params.thread_id, query.project_id);
-    const token = await readShareOfThread(services, thread);
+    const token = await readThreadShare(services, thread);
     return token === undefined ? {} : { share_token: token };
   },
 });
@@ -183,7 +183,7 @@ export const createThreadShare = defineOperation({
   path: '/v2/threads/:thread_id/share',
   tag: 'sharing',
   summary: 'Share a thread',
-  description: `${aboutThread} A shared thread keeps its token.`,
+  description: `${threadShareDescription} A shared thread keeps its token.`,
   access: { permission: 'runs:share', tenantScope: 'workspace' },
   errorStyle: 'problem',
   errors: shareErrors,
@@ -219,7 +219,7 @@ const publicErrors = [...v2Errors, 'DATABASE_UNAVAILABLE', 'DATABASE_QUERY_FAILE
 export const publicHeaders = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
 
 /** Reads shared runs. Requests for shared resources count towards the usage of the organisation that owns the runs. */
-async function readShared(
+async function readSharedRuns(
   services: Services,
   request: FastifyRequest,
   { token, filter = null }: { readonly token: string; readonly filter?: string | null | undefined },
@@ -244,7 +244,7 @@ export const getSharedTrace = defineOperation({
   errors: publicErrors,
   schema: { params: ShareParams, response: { 200: PublicRun }, produces: jsonMediaType },
   handler: ({ params, services, request }) =>
-    readShared(services, request, { token: params.share_token }, (deps, { traceId, filter, ...shared }) =>
+    readSharedRuns(services, request, { token: params.share_token }, (deps, { traceId, filter, ...shared }) =>
       readOneRun(deps, {
         ...shared,
         runIds: traceId === undefined ? undefined : [traceId],
@@ -264,7 +264,7 @@ export const getSharedRun = defineOperation({
   errors: publicErrors,
   schema: { params: SharedRunParams, response: { 200: PublicRun }, produces: jsonMediaType },
   handler: ({ params, services, request }) =>
-    readShared(services, request, { token: params.share_token }, (deps, shared) =>
+    readSharedRuns(services, request, { token: params.share_token }, (deps, shared) =>
       readOneRun(deps, { ...shared, runIds: [params.run_id.toLowerCase()], selected: selectPublicFields() }),
     ),
 });
@@ -296,7 +296,7 @@ export const querySharedRuns = defineOperation({
     produces: jsonMediaType,
   },
   handler: ({ params, body, services, request }) =>
-    readShared(services, request, { token: params.share_token, filter: body.filter }, async (deps, shared) => {
+    readSharedRuns(services, request, { token: params.share_token, filter: body.filter }, async (deps, shared) => {
       if (body.filter) await services.rateLimiter.takeSharedSearch({ targetId: params.share_token });
       const query = {
         ...shared,
@@ -310,7 +310,7 @@ export const querySharedRuns = defineOperation({
     }),
 });
 
-const PublicSelects = () => Selects(toUpperCase(publicV2Fields));
+const PublicSelects = () => SelectList(uppercaseNames(publicV2Fields));
 
 export const getSharedV2Run = defineOperation({
   operationId: 'getSharedV2Run',
@@ -331,7 +331,7 @@ export const getSharedV2Run = defineOperation({
     produces: jsonMediaType,
   },
   handler: ({ params, query, services, request }) =>
-    readShared(services, request, { token: params.share_token }, (deps, shared) =>
+    readSharedRuns(services, request, { token: params.share_token }, (deps, shared) =>
       readOneRun(deps, { ...shared, runIds: [params.run_id.toLowerCase()], selected: selectV2Fields(query.selects) }),
     ),
 });
@@ -353,7 +353,7 @@ export const listSharedV2Runs = defineOperation({
     produces: jsonMediaType,
   },
   handler: ({ params, body, services, request }) =>
-    readShared(services, request, { token: params.share_token }, (deps, shared) => {
+    readSharedRuns(services, request, { token: params.share_token }, (deps, shared) => {
       const selected = selectV2Fields(body.selects ?? undefined);
       return listRuns(deps, { ...shared, selected, order: 'asc' }, v2ListEnvelope);
     }),

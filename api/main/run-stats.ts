@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { findRunSet } from '../../pipelines/runs/query-runs.ts';
 import { buildGrouping, groupAttributes } from '../../pipelines/runs/stats/grouping.ts';
-import { createEmptyStats, readRunStats, wholeSet } from '../../pipelines/runs/stats/read-stats.ts';
+import { createEmptyStats, readRunStats, wholeSetGroup } from '../../pipelines/runs/stats/read-stats.ts';
 import { type StatName, statNames } from '../../pipelines/runs/stats/stat-names.ts';
 import { JsonObject, jsonMediaType, nullable, optional } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
@@ -66,8 +66,8 @@ export const RunStats = Type.Partial(
 );
 
 /** Names that select several statistics at once, or statistics that are always null. */
-const otherSelects = ['all_run_stats', 'all_token_stats', 'thread_feedback_stats', 'session_feedback_stats'] as const;
-export const statSelects = [...statNames, ...otherSelects];
+const groupSelects = ['all_run_stats', 'all_token_stats', 'thread_feedback_stats', 'session_feedback_stats'] as const;
+export const statSelects = [...statNames, ...groupSelects];
 
 const tokenStats = statNames.filter((name) => /token|cost/.test(name) && !name.startsWith('first_token'));
 
@@ -133,7 +133,7 @@ export async function readStatsOfQuery(
     groups: body.groups ?? undefined,
     maxGroups: body.group_by?.max_groups ?? defaultGroups,
   });
-  const response = groupBy ? Object.fromEntries(stats) : (stats.get(wholeSet) ?? createEmptyStats(selected));
+  const response = groupBy ? Object.fromEntries(stats) : (stats.get(wholeSetGroup) ?? createEmptyStats(selected));
   return Buffer.from(JSON.stringify(response));
 }
 

@@ -12,7 +12,7 @@ import {
   nullable,
   optional,
   parseOptionalTime,
-  SentJson,
+  RawJson,
   Timestamp,
   Uuid,
 } from '../server/formats.ts';
@@ -41,15 +41,15 @@ export const Run = Type.Object({
     description: '`error` if the run has an error, otherwise `success` if it has ended, otherwise `pending`.',
   }),
   error: optional(Type.String()),
-  extra: Type.Optional(SentJson()),
-  events: Type.Optional(SentJson('The JSON that was sent, byte for byte; usually a list of objects.')),
-  inputs: Type.Optional(SentJson('The JSON that was sent, byte for byte; usually an object. `{}` if none was sent.')),
+  extra: Type.Optional(RawJson()),
+  events: Type.Optional(RawJson('The JSON that was sent, byte for byte; usually a list of objects.')),
+  inputs: Type.Optional(RawJson('The JSON that was sent, byte for byte; usually an object. `{}` if none was sent.')),
   inputs_preview: optional(Type.String()),
   inputs_s3_urls: optional(JsonObject()),
-  outputs: Type.Optional(SentJson()),
+  outputs: Type.Optional(RawJson()),
   outputs_preview: optional(Type.String()),
   outputs_s3_urls: optional(JsonObject()),
-  serialized: Type.Optional(SentJson()),
+  serialized: Type.Optional(RawJson()),
   tags: optional(Type.Array(Type.String())),
   trace_id: Uuid(),
   dotted_order: Type.String(),
@@ -144,7 +144,7 @@ export const oneOrMore = <T extends TSchema>(schema: T, maxItems: number, descri
 const describeAccepted = (description: string) => ({ description: `Accepted; ${description}` });
 
 const maxQueryCharacters = 1_000;
-const expression = (description: string) => optional(Type.String({ description }));
+const FilterExpression = (description: string) => optional(Type.String({ description }));
 
 /** Fields that select runs. Run queries and statistics requests have these fields. */
 export const runSetFields = {
@@ -160,10 +160,10 @@ export const runSetFields = {
     Timestamp({ description: 'Runs that ended at or before this time. Excludes runs without an end.' }),
   ),
   error: optional(Type.Boolean()),
-  filter: expression('Condition on the run, such as `eq(run_type, "llm")`; see the guide.'),
-  trace_filter: expression('Condition on the root run of its trace.'),
-  tree_filter: expression('Condition that some run of its trace satisfies.'),
-  search_filter: expression('Another condition on the run.'),
+  filter: FilterExpression('Condition on the run, such as `eq(run_type, "llm")`; see the guide.'),
+  trace_filter: FilterExpression('Condition on the root run of its trace.'),
+  tree_filter: FilterExpression('Condition that some run of its trace satisfies.'),
+  search_filter: FilterExpression('Another condition on the run.'),
   query: optional(Type.String({ maxLength: maxQueryCharacters, description: 'Text to search; as `search("…")`.' })),
   is_root: optional(Type.Boolean()),
   data_source_type: optional(Type.String(describeAccepted('all runs are in one store.'))),

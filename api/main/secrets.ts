@@ -8,7 +8,7 @@ const Value = () => Text({ minLength: 1, maxLength: 65_536 });
 const KeyParams = Type.Object({ key: Key() });
 const Secret = Type.Object({ key: Type.String() });
 const tag = 'workspaces';
-const manage = { permission: 'secrets:manage', tenantScope: 'workspace' } as const;
+const manageAccess = { permission: 'secrets:manage', tenantScope: 'workspace' } as const;
 
 const listSecrets = defineOperation({
   operationId: 'listSecrets',
@@ -31,7 +31,7 @@ const setSecrets = defineOperation({
   tag,
   summary: 'Set and delete secrets of the workspace',
   description: 'All or none. Values are stored encrypted.',
-  access: manage,
+  access: manageAccess,
   errors: ['LIMIT_REACHED'],
   schema: {
     body: Type.Array(
@@ -55,7 +55,7 @@ const setSecret = defineOperation({
   tag,
   summary: 'Set a secret of the workspace',
   description: 'Without `value`, 404 if there is no such secret.',
-  access: manage,
+  access: manageAccess,
   unsupported: { body: ['configs'] },
   errors: ['LIMIT_REACHED', 'NOT_FOUND'],
   schema: { params: KeyParams, body: Type.Object({ value: optional(Value()) }), response: { 200: Secret } },
@@ -72,7 +72,7 @@ const removeSecret = defineOperation({
   path: '/workspaces/current/secrets/:key',
   tag,
   summary: 'Delete a secret of the workspace',
-  access: manage,
+  access: manageAccess,
   errors: ['NOT_FOUND'],
   schema: { params: KeyParams, response: { 204: Type.Null() } },
   handler: async ({ caller, params, services }) => {

@@ -24,7 +24,7 @@ const sessionStats = [
   'streaming_rate',
 ] as const satisfies readonly StatName[];
 
-const costs: readonly string[] = ['total_cost', 'prompt_cost', 'completion_cost'];
+const costStatNames: readonly string[] = ['total_cost', 'prompt_cost', 'completion_cost'];
 const Cost = () => nullable(Type.String({ description: 'Decimal as text.' }));
 
 const { total_cost: _total, prompt_cost: _prompt, completion_cost: _completion, ...others } = RunStatsShape.properties;
@@ -34,7 +34,7 @@ export const sessionStatsFields = {
   ...Type.Required(
     Type.Pick(
       Type.Object(others),
-      sessionStats.filter((name) => !costs.includes(name)),
+      sessionStats.filter((name) => !costStatNames.includes(name)),
     ),
   ).properties,
   total_cost: Cost(),
@@ -44,17 +44,17 @@ export const sessionStatsFields = {
   test_run_number: Type.Null(),
 };
 
-const noStats = Object.fromEntries(sessionStats.map((name) => [name, null]));
+const nullStats = Object.fromEntries(sessionStats.map((name) => [name, null]));
 
 /** Formats the statistics of a project for a response. */
 export function formatSessionStats(stats: RunStats | undefined) {
-  const shown = Object.fromEntries(
+  const formattedStats = Object.fromEntries(
     Object.entries(stats ?? {}).map(([name, value]) => [
       name,
-      costs.includes(name) && value !== null ? formatDecimal(Number(value)) : value,
+      costStatNames.includes(name) && value !== null ? formatDecimal(Number(value)) : value,
     ]),
   );
-  return { ...noStats, session_feedback_stats: null, test_run_number: null, ...shown };
+  return { ...nullStats, session_feedback_stats: null, test_run_number: null, ...formattedStats };
 }
 
 /** Formats a number without an exponent, because costs are often less than a millionth. */
@@ -65,12 +65,17 @@ function formatDecimal(value: number): string {
 
 /**
  * Returns the project statistics listed in `select`. If `select` is absent, returns all of them; in that case facets
- * are included only if `withFacets` is true.
+ * are included only if `includeFacets` is true.
  */
-export function selectSessionStats(select: readonly string[] | undefined, withFacets: boolean): ReadonlySet<StatName> {
+export function selectSessionStats(
+  select: readonly string[] | undefined,
+  includeFacets: boolean,
+): ReadonlySet<StatName> {
   const selected = selectStats(select);
   return new Set(
-    sessionStats.filter((name) => selected.has(name) && (name !== 'run_facets' || withFacets || select !== undefined)),
+    sessionStats.filter(
+      (name) => selected.has(name) && (name !== 'run_facets' || includeFacets || select !== undefined),
+    ),
   );
 }
 

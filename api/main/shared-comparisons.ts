@@ -7,11 +7,11 @@ import { listProjects } from '../../pipelines/projects/project.ts';
 import { Uuid } from '../server/formats.ts';
 import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
-import { ComparisonQuery, comparison, comparisonResults, parseComparisonQuery } from './comparisons.ts';
+import { ComparisonQuery, comparisonFields, comparisonResults, parseComparisonQuery } from './comparisons.ts';
 import { formatSharedExperiment, readSharedDataset, SharedExperiment } from './dataset-shares.ts';
 import { publicHeaders } from './run-shares.ts';
 import { readStatsOfQuery, statsSchema } from './run-stats.ts';
-import { aboutExperiments, readExperiments, ShareParams, shared } from './shared-experiments.ts';
+import { experimentsDescription, readExperiments, ShareParams, shared } from './shared-experiments.ts';
 
 /** Experiments on shared datasets compared: statistics, comparative experiments, and experiments of several datasets. */
 
@@ -19,7 +19,7 @@ import { aboutExperiments, readExperiments, ShareParams, shared } from './shared
 const maxTokens = 20;
 const maxExperiments = 100;
 
-const { id, name, description, created_at, modified_at } = comparison;
+const { id, name, description, created_at, modified_at } = comparisonFields;
 
 async function listExperimentsOf(services: Services, token: string): Promise<object[]> {
   const dataset = await openSharedDataset(services.database, token).catch((error: unknown) => {
@@ -42,7 +42,7 @@ export const sharedComparisonOperations: readonly Operation[] = [
     method: 'POST',
     path: '/public/:share_token/datasets/runs/stats',
     summary: 'Get statistics of the runs of the experiments on a shared dataset',
-    description: `${aboutExperiments} As \`POST /runs/stats\`; \`session\` selects experiments. At most 10 per second and token.`,
+    description: `${experimentsDescription} As \`POST /runs/stats\`; \`session\` selects experiments. At most 10 per second and token.`,
     errors: ['INVALID_FILTER', 'RATE_LIMITED', ...shared.errors],
     schema: { params: ShareParams, ...statsSchema },
     handler: ({ params, body, services }) => {
@@ -59,7 +59,7 @@ export const sharedComparisonOperations: readonly Operation[] = [
     method: 'GET',
     path: '/public/:share_token/datasets/comparative',
     summary: 'List the comparative experiments of a shared dataset',
-    description: `${aboutExperiments} Without \`extra\`.`,
+    description: `${experimentsDescription} Without \`extra\`.`,
     errors: ['ANSWER_TOO_LARGE', ...shared.errors],
     schema: {
       params: ShareParams,

@@ -82,8 +82,8 @@ export const sharedEntityOperations: readonly Operation[] = [
         v1Envelope,
       );
       const { runs } = JSON.parse(page.toString()) as { runs: RootRun[] };
-      const byId = new Map(runs.map((run) => [run.id, run]));
-      return { entities: shares.map((share) => formatEntity(share, byId)) };
+      const runsById = new Map(runs.map((run) => [run.id, run]));
+      return { entities: shares.map((share) => formatEntity(share, runsById)) };
     },
   }),
   defineOperation({

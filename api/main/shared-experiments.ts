@@ -32,7 +32,7 @@ export const shared = {
   access: publicAccess,
   errors: ['NOT_FOUND', 'BAD_REQUEST', ...clickhouseErrors, 'DATABASE_UNAVAILABLE', 'DATABASE_QUERY_FAILED'],
 } as const;
-export const aboutExperiments = 'Nothing unless the dataset is shared with `share_projects`.';
+export const experimentsDescription = 'Nothing unless the dataset is shared with `share_projects`.';
 
 /** Fields of a run in an experiment on a shared dataset. */
 const experimentRunFields = [...publicFields, 'session_id'] as const;
@@ -49,11 +49,11 @@ interface SharedExperiments {
 export async function readExperiments(
   services: Services,
   token: string,
-  among: readonly string[] | undefined,
+  requestedIds: readonly string[] | undefined,
   read: (experiments: SharedExperiments) => Promise<NonNullable<RawResponse['body']>>,
 ): Promise<RawResponse> {
   return readSharedDataset(services, token, async ({ workspaceId: tenantId, datasetId, withExperiments }) => {
-    const conditions = { ids: among?.map((id) => id.toLowerCase()), referenceDatasetIds: [datasetId] };
+    const conditions = { ids: requestedIds?.map((id) => id.toLowerCase()), referenceDatasetIds: [datasetId] };
     const projectIds = withExperiments ? await findProjectIds(services.database, tenantId, conditions) : [];
     return read({ tenantId, datasetId, projectIds });
   });
@@ -87,7 +87,7 @@ function readFeedback(
     ...restriction,
   };
   const page = { limitRows: query.limit, offsetRows: query.offset };
-  return listFeedback(services, { tenantId, filter, ...page, withUserNames: false, withoutUsers: true });
+  return listFeedback(services, { tenantId, filter, ...page, withUserNames: false, omitUsers: true });
 }
 
 const emptyList = Buffer.from('[]');
@@ -99,7 +99,7 @@ export const sharedExperimentOperations: readonly Operation[] = [
     method: 'POST',
     path: '/public/:share_token/datasets/runs/query',
     summary: 'Query the runs of the experiments on a shared dataset, page by page',
-    description: aboutExperiments,
+    description: experimentsDescription,
     errors: ['INVALID_FILTER', 'RATE_LIMITED', ...shared.errors],
     schema: {
       params: ShareParams,
@@ -182,7 +182,7 @@ export const sharedExperimentOperations: readonly Operation[] = [
     method: 'GET',
     path: '/public/:share_token/datasets/feedback',
     summary: 'List the feedback of the experiments on a shared dataset, newest first',
-    description: `${aboutExperiments} Without the users that sent it.`,
+    description: `${experimentsDescription} Without the users that sent it.`,
     schema: {
       params: ShareParams,
       query: FeedbackQuery,

@@ -3,9 +3,9 @@ import {
   createTagging,
   deleteTagging,
   groupBy,
+  listResourceTags,
   listTaggings,
   listTags,
-  listTagsOf,
   type ResourceType,
   resourceTypes,
 } from '../../pipelines/tags/taggings.ts';
@@ -24,7 +24,7 @@ const Tagging = Type.Object({
   created_at: Timestamp(),
 });
 const TagWithValues = Type.Object({ ...TagKeyFields, values: Type.Array(Type.Object(TagValueFields)) });
-const TagOfResource = Type.Object({
+const ResourceTag = Type.Object({
   ...TagKeyFields,
   values: Type.Array(Type.Object({ ...TagValueFields, taggings: Type.Array(Tagging) })),
 });
@@ -35,7 +35,7 @@ const ResourceRequest = { resource_type: ResourceTypeName(), resource_id: Uuid()
  * Returns an object with one member for each resource type. The name of a member is the name of the list, such as
  * `projects`.
  */
-function byListName<Value>(build: () => Value): Record<`${ResourceType}s`, Value> {
+function buildResourceLists<Value>(build: () => Value): Record<`${ResourceType}s`, Value> {
   const members = resourceTypes.map((type) => [`${type}s`, build()] as const);
   return Object.fromEntries(members) as Record<`${ResourceType}s`, Value>;
 }
@@ -45,7 +45,7 @@ const TaggedResources = Type.Object({
   tag_key_id: Uuid(),
   tag_value: Type.String(),
   tag_value_id: Uuid(),
-  resources: Type.Object(byListName(() => Type.Array(Resource))),
+  resources: Type.Object(buildResourceLists(() => Type.Array(Resource))),
 });
 
 export const taggingOperations: readonly Operation[] = [
@@ -65,13 +65,13 @@ export const taggingOperations: readonly Operation[] = [
         listTags(services.database, caller.workspaceId),
         listTaggings(services.database, caller.workspaceId, { valueId }),
       ]);
-      const byValue = groupBy(taggings, ({ tag_value_id }) => tag_value_id);
+      const taggingsByValue = groupBy(taggings, ({ tag_value_id }) => tag_value_id);
       return tags.flatMap(({ id, key, values }) =>
         values
           .filter((value) => valueId === undefined || value.id === valueId)
           .map((value) => {
-            const resources = byListName((): Static<typeof Resource>[] => []);
-            for (const tagging of byValue.get(value.id) ?? []) {
+            const resources = buildResourceLists((): Static<typeof Resource>[] => []);
+            for (const tagging of taggingsByValue.get(value.id) ?? []) {
               const { id: tagging_id, resource_id, resource_name, resource_type } = tagging;
               resources[`${resource_type}s`].push({ tagging_id, resource_id, resource_name });
             }
@@ -126,10 +126,10 @@ export const taggingOperations: readonly Operation[] = [
     method: 'GET',
     path: '/workspaces/current/tags/resource',
     summary: 'List the tags of a resource',
-    schema: { query: Type.Object(ResourceRequest), response: { 200: Type.Array(TagOfResource) } },
+    schema: { query: Type.Object(ResourceRequest), response: { 200: Type.Array(ResourceTag) } },
     handler: async ({ caller, query, services }) => {
       const resource = { type: query.resource_type, id: query.resource_id.toLowerCase() };
-      return (await listTagsOf(services.database, caller.workspaceId, [resource])).get(resource.id) ?? [];
+      return (await listResourceTags(services.database, caller.workspaceId, [resource])).get(resource.id) ?? [];
     },
   }),
   defineOperation({
@@ -140,11 +140,11 @@ export const taggingOperations: readonly Operation[] = [
     summary: 'List the tags of several resources, by id of the resource',
     schema: {
       body: Type.Array(Type.Object(ResourceRequest), { maxItems: 1_000 }),
-      response: { 200: Type.Record(Type.String(), Type.Array(TagOfResource)) },
+      response: { 200: Type.Record(Type.String(), Type.Array(ResourceTag)) },
     },
     handler: async ({ caller, body, services }) => {
       const resources = body.map((each) => ({ type: each.resource_type, id: each.resource_id.toLowerCase() }));
-      return Object.fromEntries(await listTagsOf(services.database, caller.workspaceId, resources));
+      return Object.fromEntries(await listResourceTags(services.database, caller.workspaceId, resources));
     },
   }),
 ];

@@ -31,7 +31,7 @@ const path = '/workspaces/current/tag-keys';
 export const reading = { tag: 'tags', access: { permission: 'workspaces:read', tenantScope: 'workspace' } } as const;
 export const changing = { tag: 'tags', access: { permission: 'tags:manage', tenantScope: 'workspace' } } as const;
 
-const toPath = (params: { readonly tag_key_id: string; readonly tag_value_id: string }) => ({
+const toTagValueIds = (params: { readonly tag_key_id: string; readonly tag_value_id: string }) => ({
   keyId: params.tag_key_id,
   valueId: params.tag_value_id,
 });
@@ -133,7 +133,7 @@ export const tagOperations: readonly Operation[] = [
     errors: ['NOT_FOUND'],
     schema: { params: ValueParams, response: { 200: TagValue } },
     handler: async ({ caller, params, services }) =>
-      readTagValue(services.database, caller.workspaceId, toPath(params)),
+      readTagValue(services.database, caller.workspaceId, toTagValueIds(params)),
   }),
   defineOperation({
     ...changing,
@@ -149,7 +149,7 @@ export const tagOperations: readonly Operation[] = [
       response: { 200: TagValue },
     },
     handler: async ({ caller, params, body: { value: name, description }, services }) =>
-      updateTagValue(services.database, caller.workspaceId, toPath(params), { name, description }),
+      updateTagValue(services.database, caller.workspaceId, toTagValueIds(params), { name, description }),
   }),
   defineOperation({
     ...changing,
@@ -160,7 +160,7 @@ export const tagOperations: readonly Operation[] = [
     errors: ['NOT_FOUND'],
     schema: { params: ValueParams, response: { 200: Message } },
     handler: async ({ caller, params, services }) => {
-      await deleteTagValue(services.database, caller.workspaceId, toPath(params));
+      await deleteTagValue(services.database, caller.workspaceId, toTagValueIds(params));
       return { message: 'Tag value deleted' };
     },
   }),

@@ -12,7 +12,7 @@ import type { Services } from '../server/services.ts';
 import { createRunExtras } from './run-extras.ts';
 import { RunStats as RunStatsShape, selectStats } from './run-stats.ts';
 import {
-  emptyAsNull,
+  convertEmptyToNull,
   FeedbackStats,
   formatThreadSummary,
   readThreadScope,
@@ -158,22 +158,22 @@ const aggregates = {
   COMPLETION_TOKENS: { completion_tokens: ({ completion_tokens }) => completion_tokens },
   PROMPT_COST: { prompt_cost: ({ prompt_cost }) => prompt_cost },
   COMPLETION_COST: { completion_cost: ({ completion_cost }) => completion_cost },
-  PROMPT_TOKEN_DETAILS: { prompt_token_details: (stats) => emptyAsNull(stats.prompt_token_details) },
-  COMPLETION_TOKEN_DETAILS: { completion_token_details: (stats) => emptyAsNull(stats.completion_token_details) },
-  PROMPT_COST_DETAILS: { prompt_cost_details: (stats) => emptyAsNull(stats.prompt_cost_details) },
-  COMPLETION_COST_DETAILS: { completion_cost_details: (stats) => emptyAsNull(stats.completion_cost_details) },
-  THREAD_FEEDBACK_STATS: { thread_feedback_stats: (stats) => emptyAsNull(stats.feedback_stats) },
+  PROMPT_TOKEN_DETAILS: { prompt_token_details: (stats) => convertEmptyToNull(stats.prompt_token_details) },
+  COMPLETION_TOKEN_DETAILS: { completion_token_details: (stats) => convertEmptyToNull(stats.completion_token_details) },
+  PROMPT_COST_DETAILS: { prompt_cost_details: (stats) => convertEmptyToNull(stats.prompt_cost_details) },
+  COMPLETION_COST_DETAILS: { completion_cost_details: (stats) => convertEmptyToNull(stats.completion_cost_details) },
+  THREAD_FEEDBACK_STATS: { thread_feedback_stats: (stats) => convertEmptyToNull(stats.feedback_stats) },
 } as const satisfies Record<string, Readonly<Record<string, ReadStat>>>;
 
 type AggregateName = keyof typeof aggregates;
 const aggregateNames = Object.keys(aggregates) as AggregateName[];
 const selectNames: (AggregateName | 'THREAD_COUNT')[] = [...aggregateNames, 'THREAD_COUNT'];
-const runStats: Readonly<Record<string, StatName>> = {
+const statNamesBySelect: Readonly<Record<string, StatName>> = {
   TRACE_COUNT: 'run_count',
   THREAD_FEEDBACK_STATS: 'feedback_stats',
 };
 
-const Figure = () => nullable(Type.Number());
+const NullableNumber = () => nullable(Type.Number());
 const Count = () => nullable(Type.Integer());
 
 export const getThreadsStats = defineOperation({
@@ -198,18 +198,18 @@ export const getThreadsStats = defineOperation({
           thread_count: Type.Integer(),
           trace_count: Type.Integer(),
           total_tokens: Count(),
-          total_cost: Figure(),
-          error_rate: Figure(),
-          streaming_rate: Figure(),
-          latency_p50_seconds: Figure(),
-          latency_p99_seconds: Figure(),
+          total_cost: NullableNumber(),
+          error_rate: NullableNumber(),
+          streaming_rate: NullableNumber(),
+          latency_p50_seconds: NullableNumber(),
+          latency_p99_seconds: NullableNumber(),
           median_tokens: Count(),
-          first_token_p50_seconds: Figure(),
-          first_token_p99_seconds: Figure(),
+          first_token_p50_seconds: NullableNumber(),
+          first_token_p99_seconds: NullableNumber(),
           prompt_tokens: Count(),
           completion_tokens: Count(),
-          prompt_cost: Figure(),
-          completion_cost: Figure(),
+          prompt_cost: NullableNumber(),
+          completion_cost: NullableNumber(),
           prompt_token_details: nullable(Sums()),
           completion_token_details: nullable(Sums()),
           prompt_cost_details: nullable(Sums()),
@@ -223,7 +223,7 @@ export const getThreadsStats = defineOperation({
     const scope = await readThreadScope(services.database, caller.workspaceId, body);
     const select: readonly string[] = body.select;
     const names = aggregateNames.filter((name) => select.includes(name));
-    const selected = new Set(names.map((name) => runStats[name] ?? (String(name).toLowerCase() as StatName)));
+    const selected = new Set(names.map((name) => statNamesBySelect[name] ?? (String(name).toLowerCase() as StatName)));
     if (names.length === 0) return { thread_count: await countThreads(services.clickhouse, scope) };
     const { stats, threads } = await readThreadsStats(services.clickhouse, scope, selected);
     const fields = names.flatMap((name) => Object.entries<ReadStat>(aggregates[name]));

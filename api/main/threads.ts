@@ -6,7 +6,12 @@ import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { queryRuns, v2Envelope } from '../../pipelines/runs/query-runs.ts';
 import { selectThreadTraceFields } from '../../pipelines/runs/run-select.ts';
 import type { RunStats, StatName } from '../../pipelines/runs/stats/stat-names.ts';
-import { addThreads, readThreadStats, queryThreads as readThreads, type Thread } from '../../pipelines/runs/threads.ts';
+import {
+  addThreadCondition,
+  readThreadStats,
+  queryThreads as readThreads,
+  type Thread,
+} from '../../pipelines/runs/threads.ts';
 import { threadTraceFields } from '../../pipelines/runs/v2-fields.ts';
 import {
   JsonObject,
@@ -20,7 +25,7 @@ import {
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { createRunExtras } from './run-extras.ts';
-import { dayMicros, PageOf, paging, Selects, toUpperCase, V2Run, v2Errors } from './v2-runs.ts';
+import { buildPageFields, dayMicros, PageResponse, SelectList, uppercaseNames, V2Run, v2Errors } from './v2-runs.ts';
 
 const maxPageSize = 100;
 const defaultPageSize = 20;
@@ -80,9 +85,9 @@ export const queryThreads = defineOperation({
   schema: {
     body: Type.Object({
       ...ThreadScopeFields.properties,
-      ...paging(maxPageSize, defaultPageSize),
+      ...buildPageFields(maxPageSize, defaultPageSize),
     }),
-    response: { 200: PageOf(ThreadSummary) },
+    response: { 200: PageResponse(ThreadSummary) },
   },
   handler: async ({ caller, body, services }) => {
     const { threads, next } = await readThreads(services.clickhouse, {
@@ -110,7 +115,7 @@ export async function readThreadScope(database: Database, tenantId: string, body
   return { tenantId, projectId, filter };
 }
 
-const zoned = (micros: number) => `${formatTime(micros)}Z`;
+const formatUtcTime = (micros: number) => `${formatTime(micros)}Z`;
 
 export function formatThreadSummary(thread: Thread): Static<typeof ThreadSummary> {
   const { stats } = thread;
@@ -123,9 +128,9 @@ export function formatThreadSummary(thread: Thread): Static<typeof ThreadSummary
     first_inputs: thread.first_inputs,
     last_outputs: thread.last_outputs,
     last_error: thread.last_error,
-    min_start_time: zoned(thread.first_start),
-    max_start_time: zoned(thread.last_start),
-    start_time: zoned(thread.last_start),
+    min_start_time: formatUtcTime(thread.first_start),
+    max_start_time: formatUtcTime(thread.last_start),
+    start_time: formatUtcTime(thread.last_start),
     latency_p50: stats.latency_p50 ?? null,
     latency_p99: stats.latency_p99 ?? null,
     total_tokens: stats.total_tokens ?? 0,
@@ -133,7 +138,7 @@ export function formatThreadSummary(thread: Thread): Static<typeof ThreadSummary
     total_token_details: addSums(stats.prompt_token_details, stats.completion_token_details),
     total_cost_details: addSums(stats.prompt_cost_details, stats.completion_cost_details),
     num_errored_turns: thread.errors,
-    feedback_stats: emptyAsNull(stats.feedback_stats),
+    feedback_stats: convertEmptyToNull(stats.feedback_stats),
   };
 }
 
@@ -142,11 +147,11 @@ function addSums(one: Record<string, number> = {}, other: Record<string, number>
   return Object.fromEntries([...keys].map((key) => [key, (one[key] ?? 0) + (other[key] ?? 0)]));
 }
 
-export function emptyAsNull<T extends object>(value: T | undefined): T | null {
+export function convertEmptyToNull<T extends object>(value: T | undefined): T | null {
   return value !== undefined && Object.keys(value).length > 0 ? value : null;
 }
 
-const TraceOfThread = Type.Partial(
+const ThreadTrace = Type.Partial(
   Type.Object({
     ...Type.Pick(V2Run, [
       ...(Object.keys(threadTraceFields) as (keyof typeof threadTraceFields)[]).filter((name) => name !== 'latency'),
@@ -170,11 +175,11 @@ export const listThreadTraces = defineOperation({
     query: Type.Object({
       project_id: Uuid(),
       filter: Type.Optional(Type.String({ description: 'Condition on the root run; see the guide.' })),
-      selects: Type.Optional(Selects([...toUpperCase(Object.keys(threadTraceFields)), 'OP'])),
+      selects: Type.Optional(SelectList([...uppercaseNames(Object.keys(threadTraceFields)), 'OP'])),
       page_size: Type.Optional(Type.Integer({ minimum: 1, maximum: maxPageSize, default: defaultPageSize })),
       cursor: Type.Optional(Type.String({ description: '`next_cursor` of the previous page.' })),
     }),
-    response: { 200: PageOf(TraceOfThread) },
+    response: { 200: PageResponse(ThreadTrace) },
     produces: jsonMediaType,
   },
   handler: async ({ caller, params, query, services, request }) => {
@@ -186,7 +191,7 @@ export const listThreadTraces = defineOperation({
       projectIds,
       filter: {
         isRoot: true,
-        conditions: addThreads([params.thread_id], parseRunFilters({ filter: query.filter ?? null })),
+        conditions: addThreadCondition([params.thread_id], parseRunFilters({ filter: query.filter ?? null })),
       },
       selected: selectThreadTraceFields(query.selects),
       order: 'desc' as const,
@@ -197,15 +202,15 @@ export const listThreadTraces = defineOperation({
   },
 });
 
-type Edges = Awaited<ReturnType<typeof readThreadStats>>['edges'];
+type ThreadEdges = Awaited<ReturnType<typeof readThreadStats>>['edges'];
 
-const zonedOrNull = (micros: number | null | undefined) => (micros == null ? null : zoned(micros));
-const rawOrNull = (sums: Record<string, number> | undefined) => {
-  const raw = emptyAsNull(sums);
+const formatUtcTimeOrNull = (micros: number | null | undefined) => (micros == null ? null : formatUtcTime(micros));
+const wrapRawSums = (sums: Record<string, number> | undefined) => {
+  const raw = convertEmptyToNull(sums);
   return raw && { raw };
 };
 
-type ReadStat = (stats: RunStats, edges: Edges) => unknown;
+type ReadStat = (stats: RunStats, edges: ThreadEdges) => unknown;
 
 /**
  * Thread statistics by their name in `selects`. Each entry has the field of the response and a function that returns
@@ -213,9 +218,9 @@ type ReadStat = (stats: RunStats, edges: Edges) => unknown;
  */
 const threadStats = {
   TURNS: { turns: ({ run_count }: RunStats) => run_count },
-  FIRST_START_TIME: { first_start_time: (_: RunStats, edges: Edges) => zonedOrNull(edges?.first_start) },
-  LAST_START_TIME: { last_start_time: (_: RunStats, edges: Edges) => zonedOrNull(edges?.last_start) },
-  LAST_END_TIME: { last_end_time: (_: RunStats, edges: Edges) => zonedOrNull(edges?.last_end) },
+  FIRST_START_TIME: { first_start_time: (_: RunStats, edges: ThreadEdges) => formatUtcTimeOrNull(edges?.first_start) },
+  LAST_START_TIME: { last_start_time: (_: RunStats, edges: ThreadEdges) => formatUtcTimeOrNull(edges?.last_start) },
+  LAST_END_TIME: { last_end_time: (_: RunStats, edges: ThreadEdges) => formatUtcTimeOrNull(edges?.last_end) },
   LATENCY_P50: { latency_p50_seconds: ({ latency_p50 }: RunStats) => latency_p50 },
   LATENCY_P99: { latency_p99_seconds: ({ latency_p99 }: RunStats) => latency_p99 },
   PROMPT_TOKENS: { prompt_tokens: ({ prompt_tokens }: RunStats) => prompt_tokens },
@@ -224,13 +229,13 @@ const threadStats = {
   PROMPT_COST: { prompt_cost: ({ prompt_cost }: RunStats) => prompt_cost },
   COMPLETION_COST: { completion_cost: ({ completion_cost }: RunStats) => completion_cost },
   TOTAL_COST: { total_cost: ({ total_cost }: RunStats) => total_cost },
-  PROMPT_TOKEN_DETAILS: { prompt_token_details: (stats: RunStats) => rawOrNull(stats.prompt_token_details) },
+  PROMPT_TOKEN_DETAILS: { prompt_token_details: (stats: RunStats) => wrapRawSums(stats.prompt_token_details) },
   COMPLETION_TOKEN_DETAILS: {
-    completion_token_details: (stats: RunStats) => rawOrNull(stats.completion_token_details),
+    completion_token_details: (stats: RunStats) => wrapRawSums(stats.completion_token_details),
   },
-  PROMPT_COST_DETAILS: { prompt_cost_details: (stats: RunStats) => rawOrNull(stats.prompt_cost_details) },
-  COMPLETION_COST_DETAILS: { completion_cost_details: (stats: RunStats) => rawOrNull(stats.completion_cost_details) },
-  FEEDBACK_STATS: { feedback_stats: (stats: RunStats) => emptyAsNull(stats.feedback_stats) },
+  PROMPT_COST_DETAILS: { prompt_cost_details: (stats: RunStats) => wrapRawSums(stats.prompt_cost_details) },
+  COMPLETION_COST_DETAILS: { completion_cost_details: (stats: RunStats) => wrapRawSums(stats.completion_cost_details) },
+  FEEDBACK_STATS: { feedback_stats: (stats: RunStats) => convertEmptyToNull(stats.feedback_stats) },
 } as const satisfies Record<string, Readonly<Record<string, ReadStat>>>;
 
 const threadStatNames = Object.keys(threadStats) as (keyof typeof threadStats)[];
@@ -242,7 +247,7 @@ function selectThreadStats(selects: readonly string[]): ReadonlySet<StatName> {
 }
 
 const Time = () => nullable(Timestamp());
-const Details = () => nullable(Type.Object({ raw: Sums() }));
+const SumDetails = () => nullable(Type.Object({ raw: Sums() }));
 
 export const getThreadStats = defineOperation({
   operationId: 'getThreadStats',
@@ -279,10 +284,10 @@ export const getThreadStats = defineOperation({
           prompt_cost: Figure(),
           completion_cost: Figure(),
           total_cost: Figure(),
-          prompt_token_details: Details(),
-          completion_token_details: Details(),
-          prompt_cost_details: Details(),
-          completion_cost_details: Details(),
+          prompt_token_details: SumDetails(),
+          completion_token_details: SumDetails(),
+          prompt_cost_details: SumDetails(),
+          completion_cost_details: SumDetails(),
           feedback_stats: FeedbackStats(),
         }),
       ),

@@ -46,7 +46,7 @@ export const deleteRuns = defineOperation({
   },
 });
 
-const TracesOfProject = Type.Object({
+const ProjectTraces = Type.Object({
   session_id: Uuid({ description: 'The project of the traces.' }),
   trace_ids: TraceIds,
 });
@@ -60,7 +60,7 @@ export const deleteTraces = defineOperation({
   description: deletion,
   access: { permission: 'runs:delete', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
-  schema: { body: TracesOfProject, response: { 200: Message } },
+  schema: { body: ProjectTraces, response: { 200: Message } },
   handler: async ({ caller, body, services }) => {
     const traces = { projectId: body.session_id, traceIds: toLowerCaseIds(body.trace_ids) };
     await requestDeletion(services.database, caller.workspaceId, traces);
@@ -79,7 +79,7 @@ export const keepTraces = defineOperation({
     'unless it has `extend_trace_retention: false`. A trace that has expired stays expired.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
-  schema: { body: TracesOfProject, response: { 200: Message } },
+  schema: { body: ProjectTraces, response: { 200: Message } },
   handler: async ({ caller, body, services }) => {
     const traces = { projectId: body.session_id, traceIds: toLowerCaseIds(body.trace_ids) ?? [] };
     await requestKeep(services.database, caller.workspaceId, traces);

@@ -120,10 +120,10 @@ export const usageLimitOperations: readonly Operation[] = [
     handler: async ({ caller, services }) => {
       const state = await readUsageState(services, caller.workspaceId);
       const { hard, soft, used } = state;
-      const rejects = findExceededLimit(state, 'hard') !== undefined;
+      const isHardLimitExceeded = findExceededLimit(state, 'hard') !== undefined;
       return {
-        in_reject_set: rejects,
-        usage_limit_type: rejects ? ('user_defined_monthly_traces' as const) : null,
+        in_reject_set: isHardLimitExceeded,
+        usage_limit_type: isHardLimitExceeded ? ('user_defined_monthly_traces' as const) : null,
         tenant_limit: hard ?? null,
         soft_limit: soft ?? null,
         soft_limit_exceeded: findExceededLimit(state, 'soft') !== undefined,

@@ -12,7 +12,7 @@ import {
   nullable,
   optional,
   parseOptionalTime,
-  SentJson,
+  RawJson,
   Timestamp,
   Uuid,
 } from '../server/formats.ts';
@@ -22,15 +22,15 @@ import { buildPageUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 import { createRunExtras } from './run-extras.ts';
 
-export const toUpperCase = <Name extends string>(names: readonly Name[]) =>
+export const uppercaseNames = <Name extends string>(names: readonly Name[]) =>
   names.map((name) => name.toUpperCase() as Uppercase<Name>);
 const RunType = Type.Unsafe<Uppercase<(typeof runTypes)[number]>>(
-  Type.Union(toUpperCase(runTypes).map((type) => Type.Literal(type))),
+  Type.Union(uppercaseNames(runTypes).map((type) => Type.Literal(type))),
 );
-const selectNames = toUpperCase(Object.keys(v2Fields) as V2FieldName[]);
+const selectNames = uppercaseNames(Object.keys(v2Fields) as V2FieldName[]);
 
 /** Names of the fields that a response contains. With `null` or an empty list, the response contains only the id. */
-export const Selects = (names: readonly string[] = selectNames) =>
+export const SelectList = (names: readonly string[] = selectNames) =>
   Type.Array(Type.Union(names.map((name) => Type.Literal(name))), {
     maxItems: 200,
     description: 'Fields of the response; only `ID` if none is given.',
@@ -39,7 +39,7 @@ export const Selects = (names: readonly string[] = selectNames) =>
 const Time = () => nullable(Timestamp());
 const Costs = () => nullable(Type.Object({ raw: Type.Record(Type.String(), Type.Number()) }));
 const Count = () => Type.Integer();
-const Text = () => nullable(Type.String());
+const NullableText = () => nullable(Type.String());
 
 /** A run in a response of API version 2. It has only the fields that the request selects. */
 export const V2Run = Type.Partial(
@@ -52,21 +52,21 @@ export const V2Run = Type.Partial(
     end_time: Time(),
     latency_seconds: nullable(Type.Number()),
     first_token_time: Time(),
-    error: Text(),
-    error_preview: Text(),
-    extra: SentJson(),
+    error: NullableText(),
+    error_preview: NullableText(),
+    extra: RawJson(),
     metadata: nullable(JsonObject()),
-    events: SentJson('The JSON that was sent, byte for byte; usually a list of objects.'),
-    inputs: SentJson('The JSON that was sent, byte for byte; usually an object. `{}` if none was sent.'),
-    inputs_preview: Text(),
-    outputs: SentJson(),
-    outputs_preview: Text(),
-    manifest: SentJson('`serialized` of the run.'),
+    events: RawJson('The JSON that was sent, byte for byte; usually a list of objects.'),
+    inputs: RawJson('The JSON that was sent, byte for byte; usually an object. `{}` if none was sent.'),
+    inputs_preview: NullableText(),
+    outputs: RawJson(),
+    outputs_preview: NullableText(),
+    manifest: RawJson('`serialized` of the run.'),
     parent_run_id: nullable(Uuid()),
     parent_run_ids: Type.Array(Uuid(), { description: 'From the root to the parent.' }),
     project_id: Uuid(),
     trace_id: Uuid(),
-    thread_id: Text(),
+    thread_id: NullableText(),
     dotted_order: Type.String(),
     is_root: Type.Boolean(),
     reference_example_id: nullable(Uuid()),
@@ -109,7 +109,7 @@ export const getV2Run = defineOperation({
     query: Type.Object({
       project_id: Uuid({ description: '404 if the run is not in this project.' }),
       start_time: Type.Optional(Timestamp({ description: 'Accepted; Runlake needs only the id of the run.' })),
-      selects: Type.Optional(Selects()),
+      selects: Type.Optional(SelectList()),
     }),
     response: { 200: V2Run },
     produces: jsonMediaType,
@@ -166,12 +166,12 @@ export const dayMicros = 86_400_000_000;
 const Ids = (description: string) => optional(Type.Array(Uuid(), { maxItems: maxIds, description }));
 
 /** Returns the paging parameters of list requests in API version 2. */
-export const paging = (maxSize: number, defaultSize: number) => ({
+export const buildPageFields = (maxSize: number, defaultSize: number) => ({
   page_size: optional(Type.Integer({ minimum: 1, maximum: maxSize, default: defaultSize })),
   cursor: optional(Type.String({ description: '`next_cursor` of the previous page.' })),
 });
 
-export const PageOf = <T extends ReturnType<typeof Type.Object>>(item: T) =>
+export const PageResponse = <T extends ReturnType<typeof Type.Object>>(item: T) =>
   Type.Object({ items: Type.Array(item), next_cursor: nullable(Type.String()), has_more: Type.Boolean() });
 
 const Query = Type.Object({
@@ -190,14 +190,14 @@ const Query = Type.Object({
   trace_filter: optional(Type.String({ description: 'Condition on the root run of its trace.' })),
   tree_filter: optional(Type.String({ description: 'Condition that some run of its trace satisfies.' })),
   reference_examples: Ids('Runs of these examples.'),
-  selects: optional(Selects()),
+  selects: optional(SelectList()),
   sort_order: optional(
     Type.Union([Type.Literal('ASC'), Type.Literal('DESC')], {
       default: 'DESC',
       description: 'By the start time in dotted_order.',
     }),
   ),
-  ...paging(maxPageSize, defaultPageSize),
+  ...buildPageFields(maxPageSize, defaultPageSize),
 });
 
 export const queryV2Runs = defineOperation({
@@ -213,22 +213,22 @@ export const queryV2Runs = defineOperation({
   errorStyle: 'problem',
   unsupported: { body: ['ai_query'] },
   errors: ['INVALID_FILTER', ...v2Errors],
-  schema: { body: Query, response: { 200: PageOf(V2Run) }, produces: jsonMediaType },
+  schema: { body: Query, response: { 200: PageResponse(V2Run) }, produces: jsonMediaType },
   handler: async ({ caller, body, services, request }) => {
     const deps = { ...services, extras: createRunExtras(services, request) };
     const untilMicros = parseOptionalTime(body.max_start_time);
     const query = {
       tenantId: caller.workspaceId,
-      runIds: toLowerCase(body.ids),
+      runIds: lowercaseIds(body.ids),
       projectIds: await resolveProjects(services, caller.workspaceId, body),
       filter: {
         traceId: body.trace_id?.toLowerCase(),
         runType: runTypes.find((type) => type.toUpperCase() === body.run_type),
         isRoot: body.is_root ?? undefined,
         hasError: body.has_error ?? undefined,
-        startedFromMicros: readStart(body),
+        startedFromMicros: readMinStartTime(body),
         startedBeforeMicros: untilMicros === undefined ? undefined : untilMicros + 1,
-        referenceExampleIds: toLowerCase(body.reference_examples),
+        referenceExampleIds: lowercaseIds(body.reference_examples),
         conditions: parseRunFilters(body),
       },
       selected: selectV2Fields(body.selects ?? undefined),
@@ -249,13 +249,13 @@ async function resolveProjects(
     throw runlakeError('BAD_REQUEST', { reason: 'Send either project_ids or reference_dataset_id.' });
   }
   if (project_ids == null) return readDatasetProjectIds(database, tenantId, reference_dataset_id ?? '');
-  return requireProjects(database, tenantId, toLowerCase(project_ids) ?? []);
+  return requireProjects(database, tenantId, lowercaseIds(project_ids) ?? []);
 }
 
-function readStart({ min_start_time, reference_dataset_id }: Static<typeof Query>): number | undefined {
-  const stated = parseOptionalTime(min_start_time);
-  if (stated !== undefined || reference_dataset_id != null) return stated;
+function readMinStartTime({ min_start_time, reference_dataset_id }: Static<typeof Query>): number | undefined {
+  const requestedStart = parseOptionalTime(min_start_time);
+  if (requestedStart !== undefined || reference_dataset_id != null) return requestedStart;
   return Date.now() * 1_000 - dayMicros;
 }
 
-export const toLowerCase = (ids: readonly string[] | null | undefined) => ids?.map((id) => id.toLowerCase());
+export const lowercaseIds = (ids: readonly string[] | null | undefined) => ids?.map((id) => id.toLowerCase());

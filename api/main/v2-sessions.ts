@@ -23,7 +23,7 @@ import { clickhouseErrors } from '../server/operation-errors.ts';
 import { RunStats as RunStatsShape, statSelects } from './run-stats.ts';
 import { formatSessionStats, parseSessionFilter, selectSessionStats, sessionStatsFields } from './session-stats.ts';
 import { sessionFields, statsParameters } from './sessions.ts';
-import { PageOf } from './v2-runs.ts';
+import { PageResponse } from './v2-runs.ts';
 
 const sessionTypes = ['PROJECT', 'AGENT', 'EXPERIMENT'] as const;
 const tiers = { longlived: 'LONG_LIVED', shortlived: 'SHORT_LIVED' } as const;
@@ -89,7 +89,7 @@ export const listV2Sessions = defineOperation({
       page_size: pageParameters.limit,
       cursor: cursorParameter,
     }),
-    response: { 200: PageOf(Session) },
+    response: { 200: PageResponse(Session) },
   },
   handler: async ({ caller, query, services }) => {
     const sortBy = query.sort_by.toLowerCase() as Order;

@@ -6,7 +6,7 @@ import { selectTraceFields, selectV2Fields } from '../../pipelines/runs/run-sele
 import { jsonMediaType, nullable, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { createRunExtras } from './run-extras.ts';
-import { dayMicros, PageOf, paging, Selects, toLowerCase, V2Run, v2Errors } from './v2-runs.ts';
+import { buildPageFields, dayMicros, lowercaseIds, PageResponse, SelectList, V2Run, v2Errors } from './v2-runs.ts';
 
 const maxPageSize = 1_000;
 const defaultPageSize = 100;
@@ -43,10 +43,10 @@ export const queryTraces = defineOperation({
       max_start_time: optional(Timestamp({ description: 'Of the root run, exclusive. Default: no limit.' })),
       trace_filter: optional(Type.String({ description: 'Condition on the root run; see the guide.' })),
       tree_filter: optional(Type.String({ description: 'Condition that some run of the trace satisfies.' })),
-      selects: optional(Selects()),
-      ...paging(maxPageSize, defaultPageSize),
+      selects: optional(SelectList()),
+      ...buildPageFields(maxPageSize, defaultPageSize),
     }),
-    response: { 200: PageOf(Trace) },
+    response: { 200: PageResponse(Trace) },
     produces: jsonMediaType,
   },
   handler: async ({ caller, body, services, request }) => {
@@ -56,7 +56,7 @@ export const queryTraces = defineOperation({
       projectIds: await requireProjects(services.database, tenantId, [body.project_id.toLowerCase()]),
       filter: {
         isRoot: true,
-        traceIds: toLowerCase(body.trace_ids),
+        traceIds: lowercaseIds(body.trace_ids),
         startedFromMicros: parseOptionalTime(body.min_start_time) ?? Date.now() * 1_000 - dayMicros,
         startedBeforeMicros: parseOptionalTime(body.max_start_time),
         conditions: applyToRoot(parseRunFilters(body)),
@@ -96,7 +96,7 @@ export const listTraceRuns = defineOperation({
       min_start_time: Type.Optional(Timestamp({ description: 'Inclusive.' })),
       max_start_time: Type.Optional(Timestamp({ description: 'Inclusive.' })),
       filter: Type.Optional(Type.String({ description: 'Condition on the run; see the guide.' })),
-      selects: Type.Optional(Selects()),
+      selects: Type.Optional(SelectList()),
     }),
     response: { 200: Type.Object({ items: Type.Array(V2Run) }) },
     produces: jsonMediaType,

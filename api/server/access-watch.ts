@@ -6,14 +6,14 @@ import type { Caller } from '../../pipelines/tenants/caller.ts';
 declare module 'fastify' {
   interface FastifyRequest {
     /** Access of an open connection after its first authentication. Undefined for public operations. */
-    access: OpenAccess | undefined;
+    access: ActiveAccess | undefined;
   }
 }
 
 const checkIntervalMs = 2_000;
 
 /** Access of one request, from its authentication until its response is finished. */
-export interface OpenAccess {
+export interface ActiveAccess {
   /**
    * Authenticates the caller again and counts one request. Called for each further command on the same connection.
    *
@@ -49,7 +49,7 @@ export class AccessWatch {
     reply: FastifyReply,
     renew: () => Promise<Caller>,
     recheck: () => Promise<unknown> = renew,
-  ): OpenAccess {
+  ): ActiveAccess {
     return new WatchedAccess(this, request, reply, renew, recheck);
   }
 
@@ -93,7 +93,7 @@ export class AccessWatch {
   }
 }
 
-class WatchedAccess implements OpenAccess {
+class WatchedAccess implements ActiveAccess {
   readonly #watch: AccessWatch;
   #ended: AbortSignal | undefined;
   readonly request: FastifyRequest;

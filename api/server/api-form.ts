@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
 import type { RunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
-import type { SharedOrigins } from './cross-origin.ts';
+import type { CorsPolicy } from './cross-origin.ts';
 import type { ApiTitle } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import { originalRoutes, type Route } from './unserved-routes.ts';
@@ -29,10 +29,10 @@ export interface ApiProfile extends ApiTitle {
    */
   readonly originalRoutes?: readonly Route[];
   /** CORS configuration of the operations. Unset: no cross-origin access. */
-  readonly crossOrigin?: SharedOrigins;
+  readonly crossOrigin?: CorsPolicy;
   /** Authentication and authorisation that replace API keys. */
-  readonly customAccess?: OwnAccess;
-  readonly extraRoutes?: OwnRoutes;
+  readonly customAccess?: CustomAccess;
+  readonly extraRoutes?: CustomRoutes;
   /**
    * Returns the error with which the server refuses all operations except health operations, even on open connections.
    * If the function is unset or returns undefined, no operation is refused.
@@ -41,21 +41,21 @@ export interface ApiProfile extends ApiTitle {
 }
 
 /** Routes that are not declared as operations. */
-export interface OwnRoutes {
+export interface CustomRoutes {
   /** CORS configuration of these routes. Unset: `handle` receives the preflight requests for these routes. */
-  readonly crossOrigin?: SharedOrigins | undefined;
+  readonly crossOrigin?: CorsPolicy | undefined;
   /**
    * Returns true if these routes take precedence over an operation with the same method and path. Requests that match
    * no operation are always handled by these routes.
    */
-  names(method: string, path: string): boolean;
+  takesPrecedence(method: string, path: string): boolean;
   /** Handles the request. The body has not been read when this method is called. */
   handle(request: FastifyRequest, reply: FastifyReply): Promise<void>;
 }
 
 /** Replaces API keys for all operations of an API that are not public. */
-export interface OwnAccess {
-  /** Whether {@link OwnAccess.identify} is called again while a response is sent, as for API keys. */
+export interface CustomAccess {
+  /** Whether {@link CustomAccess.identify} is called again while a response is sent, as for API keys. */
   readonly rechecks?: true;
   /** Authenticates the request; replaces the look-up of the API key. */
   identify(request: FastifyRequest): Promise<Caller>;
@@ -63,11 +63,15 @@ export interface OwnAccess {
    * Authorises the call and runs `handler` with `input`, which it may change. `input` has already been validated
    * against the schema of the operation.
    */
-  handle(operation: Operation, input: HandledInput, handler: (input: object) => Promise<unknown>): Promise<unknown>;
+  handle(
+    operation: Operation,
+    input: AuthorisationInput,
+    handler: (input: object) => Promise<unknown>,
+  ): Promise<unknown>;
 }
 
 /** The fields of a handler's input that authorisation rules read. */
-export interface HandledInput {
+export interface AuthorisationInput {
   readonly request: FastifyRequest;
   readonly params: unknown;
   readonly query: unknown;

@@ -15,15 +15,15 @@ declare module 'fastify' {
 /**
  * Authenticates the sender of `request` and authorises the sender for an operation with `access`.
  *
- * @param onlyWorkspace The workspace that the API serves, if it serves only one.
+ * @param servedWorkspace The workspace that the API serves, if it serves only one.
  * @throws API_KEY_MISSING, API_KEY_INVALID, WORKSPACE_REQUIRED, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN, FORBIDDEN;
- *   DEPLOYMENT_FORBIDDEN if the key has no access to `onlyWorkspace` or X-Tenant-Id names another workspace.
+ *   DEPLOYMENT_FORBIDDEN if the key has no access to `servedWorkspace` or X-Tenant-Id names another workspace.
  */
 export async function identifyCaller(
   request: FastifyRequest,
   access: Access,
   authenticator: Authenticator,
-  onlyWorkspace?: string,
+  servedWorkspace?: string,
 ): Promise<Caller | undefined> {
   if ('public' in access) return undefined;
   const { headers } = request;
@@ -31,12 +31,13 @@ export async function identifyCaller(
   if (key === undefined) throw runlakeError('API_KEY_MISSING');
   const named = readHeader(headers['x-tenant-id']);
   const caller = await authenticator
-    .authenticate({ key, workspace: named ?? onlyWorkspace, organization: readHeader(headers['x-organization-id']) })
+    .authenticate({ key, workspace: named ?? servedWorkspace, organization: readHeader(headers['x-organization-id']) })
     .catch((error: unknown) => {
       const isUnreachable = named === undefined && isRunlakeError(error) && error.code === 'WORKSPACE_FORBIDDEN';
-      throw onlyWorkspace !== undefined && isUnreachable ? runlakeError('DEPLOYMENT_FORBIDDEN') : error;
+      throw servedWorkspace !== undefined && isUnreachable ? runlakeError('DEPLOYMENT_FORBIDDEN') : error;
     });
-  if (onlyWorkspace !== undefined && caller.workspaceId !== onlyWorkspace) throw runlakeError('DEPLOYMENT_FORBIDDEN');
+  if (servedWorkspace !== undefined && caller.workspaceId !== servedWorkspace)
+    throw runlakeError('DEPLOYMENT_FORBIDDEN');
   if (access.tenantScope === 'workspace' && caller.workspaceId === undefined) throw runlakeError('WORKSPACE_REQUIRED');
   if ('permission' in access) requirePermission(caller, access.permission);
   return caller;

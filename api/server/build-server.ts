@@ -17,20 +17,20 @@ import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracin
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { AccessWatch } from './access-watch.ts';
-import { type ApiProfile, mainApi, type OwnRoutes } from './api-form.ts';
+import { type ApiProfile, type CustomRoutes, mainApi } from './api-form.ts';
 import { identifyCaller } from './authentication.ts';
-import { canonicalUrl } from './canonical-url.ts';
-import { everyOrigin, type SharedOrigins, shareAcrossOrigins } from './cross-origin.ts';
+import { toCanonicalUrl } from './canonical-url.ts';
+import { anyOriginCors, applyCorsHeaders, type CorsPolicy } from './cross-origin.ts';
 import { Drain } from './drain.ts';
 import { rejectMalformedRequest, renderError, retryAfterSeconds, toRunlakeError } from './error-response.ts';
 import { registerTimestampFormat } from './formats.ts';
 import { parseJsonBody } from './json-body.ts';
 import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
-import { maskParameters, registerOperation, routedPath, stripQuery } from './register-operation.ts';
-import { compileCheck, compileWriter } from './schema-check.ts';
+import { buildRoutePath, maskParameters, registerOperation, stripQuery } from './register-operation.ts';
+import { compileSerializer, compileValidator } from './schema-check.ts';
 import { listUnbuiltRoutes, rejectUnservedRoutes } from './unserved-routes.ts';
-import { acceptWebSockets, WebSocketOrPlain } from './web-sockets.ts';
+import { acceptWebSockets, WebSocketAwareMessage } from './web-sockets.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -68,7 +68,7 @@ export interface ServerOptions {
    * Returns the dependencies that startup is waiting for, or undefined when the server accepts requests. Health
    * operations respond during startup.
    */
-  readonly waitsFor?: () => string | undefined;
+  readonly getAwaitedDependency?: () => string | undefined;
 }
 
 const requestDurations = histogram(
@@ -94,8 +94,8 @@ const securityHeaders = { 'x-content-type-options': 'nosniff', 'x-frame-options'
 const startupRetryAfterSeconds = 2;
 
 /** Internal path to which requests for `extraRoutes` are rewritten. No operation uses it. */
-const ownRoutePath = '/own-route';
-const ownRouteUrls: ReadonlySet<string> = new Set([ownRoutePath, '/*']);
+const customRoutePath = '/own-route';
+const customRouteUrls: ReadonlySet<string> = new Set([customRoutePath, '/*']);
 
 /** Maximum size of the request URL. It is larger than any filter needs, and small enough to be logged. */
 const maxUrlBytes = 64 * 1024;
@@ -115,16 +115,16 @@ export async function buildServer({
   logger,
   operations,
   form = mainApi(config),
-  waitsFor = () => undefined,
+  getAwaitedDependency = () => undefined,
 }: ServerOptions): Promise<FastifyInstance> {
   registerTimestampFormat();
   collectProcessMetrics();
   const limits = { maxHeaderBytes: maxUrlBytes + extraHeaderBytes, requestTimeoutMs: config.requestTimeoutMs };
   const rootSegments = new Set<string>(descriptionSegments);
   for (const { mount, path } of operations) if (mount === 'root') rootSegments.add(path.split('/')[1] ?? '');
-  const openPaths = new Set(
+  const anyOriginPaths = new Set(
     operations.flatMap((operation) =>
-      operation.openToPages ? [maskParameters(routedPath(operation, operation.path))] : [],
+      operation.openToPages ? [maskParameters(buildRoutePath(operation, operation.path))] : [],
     ),
   );
   const drain = new Drain();
@@ -139,7 +139,7 @@ export async function buildServer({
     return503OnClosing: false,
     forceCloseConnections: true,
     http: {
-      IncomingMessage: WebSocketOrPlain,
+      IncomingMessage: WebSocketAwareMessage,
       maxHeaderSize: limits.maxHeaderBytes,
       headersTimeout: config.requestTimeoutMs,
       connectionsCheckingInterval: Math.min(5_000, config.requestTimeoutMs),
@@ -153,7 +153,7 @@ export async function buildServer({
       querystringParser: () => ({}),
     },
     rewriteUrl: ({ method = 'GET', url = '/' }) =>
-      form.extraRoutes?.names(method, stripQuery(url)) ? ownRoutePath : canonicalUrl(url, rootSegments),
+      form.extraRoutes?.takesPrecedence(method, stripQuery(url)) ? customRoutePath : toCanonicalUrl(url, rootSegments),
     frameworkErrors: (error, request, reply) => sendError(error, request, reply),
     clientErrorHandler: (error, socket) => rejectMalformedRequest(error, socket, limits),
   }).withTypeProvider<TypeBoxTypeProvider>();
@@ -181,15 +181,15 @@ export async function buildServer({
     reply.code(status).headers(securityHeaders).type(contentType).send(body);
   }
 
-  function findCorsSettings(url: string): SharedOrigins | undefined {
-    if (openPaths.has(maskParameters(url))) return everyOrigin;
-    return form.extraRoutes && ownRouteUrls.has(url) ? form.extraRoutes.crossOrigin : form.crossOrigin;
+  function findCorsSettings(url: string): CorsPolicy | undefined {
+    if (anyOriginPaths.has(maskParameters(url))) return anyOriginCors;
+    return form.extraRoutes && customRouteUrls.has(url) ? form.extraRoutes.crossOrigin : form.crossOrigin;
   }
 
   server.decorate('drain', async () => {
-    const cutOff = await drain.start(config.drainTimeoutMs);
+    const abortedCount = await drain.start(config.drainTimeoutMs);
     await server.close();
-    return cutOff;
+    return abortedCount;
   });
   server.decorate('draining', { getter: () => drain.draining });
   server.decorate('accessWatch', accessWatch);
@@ -197,8 +197,8 @@ export async function buildServer({
   server.decorateRequest('caller', undefined);
   server.decorateRequest('access', undefined);
   server.decorateRequest('span', undefined);
-  server.setValidatorCompiler(compileCheck);
-  server.setSerializerCompiler(compileWriter);
+  server.setValidatorCompiler(compileValidator);
+  server.setSerializerCompiler(compileSerializer);
   server.setErrorHandler(sendError);
   server.setNotFoundHandler(async (request) => {
     throw createNotFoundError(request);
@@ -210,8 +210,8 @@ export async function buildServer({
     const isCounted = operation?.whileDraining !== true;
     reply.header('x-request-id', request.id).headers(securityHeaders);
     const shared = findCorsSettings(request.routeOptions.url ?? '');
-    const isPreflight = shared !== undefined && shareAcrossOrigins(request, reply, shared);
-    const what = isCounted ? waitsFor() : undefined;
+    const isPreflight = shared !== undefined && applyCorsHeaders(request, reply, shared);
+    const what = isCounted ? getAwaitedDependency() : undefined;
     if (what !== undefined) throw runlakeError('STARTING', { what }, { retryAfterSeconds: startupRetryAfterSeconds });
     if (isCounted) rejectIfUnavailable();
     if (isCounted) drain.enter();
@@ -283,9 +283,9 @@ function createNotFoundError({ method, originalUrl }: FastifyRequest): Error {
 
 /**
  * Registers the catch-all route. It handles requests that match no operation, and requests that were rewritten to
- * `ownRoutePath`.
+ * `customRoutePath`.
  */
-function registerCatchAllRoute(scope: FastifyInstance, { handle }: OwnRoutes): void {
+function registerCatchAllRoute(scope: FastifyInstance, { handle }: CustomRoutes): void {
   scope.route({
     method: scope.supportedMethods,
     exposeHeadRoute: false,

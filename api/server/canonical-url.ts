@@ -13,7 +13,7 @@ const PLATFORM = /^\/+v1(?=\/+platform(?:\/|$))/;
 const PREFIXES = /^(?:\/+api(?:\/+v1)?)+(?=\/|$)/;
 
 /** Returns the path under which an operation with `path` is registered. */
-export function canonicalPath(path: string): string {
+export function toCanonicalPath(path: string): string {
   return VERSION_2.test(path) ? `/api${path}` : CANONICAL_PREFIX + path.replace(PLATFORM, '');
 }
 
@@ -22,12 +22,12 @@ export function canonicalPath(path: string): string {
  * become `/api/v1/runs`; `/v2/runs` becomes `/api/v2/runs`; and `/v1/platform/x` becomes `/api/v1/platform/x`. Paths
  * whose first segment is in `rootSegments` are not changed. The query is never changed.
  */
-export function canonicalUrl(url: string, rootSegments: ReadonlySet<string>): string {
+export function toCanonicalUrl(url: string, rootSegments: ReadonlySet<string>): string {
   if (!url.startsWith('/')) return url;
   const end = url.indexOf('?');
   const path = end < 0 ? url : url.slice(0, end);
   const query = end < 0 ? '' : url.slice(end);
   const first = /^\/+([^/]*)/.exec(path)?.[1] ?? '';
   if (rootSegments.has(first)) return url;
-  return canonicalPath(path.replace(PREFIXES, '')) + query;
+  return toCanonicalPath(path.replace(PREFIXES, '')) + query;
 }

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 
-export interface SharedOrigins {
+export interface CorsPolicy {
   readonly origins: '*' | { includes(origin: string): boolean };
   readonly methods: readonly string[];
   /** Request headers that are allowed in addition to the CORS-safelisted headers. `*` allows any header. */
@@ -26,12 +26,12 @@ const loopbackPattern = /^https?:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?
 export const loopbackOrigins = { includes: (origin: string) => loopbackPattern.test(origin) };
 
 /** Parses a setting: `*`, or a list of origins separated by commas. */
-export function parseOrigins(text: string): SharedOrigins['origins'] {
+export function parseOrigins(text: string): CorsPolicy['origins'] {
   return text === '*' ? '*' : text.split(',').map((origin) => origin.trim());
 }
 
 /** CORS configuration of operations that need no authentication. */
-export const everyOrigin: SharedOrigins = {
+export const anyOriginCors: CorsPolicy = {
   origins: '*',
   methods: ['GET', 'POST'],
   headers: '*',
@@ -50,7 +50,7 @@ const headerListPattern = /^[\w-]+(?: *, *[\w-]+)*$/;
  *   protocol".
  * @throws ORIGIN_NOT_ALLOWED for a preflight from another origin; with `refusesOthers`, for any request from one.
  */
-export function shareAcrossOrigins(request: FastifyRequest, reply: FastifyReply, shared: SharedOrigins): boolean {
+export function applyCorsHeaders(request: FastifyRequest, reply: FastifyReply, shared: CorsPolicy): boolean {
   const { origin } = request.headers;
   const { origins, headers, settings } = shared;
   const isPreflight = request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined;

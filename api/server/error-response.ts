@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { otlpFailure } from '../../pipelines/ingest/otlp/read-otlp.ts';
+import { buildOtlpFailure } from '../../pipelines/ingest/otlp/read-otlp.ts';
 import { jsonMediaType } from './formats.ts';
 import type { ErrorStyle } from './operation.ts';
 
@@ -11,13 +11,13 @@ export interface RequestLimits {
 }
 
 const createBadRequest = (reason: string) => () => runlakeError('BAD_REQUEST', { reason });
-const createCutOffError = (cause: unknown) =>
+const createIncompleteRequestError = (cause: unknown) =>
   runlakeError('BAD_REQUEST', { reason: 'The connection closed before the whole request arrived.' }, { cause });
 
 /**
  * Errors of Fastify and Node that a request can cause, by code. Each function converts such an error to a RunlakeError.
  */
-const causedByRequests: Readonly<Record<string, (raw: unknown, limits: RequestLimits) => RunlakeError>> = {
+const requestErrorsByCode: Readonly<Record<string, (raw: unknown, limits: RequestLimits) => RunlakeError>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: (_raw, { bodyLimit }) =>
     runlakeError('BODY_TOO_LARGE', { limitBytes: bodyLimit.bytes, limit: bodyLimit.setting }),
   FST_ERR_CTP_INVALID_MEDIA_TYPE: createBadRequest('The header Content-Type is not valid.'),
@@ -35,8 +35,8 @@ const causedByRequests: Readonly<Record<string, (raw: unknown, limits: RequestLi
   FST_ERR_INVALID_URL: createBadRequest('The URL is not valid.'),
   FST_ERR_MAX_PARAM_LENGTH: createBadRequest('A part of the path is too long.'),
   FST_ERR_ASYNC_CONSTRAINT: createBadRequest('The request does not match any route.'),
-  ECONNRESET: createCutOffError,
-  ERR_STREAM_PREMATURE_CLOSE: createCutOffError,
+  ECONNRESET: createIncompleteRequestError,
+  ERR_STREAM_PREMATURE_CLOSE: createIncompleteRequestError,
 };
 
 /**
@@ -46,8 +46,8 @@ const causedByRequests: Readonly<Record<string, (raw: unknown, limits: RequestLi
 export function toRunlakeError(raw: unknown, limits: RequestLimits): RunlakeError {
   if (isRunlakeError(raw)) return raw;
   const code = readErrorCode(raw);
-  if (code !== undefined && Object.hasOwn(causedByRequests, code)) {
-    return (causedByRequests[code] as (typeof causedByRequests)[string])(raw, limits);
+  if (code !== undefined && Object.hasOwn(requestErrorsByCode, code)) {
+    return (requestErrorsByCode[code] as (typeof requestErrorsByCode)[string])(raw, limits);
   }
   // A newer release of Fastify may have errors that the table does not contain.
   if (code?.startsWith('FST_ERR_') && isClientStatus(raw)) {
@@ -81,7 +81,7 @@ export function renderError(
   request: { readonly id: string; readonly path: string; readonly contentType: string | undefined },
 ): { readonly status: number; readonly contentType: string; readonly body: Buffer | string } {
   const { status } = error;
-  if (style === 'otlp') return { status, ...otlpFailure(request.contentType, `${error.message} ${error.remedy}`) };
+  if (style === 'otlp') return { status, ...buildOtlpFailure(request.contentType, `${error.message} ${error.remedy}`) };
   if (style === 'problem') {
     const body = JSON.stringify(buildProblem(error, request));
     return { status, contentType: 'application/problem+json; charset=utf-8', body };

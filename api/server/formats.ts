@@ -68,5 +68,5 @@ export const JsonObject = (options: { description?: string; maxProperties?: numb
   Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: true, ...options });
 
 /** A JSON value of a run, as the client sent it. Stock clients send an object, but ingest accepts any JSON. */
-export const SentJson = (description = 'The JSON that was sent, byte for byte; usually an object.') =>
+export const RawJson = (description = 'The JSON that was sent, byte for byte; usually an object.') =>
   Type.Unknown({ description });

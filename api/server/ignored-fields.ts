@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Operation } from './operation.ts';
-import { namesInQuery } from './query-string.ts';
+import { listQueryNames } from './query-string.ts';
 
 /**
  * Handles query parameters and body fields that are not in the schema of an operation. A newer client may send names
@@ -27,10 +27,10 @@ const maxNameLength = 64;
  * Maximum number of fields that are logged at `info`. Each field of an operation is logged once at `info`; later
  * occurrences are logged at `debug`.
  */
-const maxLogged = 1_000;
+const maxLoggedNames = 1_000;
 const loggedNames = new Set<string>();
 /** Body schema of an operation that has no body. */
-const noFields: Shape = { type: 'object', properties: {} };
+const emptyShape: Shape = { type: 'object', properties: {} };
 
 /**
  * Removes unknown names from a request and lists them in the response. `ignoresQuery` is false if other code may read
@@ -45,11 +45,11 @@ export function ignoreUnknownNames(
   const names = new IgnoredNames();
   if (ignoresQuery) {
     const known = new Set([...Object.keys(schema.query?.properties ?? {}), ...(unsupported?.query ?? [])]);
-    for (const name of namesInQuery(request.raw.url ?? '')) if (!known.has(name)) names.add(name);
+    for (const name of listQueryNames(request.raw.url ?? '')) if (!known.has(name)) names.add(name);
   }
   // `rejectUnsupported` has already rejected a request in which one of these fields has a value.
   for (const name of unsupported?.body ?? []) removeField(request.body, name);
-  if (!rawBody) removeUnknownFields(request.body, (schema.body ?? noFields) as Shape, '', names);
+  if (!rawBody) removeUnknownFields(request.body, (schema.body ?? emptyShape) as Shape, '', names);
   reportNames(request, reply, operationId, names.list());
 }
 
@@ -61,7 +61,9 @@ function reportNames(
 ): void {
   if (names.length === 0) return;
   reply.header(headerName, names.join(', '));
-  const newNames = names.filter((name) => loggedNames.size < maxLogged && !loggedNames.has(`${operationId} ${name}`));
+  const newNames = names.filter(
+    (name) => loggedNames.size < maxLoggedNames && !loggedNames.has(`${operationId} ${name}`),
+  );
   for (const name of newNames) loggedNames.add(`${operationId} ${name}`);
   const line = { requestId: request.id, operation: operationId, fields: names };
   request.log[newNames.length > 0 ? 'info' : 'debug'](line, 'unknown fields ignored');
@@ -90,21 +92,22 @@ class IgnoredNames {
  * object schema with `properties` allows other fields only if it has `additionalProperties`.
  */
 function removeUnknownFields(value: unknown, shape: Shape, path: string, names: IgnoredNames): void {
-  const fitting = findAlternative(value, shape);
-  if (fitting === undefined || typeof value !== 'object' || value === null) return;
+  const matchingShape = findAlternative(value, shape);
+  if (matchingShape === undefined || typeof value !== 'object' || value === null) return;
   if (Array.isArray(value)) {
-    if (fitting.items !== undefined) for (const each of value) removeUnknownFields(each, fitting.items, path, names);
+    if (matchingShape.items !== undefined)
+      for (const each of value) removeUnknownFields(each, matchingShape.items, path, names);
     return;
   }
-  const { properties, additionalProperties = properties === undefined, 'x-not-built': notBuilt = [] } = fitting;
+  const { properties, additionalProperties = properties === undefined, 'x-not-built': notBuilt = [] } = matchingShape;
   const fields = value as Record<string, unknown>;
   for (const name of Object.keys(fields)) {
-    const inner = `${path}${path && '.'}${name.slice(0, maxNameLength)}`;
+    const fieldPath = `${path}${path && '.'}${name.slice(0, maxNameLength)}`;
     if (properties !== undefined && Object.hasOwn(properties, name)) {
-      removeUnknownFields(fields[name], properties[name] as Shape, inner, names);
+      removeUnknownFields(fields[name], properties[name] as Shape, fieldPath, names);
     } else if (additionalProperties === false && !notBuilt.includes(name)) {
       delete fields[name];
-      names.add(inner);
+      names.add(fieldPath);
     }
   }
 }

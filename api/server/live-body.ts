@@ -8,7 +8,7 @@
  *   2. Items that the source has ready are collected and sent as one chunk. While the socket is full, no item is read.
  *   3. A heartbeat is sent every `heartbeatMs`, unless the socket is full.
  *   4. When the source ends, the body ends. If the source fails, the result of `failed` is sent first. When the server
- *      stops, the result of `stopped` is sent and the body ends. For a client that reconnects by itself, the
+ *      stops, the result of `encodeServerStop` is sent and the body ends. For a client that reconnects by itself, the
  *      connection is aborted instead, because the client would interpret a clean end as the end of the stream.
  *   5. If the caller loses access, `failed` is called with the cause, its result is sent, and the body ends.
  *   6. If the client disconnects before the body ends, `left` is called once.
@@ -34,21 +34,21 @@ export interface LiveBodyOptions<Item> {
   readonly heartbeat: string;
   readonly heartbeatMs: number;
   /** Returns the last bytes to send if the source fails. */
-  failed(error: unknown): Uint8Array;
+  encodeSourceError(error: unknown): Uint8Array;
   /** Aborted when the server stops. */
   readonly stopping: AbortSignal;
   /** Aborted when the caller loses access; see `OpenAccess.ended`. */
   readonly accessEnded: AbortSignal | undefined;
   /** Returns the last bytes to send if the server stops. Undefined if the client reconnects by itself. */
-  readonly stopped: (() => Uint8Array) | undefined;
-  left?(): void;
+  readonly encodeServerStop: (() => Uint8Array) | undefined;
+  onClientDisconnect?(): void;
 }
 
 const maxChunkBytes = 64 * 1024;
 /** Maximum time for a client to receive the remaining bytes after the body has ended. */
 const finalSendTimeoutMs = 30_000;
 
-export function liveBody<Item>(options: LiveBodyOptions<Item>): Readable {
+export function createLiveBody<Item>(options: LiveBodyOptions<Item>): Readable {
   return new LiveBody(options);
 }
 
@@ -87,12 +87,12 @@ class LiveBody<Item> extends Readable {
     this.#close();
     this.#onDrain?.();
     clearTimeout(this.#finalSendTimer);
-    if (hasDisconnected) this.#options.left?.();
+    if (hasDisconnected) this.#options.onClientDisconnect?.();
     callback(error);
   }
 
   async #pump(): Promise<void> {
-    const { source, encode, failed } = this.#options;
+    const { source, encode, encodeSourceError } = this.#options;
     try {
       for await (const item of source) {
         for (let next: Item | undefined = item; next !== undefined; next = this.#full ? undefined : source.ready?.()) {
@@ -105,7 +105,7 @@ class LiveBody<Item> extends Readable {
       this.#end();
     } catch (error) {
       this.#finalSendTimer = setTimeout(() => this.destroy(), finalSendTimeoutMs).unref();
-      this.#end(failed(error));
+      this.#end(encodeSourceError(error));
     }
   }
 
@@ -141,9 +141,9 @@ class LiveBody<Item> extends Readable {
   }
 
   readonly #stop = (): void => {
-    const { stopped } = this.#options;
-    if (stopped !== undefined) {
-      this.#end(stopped());
+    const { encodeServerStop } = this.#options;
+    if (encodeServerStop !== undefined) {
+      this.#end(encodeServerStop());
       return;
     }
     this.#flush();
@@ -152,10 +152,10 @@ class LiveBody<Item> extends Readable {
   };
 
   readonly #endWithoutAccess = (): void => {
-    const { failed, accessEnded } = this.#options;
+    const { encodeSourceError, accessEnded } = this.#options;
     if (this.#ended) return;
     this.#finalSendTimer = setTimeout(() => this.destroy(), finalSendTimeoutMs).unref();
-    this.#end(failed(accessEnded?.reason));
+    this.#end(encodeSourceError(accessEnded?.reason));
   };
 
   #end(last?: Uint8Array): void {

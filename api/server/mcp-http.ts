@@ -20,7 +20,7 @@ import {
 import { ErrorCode, McpError } from '@modelcontextprotocol/sdk/types.js';
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { liveBody } from './live-body.ts';
+import { createLiveBody } from './live-body.ts';
 import { RawResponse } from './operation.ts';
 
 export interface McpRequest {
@@ -51,7 +51,7 @@ export async function answerWithoutSession(
   }
   return new RawResponse({
     headers: { 'content-type': 'application/json' },
-    body: liveBody<string>({
+    body: createLiveBody<string>({
       heartbeatMs,
       stopping: request.server.drainStarted,
       accessEnded: request.access?.ended,
@@ -63,8 +63,8 @@ export async function answerWithoutSession(
       },
       encode: (text) => [text],
       heartbeat: '\n',
-      failed: encodeError,
-      stopped: () => encodeError(runlakeError('DRAINING')),
+      encodeSourceError: encodeError,
+      encodeServerStop: () => encodeError(runlakeError('DRAINING')),
     }),
   });
 }

@@ -62,15 +62,15 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
     },
     transform: ({ schema, url, route }) => ({ schema: describeOperation(schema, route.config?.operation), url }),
   });
-  await server.register(async (pages) => {
-    pages.setErrorHandler<FastifyError>((error, request) => {
+  await server.register(async (docsScope) => {
+    docsScope.setErrorHandler<FastifyError>((error, request) => {
       // The static file server rejects some paths, such as those outside its folder, with 4xx.
       const isClientError = error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500;
       throw isClientError
         ? runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: stripQuery(request.originalUrl) })
         : error;
     });
-    await pages.register(swaggerUi, {
+    await docsScope.register(swaggerUi, {
       routePrefix: '/docs',
       logLevel: 'silent',
       staticCSP: contentSecurityPolicy,

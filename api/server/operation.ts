@@ -125,24 +125,26 @@ export class RawResponse {
   }
 }
 
-type CallerOf<A extends Access> = A['tenantScope'] extends 'workspace'
+type ScopedCaller<A extends Access> = A['tenantScope'] extends 'workspace'
   ? WorkspaceCaller
   : A['tenantScope'] extends 'organization'
     ? Caller
     : undefined;
 
-type StaticOf<S, K extends string> = S extends { readonly [P in K]: infer T extends TSchema } ? Static<T> : undefined;
+type StaticProperty<S, K extends string> = S extends { readonly [P in K]: infer T extends TSchema }
+  ? Static<T>
+  : undefined;
 
-type ResponseOf<S extends OperationSchema> = {
+type HandlerResult<S extends OperationSchema> = {
   [K in keyof S['response']]: S['response'][K] extends TSchema ? Static<S['response'][K]> : never;
 }[keyof S['response']];
 
 /** Input of a handler, validated and typed by the schema of the operation. `V` is the type of the API's services. */
 export interface HandlerInput<A extends Access, S extends OperationSchema, V = Services> {
-  readonly caller: CallerOf<A>;
-  readonly params: StaticOf<S, 'params'>;
-  readonly query: StaticOf<S, 'query'>;
-  readonly body: StaticOf<S, 'body'>;
+  readonly caller: ScopedCaller<A>;
+  readonly params: StaticProperty<S, 'params'>;
+  readonly query: StaticProperty<S, 'query'>;
+  readonly body: StaticProperty<S, 'body'>;
   readonly services: V;
   /**
    * The request: gives access to headers, the raw stream (`request.raw`), `request.signal`, the log (`request.log`) and
@@ -152,14 +154,14 @@ export interface HandlerInput<A extends Access, S extends OperationSchema, V = S
 }
 
 /** An operation whose handler uses services of type `V`. */
-export type OperationOf<A extends Access, S extends OperationSchema, V> = Omit<
+export type TypedOperation<A extends Access, S extends OperationSchema, V> = Omit<
   Operation,
   'handler' | 'socket' | 'access' | 'schema'
 > & {
   readonly access: A;
   readonly schema: S;
   socket?(socket: never, input: HandlerInput<A, S, V>): void;
-  handler(input: HandlerInput<A, S, V>): Promise<ResponseOf<S> | RawResponse>;
+  handler(input: HandlerInput<A, S, V>): Promise<HandlerResult<S> | RawResponse>;
 };
 
 /**
@@ -167,7 +169,7 @@ export type OperationOf<A extends Access, S extends OperationSchema, V> = Omit<
  * and `schema`.
  */
 export function defineOperation<const A extends Access, const S extends OperationSchema>(
-  operation: OperationOf<A, S, Services>,
+  operation: TypedOperation<A, S, Services>,
 ): Operation {
   return operation;
 }

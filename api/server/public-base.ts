@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
-import { canonicalPath } from './canonical-url.ts';
+import { toCanonicalPath } from './canonical-url.ts';
 
 const hostPattern = /^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i;
 
@@ -14,7 +14,7 @@ export function buildPublicUrl(
   request: FastifyRequest,
   { publicUrl }: Pick<Config, 'publicUrl'>,
 ): string {
-  return publicUrl === undefined ? getRequestOrigin(request) + canonicalPath(path) : urlUnder(publicUrl, path);
+  return publicUrl === undefined ? getRequestOrigin(request) + toCanonicalPath(path) : joinPublicUrl(publicUrl, path);
 }
 
 /**
@@ -22,8 +22,8 @@ export function buildPublicUrl(
  * otherwise under the `Host` of the request, otherwise under the local address of the connection. Without
  * `RUNLAKE_PUBLIC_URL`, the URL must be returned only to the sender of `request`.
  */
-export function urlUnder(publicUrl: string, path: string): string {
-  return stripPrefix(publicUrl) + canonicalPath(path);
+export function joinPublicUrl(publicUrl: string, path: string): string {
+  return stripPrefix(publicUrl) + toCanonicalPath(path);
 }
 
 /** Returns the absolute URL of a page, like {@link buildPublicUrl} but without a prefix. */

@@ -27,7 +27,7 @@ export function parseQuery(url: string): QueryValues {
 }
 
 /** Returns all distinct names in the query of `url`, including names without a value. */
-export function namesInQuery(url: string): string[] {
+export function listQueryNames(url: string): string[] {
   const start = url.indexOf('?');
   return start < 0 ? [] : [...new Set(new URLSearchParams(url.slice(start)).keys())];
 }

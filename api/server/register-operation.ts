@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
-import type { HandledInput, OwnAccess } from './api-form.ts';
-import { canonicalPath } from './canonical-url.ts';
+import type { AuthorisationInput, CustomAccess } from './api-form.ts';
+import { toCanonicalPath } from './canonical-url.ts';
 import { ignoreUnknownNames } from './ignored-fields.ts';
 import { type Access, type Operation, type OperationSchema, RawResponse } from './operation.ts';
 import { convertQuery, parseQuery } from './query-string.ts';
@@ -21,17 +21,18 @@ export function registerOperation(
   server: FastifyInstance,
   operation: Operation,
   services: object,
-  ownAccess?: OwnAccess,
+  ownAccess?: CustomAccess,
 ): void {
   const { method, schema, aliases = [] } = operation;
   const handler = operation.handler as (input: object) => Promise<unknown>;
-  const ruled = 'public' in operation.access ? undefined : ownAccess;
-  const handle = (input: HandledInput) => (ruled ? ruled.handle(operation, input, handler) : handler(input));
+  const customAccess = 'public' in operation.access ? undefined : ownAccess;
+  const handle = (input: AuthorisationInput) =>
+    customAccess ? customAccess.handle(operation, input, handler) : handler(input);
   const status = findSuccessStatus(operation);
   for (const path of [operation.path, ...aliases]) {
     server.route({
       method,
-      url: routedPath(operation, path),
+      url: buildRoutePath(operation, path),
       schema: buildRouteSchema(operation, path !== operation.path),
       config: { operation },
       ...buildSocketOptions(operation, services),
@@ -43,7 +44,7 @@ export function registerOperation(
         }
         rejectUnsupported(request.body, operation.unsupported?.body, operation.unsupported?.flags);
         // Custom authentication code may read the whole URL.
-        ignoreUnknownNames(request, reply, operation, ruled === undefined);
+        ignoreUnknownNames(request, reply, operation, customAccess === undefined);
       },
       handler: async (request, reply) => {
         const { caller, params, query, body } = request;
@@ -106,12 +107,12 @@ export function stripQuery(url: string): string {
 }
 
 /** Masks parameter names, because routes that differ only in the names of parameters are the same route. */
-export function maskParameters(routed: string): string {
-  return routed.replace(/:[^/]+/g, ':id');
+export function maskParameters(routePath: string): string {
+  return routePath.replace(/:[^/]+/g, ':id');
 }
 
-export function routedPath(operation: Operation, path: string): string {
-  return operation.mount === 'root' ? path : canonicalPath(path);
+export function buildRoutePath(operation: Operation, path: string): string {
+  return operation.mount === 'root' ? path : toCanonicalPath(path);
 }
 
 function findSuccessStatus({ schema }: Operation): number {
@@ -152,8 +153,8 @@ function rejectUnsupported(values: unknown, names: readonly string[] = [], flags
   if (typeof values !== 'object' || values === null) return;
   for (const name of names) {
     const value = Object.hasOwn(values, name) ? (values as Record<string, unknown>)[name] : undefined;
-    const isNo = flags.includes(name) && /^(?:false|0|no|off)$/i.test(String(value));
-    if (!isNo && !isAbsent(value)) throw runlakeError('PARAMETER_NOT_SUPPORTED', { parameter: name });
+    const isFalse = flags.includes(name) && /^(?:false|0|no|off)$/i.test(String(value));
+    if (!isFalse && !isAbsent(value)) throw runlakeError('PARAMETER_NOT_SUPPORTED', { parameter: name });
   }
 }
 

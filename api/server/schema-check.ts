@@ -29,7 +29,7 @@ const locationNames: Readonly<Record<string, string>> = { querystring: 'query', 
  * INVALID_REQUEST, which lists the errors as items with `loc`, `msg` and `type`. A schema is compiled when it is first
  * used, because there are hundreds of schemas and a process uses only few of them.
  */
-export const compileCheck: FastifySchemaCompiler<TSchema> = ({ schema, httpPart = 'body' }) => {
+export const compileValidator: FastifySchemaCompiler<TSchema> = ({ schema, httpPart = 'body' }) => {
   let check: ReturnType<typeof Compile> | undefined;
   const location = locationNames[httpPart] ?? httpPart;
   return (value: unknown) => {
@@ -62,7 +62,7 @@ function toFieldErrors(errors: readonly SchemaError[], schema: TSchema, location
     // Each allowed value of an enum produces an error of its own, and only the first few errors are reported. Therefore
     // one message lists all allowed values.
     if (listed.has(instancePath)) return [];
-    const words = listWordsAt(schema, schemaPath);
+    const words = listAllowedValues(schema, schemaPath);
     if (words !== undefined) {
       listed.add(instancePath);
       const msg = words.length === 1 ? `must be ${words[0]}` : `must be one of ${words.join(', ')}`;
@@ -86,15 +86,15 @@ function toFieldErrors(errors: readonly SchemaError[], schema: TSchema, location
 function removeUnionErrors(errors: readonly SchemaError[]): readonly SchemaError[] {
   const isUnionError = ({ keyword, params }: SchemaError) =>
     keyword === 'anyOf' || (keyword === 'type' && params.type === 'null');
-  const informative = errors.filter((each) => !isUnionError(each));
-  return informative.length > 0 ? informative : errors;
+  const specificErrors = errors.filter((each) => !isUnionError(each));
+  return specificErrors.length > 0 ? specificErrors : errors;
 }
 
 /**
  * Returns the allowed values at `schemaPath` if the schema at that path is an enum or a list of enum values, optionally
  * nullable. Otherwise returns undefined.
  */
-function listWordsAt(schema: TSchema, schemaPath: string): string[] | undefined {
+function listAllowedValues(schema: TSchema, schemaPath: string): string[] | undefined {
   let at: unknown = schema;
   for (const segment of splitPointer(schemaPath.replace(/(?:\/anyOf\/\d+)+$/, ''))) {
     at = (at as Record<string, unknown> | undefined)?.[segment];
@@ -104,8 +104,8 @@ function listWordsAt(schema: TSchema, schemaPath: string): string[] | undefined 
   const words = leaves.filter((leaf) => 'const' in leaf).map((leaf) => String(leaf.const));
   const isList = ({ type, items }: Leaf) =>
     type === 'array' && items !== undefined && collectLeaves(items).every((leaf) => words.includes(String(leaf.const)));
-  const others = leaves.filter((leaf) => !('const' in leaf) && !isList(leaf));
-  return words.length > 0 && others.length === 0 ? words : undefined;
+  const otherLeaves = leaves.filter((leaf) => !('const' in leaf) && !isList(leaf));
+  return words.length > 0 && otherLeaves.length === 0 ? words : undefined;
 }
 
 interface Leaf {
@@ -139,7 +139,7 @@ function formatErrorType(keyword: string, params: Readonly<Record<string, unknow
  * Compiles the schema of a response to a JSON serialiser, like Fastify's own compiler. Compiles it only for the first
  * response, because compiling all schemas at startup takes 200 ms.
  */
-export const compileWriter: FastifySerializerCompiler<AnySchema> = ({ schema }) => {
+export const compileSerializer: FastifySerializerCompiler<AnySchema> = ({ schema }) => {
   let write: ((response: unknown) => string) | undefined;
   return (response) => {
     write ??= fastJsonStringify(schema);

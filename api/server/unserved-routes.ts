@@ -5,9 +5,9 @@
 import { readFileSync } from 'node:fs';
 import type { FastifyInstance } from 'fastify';
 import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { canonicalPath } from './canonical-url.ts';
+import { toCanonicalPath } from './canonical-url.ts';
 import type { Operation } from './operation.ts';
-import { maskParameters, routedPath, stripQuery } from './register-operation.ts';
+import { buildRoutePath, maskParameters, stripQuery } from './register-operation.ts';
 
 export interface Route {
   readonly method: string;
@@ -33,7 +33,7 @@ export const originalRoutes: readonly Route[] = readFileSync(
 /** Returns the routes that no operation serves. */
 export function listUnbuiltRoutes(routes: readonly Route[], operations: readonly Operation[]): Route[] {
   const served = groupMethods(operations);
-  return routes.filter(({ method, path }) => !served.get(routedShape(path))?.has(method));
+  return routes.filter(({ method, path }) => !served.get(maskRoutePath(path))?.has(method));
 }
 
 /**
@@ -43,18 +43,18 @@ export function listUnbuiltRoutes(routes: readonly Route[], operations: readonly
 export function rejectUnservedRoutes(
   server: FastifyInstance,
   operations: readonly Operation[],
-  unbuilt: readonly Route[],
+  unbuiltRoutes: readonly Route[],
 ): void {
-  const rest = new Map(
+  const methodsByUrl = new Map(
     [...groupMethods(operations)].map(([url, allowed]) => [url, { allowed, unbuilt: new Set<string>() }]),
   );
-  for (const { method, path } of unbuilt) {
-    const url = routedShape(path);
-    const methods = rest.get(url) ?? { allowed: new Set(), unbuilt: new Set() };
+  for (const { method, path } of unbuiltRoutes) {
+    const url = maskRoutePath(path);
+    const methods = methodsByUrl.get(url) ?? { allowed: new Set(), unbuilt: new Set() };
     methods.unbuilt.add(method);
-    rest.set(url, methods);
+    methodsByUrl.set(url, methods);
   }
-  for (const [url, methods] of rest) {
+  for (const [url, methods] of methodsByUrl) {
     reject(server, url, [...methods.unbuilt], (route) => runlakeError('ROUTE_NOT_BUILT', route));
     if (methods.allowed.size === 0) continue;
     const unknown = server.supportedMethods.filter(
@@ -91,7 +91,7 @@ function groupMethods(operations: readonly Operation[]): Map<string, Set<string>
   const methodsByPath = new Map<string, Set<string>>();
   for (const operation of operations) {
     for (const path of [operation.path, ...(operation.aliases ?? [])]) {
-      const shape = maskParameters(routedPath(operation, path));
+      const shape = maskParameters(buildRoutePath(operation, path));
       const methods = methodsByPath.get(shape) ?? new Set();
       methods.add(operation.method);
       if (operation.method === 'GET') methods.add('HEAD');
@@ -101,4 +101,4 @@ function groupMethods(operations: readonly Operation[]): Map<string, Set<string>
   return methodsByPath;
 }
 
-const routedShape = (path: string) => canonicalPath(path.replace(/\{[^}]+\}/g, ':id'));
+const maskRoutePath = (path: string) => toCanonicalPath(path.replace(/\{[^}]+\}/g, ':id'));

@@ -9,7 +9,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
  * expects an ordinary response (RFC 9110, 7.8). If there is an `upgrade` listener, Node passes every upgrade request to
  * it without the body. Node reads `upgrade` after the headers; the getter returns true only for WebSockets and CONNECT.
  */
-export class WebSocketOrPlain extends IncomingMessage {
+export class WebSocketAwareMessage extends IncomingMessage {
   // Declared without an initial value, because Node sets `upgrade` before class fields are initialised.
   declare private requested: boolean | null;
 
@@ -36,19 +36,19 @@ const maxMessageBytes = 1024 * 1024;
  * the server closes.
  */
 export async function acceptWebSockets(server: FastifyInstance): Promise<void> {
-  const upgrading = new Set<Duplex>();
+  const upgradingSockets = new Set<Duplex>();
   server.server.on('upgrade', (_request, socket: Duplex) => {
-    upgrading.add(socket);
-    socket.once('close', () => upgrading.delete(socket));
+    upgradingSockets.add(socket);
+    socket.once('close', () => upgradingSockets.delete(socket));
   });
   server.addHook('onResponse', async ({ raw: { socket } }) => {
-    if (upgrading.has(socket)) socket.destroySoon();
+    if (upgradingSockets.has(socket)) socket.destroySoon();
   });
   server.addHook('onClose', async () => {
-    for (const socket of upgrading) socket.destroy();
+    for (const socket of upgradingSockets) socket.destroy();
   });
   server.addHook('onRequest', async (request, reply) => {
-    if (request.headers.upgrade !== undefined && isForeignPage(request, reply)) {
+    if (request.headers.upgrade !== undefined && isForeignOrigin(request, reply)) {
       throw runlakeError('AUTH_FORBIDDEN', { reason: 'Pages of this origin must not open a WebSocket here.' });
     }
   });
@@ -66,7 +66,7 @@ export async function acceptWebSockets(server: FastifyInstance): Promise<void> {
  * by itself. CORS does not protect WebSockets; without this check, such a page could read the socket. If CORS allows
  * the origin, the response headers contain it. Source: RFC 6455, 10.2.
  */
-function isForeignPage({ headers, host }: FastifyRequest, reply: FastifyReply): boolean {
+function isForeignOrigin({ headers, host }: FastifyRequest, reply: FastifyReply): boolean {
   const { origin, cookie, authorization = '' } = headers;
   if (origin === undefined || (cookie === undefined && !/^basic /i.test(authorization))) return false;
   return reply.getHeader('access-control-allow-origin') !== origin && origin.replace(/^https?:\/\//, '') !== host;

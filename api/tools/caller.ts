@@ -12,7 +12,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
-import type { OwnAccess } from '../server/api-form.ts';
+import type { CustomAccess } from '../server/api-form.ts';
 import { acceptsKey, type Endpoints, normaliseEndpoint } from './endpoints.ts';
 import type { SendToMainApi, ToolCredentials } from './main-api.ts';
 
@@ -62,7 +62,7 @@ const remoteKeyCacheMs = 60_000;
 const remoteKeyTimeoutMs = 10_000;
 
 /** Authenticates the requests to the tool server. */
-export function createToolAccess({ authenticator, config, own, endpoints }: CallerDeps): OwnAccess {
+export function createToolAccess({ authenticator, config, own, endpoints }: CallerDeps): CustomAccess {
   const listed = new Set((config.toolsEndpoints ?? '').split(',').map((each) => normaliseEndpoint(each.trim())));
   const ownEndpoints = new Set([own.endpoint, config.publicUrl ?? own.endpoint].map(normaliseEndpoint));
   const acceptedKeys = new LRUCache<string, Caller>({ max: 10_000, ttl: remoteKeyCacheMs });

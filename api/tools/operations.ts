@@ -5,15 +5,15 @@ import { Type } from 'typebox';
 import type { Config } from '../../infra/config/settings.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { getMetrics, getReady } from '../main/health.ts';
-import type { ApiProfile, OwnAccess } from '../server/api-form.ts';
+import type { ApiProfile, CustomAccess } from '../server/api-form.ts';
 import { loopbackOrigins, parseOrigins } from '../server/cross-origin.ts';
 import { answerWithoutSession, streamResponse, toWebRequest } from '../server/mcp-http.ts';
 import {
   type Access,
   type Operation,
-  type OperationOf,
   type OperationSchema,
   RawResponse,
+  type TypedOperation,
 } from '../server/operation.ts';
 import { credentialHeaders, type ToolCaller } from './caller.ts';
 import type { Sessions } from './sessions.ts';
@@ -27,7 +27,7 @@ export interface ToolServices {
 }
 
 function defineToolOperation<const A extends Access, const S extends OperationSchema>(
-  operation: Omit<OperationOf<A, S, ToolServices>, 'mount' | 'errorStyle'>,
+  operation: Omit<TypedOperation<A, S, ToolServices>, 'mount' | 'errorStyle'>,
 ): Operation {
   return { ...operation, mount: 'root', errorStyle: 'error' };
 }
@@ -195,7 +195,7 @@ function methodNotAllowed(): RawResponse {
 }
 
 /** The API of the tool server for `buildServer`. */
-export function toolsApi(config: Config, customAccess: OwnAccess): ApiProfile {
+export function toolsApi(config: Config, customAccess: CustomAccess): ApiProfile {
   const { toolsCorsOrigins } = config;
   return {
     title: 'Runlake tool server',

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { freePorts } from '../../infra/embedded/free-port.ts';
+import { findFreePorts } from '../../infra/embedded/free-port.ts';
 
 const graphsFile = fileURLToPath(new URL('graphs/langgraph.json', import.meta.url));
 const answerTimeoutMs = 60_000;
@@ -10,7 +10,7 @@ export async function agentsAt(): Promise<{
   readonly environment: Readonly<Record<string, string>>;
   readonly url: string;
 }> {
-  const [port] = await freePorts(1);
+  const [port] = await findFreePorts(1);
   const environment = { RUNLAKE_AGENTS_FILE: graphsFile, RUNLAKE_AGENTS_PORT: String(port) };
   return { environment, url: `http://127.0.0.1:${port}` };
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { CompiledStateGraph } from '@langchain/langgraph';
 import pg from 'pg';
-import { threadKey } from '../../pipelines/agents/checkpoints/copy-checkpoints.ts';
+import { buildThreadKey } from '../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { LeasedSaver } from '../../pipelines/agents/checkpoints/leased-saver.ts';
 import { type LoadPlan, turns } from './load.ts';
 
@@ -35,7 +35,7 @@ export async function openFloor(databaseUrl: string): Promise<Floor> {
        FROM unnest($1::uuid[]) AS thread_id RETURNING deployment_id`,
       [threadIds, leaseToken],
     );
-    return threadIds.map((threadId) => threadKey(rows[0]?.deployment_id ?? '', threadId));
+    return threadIds.map((threadId) => buildThreadKey(rows[0]?.deployment_id ?? '', threadId));
   }
 
   return {

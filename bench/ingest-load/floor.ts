@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { avroContainer, containerSchema } from '../../infra/event-log/avro.ts';
+import { buildContainerSchema, encodeAvroContainer } from '../../infra/event-log/avro.ts';
 import { neverSeconds } from '../../pipelines/retention/lifetimes.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import type { LoadRun } from './bodies.ts';
@@ -25,11 +25,11 @@ export async function insertFloor(
   return (runs.length / (performance.now() - began)) * 1_000;
 }
 
-const schema = containerSchema(runEvents.schema, runEvents.prefix);
+const schema = buildContainerSchema(runEvents.schema, runEvents.prefix);
 const version = BigInt(Date.now()) << 22n;
 
 export function buildContainer(records: readonly Buffer[]): Buffer {
-  return avroContainer(
+  return encodeAvroContainer(
     schema,
     records.map((value) => ({ value, prefix: [version, version, 2n, BigInt(neverSeconds)] })),
   );

@@ -1,4 +1,4 @@
-import { AvroWriter, wirePrefix } from '../../infra/event-log/avro.ts';
+import { AvroWriter, buildWirePrefix } from '../../infra/event-log/avro.ts';
 import { encodeRunEvent, nilUuid } from '../../pipelines/ingest/run-event/run-event.ts';
 import type { LoadRun } from './bodies.ts';
 
@@ -29,7 +29,7 @@ export function encodeParsed(runs: readonly ParsedRun[], { tenantId, projectId, 
   const writer = new AvroWriter(1_500 * runs.length);
   return runs.map((run) => {
     const start = writer.position;
-    writer.raw(wirePrefix(schemaId));
+    writer.raw(buildWirePrefix(schemaId));
     encodeRunEvent(writer, {
       kind: 'post',
       tenantId,

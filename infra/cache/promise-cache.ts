@@ -16,15 +16,15 @@ export class PromiseCache<Value> {
   }
 
   get(key: string, load: () => Promise<Value | undefined>): Promise<Value | undefined> {
-    const kept = this.#kept.get(key);
-    if (kept !== undefined) return kept;
+    const cachedPromise = this.#kept.get(key);
+    if (cachedPromise !== undefined) return cachedPromise;
     // Other callers may be waiting for the same result, so a client that disconnects must not abort the load.
     const loading = runDetached(load);
     this.#kept.set(key, loading);
-    const drop = () => {
+    const removeEntry = () => {
       if (this.#kept.peek(key) === loading) this.#kept.delete(key);
     };
-    loading.then((value) => value === undefined && drop(), drop);
+    loading.then((value) => value === undefined && removeEntry(), removeEntry);
     return loading;
   }
 

@@ -4,9 +4,9 @@ interface RecentMapShape {
   /** Minimum capacity. The map holds at least this number of the newest entries, and at most twice as many. */
   readonly minEntries: number;
   /** Size of a key in 32-bit words. */
-  readonly keyWords: number;
+  readonly wordsPerKey: number;
   /** Number of numbers in a value. */
-  readonly valueNumbers: number;
+  readonly numbersPerValue: number;
 }
 
 /**
@@ -58,11 +58,11 @@ class Generation {
   #size = 0;
 
   constructor(shape: RecentMapShape) {
-    const { minEntries, keyWords, valueNumbers } = shape;
+    const { minEntries, wordsPerKey, numbersPerValue } = shape;
     this.#shape = shape;
     // The operating system allocates the memory of these arrays only as entries are written.
-    this.#keys = new Uint32Array(minEntries * keyWords);
-    this.#values = new Float64Array(minEntries * valueNumbers);
+    this.#keys = new Uint32Array(minEntries * wordsPerKey);
+    this.#values = new Float64Array(minEntries * numbersPerValue);
     this.#slots = new Uint32Array(2 ** Math.ceil(Math.log2(minEntries * 2)));
   }
 
@@ -77,25 +77,26 @@ class Generation {
 
   get(keys: Uint32Array, at: number, number: number): number | undefined {
     const entry = this.#slots[this.#findSlot(keys, at)] as number;
-    return entry === 0 ? undefined : this.#values[(entry - 1) * this.#shape.valueNumbers + number];
+    return entry === 0 ? undefined : this.#values[(entry - 1) * this.#shape.numbersPerValue + number];
   }
 
   set(keys: Uint32Array, at: number, value: readonly number[]): void {
-    const { keyWords, valueNumbers } = this.#shape;
+    const { wordsPerKey, numbersPerValue } = this.#shape;
     const slot = this.#findSlot(keys, at);
     if (this.#slots[slot] === 0) {
-      for (let word = 0; word < keyWords; word++) this.#keys[this.#size * keyWords + word] = keys[at + word] as number;
+      for (let word = 0; word < wordsPerKey; word++)
+        this.#keys[this.#size * wordsPerKey + word] = keys[at + word] as number;
       this.#slots[slot] = ++this.#size;
     }
-    this.#values.set(value, ((this.#slots[slot] as number) - 1) * valueNumbers);
+    this.#values.set(value, ((this.#slots[slot] as number) - 1) * numbersPerValue);
   }
 
   /** Returns the slot of the key or, if the key is missing, the free slot for it. */
   #findSlot(keys: Uint32Array, at: number): number {
-    const { keyWords } = this.#shape;
+    const { wordsPerKey } = this.#shape;
     const mask = this.#slots.length - 1;
     let hash = seed;
-    for (let word = at; word < at + keyWords; word++) {
+    for (let word = at; word < at + wordsPerKey; word++) {
       hash = Math.imul(hash ^ (keys[word] as number), 0x9e3779b1);
       hash ^= hash >>> 15;
     }
@@ -106,9 +107,9 @@ class Generation {
   }
 
   #isKeyAt(entry: number, keys: Uint32Array, at: number): boolean {
-    const { keyWords } = this.#shape;
-    for (let word = 0; word < keyWords; word++)
-      if (this.#keys[entry * keyWords + word] !== keys[at + word]) return false;
+    const { wordsPerKey } = this.#shape;
+    for (let word = 0; word < wordsPerKey; word++)
+      if (this.#keys[entry * wordsPerKey + word] !== keys[at + word]) return false;
     return true;
   }
 }

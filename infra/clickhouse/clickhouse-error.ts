@@ -95,7 +95,7 @@ const dataCodes = new Set([
  * cause, together with the name and the id of the query, which operators can search for in the server's log. Errors
  * without a ClickHouse number are treated as network errors, except programming errors, which are returned unchanged.
  */
-export function clickhouseError(
+export function toClickHouseError(
   raw: unknown,
   statement: Statement,
 ): RunlakeError | TypeError | RangeError | SyntaxError {
@@ -125,7 +125,7 @@ export function getClickHouseCode(error: unknown): number | undefined {
 
 function toErrorCode(given: string, kind: Statement['kind']): ErrorCode {
   const status = /^HTTP (\d+)$/.exec(given)?.[1];
-  if (status !== undefined) return toErrorCodeOfStatus(Number(status));
+  if (status !== undefined) return mapStatusToErrorCode(Number(status));
   const number = Number(given);
   if (transientCodes.has(number)) return 'CLICKHOUSE_UNAVAILABLE';
   if (accessCodes.has(number)) return 'ACCESS_DENIED_BY_STORE';
@@ -138,7 +138,7 @@ function toErrorCode(given: string, kind: Statement['kind']): ErrorCode {
  * Returns the error code for a response without a ClickHouse number. Such a response comes from a proxy, or from
  * ClickHouse before it parsed the statement.
  */
-function toErrorCodeOfStatus(status: number): ErrorCode {
+function mapStatusToErrorCode(status: number): ErrorCode {
   if (status === 401 || status === 403) return 'ACCESS_DENIED_BY_STORE';
   return status >= 500 || status === 408 || status === 429 ? 'CLICKHOUSE_UNAVAILABLE' : 'CLICKHOUSE_QUERY_FAILED';
 }

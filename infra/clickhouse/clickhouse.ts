@@ -61,7 +61,7 @@ export interface Query {
   readonly sql: string;
   readonly params?: Readonly<Record<string, QueryParameter>>;
   /** A temporary table for this query. It can hold a list of keys of any length: `… IN keys`. */
-  readonly external?: ExternalTable;
+  readonly externalTable?: ExternalTable;
   /** Settings that are added to those of the profile. */
   readonly settings?: ClickHouseSettings;
   /** Timeout of the query. ClickHouse stops the query when it expires. Default: the timeout of the client. */

@@ -2,10 +2,10 @@ import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import type { ClickHouseSettings } from '@clickhouse/client';
 import { isRunlakeError } from '../errors/runlake-error.ts';
-import { runWithoutTenant, tenantContext } from '../fairness/tenant-context.ts';
+import { getTenantContext, runWithoutTenant } from '../fairness/tenant-context.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { ClickHouse, InsertBody, Query } from './clickhouse.ts';
-import { clickhouseError, getClickHouseCode, type Statement } from './clickhouse-error.ts';
+import { getClickHouseCode, type Statement, toClickHouseError } from './clickhouse-error.ts';
 import {
   type Connection,
   encodeExternalTable,
@@ -17,7 +17,7 @@ import {
 } from './connection.ts';
 import { type Layout, readLayout } from './layout.ts';
 import { QuerySlots } from './query-slots.ts';
-import { layoutSettings, type Profile, profiles } from './settings.ts';
+import { buildLayoutSettings, type Profile, profiles } from './settings.ts';
 
 export type { ClickHouse } from './clickhouse.ts';
 
@@ -98,18 +98,18 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
   async function exchange(request: Exchange): Promise<Buffer>;
   async function exchange<T>(request: Exchange, take: ResponseConsumer<T>): Promise<T>;
   async function exchange(request: Exchange, take: ResponseConsumer<unknown> = readResponse): Promise<unknown> {
-    const context = 'readonly' in profiles[request.profile] ? tenantContext() : undefined;
+    const context = 'readonly' in profiles[request.profile] ? getTenantContext() : undefined;
     if (context === undefined) return send('own', request, take);
     const signals = [request.signal, context.disconnected].filter((each) => each !== undefined);
     const signal = signals.length > 1 ? AbortSignal.any(signals) : signals[0];
     const allowedMs = request.timeoutMs ?? timeoutMs;
-    const beganAtMs = performance.now();
-    return (await slots()).run(context, { maxWaitMs: allowedMs, signal }, (priority) => {
+    const startedAtMs = performance.now();
+    return (await getSlots()).run(context, { maxWaitMs: allowedMs, signal }, (priority) => {
       // The timeout includes the wait for a slot, because callers rely on the timeout. After a long wait, a query still
       // gets a quarter of its timeout.
-      const leftMs = Math.ceil(Math.max(allowedMs - (performance.now() - beganAtMs), allowedMs / 4));
+      const remainingMs = Math.ceil(Math.max(allowedMs - (performance.now() - startedAtMs), allowedMs / 4));
       const settings = { priority, ...request.settings };
-      return send('shared', { ...request, signal, timeoutMs: leftMs, settings }, take);
+      return send('shared', { ...request, signal, timeoutMs: remainingMs, settings }, take);
     });
   }
 
@@ -118,17 +118,17 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
    * their callers.
    */
   async function send(pool: 'own' | 'shared', request: Exchange, take: ResponseConsumer<unknown>): Promise<unknown> {
-    const forLayout = request.readsLayout ? {} : layoutSettings(await layout(), request.profile);
-    const settings = { ...forLayout, ...request.settings };
+    const settingsForLayout = request.readsLayout ? {} : buildLayoutSettings(await layout(), request.profile);
+    const settings = { ...settingsForLayout, ...request.settings };
     const [first, ...others] = choice.order();
-    const retried = 'readonly' in profiles[request.profile] ? others : [];
+    const retryServers = 'readonly' in profiles[request.profile] ? others : [];
     for (let server = first!; ; ) {
       try {
         return await sendOnce(server[pool], { ...request, settings }, take);
       } catch (error) {
         if (!isNoResponse(error)) throw error;
         choice.recordFailure(server);
-        const next = retried.shift();
+        const next = retryServers.shift();
         if (next === undefined) throw error;
         server = next;
       }
@@ -165,7 +165,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
       // An error of the catalogue does not come from the server and needs no conversion.
       if (isRunlakeError(raw)) throw raw;
       logger.debug({ query: request.name, queryId }, 'a statement to ClickHouse failed');
-      throw clickhouseError(timeout.aborted ? timeout.reason : raw, {
+      throw toClickHouseError(timeout.aborted ? timeout.reason : raw, {
         ...request.statement,
         name: request.name,
         queryId,
@@ -174,8 +174,8 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
   }
 
   function buildQueryExchange(query: Query, profile: Profile, suffix: string): Exchange {
-    const { external, settings, sql, ...rest } = query;
-    const table = external && encodeExternalTable(external);
+    const { externalTable, settings, sql, ...rest } = query;
+    const table = externalTable && encodeExternalTable(externalTable);
     return {
       ...rest,
       body: table?.body,
@@ -188,25 +188,25 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
 
   const ask = (query: Query, profile: Profile, suffix: string) => exchange(buildQueryExchange(query, profile, suffix));
 
-  let knownLayout: { readonly value: Promise<Layout>; readonly readAtMs: number } | undefined;
+  let cachedLayout: { readonly value: Promise<Layout>; readonly readAtMs: number } | undefined;
 
   /** Returns the layout. Without a cluster, the migrations check the layout, and it is not read here. */
   function layout(): Promise<Layout> {
     if (cluster === undefined) return Promise.resolve({ kind: 'single' });
-    if (knownLayout === undefined || performance.now() - knownLayout.readAtMs > layoutAgeMs) {
-      const value = runWithoutTenant(() => readLayout({ cluster, query: queryLayout }));
+    if (cachedLayout === undefined || performance.now() - cachedLayout.readAtMs > layoutAgeMs) {
+      const value = runWithoutTenant(() => readLayout({ cluster, query: queryForLayout }));
       const known = { value, readAtMs: performance.now() };
-      knownLayout = known;
+      cachedLayout = known;
       value.catch(() => {
-        if (knownLayout === known) knownLayout = undefined;
+        if (cachedLayout === known) cachedLayout = undefined;
       });
     }
-    return knownLayout.value;
+    return cachedLayout.value;
   }
 
   let openedSlots: Promise<QuerySlots> | undefined;
 
-  function slots(): Promise<QuerySlots> {
+  function getSlots(): Promise<QuerySlots> {
     openedSlots ??= openSlots().catch((error) => {
       openedSlots = undefined;
       throw error;
@@ -236,7 +236,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
 
   const parseRows = <Row>(answer: Buffer) => JSON.parse(answer.toString('utf8')) as Row[];
   const query = async <Row>(request: Query) => parseRows<Row>(await ask(request, 'read', rowsFormatClause));
-  const queryLayout = async <Row>(request: Query) =>
+  const queryForLayout = async <Row>(request: Query) =>
     parseRows<Row>(await exchange({ ...buildQueryExchange(request, 'read', rowsFormatClause), readsLayout: true }));
 
   const clickhouse: ClickHouse = {
@@ -300,10 +300,10 @@ class ServerChoice<Server> {
   /** Returns all servers in the order in which they should be tried. */
   order(): readonly Server[] {
     if (this.#servers.length === 1) return this.#servers;
-    const turn = this.#turn++ % this.#servers.length;
-    const inTurn = [...this.#servers.slice(turn), ...this.#servers.slice(0, turn)];
+    const startIndex = this.#turn++ % this.#servers.length;
+    const rotatedServers = [...this.#servers.slice(startIndex), ...this.#servers.slice(0, startIndex)];
     const isAvoided = (server: Server) => this.#nowMs() - (this.#failedAtMs.get(server) ?? -Infinity) < avoidMs;
-    return [...inTurn.filter((server) => !isAvoided(server)), ...inTurn.filter(isAvoided)];
+    return [...rotatedServers.filter((server) => !isAvoided(server)), ...rotatedServers.filter(isAvoided)];
   }
 
   recordFailure(server: Server): void {

@@ -12,7 +12,7 @@ import {
   parseError,
 } from '@clickhouse/client';
 import { runlakeError } from '../errors/runlake-error.ts';
-import { workFileError } from '../errors/work-file-error.ts';
+import { toWorkFileError } from '../errors/work-file-error.ts';
 import type { ExternalTable, QueryParameter } from './clickhouse.ts';
 
 export interface ConnectionOptions {
@@ -155,14 +155,14 @@ export async function readResponse(answer: HttpResponse): Promise<Buffer> {
     for await (const chunk of readChunks(answer.stream)) chunks.push(chunk);
   } catch (error) {
     // ClickHouse also closes the connection after such an exception. The exception is the more specific error.
-    throwExceptionIn(Buffer.concat(chunks.slice(-2)), answer);
+    throwTrailingException(Buffer.concat(chunks.slice(-2)), answer);
     throw error;
   } finally {
     answer.stream.destroy();
   }
   const body = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
   if (isFailed(answer)) throw toServerError(body.toString('utf8'), answer);
-  throwExceptionIn(body, answer);
+  throwTrailingException(body, answer);
   return body;
 }
 
@@ -196,7 +196,7 @@ export async function saveResponse(
       }
     } finally {
       // Checks for an exception, as `readResponse` does.
-      throwExceptionIn(tail, answer);
+      throwTrailingException(tail, answer);
     }
     signal.throwIfAborted();
     if (!tail.subarray(-parquetMagic.length).equals(parquetMagic)) throw runlakeError('CLICKHOUSE_UNAVAILABLE');
@@ -244,7 +244,7 @@ const maxExceptionBytes = 32 * 1024;
  * @param body at least the last {@link maxExceptionBytes} of the body.
  * @throws ClickHouseError if the body ends with an exception.
  */
-function throwExceptionIn(body: Buffer, { headers }: HttpResponse): void {
+function throwTrailingException(body: Buffer, { headers }: HttpResponse): void {
   const tag = headers['x-clickhouse-exception-tag'];
   if (typeof tag !== 'string') return;
   const end = Buffer.from(`${tag}\r\n__exception__\r\n`);
@@ -267,6 +267,6 @@ async function wrapDiskErrors<T>(path: string, work: () => Promise<T>): Promise<
   try {
     return await work();
   } catch (error) {
-    throw workFileError(path, error);
+    throw toWorkFileError(path, error);
   }
 }

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { ClickHouse, Command } from './clickhouse.ts';
-import { commandOnEachShard } from './layout.ts';
+import { runOnEachShard } from './layout.ts';
 
 interface Deletion extends Pick<Command, 'name' | 'params' | 'timeoutMs' | 'signal'> {
   readonly table: string;
@@ -43,7 +43,7 @@ export async function storeDeletionKeys(
  * @throws errors of ClickHouse. In that case, some shards may already have deleted their rows.
  */
 export async function deleteRows(clickhouse: ClickHouse, { table, condition, ...rest }: Deletion): Promise<void> {
-  await commandOnEachShard(clickhouse, (stored) => ({
+  await runOnEachShard(clickhouse, (stored) => ({
     ...rest,
     sql: `ALTER TABLE ${stored(table)} DELETE WHERE ${condition}`,
     profile: 'mutation',

@@ -34,7 +34,7 @@ interface ClusterNode {
 }
 
 /** Returns the name of the local table in which a server of a cluster stores its part of the rows. */
-export function localTable(table: string): string {
+export function toLocalTable(table: string): string {
   return `${table}_local`;
 }
 
@@ -149,23 +149,23 @@ export async function groupByShard(servers: readonly ClickHouse[], cluster: stri
  * @param buildCommand receives a function that returns the name of a shard's local table, and the index of the shard.
  * @throws errors of ClickHouse. In that case, some shards may already have run their command.
  */
-export async function commandOnEachShard(
+export async function runOnEachShard(
   clickhouse: ClickHouse,
   buildCommand: (stored: (table: string) => string, shard: number) => Command,
 ): Promise<void> {
   const layout = await clickhouse.layout();
   if (layout.kind !== 'cluster') return clickhouse.command(buildCommand((table) => table, 0));
   const shards = await groupByShard(clickhouse.servers, layout.cluster);
-  await Promise.all(shards.map((replicas, shard) => commandOnFirst(replicas, buildCommand(localTable, shard))));
+  await Promise.all(shards.map((replicas, shard) => runOnFirstReplica(replicas, buildCommand(toLocalTable, shard))));
 }
 
 /** Sends the command to the first replica that responds. */
-async function commandOnFirst([replica, ...others]: readonly ClickHouse[], command: Command): Promise<void> {
+async function runOnFirstReplica([replica, ...others]: readonly ClickHouse[], command: Command): Promise<void> {
   try {
     await replica?.command(command);
   } catch (error) {
     if (others.length === 0 || !isRunlakeError(error) || error.code !== 'CLICKHOUSE_UNAVAILABLE') throw error;
-    await commandOnFirst(others, command);
+    await runOnFirstReplica(others, command);
   }
 }
 

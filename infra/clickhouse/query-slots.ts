@@ -41,12 +41,12 @@ export class QuerySlots {
   ): Promise<Result> {
     const slot = await this.#slots.acquire(organizationId, { maxWaitMs, signal });
     const startedAtMs = this.#nowMs();
-    const isFirst = slot.underShare && this.#prioritisedMs(organizationId) < decayMs / slot.tenants;
+    const isPrioritised = slot.isUnderShare && this.#prioritisedMs(organizationId) < decayMs / slot.tenants;
     try {
-      return await work(isFirst ? '1' : '2');
+      return await work(isPrioritised ? '1' : '2');
     } finally {
       slot.release();
-      if (isFirst) this.#addPrioritised(organizationId, this.#nowMs() - startedAtMs);
+      if (isPrioritised) this.#addPrioritised(organizationId, this.#nowMs() - startedAtMs);
     }
   }
 

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { ClickHouse } from './clickhouse.ts';
-import { localTable } from './layout.ts';
+import { toLocalTable } from './layout.ts';
 
 /**
  * Checks that the user has the permissions that Runlake needs. Uses each permission on a temporary table.
@@ -21,7 +21,7 @@ export async function inspectClickHouseRights(clickhouse: ClickHouse): Promise<v
 }
 
 /** Returns the current time of ClickHouse's clock in milliseconds since 1970. */
-export async function clickhouseClockMs(clickhouse: ClickHouse): Promise<number> {
+export async function readClickHouseClockMs(clickhouse: ClickHouse): Promise<number> {
   const [row] = await clickhouse.query<{ ms: number }>({
     name: 'inspect-clock',
     sql: "SELECT toUnixTimestamp64Milli(now64(3, 'UTC')) AS ms",
@@ -33,7 +33,7 @@ export async function clickhouseClockMs(clickhouse: ClickHouse): Promise<number>
  * Returns the free space, in percent, of the fullest disk of all servers that respond. Disks of unknown size, such as
  * object stores, are ignored.
  */
-export async function diskFreePercent({ servers }: ClickHouse): Promise<number> {
+export async function readDiskFreePercent({ servers }: ClickHouse): Promise<number> {
   const answers = await Promise.allSettled(
     servers.map((server) =>
       server.query<{ percent: number }>({
@@ -65,12 +65,12 @@ export async function readDiskBytes(clickhouse: ClickHouse): Promise<ReadonlyMap
       }),
     ),
   );
-  const bytesOf = new Map<string, number>();
+  const bytesByTable = new Map<string, number>();
   for (const { table: stored, bytes } of answers.flat()) {
-    const table = layout.kind === 'cluster' ? stored.replace(localTable(''), '') : stored;
-    bytesOf.set(table, (bytesOf.get(table) ?? 0) + bytes);
+    const table = layout.kind === 'cluster' ? stored.replace(toLocalTable(''), '') : stored;
+    bytesByTable.set(table, (bytesByTable.get(table) ?? 0) + bytes);
   }
-  return bytesOf;
+  return bytesByTable;
 }
 
 /**
@@ -82,7 +82,7 @@ export async function readDiskBytes(clickhouse: ClickHouse): Promise<ReadonlyMap
  *
  * @throws the errors of {@link ClickHouse}.
  */
-export async function endInserts({ servers }: ClickHouse, id: string): Promise<void> {
+export async function killInserts({ servers }: ClickHouse, id: string): Promise<void> {
   const end = (server: ClickHouse) =>
     server.command({
       name: 'end-inserts',

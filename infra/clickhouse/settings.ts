@@ -7,7 +7,7 @@ import type { Layout } from './layout.ts';
  */
 
 /** Format of values in results and parameters. */
-const valueFormats = {
+const formatSettings = {
   session_timezone: 'UTC',
   date_time_input_format: 'best_effort',
   // 2026-01-02T03:04:05.123456Z
@@ -28,7 +28,7 @@ const valueFormats = {
  * Makes a query return either the complete result or an error. Without these settings, ClickHouse responds with 200 and
  * a partial result when it reaches a limit.
  */
-const completeResults = {
+const completeResultSettings = {
   timeout_overflow_mode: 'throw',
   read_overflow_mode: 'throw',
   result_overflow_mode: 'throw',
@@ -41,8 +41,8 @@ const completeResults = {
 } as const satisfies ClickHouseSettings;
 
 const readSettings = {
-  ...valueFormats,
-  ...completeResults,
+  ...formatSettings,
+  ...completeResultSettings,
   // A cached result may be older than data that the caller has just stored.
   use_query_cache: 0,
   // All rows of a key are in the same table partition, so each partition can be merged separately.
@@ -61,8 +61,8 @@ const readSettings = {
 } as const satisfies ClickHouseSettings;
 
 const insertSettings = {
-  ...valueFormats,
-  ...completeResults,
+  ...formatSettings,
+  ...completeResultSettings,
   // A response means that the rows are stored. With server-side batching (the default since 26.x), a retry could also
   // be part of a different batch.
   async_insert: 0,
@@ -155,7 +155,7 @@ export type CommandProfile = 'write' | 'mutation' | 'bulk';
  * inserts fail and events wait in the log, but reads continue. In ClickHouse Cloud, the replicas share their storage,
  * so no quorum is needed; however, a replica may not know the newest parts yet.
  */
-export function layoutSettings(layout: Layout, profile: Profile): ClickHouseSettings {
+export function buildLayoutSettings(layout: Layout, profile: Profile): ClickHouseSettings {
   if (layout.kind === 'single') return {};
   if (layout.kind === 'replicated' && layout.isShared) return { select_sequential_consistency: '1' };
   if (layout.replicas === 1 || 'readonly' in profiles[profile]) return {};

@@ -19,7 +19,7 @@ const allowedVariables = [
 ];
 
 /** Returns the environment for processes that run user code. It contains only the allowed variables of this process. */
-export function graphEnvironment(environment: NodeJS.ProcessEnv = process.env): Record<string, string> {
+export function buildGraphEnvironment(environment: NodeJS.ProcessEnv = process.env): Record<string, string> {
   return Object.fromEntries(
     allowedVariables.flatMap((name) => {
       const value = environment[name];

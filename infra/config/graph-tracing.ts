@@ -16,13 +16,15 @@ export interface GraphTracing {
  * Reads the tracing variables of the calling process. They are read at the time of the call, because a project may set
  * them when it is imported.
  */
-export function graphTracing(environment: Readonly<Record<string, string | undefined>> = process.env): GraphTracing {
-  const says = (name: string, value: string) =>
+export function readGraphTracing(
+  environment: Readonly<Record<string, string | undefined>> = process.env,
+): GraphTracing {
+  const isSetTo = (name: string, value: string) =>
     environment[`LANGSMITH_${name}`] === value || environment[`LANGCHAIN_${name}`] === value;
-  const state = (value: string) => says('TRACING', value) || says('TRACING_V2', value);
+  const state = (value: string) => isSetTo('TRACING', value) || isSetTo('TRACING_V2', value);
   return {
     state: state('true') ? 'own' : state('false') ? 'off' : 'unspecified',
-    hidesInputs: says('HIDE_INPUTS', 'true'),
-    hidesOutputs: says('HIDE_OUTPUTS', 'true'),
+    hidesInputs: isSetTo('HIDE_INPUTS', 'true'),
+    hidesOutputs: isSetTo('HIDE_OUTPUTS', 'true'),
   };
 }

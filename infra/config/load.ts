@@ -204,12 +204,12 @@ function listUnknownVariables(environment: Readonly<Record<string, string | unde
 }
 
 function findNearest(word: string, candidates: readonly string[]): string {
-  const distances = candidates.map((candidate) => editDistance(word, candidate));
+  const distances = candidates.map((candidate) => computeEditDistance(word, candidate));
   return candidates[distances.indexOf(Math.min(...distances))] as string;
 }
 
 /** Computes the Levenshtein distance. */
-function editDistance(one: string, other: string): number {
+function computeEditDistance(one: string, other: string): number {
   let row = Array.from({ length: other.length + 1 }, (_, index) => index);
   for (let i = 1; i <= one.length; i += 1) {
     const next = [i];

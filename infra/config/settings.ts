@@ -241,9 +241,9 @@ export const settings = {
 
 export type SettingName = keyof typeof settings;
 
-type ValueOf<N extends SettingName> = (typeof settings)[N]['fallback'] extends undefined
+type SettingValue<N extends SettingName> = (typeof settings)[N]['fallback'] extends undefined
   ? Static<(typeof settings)[N]['schema']> | undefined
   : Static<(typeof settings)[N]['schema']>;
 
 /** The complete, frozen configuration: the settings, and the constants that tests change. */
-export type Config = { readonly [N in SettingName]: ValueOf<N> } & InternalConfig;
+export type Config = { readonly [N in SettingName]: SettingValue<N> } & InternalConfig;

@@ -19,10 +19,10 @@ export type ColumnConversion =
 export interface EncodedColumn {
   readonly name: string;
   readonly form: ColumnConversion;
-  /** Column of the source file. If neither this property nor `derived` is set, all values are null. */
+  /** Column of the source file. If neither this property nor `derivedColumn` is set, all values are null. */
   readonly from?: string | undefined;
   /** Column of the side file. Its non-null values override the values of the source. */
-  readonly derived?: string | undefined;
+  readonly derivedColumn?: string | undefined;
 }
 
 export type ParquetCompression = 'none' | 'gzip' | 'snappy' | 'zstandard';
@@ -58,7 +58,7 @@ export interface ParquetFooter {
   readonly groups: readonly {
     readonly rows: number;
     /** Size of all columns before and after compression. */
-    readonly plainBytes: number;
+    readonly uncompressedBytes: number;
     readonly bytes: number;
   }[];
   /** Compressions by their Parquet names: `ZSTD`, `UNCOMPRESSED`, … */
@@ -102,8 +102,8 @@ const quoteName = (value: string) => `"${value.replaceAll('"', '""')}"`;
  * with a character that cannot occur in JSON text. The remaining surrogate escapes are lone surrogates.
  */
 const replaceLoneSurrogates = (json: string) => {
-  const single = `replace(${json}, '\\\\', '\\u005c')`;
-  const maskedPairs = `regexp_replace(${single}, '\\\\u([dD][89abAB][0-9a-fA-F]{2})\\\\u([dD][c-fC-F][0-9a-fA-F]{2})', chr(1) || '\\1' || chr(1) || '\\2', 'g')`;
+  const escapedBackslashes = `replace(${json}, '\\\\', '\\u005c')`;
+  const maskedPairs = `regexp_replace(${escapedBackslashes}, '\\\\u([dD][89abAB][0-9a-fA-F]{2})\\\\u([dD][c-fC-F][0-9a-fA-F]{2})', chr(1) || '\\1' || chr(1) || '\\2', 'g')`;
   const replaced = `regexp_replace(${maskedPairs}, '\\\\u[dD][89a-fA-F][0-9a-fA-F]{2}', '\\\\ufffd', 'g')`;
   return `CASE WHEN regexp_matches(${json}, '\\\\u[dD][89a-fA-F]') THEN replace(${replaced}, chr(1), '\\u') ELSE ${json} END`;
 };
@@ -135,7 +135,7 @@ const compressionSql: Readonly<Record<ParquetCompression, string>> = {
 };
 
 /** The compression name in {@link ParquetFooter.compressions} for each compression. */
-export const compressionInFooter: Readonly<Record<ParquetCompression, string>> = {
+export const footerCompressions: Readonly<Record<ParquetCompression, string>> = {
   none: 'UNCOMPRESSED',
   gzip: 'GZIP',
   snappy: 'SNAPPY',
@@ -143,7 +143,7 @@ export const compressionInFooter: Readonly<Record<ParquetCompression, string>> =
 };
 
 /** Returns the SQL that executes an {@link EncodeRequest}. The SQL reads only the requested columns. */
-export function encodeSql(request: EncodeRequest): string {
+export function buildEncodeSql(request: EncodeRequest): string {
   const { folder, source, target, derived, columns, compression, rowGroupRows } = request;
   const values = columns.map(
     (column) => `${conversionSql[column.form](buildSourceSql(column, derived))} AS ${quoteName(column.name)}`,
@@ -152,9 +152,9 @@ export function encodeSql(request: EncodeRequest): string {
     TO ${quoteText(join(folder, target))} (FORMAT parquet, COMPRESSION ${compressionSql[compression]}, ROW_GROUP_SIZE ${rowGroupRows}, USE_TMP_FILE false)`;
 }
 
-function buildSourceSql({ form, from, derived }: EncodedColumn, file: DerivedFile | undefined): string {
+function buildSourceSql({ form, from, derivedColumn }: EncodedColumn, file: DerivedFile | undefined): string {
   const values = [
-    ...(derived !== undefined && file?.columns.includes(derived) ? [`b.${quoteName(derived)}`] : []),
+    ...(derivedColumn !== undefined && file?.columns.includes(derivedColumn) ? [`b.${quoteName(derivedColumn)}`] : []),
     ...(from === undefined ? [] : [`s.${quoteName(from)}`]),
   ];
   if (values.length === 0) return 'NULL';
@@ -163,7 +163,7 @@ function buildSourceSql({ form, from, derived }: EncodedColumn, file: DerivedFil
   return `coalesce(${form === 'integer' ? values.map(conversionSql.integer).join(', ') : values.join(', ')})`;
 }
 
-export function listSql({ folder, source, target, columns }: ListRequest): string {
+export function buildListSql({ folder, source, target, columns }: ListRequest): string {
   return `COPY (SELECT ${columns.map(quoteName).join(', ')} FROM ${readParquetSql(join(folder, source))})
     TO ${quoteText(join(folder, target))} (FORMAT csv, HEADER false)`;
 }
@@ -205,7 +205,7 @@ export async function readFooter(connection: DuckDBConnection, path: string): Pr
     columns: columns.map((column) => ({ name: String(column.column_name), type: String(column.column_type) })),
     groups: groups.map(({ rows, plain, bytes }) => ({
       rows: Number(rows),
-      plainBytes: Number(plain),
+      uncompressedBytes: Number(plain),
       bytes: Number(bytes),
     })),
     compressions: [...new Set(chunks.flatMap(({ compressions }) => compressions as string[]))].sort(),

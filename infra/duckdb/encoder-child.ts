@@ -8,7 +8,14 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type DuckDBConnection, DuckDBInstance } from '@duckdb/node-api';
-import { type ChildRequest, type ChildResponse, encodeSql, listSql, quoteText, readFooter } from './encode-sql.ts';
+import {
+  buildEncodeSql,
+  buildListSql,
+  type ChildRequest,
+  type ChildResponse,
+  quoteText,
+  readFooter,
+} from './encode-sql.ts';
 
 const killProcess = () => process.kill(process.pid, 'SIGKILL');
 process.on('disconnect', killProcess);
@@ -43,10 +50,10 @@ async function handle(message: ChildRequest): Promise<ChildResponse['footer']> {
     await confine(connection, folder, spill);
     switch (message.kind) {
       case 'encode':
-        await connection.run(encodeSql(message.request));
+        await connection.run(buildEncodeSql(message.request));
         return await readFooter(connection, join(folder, message.request.target));
       case 'list':
-        await connection.run(listSql(message.request));
+        await connection.run(buildListSql(message.request));
         return undefined;
       case 'inspect':
         return await readFooter(connection, join(folder, message.request.source));

@@ -63,13 +63,13 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
     if (isClosed) throw runlakeError('PARQUET_ENCODER_FAILED', { reason: 'the encoder is closed' });
     signal?.throwIfAborted();
     if (process === undefined || process.hasEnded) process = startEncoderProcess(memoryLimitBytes);
-    const current = process;
-    const stop = () => current.kill();
+    const currentProcess = process;
+    const stop = () => currentProcess.kill();
     signal?.addEventListener('abort', stop, { once: true });
     try {
-      return await current.send(work);
+      return await currentProcess.send(work);
     } catch (error) {
-      if (current.isKilled || current.hasEnded) await current.gone;
+      if (currentProcess.isKilled || currentProcess.hasEnded) await currentProcess.gone;
       await removeCreatedFiles(work);
       signal?.throwIfAborted();
       throw error;
@@ -80,19 +80,19 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
 
   /** Executes the request after all earlier requests have ended. */
   async function enqueue(work: Work, signal: AbortSignal | undefined): Promise<ParquetFooter | undefined> {
-    const earlier = last;
-    const result = earlier.then(() => run(work, signal));
+    const previousWork = last;
+    const result = previousWork.then(() => run(work, signal));
     last = result.catch(() => {});
     // An aborted call rejects immediately. When the earlier requests end, `run` sees the aborted signal and executes
     // nothing.
-    return signal === undefined ? result : Promise.race([result, rejectIfAbortedBefore(earlier, signal)]);
+    return signal === undefined ? result : Promise.race([result, rejectIfAbortedBefore(previousWork, signal)]);
   }
 
-  const readFacts = async (work: Work, signal: AbortSignal | undefined) =>
+  const enqueueForFooter = async (work: Work, signal: AbortSignal | undefined) =>
     (await enqueue(work, signal)) as ParquetFooter;
   return {
-    encode: (request, signal) => readFacts({ kind: 'encode', request }, signal),
-    inspect: (request, signal) => readFacts({ kind: 'inspect', request }, signal),
+    encode: (request, signal) => enqueueForFooter({ kind: 'encode', request }, signal),
+    inspect: (request, signal) => enqueueForFooter({ kind: 'inspect', request }, signal),
     list: async (request, signal) => void (await enqueue({ kind: 'list', request }, signal)),
     get pid() {
       return process?.hasEnded === false ? process.pid : undefined;
@@ -105,7 +105,7 @@ export function openEncoder({ memoryLimitBytes }: EncoderOptions): Encoder {
   };
 }
 
-/** Rejects if `signal` is aborted before `earlier` resolves; otherwise never settles. */
+/** Rejects if `signal` is aborted before `previousWork` resolves; otherwise never settles. */
 function rejectIfAbortedBefore(earlier: Promise<unknown>, signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
     const stop = () => reject(signal.reason);
@@ -185,8 +185,8 @@ function startEncoderProcess(memoryLimitBytes: number): EncoderProcess {
       if (child.pid === undefined) resolve();
     });
     child.once('exit', (code, signal) => {
-      const lastWord = output.last(/./);
-      end(`the process exited with ${signal ?? `code ${code}`}${lastWord === undefined ? '' : ` (${lastWord})`}`);
+      const lastLine = output.last(/./);
+      end(`the process exited with ${signal ?? `code ${code}`}${lastLine === undefined ? '' : ` (${lastLine})`}`);
       resolve();
     });
   });

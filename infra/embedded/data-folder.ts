@@ -33,8 +33,8 @@ import { type Static, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import type { Config } from '../config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
-import { isSystemError, loadOrCreateSecret, readFileIfThere, writePrivateFile } from './private-file.ts';
-import { describeProcess, isSameProcess, parseProcess, processIdentity } from './process-identity.ts';
+import { isSystemError, loadOrCreateSecret, readFileIfExists, writePrivateFile } from './private-file.ts';
+import { describeProcess, isSameProcess, parseProcess, readProcessIdentity } from './process-identity.ts';
 
 /**
  * Takes the lock.
@@ -46,12 +46,12 @@ export function lockFolder(folder: string): (() => void) | number {
   writePrivateFile(draft, describeProcess(process.pid));
   try {
     for (;;) {
-      const highest = findHighestLock(folder);
-      const text = highest === 0 ? '' : readFileIfThere(lockPath(folder, highest));
+      const highestLock = findHighestLock(folder);
+      const text = highestLock === 0 ? '' : readFileIfExists(lockPath(folder, highestLock));
       if (text === undefined) continue;
       const holder = parseProcess(text);
       if (holder && isSameProcess(holder.pid, holder.identity)) return holder.pid;
-      const next = highest + 1;
+      const next = highestLock + 1;
       try {
         linkSync(draft, lockPath(folder, next));
       } catch (error) {
@@ -62,7 +62,7 @@ export function lockFolder(folder: string): (() => void) | number {
         rmSync(lockPath(folder, next), { force: true });
         continue;
       }
-      removeLower(folder, next);
+      removeLowerLocks(folder, next);
       return () => writePrivateFile(lockPath(folder, next), '{}');
     }
   } finally {
@@ -81,9 +81,9 @@ function listLockNumbers(folder: string): number[] {
 
 const findHighestLock = (folder: string) => Math.max(0, ...listLockNumbers(folder));
 
-function removeLower(folder: string, number: number): void {
-  for (const lower of listLockNumbers(folder)) {
-    if (lower < number) rmSync(lockPath(folder, lower), { force: true });
+function removeLowerLocks(folder: string, number: number): void {
+  for (const lockNumber of listLockNumbers(folder)) {
+    if (lockNumber < number) rmSync(lockPath(folder, lockNumber), { force: true });
   }
 }
 
@@ -125,7 +125,7 @@ export async function openDataFolder(path: string): Promise<DataFolder> {
 
 function createFolder(path: string): string {
   try {
-    createMissing(path);
+    createMissingFolders(path);
     const folder = realpathSync(path);
     if (!statSync(folder).isDirectory())
       throw runlakeError('DATA_FOLDER_UNUSABLE', { folder: path, reason: 'it is a file' });
@@ -154,9 +154,9 @@ function createUnusableError(folder: string, cause: unknown): RunlakeError {
  * Creates a folder and its missing parents. Does not use Node's option `recursive`, because it retries forever on file
  * systems without mkdir, such as /proc.
  */
-function createMissing(path: string): void {
+function createMissingFolders(path: string): void {
   if (existsSync(path)) return;
-  if (dirname(path) !== path) createMissing(dirname(path));
+  if (dirname(path) !== path) createMissingFolders(dirname(path));
   try {
     mkdirSync(path, { mode: 0o700 });
   } catch (error) {
@@ -186,7 +186,7 @@ function toReason(error: unknown): string {
  * Returns the key that encrypts stored credentials if engines are embedded. The key consists of 32 random bytes in
  * base64url. The first call creates it in `secret.key` (mode 0600). The caller must hold the folder's lock.
  */
-export function keepSecretKey(folder: string): string {
+export function loadOrCreateSecretKey(folder: string): string {
   return loadOrCreateSecret(join(folder, 'secret.key'), 32);
 }
 
@@ -230,7 +230,7 @@ function writeRunFile(folder: string, addresses: RunAddresses): void {
   const { localExportRoot, allowPrivateEndpoints, allowDefaultCredentials } = addresses.destinations;
   const run: Static<typeof RunFile> = {
     pid: process.pid,
-    process: processIdentity(process.pid) ?? '',
+    process: readProcessIdentity(process.pid) ?? '',
     started_at: new Date(Date.now() - process.uptime() * 1_000).toISOString(),
     url: addresses.url,
     clickhouse_url: addresses.clickhouseUrl,
@@ -255,7 +255,7 @@ export async function readRunFile(path: string): Promise<RunningInstance> {
   const folder = resolve(path);
   let run: unknown;
   try {
-    run = JSON.parse(readFileIfThere(runFilePath(folder)) ?? 'null');
+    run = JSON.parse(readFileIfExists(runFilePath(folder)) ?? 'null');
   } catch (error) {
     if (isSystemError(error, 'EACCES')) {
       throw runlakeError('DATA_FOLDER_UNUSABLE', { folder, reason: 'it belongs to another user' }, { cause: error });

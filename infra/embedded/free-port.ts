@@ -17,12 +17,12 @@ export function withFreePort<T>(start: (port: number) => Promise<T>): Promise<T>
 /** Like {@link withFreePort}, for a server that needs `count` different ports. */
 export async function withFreePorts<T>(count: number, start: (ports: readonly number[]) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
-    const ports = await freePorts(count);
+    const ports = await findFreePorts(count);
     try {
       return await start(ports);
     } catch (error) {
-      const inUse = await Promise.all(ports.map(isPortInUse));
-      if (attempt === maxAttempts || !inUse.includes(true)) throw error;
+      const portsInUse = await Promise.all(ports.map(isPortInUse));
+      if (attempt === maxAttempts || !portsInUse.includes(true)) throw error;
     }
   }
 }
@@ -31,15 +31,15 @@ export async function withFreePorts<T>(count: number, start: (ports: readonly nu
  * Returns a function that starts a server and always uses the same port: `given`, or the free port of the first
  * successful start.
  */
-export function onOnePort<T>(given: number | undefined, start: (port: number) => Promise<T>) {
+export function createFixedPortLauncher<T>(given: number | undefined, start: (port: number) => Promise<T>) {
   let port = given;
   return {
     launch: (): Promise<T> =>
       port !== undefined
         ? start(port)
-        : withFreePort(async (free) => {
-            const started = await start(free);
-            port = free;
+        : withFreePort(async (freePort) => {
+            const started = await start(freePort);
+            port = freePort;
             return started;
           }),
     get port() {
@@ -49,7 +49,7 @@ export function onOnePort<T>(given: number | undefined, start: (port: number) =>
 }
 
 /** Returns free ports. Keeps each port open until the last port is found, so that all ports are different. */
-export async function freePorts(count: number): Promise<number[]> {
+export async function findFreePorts(count: number): Promise<number[]> {
   const servers: Server[] = [];
   const ports: number[] = [];
   for (let index = 0; index < count; index += 1) {

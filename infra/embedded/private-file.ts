@@ -20,7 +20,7 @@ export function writePrivateFile(path: string, text: string): void {
 }
 
 /** Returns the text of a file, or `undefined` if the file does not exist. */
-export function readFileIfThere(path: string): string | undefined {
+export function readFileIfExists(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
@@ -39,7 +39,7 @@ export function isSystemError(error: unknown, code: string): boolean {
  * base64url.
  */
 export function loadOrCreateSecret(path: string, bytes: number): string {
-  const kept = readFileIfThere(path)?.trim();
+  const kept = readFileIfExists(path)?.trim();
   if (kept) return kept;
   const made = randomBytes(bytes).toString('base64url');
   writePrivateFile(path, `${made}\n`);

@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs';
 import { lstat, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { poll } from '../timeouts/poll.ts';
-import { isSystemError, readFileIfThere, writePrivateFile } from './private-file.ts';
+import { isSystemError, readFileIfExists, writePrivateFile } from './private-file.ts';
 
 /**
  * Returns the boot and the start time of process `pid`. They distinguish the process from all other processes that use
@@ -16,14 +16,14 @@ import { isSystemError, readFileIfThere, writePrivateFile } from './private-file
  *
  * @returns `undefined` if the process does not exist or is a zombie.
  */
-export function processIdentity(pid: number): string | undefined {
+export function readProcessIdentity(pid: number): string | undefined {
   if (!isRunning(pid)) return undefined;
   return process.platform === 'linux' ? readLinuxIdentity(pid) : readPsIdentity(pid);
 }
 
 /** Returns true if the process with this identity is still running. */
 export function isSameProcess(pid: number, identity: string): boolean {
-  return processIdentity(pid) === identity;
+  return readProcessIdentity(pid) === identity;
 }
 
 function isRunning(pid: number): boolean {
@@ -81,7 +81,7 @@ interface ProcessRecord {
 
 /** Formats the identity of a process as text for a file. {@link parseProcess} parses the text. */
 export function describeProcess(pid: number): string {
-  const record: ProcessRecord = { pid, identity: processIdentity(pid) ?? '' };
+  const record: ProcessRecord = { pid, identity: readProcessIdentity(pid) ?? '' };
   return JSON.stringify(record);
 }
 
@@ -102,15 +102,15 @@ export function parseProcess(text: string): ProcessRecord | undefined {
 
 /** Records the server process in a file, so that the next start can identify it. */
 export function recordProcess(path: string, pid: number): void {
-  writePrivateFile(path, JSON.stringify([pid, processIdentity(pid) ?? '']));
+  writePrivateFile(path, JSON.stringify([pid, readProcessIdentity(pid) ?? '']));
 }
 
 /**
  * Kills the recorded server process if it is still running, because it is suspended or has not yet reacted to the death
  * of its parent. A different process with the same process id is not killed. The caller holds the data folder's lock.
  */
-export async function endLeftover(path: string): Promise<void> {
-  const [pid, identity] = parseRecorded(readFileIfThere(path));
+export async function killLeftoverProcess(path: string): Promise<void> {
+  const [pid, identity] = parseProcessRecord(readFileIfExists(path));
   if (!isSameProcess(pid, identity)) return;
   try {
     process.kill(pid, 'SIGKILL');
@@ -120,7 +120,7 @@ export async function endLeftover(path: string): Promise<void> {
   await waitForExit(() => !isSameProcess(pid, identity), exitTimeoutMs);
 }
 
-function parseRecorded(text: string | undefined): [pid: number, identity: string] {
+function parseProcessRecord(text: string | undefined): [pid: number, identity: string] {
   try {
     const value: unknown = JSON.parse(text ?? '[]');
     if (Array.isArray(value)) return [Number(value[0] ?? 0), String(value[1] ?? '')];

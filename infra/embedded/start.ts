@@ -33,16 +33,16 @@ export async function startEmbedded(options: {
 }): Promise<EmbeddedEngines> {
   const { needs, logger } = options;
   const settings = { folder: options.folder.path, ...(logger ? { logger } : {}) };
-  const starts = [
+  const pendingStarts = [
     needs.clickhouse ? startClickhouse(settings) : undefined,
     needs.database ? startPostgres({ ...settings, disableFsync: options.disableFsync ?? false }) : undefined,
   ] as const;
-  const started = (await Promise.allSettled(starts)).flatMap((start) =>
+  const started = (await Promise.allSettled(pendingStarts)).flatMap((start) =>
     start.status === 'fulfilled' && start.value ? [start.value] : [],
   );
   const stopAll = async () => void (await Promise.all(started.map((engine) => engine.stop())));
   try {
-    const [clickhouse, postgres] = await Promise.all(starts);
+    const [clickhouse, postgres] = await Promise.all(pendingStarts);
     const named = (engine: string, exited: Promise<EngineExit> | undefined) =>
       exited ? [exited.then((exit) => ({ ...exit, engine }))] : [];
     return {

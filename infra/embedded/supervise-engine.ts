@@ -77,7 +77,7 @@ export async function superviseEngine(
   logger?: Logger,
   intervalMs = probeIntervalMs,
 ): Promise<SupervisedEngine> {
-  const ending = new AbortController();
+  const stopController = new AbortController();
   let current = await launch();
   // The metric starts at zero, so that the first restart is visible as an increase.
   restarts.inc({ engine }, 0);
@@ -89,13 +89,13 @@ export async function superviseEngine(
       if (failures >= maxFailures) return reason;
       const pauseMs = Math.min(minDelayMs * 2 ** failures, maxDelayMs);
       failures += 1;
-      await pause(pauseMs, ending.signal);
-      if (ending.signal.aborted) return reason;
+      await pause(pauseMs, stopController.signal);
+      if (stopController.signal.aborted) return reason;
       try {
         return await launch();
       } catch (error) {
         reason = error instanceof Error ? error.message : String(error);
-        if (ending.signal.aborted) return reason;
+        if (stopController.signal.aborted) return reason;
         logger?.error({ engine, failures, reason }, 'embedded engine failed to restart');
       }
     }
@@ -105,17 +105,17 @@ export async function superviseEngine(
    * Resolves with the reason when the process has exited, either by itself or because it was stopped after failed
    * probes.
    */
-  const waitForEnd = async (incarnation: EngineProcess): Promise<string> => {
+  const waitForEnd = async (engineProcess: EngineProcess): Promise<string> => {
     const gone = new AbortController();
-    const exited = incarnation.exited.finally(() => gone.abort());
-    for (let failed = 0; incarnation.isAlive && !gone.signal.aborted; ) {
-      await pause(intervalMs, AbortSignal.any([gone.signal, ending.signal]));
-      if (ending.signal.aborted || gone.signal.aborted) break;
-      const isAlive = await Promise.race([incarnation.isAlive(), exited.then(() => true)]);
+    const exited = engineProcess.exited.finally(() => gone.abort());
+    for (let failed = 0; engineProcess.isAlive && !gone.signal.aborted; ) {
+      await pause(intervalMs, AbortSignal.any([gone.signal, stopController.signal]));
+      if (stopController.signal.aborted || gone.signal.aborted) break;
+      const isAlive = await Promise.race([engineProcess.isAlive(), exited.then(() => true)]);
       failed = isAlive ? 0 : failed + 1;
-      if (failed < maxFailedProbes || ending.signal.aborted) continue;
+      if (failed < maxFailedProbes || stopController.signal.aborted) continue;
       logger?.error({ engine, probes: failed }, 'embedded engine does not respond, stopping it');
-      await incarnation.stop();
+      await engineProcess.stop();
       return `${failed} liveness probes in a row failed`;
     }
     return exited;
@@ -124,16 +124,16 @@ export async function superviseEngine(
   const run = async (): Promise<EngineExit> => {
     for (;;) {
       const reason = await waitForEnd(current);
-      if (ending.signal.aborted) return { expected: true, reason: 'stopped' };
+      if (stopController.signal.aborted) return { expected: true, reason: 'stopped' };
       logger?.error({ engine, reason }, 'embedded engine exited, restarting it');
       if (Date.now() - startedAtMs > minHealthyMs) failures = 0;
       const next = await restart();
-      if (typeof next === 'string') return { expected: ending.signal.aborted, reason: next };
+      if (typeof next === 'string') return { expected: stopController.signal.aborted, reason: next };
       current = next;
       startedAtMs = Date.now();
       restarts.inc({ engine });
       // `stop` was called during the launch, so only this function can stop the new process.
-      if (ending.signal.aborted) await current.stop();
+      if (stopController.signal.aborted) await current.stop();
       else logger?.info({ engine }, 'embedded engine restarted');
     }
   };
@@ -142,7 +142,7 @@ export async function superviseEngine(
   return {
     exited,
     async stop() {
-      ending.abort();
+      stopController.abort();
       await current.stop();
       await exited;
     },
@@ -162,7 +162,7 @@ export interface EngineChild {
   /** Returns the last error in the output of the engine, if any. */
   readonly explain: () => string | undefined;
   /** Requests a graceful shutdown. Must not throw. */
-  readonly endGently: () => unknown;
+  readonly requestShutdown: () => unknown;
   readonly readyTimeoutMs: number;
   /** Time after which the child is killed. */
   readonly stopTimeoutMs: number;
@@ -178,7 +178,7 @@ const remainingOutputMs = 200;
  * @throws ENGINE_START_FAILED with the engine's error message. In that case, the child has exited.
  */
 export async function waitUntilReady(options: EngineChild): Promise<EngineProcess> {
-  const { engine, child, probe, explain, endGently, readyTimeoutMs, stopTimeoutMs } = options;
+  const { engine, child, probe, explain, requestShutdown, readyTimeoutMs, stopTimeoutMs } = options;
   let hasExited = false;
   const exited = new Promise<string>((resolve) => {
     child.once('error', (error) => resolve(error.message));
@@ -190,10 +190,10 @@ export async function waitUntilReady(options: EngineChild): Promise<EngineProces
   }).finally(() => {
     hasExited = true;
   });
-  const stop = async (gently: () => unknown) => {
+  const stop = async (requestStop: () => unknown) => {
     if (hasExited) return;
     const deadline = setTimeout(() => child.kill('SIGKILL'), stopTimeoutMs);
-    gently();
+    requestStop();
     await exited;
     clearTimeout(deadline);
   };
@@ -214,5 +214,5 @@ export async function waitUntilReady(options: EngineChild): Promise<EngineProces
     await stop(() => child.kill('SIGTERM'));
     throw error;
   }
-  return { exited, stop: () => stop(endGently), ...(options.isAlive && { isAlive: options.isAlive }) };
+  return { exited, stop: () => stop(requestShutdown), ...(options.isAlive && { isAlive: options.isAlive }) };
 }

@@ -9,7 +9,7 @@ export interface FieldError {
   readonly type: string;
 }
 
-export interface ErrorOptionsOfRunlake {
+export interface RunlakeErrorOptions {
   /**
    * The original error. Responses never contain it, because it may contain customer data or text of the server. The log
    * contains its name, its code and the start of its message without quoted values.
@@ -36,7 +36,7 @@ export class RunlakeError extends Error {
   /** The parameters passed to {@link runlakeError}. With them, another process can recreate the same error. */
   declare readonly parameters: ErrorParameters;
 
-  constructor(code: ErrorCode, parameters: ErrorParameters, options: ErrorOptionsOfRunlake) {
+  constructor(code: ErrorCode, parameters: ErrorParameters, options: RunlakeErrorOptions) {
     const entry: ErrorEntry = catalogue[code];
     super(fillTemplate(entry.message, parameters));
     this.code = code;
@@ -59,7 +59,7 @@ export class RunlakeError extends Error {
 export function runlakeError(
   code: ErrorCode,
   parameters: ErrorParameters = {},
-  options: ErrorOptionsOfRunlake = {},
+  options: RunlakeErrorOptions = {},
 ): RunlakeError {
   const { stackTraceLimit } = Error;
   if (catalogue[code].class === 'caller') Error.stackTraceLimit = 0;

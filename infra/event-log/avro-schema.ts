@@ -11,7 +11,7 @@ import { prefixBytes } from './avro.ts';
 interface Tap {
   pos: number;
 }
-interface Skipping {
+interface SkippableType {
   _skip(tap: Tap): void;
 }
 
@@ -23,7 +23,7 @@ export type RecordValidator = (framed: Buffer) => string | undefined;
  * bytes, wrong union branches and short records; therefore the sink checks every record before it inserts the record.
  */
 export function compileRecordValidator(schema: string): RecordValidator {
-  const type = avsc.Type.forSchema(JSON.parse(schema)) as unknown as Skipping;
+  const type = avsc.Type.forSchema(JSON.parse(schema)) as unknown as SkippableType;
   const { Tap } = avscInternals as unknown as { Tap: new (buffer: Buffer, position: number) => Tap };
   return (framed) => {
     const tap = new Tap(framed, prefixBytes);
@@ -70,13 +70,13 @@ function parseRecordType(schema: string): avsc.types.RecordType | undefined {
  *
  * @returns undefined if the record does not match the schema completely.
  */
-export function readableRecord(framed: Buffer, schema: string): Record<string, unknown> | undefined {
+export function toReadableRecord(framed: Buffer, schema: string): Record<string, unknown> | undefined {
   try {
     const parsed = JSON.parse(schema) as { fields: { name: string; type: avsc.Schema }[] };
     const type = avsc.Type.forSchema(parsed as avsc.Schema, { noAnonymousTypes: false });
     const values = type.fromBuffer(framed.subarray(prefixBytes)) as Record<string, unknown>;
-    const present = parsed.fields.filter(({ name }) => values[name] !== null);
-    return Object.fromEntries(present.map((field) => [field.name, toReadable(values[field.name], field.type)]));
+    const presentFields = parsed.fields.filter(({ name }) => values[name] !== null);
+    return Object.fromEntries(presentFields.map((field) => [field.name, toReadable(values[field.name], field.type)]));
   } catch {
     return undefined;
   }

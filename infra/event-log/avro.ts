@@ -10,7 +10,7 @@ import { runlakeError } from '../errors/runlake-error.ts';
 export const prefixBytes = 5;
 
 /** Returns the five-byte prefix of records that use the schema `schemaId`. */
-export function wirePrefix(schemaId: number): Buffer {
+export function buildWirePrefix(schemaId: number): Buffer {
   const prefix = Buffer.alloc(prefixBytes);
   prefix.writeUInt32BE(schemaId, 1);
   return prefix;
@@ -125,9 +125,9 @@ export class AvroWriter {
     const needed = this.#position + bytes;
     if (needed <= this.#buffer.length) return;
     // The old buffer is left unchanged, because callers may hold views of it.
-    const larger = Buffer.allocUnsafe(Math.max(needed, this.#buffer.length * 2));
-    this.#buffer.copy(larger, 0, 0, this.#position);
-    this.#buffer = larger;
+    const largerBuffer = Buffer.allocUnsafe(Math.max(needed, this.#buffer.length * 2));
+    this.#buffer.copy(largerBuffer, 0, 0, this.#position);
+    this.#buffer = largerBuffer;
   }
 }
 
@@ -150,10 +150,10 @@ function encodePrefix(prefix: readonly bigint[]): Buffer {
 const syncMarker = Buffer.from('runlake-avro-1.0');
 
 /**
- * Returns the schema for {@link avroContainer}. It has an integer field for each name in `prefix`, followed by the
+ * Returns the schema for {@link encodeAvroContainer}. It has an integer field for each name in `prefix`, followed by the
  * fields of `schema`.
  */
-export function containerSchema(schema: string, prefix: readonly string[]): string {
+export function buildContainerSchema(schema: string, prefix: readonly string[]): string {
   const record = JSON.parse(schema) as { fields: unknown[] };
   return JSON.stringify({ ...record, fields: [...prefix.map((name) => ({ name, type: 'long' })), ...record.fields] });
 }
@@ -171,9 +171,9 @@ export interface ContainerRecord {
  * block, so that a damaged record cannot shift the values of the following records. Removes the five-byte wire-format
  * prefix of each record.
  *
- * @param schema from {@link containerSchema}.
+ * @param schema from {@link buildContainerSchema}.
  */
-export function avroContainer(schema: string, records: readonly ContainerRecord[]): Buffer {
+export function encodeAvroContainer(schema: string, records: readonly ContainerRecord[]): Buffer {
   let bytes = 64 + schema.length * 2;
   for (const { value, prefix } of records) bytes += value.length + 32 + 10 * prefix.length;
   const writer = new AvroWriter(bytes);
@@ -186,10 +186,10 @@ export function avroContainer(schema: string, records: readonly ContainerRecord[
   writer.long(0);
   writer.raw(syncMarker);
   for (const { value, prefix } of records) {
-    const encoded = encodePrefix(prefix);
+    const encodedPrefix = encodePrefix(prefix);
     writer.long(1);
-    writer.long(encoded.length + value.length - prefixBytes);
-    writer.raw(encoded);
+    writer.long(encodedPrefix.length + value.length - prefixBytes);
+    writer.raw(encodedPrefix);
     writer.raw(value.subarray(prefixBytes));
     writer.raw(syncMarker);
   }
@@ -207,7 +207,7 @@ export type TimeBounds = Readonly<Partial<Record<FixedKind, readonly [earliestMi
  *
  * @throws INTERNAL if the topic does not have the field.
  */
-export function fieldOffset(topic: Topic, name: string): number {
+export function getFieldOffset(topic: Topic, name: string): number {
   const field = topic.fixed.find((known) => known.name === name);
   if (field === undefined) throw runlakeError('INTERNAL', {}, { cause: `${topic.name} has no fixed field ${name}` });
   return prefixBytes + field.at;
@@ -217,7 +217,7 @@ export function fieldOffset(topic: Topic, name: string): number {
  * Returns the reason why the fixed-width fields cannot be read in place or contain an invalid value. Returns undefined
  * if they are valid.
  */
-export function fixedFieldsError(framed: Buffer, topic: Topic, bounds: TimeBounds): string | undefined {
+export function findFixedFieldsError(framed: Buffer, topic: Topic, bounds: TimeBounds): string | undefined {
   const { fixed } = topic;
   const last = fixed.at(-1);
   if (last === undefined) return undefined;
@@ -248,21 +248,21 @@ export function readUuidAt(framed: Buffer, at: number): string {
 }
 
 /** Value of each lower-case hexadecimal digit, by byte. */
-const digitOfByte = Uint8Array.from({ length: 256 }, (_, byte) =>
+const hexDigitValues = Uint8Array.from({ length: 256 }, (_, byte) =>
   Math.max(0, '0123456789abcdef'.indexOf(String.fromCharCode(byte))),
 );
 /** Positions, in the text of a UUID, of the first and the second half of each 32-bit word. */
-const halvesOfWords = [0, 4, 9, 14, 19, 24, 28, 32] as const;
+const wordHalfOffsets = [0, 4, 9, 14, 19, 24, 28, 32] as const;
 
 /** Writes the UUID at `at`, which must be valid, as four 32-bit words to `words`, starting at `words[index]`. */
 export function copyUuidWords(framed: Buffer, at: number, words: Uint32Array, index: number): void {
   for (let half = 0; half < 8; half++) {
-    const from = at + 1 + (halvesOfWords[half] as number);
+    const from = at + 1 + (wordHalfOffsets[half] as number);
     const bits =
-      ((digitOfByte[framed[from] as number] as number) << 12) |
-      ((digitOfByte[framed[from + 1] as number] as number) << 8) |
-      ((digitOfByte[framed[from + 2] as number] as number) << 4) |
-      (digitOfByte[framed[from + 3] as number] as number);
+      ((hexDigitValues[framed[from] as number] as number) << 12) |
+      ((hexDigitValues[framed[from + 1] as number] as number) << 8) |
+      ((hexDigitValues[framed[from + 2] as number] as number) << 4) |
+      (hexDigitValues[framed[from + 3] as number] as number);
     const word = index + (half >> 1);
     words[word] = half % 2 === 0 ? bits << 16 : (words[word] as number) | bits;
   }
@@ -314,17 +314,19 @@ const encodedUuidLength = 0x48; // 36, zig-zag
 /**
  * The kind of each byte value in a UUID, and the kind that is expected at each position: 1 for a digit, 2 for a dash.
  */
-const kindOfByte = Uint8Array.from({ length: 256 }, (_, byte) =>
+const byteKinds = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte === 0x2d ? 2 : '0123456789abcdef'.includes(String.fromCharCode(byte)) ? 1 : 0,
 );
-const kindAtPosition = Uint8Array.from({ length: 36 }, (_, position) => ([8, 13, 18, 23].includes(position) ? 2 : 1));
+const expectedByteKinds = Uint8Array.from({ length: 36 }, (_, position) =>
+  [8, 13, 18, 23].includes(position) ? 2 : 1,
+);
 
 /** Returns the reason why a UUID is invalid. Lookups compare keys as text, so each UUID must have only one spelling. */
 function findUuidError(framed: Buffer, at: number): string | undefined {
   if (framed[at] !== encodedUuidLength) return 'an identifier is not 36 characters long';
   for (let position = 0; position < 36; position++) {
-    const kind = kindOfByte[framed[at + 1 + position] as number];
-    if (kind !== kindAtPosition[position]) return 'an identifier is not a UUID in lower case';
+    const kind = byteKinds[framed[at + 1 + position] as number];
+    if (kind !== expectedByteKinds[position]) return 'an identifier is not a UUID in lower case';
   }
   return undefined;
 }

@@ -49,7 +49,7 @@ export interface LogBatch {
 export type LogPosition = Readonly<Record<string, number>>;
 
 /** Returns the name of the consumer group that stores a topic. */
-export const storingGroup = (topic: Topic) => `sink-${topic.name}`;
+export const getSinkGroup = (topic: Topic) => `sink-${topic.name}`;
 
 /** Header that contains the version of a dead-letter record as a decimal number. */
 export const versionHeader = 'runlake-version';
@@ -61,7 +61,7 @@ const offsetMask = (1n << offsetBits) - 1n;
  * Computes {@link LogRecord.version}. If two events were accepted in the same millisecond, the event with the higher
  * offset wins, unless a multiple of four million lies between the two offsets.
  */
-export function recordVersion(acceptedAtMs: number, offset: number, headers: LogRecord['headers']): bigint {
+export function computeRecordVersion(acceptedAtMs: number, offset: number, headers: LogRecord['headers']): bigint {
   const given = headers[versionHeader];
   if (given !== undefined && /^\d{1,20}$/.test(given)) return BigInt.asUintN(63, BigInt(given));
   return (BigInt(acceptedAtMs) << offsetBits) | (BigInt(offset) & offsetMask);
@@ -184,12 +184,12 @@ export interface InFlightInserts {
  * Creates the error that {@link EventLog.publish} and {@link EventLog.follow} throw after {@link EventLog.close} was
  * called.
  */
-export function drainingError(): RunlakeError {
+export function createDrainingError(): RunlakeError {
   return runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
 }
 
 /** Creates the error that {@link EventLog.publish} throws if too many bytes are pending. */
-export function overloadedError(): RunlakeError {
+export function createOverloadedError(): RunlakeError {
   const what = 'events for the log, a quarter of RUNLAKE_MEMORY_BYTES';
   return runlakeError('OVERLOADED', { what }, { retryAfterSeconds: 1 });
 }
@@ -208,7 +208,7 @@ export interface DeadLetterHead {
   /** Step that refused the event: `framing`, `schema`, `walk`, `key`, `insert` or `defer`. */
   readonly step: string;
   /** Time at which the record was written to the queue, in milliseconds since 1970. */
-  readonly deadAtMs: number;
+  readonly deadLetteredAtMs: number;
 }
 
 /** A record that could not be stored. */
@@ -233,7 +233,7 @@ export interface DeadLetterQueue {
   /** Returns the newest matching records, newest first. Does not read the values if the store allows it. */
   list(filter: DeadLetterFilter, limit: number): Promise<DeadLetterHead[]>;
   /**
-   * Returns the number of records of the topic, including replayed records. The result is at most {@link maxCounted}.
+   * Returns the number of records of the topic, including replayed records. The result is at most {@link maxCountedDeadLetters}.
    */
   count(topic: Topic): Promise<number>;
   /** Finds a record by id. Returns `undefined` if no record has this id or the record no longer exists. */
@@ -242,4 +242,4 @@ export interface DeadLetterQueue {
 }
 
 /** Maximum result of {@link DeadLetterQueue.count}. It limits the cost of counting. */
-export const maxCounted = 100_000;
+export const maxCountedDeadLetters = 100_000;

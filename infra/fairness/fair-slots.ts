@@ -31,7 +31,7 @@ export interface AcquireOptions {
 
 export interface Slot {
   /** Whether another tenant held more slots than this one when the slot was granted. */
-  readonly underShare: boolean;
+  readonly isUnderShare: boolean;
   /** Number of tenants with slots when the slot was granted, including this one. */
   readonly tenants: number;
   /** Releases the slot. Idempotent. */
@@ -43,7 +43,7 @@ interface Waiter {
 }
 
 interface Tenant {
-  held: number;
+  heldSlots: number;
   /** Waiters in order of arrival. */
   readonly waiting: Set<Waiter>;
   /** Sequence number of the last grant; breaks ties between tenants that hold the same number of slots. */
@@ -137,7 +137,7 @@ export class FairSlots {
   #getOrAddTenant(tenantId: string): Tenant {
     let tenant = this.#tenants.get(tenantId);
     if (tenant === undefined) {
-      tenant = { held: 0, waiting: new Set(), lastGrant: 0 };
+      tenant = { heldSlots: 0, waiting: new Set(), lastGrant: 0 };
       this.#tenants.set(tenantId, tenant);
     }
     return tenant;
@@ -146,18 +146,18 @@ export class FairSlots {
   #canGrant(tenant: Tenant): boolean {
     const { slots, extraSlots } = this.#options;
     if (this.#held < slots) return true;
-    return this.#held < slots + extraSlots && tenant.held < Math.max(1, Math.floor(slots / this.#tenants.size));
+    return this.#held < slots + extraSlots && tenant.heldSlots < Math.max(1, Math.floor(slots / this.#tenants.size));
   }
 
   #take(tenantId: string, tenant: Tenant): Slot {
     let held = 0;
     let tenants = 1;
     for (const other of this.#tenants.values()) {
-      if (other === tenant || other.held === 0) continue;
+      if (other === tenant || other.heldSlots === 0) continue;
       tenants += 1;
-      held = Math.max(held, other.held);
+      held = Math.max(held, other.heldSlots);
     }
-    tenant.held += 1;
+    tenant.heldSlots += 1;
     this.#held += 1;
     this.#grants += 1;
     tenant.lastGrant = this.#grants;
@@ -165,11 +165,11 @@ export class FairSlots {
     const release = () => {
       if (isReleased) return;
       isReleased = true;
-      tenant.held -= 1;
+      tenant.heldSlots -= 1;
       this.#held -= 1;
       this.#grantNext(tenantId, tenant);
     };
-    return { underShare: tenant.held <= held, tenants, release };
+    return { isUnderShare: tenant.heldSlots <= held, tenants, release };
   }
 
   /**
@@ -177,7 +177,7 @@ export class FairSlots {
    * and grants free slots to waiters.
    */
   #grantNext(tenantId: string, tenant: Tenant): void {
-    if (tenant.held === 0 && tenant.waiting.size === 0) this.#tenants.delete(tenantId);
+    if (tenant.heldSlots === 0 && tenant.waiting.size === 0) this.#tenants.delete(tenantId);
     for (;;) {
       const next = this.#next();
       if (next === undefined) return;
@@ -191,17 +191,17 @@ export class FairSlots {
   }
 
   #next(): readonly [string, Tenant] | undefined {
-    let best: readonly [string, Tenant] | undefined;
+    let nextCandidate: readonly [string, Tenant] | undefined;
     for (const entry of this.#tenants) {
       const [, tenant] = entry;
       if (tenant.waiting.size === 0 || !this.#canGrant(tenant)) continue;
-      const isBefore =
-        best === undefined ||
-        tenant.held < best[1].held ||
-        (tenant.held === best[1].held && tenant.lastGrant < best[1].lastGrant);
-      if (isBefore) best = entry;
+      const takesPrecedence =
+        nextCandidate === undefined ||
+        tenant.heldSlots < nextCandidate[1].heldSlots ||
+        (tenant.heldSlots === nextCandidate[1].heldSlots && tenant.lastGrant < nextCandidate[1].lastGrant);
+      if (takesPrecedence) nextCandidate = entry;
     }
-    return best;
+    return nextCandidate;
   }
 }
 

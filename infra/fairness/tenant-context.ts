@@ -33,6 +33,6 @@ export function runWithoutTenant<Result>(work: () => Result): Result {
 }
 
 /** Returns the current context; undefined for work of Runlake itself, such as the sink. */
-export function tenantContext(): TenantContext | undefined {
+export function getTenantContext(): TenantContext | undefined {
   return storage.getStore();
 }

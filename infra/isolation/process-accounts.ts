@@ -53,7 +53,7 @@ const maxSweeps = 10;
  * @returns the accounts, or the reason why they are not available on this machine.
  */
 export async function openProcessAccounts(given: {
-  readonly readable: readonly string[];
+  readonly readablePaths: readonly string[];
   readonly closed: readonly string[];
 }): Promise<ProcessAccounts | string> {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return 'Runlake does not run as root';
@@ -141,14 +141,14 @@ console.log(JSON.stringify({
 
 async function findUnusableReason(
   accounts: AccountSource,
-  { readable, closed }: { readonly readable: readonly string[]; readonly closed: readonly string[] },
+  { readablePaths, closed }: { readonly readablePaths: readonly string[]; readonly closed: readonly string[] },
 ): Promise<string | undefined> {
   const account = accounts.take();
   const { uid, gid, home } = account;
   try {
     const { stdout } = await promisify(execFile)(
       process.execPath,
-      ['-e', probeProgram, '--', JSON.stringify(readable), JSON.stringify(closed)],
+      ['-e', probeProgram, '--', JSON.stringify(readablePaths), JSON.stringify(closed)],
       { uid, gid, cwd: '/', env: { HOME: home, TMPDIR: home }, timeout: 30_000 },
     );
     const { unreadable, open, groups } = JSON.parse(stdout) as Record<'unreadable' | 'open' | 'groups', string[]>;

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { runlakeError } from '../errors/runlake-error.ts';
-import { redisTls } from './redis-backend.ts';
+import { buildRedisTlsOptions } from './redis-backend.ts';
 
 const minMajorRelease = 7;
 const responseTimeoutMs = 5_000;
@@ -17,7 +17,7 @@ export async function inspectRedis(url: string, authorities: readonly string[] |
     connectTimeout: responseTimeoutMs,
     commandTimeout: responseTimeoutMs,
     enableReadyCheck: false,
-    ...redisTls(url, authorities),
+    ...buildRedisTlsOptions(url, authorities),
   });
   let reason: unknown;
   redis.on('error', (error) => {

@@ -58,7 +58,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
   catalogue = jobCatalogue as unknown as Catalogue,
 }: JobsOptions<Catalogue>): Promise<Jobs<Catalogue>> {
   const store = redisUrl === undefined ? postgresStore : redisStore;
-  const onLoss = logLosses(store.store, logger);
+  const onLoss = createLossLogger(store.store, logger);
   const backend =
     redisUrl === undefined
       ? await openPostgresBackend({ url: databaseUrl, authorities }, Object.keys(catalogue).length, onLoss)
@@ -200,7 +200,7 @@ const lossCodePattern = /^(?:E(?!RR_)[A-Z_]+|57P0[1-3]|08\w{3})$/;
  * Creates a listener for connection errors of `store`. The listener logs lost connections as one line without a stack,
  * at most once every 10 s, with the number of suppressed errors in `leftOut`. It logs all other errors in full.
  */
-export function logLosses(store: string, logger: Logger): (err: Error, job?: string) => void {
+export function createLossLogger(store: string, logger: Logger): (err: Error, job?: string) => void {
   let loggedAtMs = Number.NEGATIVE_INFINITY;
   let leftOut = 0;
   return (err, job) => {

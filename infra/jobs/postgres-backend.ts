@@ -1,7 +1,7 @@
 import { createPostgresBackend, Queue, runMigrations, Worker } from 'bullmq';
 import pg from 'pg';
-import { postgresAddress } from '../postgres/address.ts';
-import { databaseError } from '../postgres/database-error.ts';
+import { parsePostgresAddress } from '../postgres/address.ts';
+import { toDatabaseError } from '../postgres/database-error.ts';
 import type { JobBackend } from './backend.ts';
 
 /** Schema of BullMQ's tables; its migrations and functions use only this schema. */
@@ -19,13 +19,13 @@ export const postgresStore = { store: 'Postgres', variable: 'RUNLAKE_DATABASE_UR
  */
 export async function openPostgresBackend(
   { url, authorities }: { readonly url: string; readonly authorities?: readonly string[] | undefined },
-  kindsOfJobs: number,
+  jobKindCount: number,
   onLoss: (err: Error) => void,
 ): Promise<JobBackend> {
   const pool = new pg.Pool({
-    ...postgresAddress(url, authorities),
+    ...parsePostgresAddress(url, authorities),
     application_name: 'runlake-jobs',
-    max: sharedConnectionCount + kindsOfJobs,
+    max: sharedConnectionCount + jobKindCount,
     keepAlive: true,
     connectionTimeoutMillis: connectTimeoutMs,
     // BullMQ's statements do not name the schema, and BullMQ does not configure a pool that its caller created.
@@ -34,7 +34,7 @@ export async function openPostgresBackend(
     },
   });
   // Each queue and each worker adds listeners to the pool.
-  pool.setMaxListeners(10 + 2 * kindsOfJobs);
+  pool.setMaxListeners(10 + 2 * jobKindCount);
   pool.on('error', (err) => {
     if (!pool.ending) onLoss(err);
   });
@@ -48,7 +48,7 @@ export async function openPostgresBackend(
     }
   } catch (raw) {
     await pool.end();
-    throw databaseError(raw);
+    throw toDatabaseError(raw);
   }
   // BullMQ accepts a pool of pg; only its type declarations differ slightly.
   const connection = pool as unknown as Parameters<typeof createPostgresBackend>[1]['connection'];

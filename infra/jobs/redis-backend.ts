@@ -16,37 +16,37 @@ export async function openRedisBackend(
   { url, authorities }: { readonly url: string; readonly authorities?: readonly string[] | undefined },
   onLoss: (err: Error) => void,
 ): Promise<JobBackend> {
-  const tls = redisTls(url, authorities);
+  const tls = buildRedisTlsOptions(url, authorities);
   await queryRedis(url, authorities);
   // Enqueueing fails if Redis is unavailable. Workers retry forever, because BullMQ requires it.
-  const forQueues = new Redis(url, { maxRetriesPerRequest: 2, connectionName: 'runlake-queues', ...tls });
-  const forWorkers = new Redis(url, {
+  const queueClient = new Redis(url, { maxRetriesPerRequest: 2, connectionName: 'runlake-queues', ...tls });
+  const workerClient = new Redis(url, {
     maxRetriesPerRequest: null,
     connectionName: 'runlake-workers',
     lazyConnect: true,
     ...tls,
   });
-  for (const connection of [forQueues, forWorkers]) {
+  for (const connection of [queueClient, workerClient]) {
     connection.on('error', onLoss);
   }
   const prefix = 'runlake';
   return {
-    openQueue: (name) => new Queue(name, { connection: forQueues, prefix }),
-    openWorker: (name, run, limits) => new Worker(name, run, { connection: forWorkers, prefix, ...limits }),
+    openQueue: (name) => new Queue(name, { connection: queueClient, prefix }),
+    openWorker: (name, run, limits) => new Worker(name, run, { connection: workerClient, prefix, ...limits }),
     onReconnect(listener) {
       // `ready` is also emitted for the first connection, which is not a reconnect.
       let wasLost = false;
-      forQueues.on('close', () => {
+      queueClient.on('close', () => {
         wasLost = true;
       });
-      forQueues.on('ready', () => {
+      queueClient.on('ready', () => {
         if (wasLost) listener();
         wasLost = false;
       });
     },
     close: async () => {
-      forQueues.disconnect();
-      forWorkers.disconnect();
+      queueClient.disconnect();
+      workerClient.disconnect();
     },
   };
 }
@@ -54,7 +54,7 @@ export async function openRedisBackend(
 /**
  * Returns the TLS options for `rediss://` addresses; without them the client trusts only its default CA certificates.
  */
-export function redisTls(url: string, authorities: readonly string[] | undefined) {
+export function buildRedisTlsOptions(url: string, authorities: readonly string[] | undefined) {
   return authorities && url.startsWith('rediss://') ? { tls: { ca: [...authorities] } } : {};
 }
 
@@ -70,7 +70,7 @@ export async function queryRedis(url: string, authorities: readonly string[] | u
     lazyConnect: true,
     retryStrategy: () => null,
     connectTimeout: connectTimeoutMs,
-    ...redisTls(url, authorities),
+    ...buildRedisTlsOptions(url, authorities),
   });
   let reason: unknown;
   probe.on('error', (err) => {

@@ -16,9 +16,9 @@ import { getClickHouseCode } from '../clickhouse/clickhouse-error.ts';
 import type { ClickHouse } from '../clickhouse/client.ts';
 import type { Layout } from '../clickhouse/layout.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
-import { clusterStatements } from './cluster-statements.ts';
+import { buildClusterStatements } from './cluster-statements.ts';
 import { computeChecksum, type Migration, toMigrationError } from './load.ts';
-import type { Applied } from './pending.ts';
+import type { AppliedMigration } from './pending.ts';
 
 type State = 'started' | 'done';
 
@@ -34,7 +34,7 @@ const alreadyExistsCodes = new Set([15, 57, 82]);
 const unknownTableCode = 60;
 
 /** A completed migration of one server. */
-export interface AppliedClickHouse extends Applied {
+export interface AppliedClickHouse extends AppliedMigration {
   /** Number of shards when the tables were first created; 0 without a cluster. */
   readonly shards: number;
 }
@@ -46,7 +46,7 @@ export function readAppliedClickHouse(server: ClickHouse): Promise<AppliedClickH
 }
 
 /** Layout, number of shards and timeout with which a migration is applied to a server. */
-export interface Form {
+export interface MigrationOptions {
   readonly layout: Layout;
   /** Number of shards, see {@link AppliedClickHouse}. */
   readonly shards: number;
@@ -57,17 +57,17 @@ export interface Form {
 export async function applyClickHouse(
   clickhouse: ClickHouse,
   migration: Migration,
-  { layout, shards, timeoutMs }: Form,
+  { layout, shards, timeoutMs }: MigrationOptions,
 ): Promise<void> {
   const { version, name, checksum } = migration;
   const record = (step: Step) => writeRecord(clickhouse, { version, name, shards, ...step });
   try {
     await clickhouse.command({ name: 'migrate', sql: buildRecordTableSql(layout) });
-    const past = await readSteps(clickhouse, version);
-    const statements = splitStatements(migration.sql).flatMap((sql) => clusterStatements(sql, layout, shards));
+    const pastSteps = await readSteps(clickhouse, version);
+    const statements = splitStatements(migration.sql).flatMap((sql) => buildClusterStatements(sql, layout, shards));
     for (const [index, sql] of statements.entries()) {
       const step = { statement: index + 1, checksum: computeChecksum(sql) };
-      const before = past.filter(({ statement }) => statement === step.statement);
+      const before = pastSteps.filter(({ statement }) => statement === step.statement);
       const done = before.find(({ state }) => state === 'done');
       if (done !== undefined && done.checksum !== step.checksum) {
         throw runlakeError('MIGRATION_CHANGED', { store: 'clickhouse', name });
@@ -83,11 +83,16 @@ export async function applyClickHouse(
   }
 }
 
-async function runOnce(clickhouse: ClickHouse, sql: string, timeoutMs: number, begunBefore: boolean): Promise<void> {
+async function runOnce(
+  clickhouse: ClickHouse,
+  sql: string,
+  timeoutMs: number,
+  wasStartedBefore: boolean,
+): Promise<void> {
   try {
     await clickhouse.command({ name: 'migrate', sql, timeoutMs });
   } catch (error) {
-    if (!begunBefore || !alreadyExistsCodes.has(getClickHouseCode(error) ?? 0)) throw error;
+    if (!wasStartedBefore || !alreadyExistsCodes.has(getClickHouseCode(error) ?? 0)) throw error;
   }
 }
 

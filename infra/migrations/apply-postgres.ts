@@ -2,12 +2,12 @@ import { isRunlakeError } from '../errors/runlake-error.ts';
 import { getSqlState } from '../postgres/database-error.ts';
 import type { Database } from '../postgres/pool.ts';
 import { type Migration, toMigrationError } from './load.ts';
-import type { Applied } from './pending.ts';
+import type { AppliedMigration } from './pending.ts';
 
 /** Reads the completed Postgres migrations, with one statement. */
-export async function readAppliedPostgres(database: Database): Promise<Applied[]> {
+export async function readAppliedPostgres(database: Database): Promise<AppliedMigration[]> {
   try {
-    return await database.query<Applied>('SELECT version, name, checksum FROM runlake_migrations');
+    return await database.query<AppliedMigration>('SELECT version, name, checksum FROM runlake_migrations');
   } catch (error) {
     if (isRunlakeError(error) && getSqlState(error) === '42P01') return [];
     throw error;

@@ -6,7 +6,7 @@ import { type AppliedClickHouse, applyClickHouse, readAppliedClickHouse } from '
 import type { Migration } from './load.ts';
 import { findPendingMigrations } from './pending.ts';
 
-interface PendingOfServer {
+interface ServerMigrations {
   readonly server: ClickHouse;
   readonly applied: readonly AppliedClickHouse[];
   readonly pending: ReadonlySet<Migration>;
@@ -15,7 +15,7 @@ interface PendingOfServer {
 export interface PendingClickHouse {
   /** Migrations that are missing on at least one server, in order. */
   readonly migrations: readonly Migration[];
-  readonly servers: readonly PendingOfServer[];
+  readonly servers: readonly ServerMigrations[];
   /** Error of a server that did not respond; undefined if all servers responded. */
   readonly failure: unknown;
 }

@@ -1,5 +1,5 @@
 import type { Layout } from '../clickhouse/layout.ts';
-import { localTable } from '../clickhouse/layout.ts';
+import { toLocalTable } from '../clickhouse/layout.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
 
 /**
@@ -21,7 +21,7 @@ const viewPattern =
  *   shard that is added later does not move the rows of existing traces.
  * @throws PART_UNUSABLE for a statement that cannot be converted for a cluster.
  */
-export function clusterStatements(sql: string, layout: Layout, shards: number): string[] {
+export function buildClusterStatements(sql: string, layout: Layout, shards: number): string[] {
   const { name, columns, engine, arguments: args = '', key, rest } = tablePattern.exec(sql)?.groups ?? {};
   if (name !== undefined) {
     const create = (table: string, usedEngine: string) =>
@@ -33,14 +33,14 @@ export function clusterStatements(sql: string, layout: Layout, shards: number): 
       ? addArguments(toReplicatedEngine(engine!), [...replicaPath, args])
       : addArguments(engine!, [args]);
     return [
-      create(localTable(name), local),
-      `CREATE TABLE ${name} AS ${localTable(name)}
-ENGINE = Distributed('${layout.cluster}', currentDatabase(), '${localTable(name)}', cityHash64(${key}) % ${shards})`,
+      create(toLocalTable(name), local),
+      `CREATE TABLE ${name} AS ${toLocalTable(name)}
+ENGINE = Distributed('${layout.cluster}', currentDatabase(), '${toLocalTable(name)}', cityHash64(${key}) % ${shards})`,
     ];
   }
   if (layout.kind !== 'cluster') return [sql];
   const { head, target, select, source, rest: end } = viewPattern.exec(sql)?.groups ?? {};
-  if (head !== undefined) return [`${head}${localTable(target!)}${select}${localTable(source!)}${end}`];
+  if (head !== undefined) return [`${head}${toLocalTable(target!)}${select}${toLocalTable(source!)}${end}`];
   throw runlakeError('PART_UNUSABLE', {
     reason: `A statement of a migration has no form for a cluster: ${sql.slice(0, 80)}`,
     remedy: 'Write it as CREATE TABLE … SHARD BY, or as a view of one table.',

@@ -29,7 +29,7 @@ export interface MigrationFolders {
   readonly clickhouse: string;
 }
 
-interface Pending {
+interface PendingMigrations {
   readonly postgres: readonly Migration[];
   readonly clickhouse: PendingClickHouse;
 }
@@ -85,7 +85,10 @@ export async function checkMigrations(
   return { pending: listNames(await readPending(stores, folders)) };
 }
 
-async function readPending({ database, clickhouse }: MigrationStores, folders?: MigrationFolders): Promise<Pending> {
+async function readPending(
+  { database, clickhouse }: MigrationStores,
+  folders?: MigrationFolders,
+): Promise<PendingMigrations> {
   const [postgres, servers] = await Promise.all([
     readAppliedPostgres(database),
     readPendingClickHouse(clickhouse, loadMigrations('clickhouse', folders?.clickhouse)),
@@ -96,7 +99,7 @@ async function readPending({ database, clickhouse }: MigrationStores, folders?: 
   };
 }
 
-function listNames({ postgres, clickhouse }: Pending): string[] {
+function listNames({ postgres, clickhouse }: PendingMigrations): string[] {
   return [
     ...postgres.map(({ name }) => `postgres/${name}`),
     ...clickhouse.migrations.map(({ name }) => `clickhouse/${name}`),

@@ -2,7 +2,7 @@ import { runlakeError } from '../errors/runlake-error.ts';
 import type { Migration, Store } from './load.ts';
 
 /** A migration that a store has recorded as complete. */
-export interface Applied {
+export interface AppliedMigration {
   readonly version: number;
   readonly name: string;
   readonly checksum: string;
@@ -18,17 +18,17 @@ export interface Applied {
 export function findPendingMigrations(
   store: Store,
   known: readonly Migration[],
-  applied: readonly Applied[],
+  applied: readonly AppliedMigration[],
 ): Migration[] {
-  const byVersion = new Map(applied.map((one) => [one.version, one]));
+  const appliedByVersion = new Map(applied.map((one) => [one.version, one]));
   const pending = known.filter((migration) => {
-    const appliedMigration = byVersion.get(migration.version);
+    const appliedMigration = appliedByVersion.get(migration.version);
     if (appliedMigration !== undefined && appliedMigration.checksum !== migration.checksum) {
       throw runlakeError('MIGRATION_CHANGED', { store, name: appliedMigration.name });
     }
     return appliedMigration === undefined;
   });
-  const newest = Math.max(0, ...byVersion.keys());
+  const newest = Math.max(0, ...appliedByVersion.keys());
   if (newest > known.length) throw runlakeError('STORE_NEWER', { store, found: newest, known: known.length });
   return pending;
 }

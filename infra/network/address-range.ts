@@ -68,7 +68,7 @@ const ranges = rangeRows.map(([about, isAllowable, networks]) => {
   return { range: { about, isAllowable }, list };
 });
 
-const notPublic: AddressRange = { about: 'not a public address', isAllowable: false };
+const nonPublicRange: AddressRange = { about: 'not a public address', isAllowable: false };
 
 /**
  * Returns the range of an IP address in any notation that Node accepts, or undefined if it is public. An IPv4 address
@@ -77,12 +77,12 @@ const notPublic: AddressRange = { about: 'not a public address', isAllowable: fa
  */
 export function classifyAddress(address: string): AddressRange | undefined {
   const family = isIP(address);
-  if (family === 0) return notPublic;
+  if (family === 0) return nonPublicRange;
   if (family === 4) return findRange(address, 'ipv4');
   const plain = address.split('%', 1)[0] as string;
   const inner = findEmbeddedIpv4(parseIpv6Groups(plain));
   if (inner !== undefined) return findRange(inner, 'ipv4');
-  return findRange(plain, 'ipv6') ?? (/^[23]/.test(plain) && plain.indexOf(':') === 4 ? undefined : notPublic);
+  return findRange(plain, 'ipv6') ?? (/^[23]/.test(plain) && plain.indexOf(':') === 4 ? undefined : nonPublicRange);
 }
 
 function findRange(address: string, family: 'ipv4' | 'ipv6'): AddressRange | undefined {
@@ -94,8 +94,8 @@ function findRange(address: string, family: 'ipv4' | 'ipv6'): AddressRange | und
  * decimals.
  */
 function parseIpv6Groups(address: string): number[] {
-  const normal = new URL(`http://[${address}]`).hostname.slice(1, -1);
-  const [head = '', tail] = normal.split('::');
+  const normalised = new URL(`http://[${address}]`).hostname.slice(1, -1);
+  const [head = '', tail] = normalised.split('::');
   const parse = (text: string) => (text === '' ? [] : text.split(':').map((group) => Number.parseInt(group, 16)));
   const [first, last] = [parse(head), parse(tail ?? '')];
   return tail === undefined ? first : [...first, ...Array<number>(8 - first.length - last.length).fill(0), ...last];

@@ -33,7 +33,7 @@ export interface ObjectStore {
    * or is aborted by its signal is cancelled, if the credentials permit it. If reading is permitted, the size of the
    * stored object is verified.
    */
-  upload(key: string, path: string, options?: UploadOptions): Promise<Uploaded>;
+  upload(key: string, path: string, options?: UploadOptions): Promise<UploadResult>;
   /**
    * Cancels multipart uploads to `key` that a crashed process has left behind, if the credentials permit it: the
    * uploads with the given ids and, if the store can list uploads, also uploads whose id was not recorded.
@@ -71,12 +71,12 @@ export interface UploadOptions extends ObjectCallOptions {
    * Called before an existing object is overwritten, on stores with conditional writes. Rejects if the caller may no
    * longer write.
    */
-  readonly mayReplace?: () => Promise<void>;
+  readonly confirmReplace?: () => Promise<void>;
   /** Called with the number of bytes uploaded so far. */
   readonly onProgress?: (bytes: number) => void;
 }
 
-export interface Uploaded {
+export interface UploadResult {
   readonly bytes: number;
   /** Hash of the whole file, in hexadecimal. */
   readonly sha256: string;
@@ -99,7 +99,7 @@ export interface ObjectCall {
 type DestinationCode = Extract<ErrorCode, `DESTINATION_${string}`>;
 
 /** Creates the error of a failed call to an object store. The owner of the destination sees `reason`. */
-export function destinationError(
+export function createDestinationError(
   code: DestinationCode,
   { step, location }: ObjectCall,
   reason: string,
@@ -109,7 +109,7 @@ export function destinationError(
 }
 
 /** Returns true if the error of a call means that the object does not exist. */
-export function isMissing(error: unknown): boolean {
+export function isMissingObjectError(error: unknown): boolean {
   return isRunlakeError(error) && error.code === 'DESTINATION_OBJECT_MISSING';
 }
 
@@ -141,18 +141,18 @@ export function openSource(path: string): Promise<FileHandle> {
 export const chunkBytes = 1024 ** 2;
 
 /** Fills `buffer` with the contents of the file from `position` on, and updates all `hashes`. */
-export async function fillFrom(
+export async function fillFromFile(
   file: FileHandle,
   buffer: Buffer,
   position: number,
   hashes: readonly Hash[],
 ): Promise<void> {
-  for (let filled = 0; filled < buffer.length; ) {
-    const length = Math.min(chunkBytes, buffer.length - filled);
-    const { bytesRead } = await file.read(buffer, filled, length, position + filled);
+  for (let filledBytes = 0; filledBytes < buffer.length; ) {
+    const length = Math.min(chunkBytes, buffer.length - filledBytes);
+    const { bytesRead } = await file.read(buffer, filledBytes, length, position + filledBytes);
     if (bytesRead === 0) throw runlakeError('INTERNAL', {}, { cause: 'a file became shorter while it was uploaded' });
-    const chunk = buffer.subarray(filled, filled + bytesRead);
+    const chunk = buffer.subarray(filledBytes, filledBytes + bytesRead);
     for (const hash of hashes) hash.update(chunk);
-    filled += bytesRead;
+    filledBytes += bytesRead;
   }
 }

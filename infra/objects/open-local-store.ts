@@ -6,9 +6,9 @@ import { isSystemError } from '../embedded/private-file.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import {
   chunkBytes,
-  destinationError,
-  fillFrom,
-  isMissing,
+  createDestinationError,
+  fillFromFile,
+  isMissingObjectError,
   joinKey,
   type ObjectCall,
   type ObjectStep,
@@ -45,8 +45,8 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
       throw toLocalError(error, call);
     }
   };
-  const resolveLocation = (key: string, call: ObjectCall, make?: boolean) =>
-    resolveBelow(root, resolvePath(key), call, make);
+  const resolveLocation = (key: string, call: ObjectCall, createFolder?: boolean) =>
+    resolveInsideRoot(root, resolvePath(key), call, createFolder);
 
   return {
     resolvePath,
@@ -54,12 +54,14 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
       attempt('reach', '', signal, async (call) => {
         const isFolder = (await stat(await realpath(root))).isDirectory();
         if (!isFolder)
-          throw destinationError('DESTINATION_BUCKET_NOT_VALID', call, 'the root for local exports is a file');
+          throw createDestinationError('DESTINATION_BUCKET_NOT_VALID', call, 'the root for local exports is a file');
       }),
     put: (key, body, { signal } = {}) =>
       attempt('write', key, signal, async (call) => {
         const path = await resolveLocation(key, call, true);
-        await writeWhole(path, resolveDraftPath(path, createDraftName()) as string, (file) => file.writeFile(body));
+        await writeAtomically(path, resolveDraftPath(path, createDraftName()) as string, (file) =>
+          file.writeFile(body),
+        );
       }),
     get: (key, { maxBytes, signal }) =>
       attempt('read', key, signal, async (call) => {
@@ -75,12 +77,12 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
         const { size } = await lstat(await resolveLocation(key, call));
         return { bytes: size, etag: undefined };
       }).catch((error) => {
-        if (isMissing(error)) return undefined;
+        if (isMissingObjectError(error)) return undefined;
         throw error;
       }),
     delete: (key, { signal } = {}) =>
       attempt('delete', key, signal, async (call) => rm(await resolveLocation(key, call), { force: true })),
-    upload: (key, from, { signal, recordUpload, mayReplace, onProgress } = {}) =>
+    upload: (key, from, { signal, recordUpload, confirmReplace, onProgress } = {}) =>
       attempt('upload', key, signal, async (call) => {
         const source = await openSource(from);
         try {
@@ -95,14 +97,14 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
             while (bytes < size) {
               signal?.throwIfAborted();
               const chunk = buffer.subarray(0, size - bytes);
-              await fillFrom(source, chunk, bytes, [hash]);
+              await fillFromFile(source, chunk, bytes, [hash]);
               await file.appendFile(chunk);
               bytes += chunk.length;
               onProgress?.(bytes);
             }
-            await mayReplace?.();
+            await confirmReplace?.();
           };
-          await writeWhole(path, resolveDraftPath(path, draftName) as string, write);
+          await writeAtomically(path, resolveDraftPath(path, draftName) as string, write);
           return { bytes, sha256: hash.digest('hex') };
         } finally {
           await source.close();
@@ -121,10 +123,10 @@ export function openLocalStore({ root, prefix }: LocalOptions): ObjectStore {
 }
 
 const createOutsideError = (call: ObjectCall) =>
-  destinationError('DESTINATION_BUCKET_NOT_VALID', call, 'its prefix leads out of the folder for local exports');
+  createDestinationError('DESTINATION_BUCKET_NOT_VALID', call, 'its prefix leads out of the folder for local exports');
 
 /** Matches parts that are not allowed in a path: empty parts, `.`, `..`, and parts with a NUL character. */
-const invalidPartPattern = /^(?:\.{1,2})?$|\0/;
+const invalidSegmentPattern = /^(?:\.{1,2})?$|\0/;
 
 /**
  * Returns the absolute path of `name` below `root`, and creates its folder if `make` is set. The path cannot leave the
@@ -132,17 +134,17 @@ const invalidPartPattern = /^(?:\.{1,2})?$|\0/;
  *
  * @throws DESTINATION_BUCKET_NOT_VALID, and errors of the file system.
  */
-async function resolveBelow(root: string, name: string, call: ObjectCall, make = false): Promise<string> {
-  if (name.split('/').some((part) => invalidPartPattern.test(part))) throw createOutsideError(call);
+async function resolveInsideRoot(root: string, name: string, call: ObjectCall, make = false): Promise<string> {
+  if (name.split('/').some((part) => invalidSegmentPattern.test(part))) throw createOutsideError(call);
   const top = await realpath(root);
   const path = join(top, name);
   const folder = dirname(path);
   // This check runs before folders are created, because a link in the existing part of the path decides where mkdir
   // would create them.
-  await requireBelow(top, await resolveExistingPath(folder), call);
+  await requireInsideRoot(top, await resolveExistingPath(folder), call);
   if (make) {
     await mkdir(folder, { recursive: true });
-    await requireBelow(top, await realpath(folder), call);
+    await requireInsideRoot(top, await realpath(folder), call);
   }
   return path;
 }
@@ -157,9 +159,9 @@ async function resolveExistingPath(folder: string): Promise<string> {
   }
 }
 
-async function requireBelow(top: string, real: string, call: ObjectCall): Promise<void> {
+async function requireInsideRoot(top: string, resolvedPath: string, call: ObjectCall): Promise<void> {
   const start = top.endsWith(sep) ? top : top + sep;
-  if (real !== top && !real.startsWith(start)) throw createOutsideError(call);
+  if (resolvedPath !== top && !resolvedPath.startsWith(start)) throw createOutsideError(call);
 }
 
 const draftPattern = /^\.draft-[0-9a-f]{24}$/;
@@ -181,7 +183,7 @@ function resolveDraftPath(path: string, draftName: string): string | undefined {
  * 3. Rename it, and sync the folder to disk.
  * A failure before step 3 deletes the draft. The draft of a killed process is later deleted by its recorded name.
  */
-async function writeWhole(path: string, draft: string, write: (file: FileHandle) => Promise<void>): Promise<void> {
+async function writeAtomically(path: string, draft: string, write: (file: FileHandle) => Promise<void>): Promise<void> {
   try {
     const file = await open(draft, 'wx', 0o644);
     try {
@@ -203,7 +205,7 @@ async function writeWhole(path: string, draft: string, write: (file: FileHandle)
   }
 }
 
-type KnownError = readonly [code: Parameters<typeof destinationError>[0], reason: string];
+type KnownError = readonly [code: Parameters<typeof createDestinationError>[0], reason: string];
 
 const accessDenied: KnownError = ['DESTINATION_ACCESS_DENIED', 'the user that runs Runlake has no permission'];
 const diskFull: KnownError = ['DESTINATION_UNAVAILABLE', 'the disk is full'];
@@ -229,5 +231,5 @@ function toLocalError(raw: unknown, call: ObjectCall): RunlakeError {
   if (code === 'ENOENT' && call.step === 'read')
     return runlakeError('DESTINATION_OBJECT_MISSING', { where: call.location });
   const [name, reason] = errorByCode[code] ?? ['DESTINATION_UNAVAILABLE', `the file system returned ${code}`];
-  return destinationError(name, call, reason, raw);
+  return createDestinationError(name, call, reason, raw);
 }

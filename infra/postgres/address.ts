@@ -31,7 +31,7 @@ export function findUnknownSslMode(url: string): string | undefined {
  *
  * @throws TLS_FILE_UNUSABLE
  */
-export function postgresAddress(url: string, authorities?: readonly string[]): PostgresAddress {
+export function parsePostgresAddress(url: string, authorities?: readonly string[]): PostgresAddress {
   const address = new URL(url);
   const getParameter = (name: string) => address.searchParams.get(name) ?? undefined;
   const [mode, ssl, rootFile, certFile, keyFile] = tlsParameters.map(getParameter);

@@ -30,7 +30,7 @@ const accessStates = ['28', '3D000', '42501'];
  * Converts the error of a statement to a RunlakeError. The server's message goes only into the cause. Errors without a
  * SQLSTATE are connection errors (refused, reset, timed out), except programming errors, which are returned unchanged.
  */
-export function databaseError(raw: unknown): RunlakeError | TypeError | RangeError | SyntaxError {
+export function toDatabaseError(raw: unknown): RunlakeError | TypeError | RangeError | SyntaxError {
   if (raw instanceof TypeError || raw instanceof RangeError || raw instanceof SyntaxError) return raw;
   const state = getSqlState(raw);
   if (state === undefined || transientStates.some((prefix) => state.startsWith(prefix))) {
@@ -45,7 +45,7 @@ export function databaseError(raw: unknown): RunlakeError | TypeError | RangeErr
 }
 
 /** Returns the unique constraint or index that was violated; undefined for other errors. */
-export function violatedConstraint(error: unknown): string | undefined {
+export function getViolatedConstraint(error: unknown): string | undefined {
   const cause = error instanceof Error ? error.cause : undefined;
   if (getSqlState(cause) !== '23505') return undefined;
   return String((cause as { constraint?: unknown }).constraint);

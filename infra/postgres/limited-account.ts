@@ -16,7 +16,7 @@ import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { isRunlakeError } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import { postgresAddress } from './address.ts';
+import { parsePostgresAddress } from './address.ts';
 import type { Database, Sql } from './database.ts';
 
 export interface LimitedAccountOptions {
@@ -114,11 +114,11 @@ interface Account extends Pick<LimitedAccountOptions, 'schema' | 'tables' | 'onC
  * logged.
  */
 async function dropExpiredRoles(database: Database, schema: string, family: string, logger: Logger): Promise<void> {
-  const dead = await database.query<{ rolname: string }>(
+  const expiredRoles = await database.query<{ rolname: string }>(
     'SELECT rolname FROM pg_roles WHERE starts_with(rolname, $1) AND rolvaliduntil < clock_timestamp()',
     [family],
   );
-  for (const { rolname } of dead) {
+  for (const { rolname } of expiredRoles) {
     await database
       .transaction((sql) => dropRole(sql, schema, rolname))
       .catch((err) => logger.warn({ err, account: rolname }, 'an expired Postgres role was not dropped'));
@@ -160,19 +160,19 @@ async function dropRole(sql: Sql, schema: string, name: string): Promise<void> {
   await lockRoleChanges(sql);
   const [role] = await sql.query('SELECT FROM pg_roles WHERE rolname = $1', [name]);
   if (role === undefined) return;
-  const granted = await sql.query<{ name: string }>(
+  const grantedTables = await sql.query<{ name: string }>(
     `SELECT DISTINCT c.oid::regclass::text AS name FROM pg_class c, aclexplode(c.relacl) acl, pg_roles r
      WHERE c.relnamespace = $1::regnamespace AND acl.grantee = r.oid AND r.rolname = $2`,
     [schema, name],
   );
-  if (granted.length > 0)
-    await sql.execute(`REVOKE ALL ON ${granted.map((table) => table.name).join(', ')} FROM ${name}`);
+  if (grantedTables.length > 0)
+    await sql.execute(`REVOKE ALL ON ${grantedTables.map((table) => table.name).join(', ')} FROM ${name}`);
   await sql.execute(`REVOKE ALL ON SCHEMA ${schema} FROM ${name}`);
   await sql.execute(`DROP ROLE ${name}`);
 }
 
 async function findRefusalReason(url: string, authorities: readonly string[] | undefined): Promise<string | undefined> {
-  const client = new pg.Client({ ...postgresAddress(url, authorities), connectionTimeoutMillis: 10_000 });
+  const client = new pg.Client({ ...parsePostgresAddress(url, authorities), connectionTimeoutMillis: 10_000 });
   client.on('error', () => undefined);
   try {
     await client.connect();

@@ -13,7 +13,7 @@ import {
 } from 'kysely';
 import type { Tables } from '../../schemas/tables.ts';
 import type { Sql } from './database.ts';
-import { pageWithin } from './page-within.ts';
+import { queryPageWithinLimit } from './page-within.ts';
 import { toJsonb } from './value-types.ts';
 
 /** Builder of typed statements. It has no connection; {@link fetchRows} executes the statements. */
@@ -60,11 +60,11 @@ export function limitToPage<DB, TB extends keyof DB, Row>(
   { limit, offset }: PageRequest,
 ): SelectQueryBuilder<DB, TB, Row> {
   const direction = descending ? 'desc' : 'asc';
-  const ordered = by.reduce<SelectQueryBuilder<DB, TB, Row>>(
-    (built, expression) => built.orderBy(expression, direction),
+  const orderedQuery = by.reduce<SelectQueryBuilder<DB, TB, Row>>(
+    (partialQuery, expression) => partialQuery.orderBy(expression, direction),
     query,
   );
-  return ordered.limit(limit).offset(offset);
+  return orderedQuery.limit(limit).offset(offset);
 }
 
 /** Maximum size of the rows of a page, as JSON. Descriptions, schemas and definitions may be large. */
@@ -83,7 +83,7 @@ export async function listPage<DB, TB extends keyof DB, Row>(
   page: PageRequest,
 ): Promise<Page<Row>> {
   const { sql: text, parameters } = limitToPage(query, order, page).compile();
-  const rows = await pageWithin<Row & object>(database, text, parameters, maxPageBytes);
+  const rows = await queryPageWithinLimit<Row & object>(database, text, parameters, maxPageBytes);
   const isLast = rows.length < page.limit && (rows.length > 0 || page.offset === 0);
   return { rows, total: isLast ? page.offset + rows.length : await countRows(database, query) };
 }

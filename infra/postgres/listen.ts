@@ -11,7 +11,7 @@
  */
 import pg from 'pg';
 import type { Logger } from '../telemetry/logger.ts';
-import { postgresAddress } from './address.ts';
+import { parsePostgresAddress } from './address.ts';
 
 export interface ListenOptions {
   /** Address of Postgres; must not go through a pooler in transaction mode. */
@@ -45,7 +45,7 @@ export async function listen({ url, authorities, channels, onNotice, logger }: L
 
   async function connect(): Promise<void> {
     const opened = new pg.Client({
-      ...postgresAddress(url, authorities),
+      ...parsePostgresAddress(url, authorities),
       application_name: 'runlake',
       keepAlive: true,
       connectionTimeoutMillis: responseTimeoutMs,
@@ -69,11 +69,11 @@ export async function listen({ url, authorities, channels, onNotice, logger }: L
     for (const channel of channels) onNotice(channel, '');
   }
 
-  function reconnect(broken: pg.Client, err?: unknown): void {
-    if (client !== broken) return;
+  function reconnect(brokenClient: pg.Client, err?: unknown): void {
+    if (client !== brokenClient) return;
     client = undefined;
     clearInterval(probe);
-    void broken.end().catch(() => undefined);
+    void brokenClient.end().catch(() => undefined);
     if (isClosed) return;
     if (failures++ === 0) logger.warn({ err }, 'lost the connection for Postgres notifications, reconnecting');
     timer = setTimeout(() => void connect(), Math.min(50 * 2 ** failures, maxPauseMs));

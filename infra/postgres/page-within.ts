@@ -2,7 +2,7 @@ import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import type { Sql } from './database.ts';
 
 /** Columns that the statement adds to those of the page. */
-interface Measured {
+interface MeasuredRow {
   readonly page_rows: number;
   readonly page_fits: boolean;
 }
@@ -15,14 +15,14 @@ interface Measured {
  * @param cte an additional CTE; it can read `page` and `measured.page_fits`
  * @throws ANSWER_TOO_LARGE
  */
-export async function pageWithin<Row extends object>(
+export async function queryPageWithinLimit<Row extends object>(
   sql: Sql,
   page: string,
   params: readonly unknown[],
   limitBytes: number = Number.MAX_SAFE_INTEGER,
   { cte }: { readonly cte?: string } = {},
 ): Promise<Row[]> {
-  const rows = await sql.query<Row & Measured>(
+  const rows = await sql.query<Row & MeasuredRow>(
     `WITH page AS MATERIALIZED (${page}),
      measured AS (
        SELECT page_rows, page_rows < 2 OR NOT EXISTS (
@@ -53,7 +53,7 @@ export function requireWithin(rows: number, bytes: number, limitBytes: number): 
  * Returns the columns that `select` names, as an SQL list. Returns all columns if `select` is undefined, and the first
  * column if it names none.
  */
-export function selectedColumns(columns: string, select: readonly string[] | null | undefined): string {
+export function buildSelectList(columns: string, select: readonly string[] | null | undefined): string {
   if (!select) return columns;
   const all = columns.split(', ');
   const selected = all.filter((column) => select.includes(column));

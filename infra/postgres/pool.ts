@@ -1,10 +1,10 @@
 import pg from 'pg';
 import { runlakeError } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import { postgresAddress } from './address.ts';
+import { parsePostgresAddress } from './address.ts';
 import { Connection, createSql } from './connection.ts';
 import type { Database, Sql } from './database.ts';
-import { databaseError } from './database-error.ts';
+import { toDatabaseError } from './database-error.ts';
 import { valueTypes } from './value-types.ts';
 
 export type { Database, Sql } from './database.ts';
@@ -30,7 +30,7 @@ export interface DatabaseOptions {
  */
 export function openDatabase({ url, authorities, logger, timeoutMs, maxConnections = 10 }: DatabaseOptions): Database {
   const pool = new pg.Pool({
-    ...postgresAddress(url, authorities),
+    ...parsePostgresAddress(url, authorities),
     application_name: 'runlake',
     max: maxConnections,
     connectionTimeoutMillis: timeoutMs,
@@ -55,7 +55,7 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
 
   async function withConnection<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result> {
     const client = await pool.connect().catch((raw) => {
-      throw databaseError(raw);
+      throw toDatabaseError(raw);
     });
     const connection = new Connection(client);
     try {
@@ -116,6 +116,6 @@ async function runTransaction<Result>(
 }
 
 /** Runs `work` in the transaction `sql`, or in a new transaction if `sql` is a database. */
-export function withinTransaction<Result>(sql: Database | Sql, work: (tx: Sql) => Promise<Result>): Promise<Result> {
+export function runInTransaction<Result>(sql: Database | Sql, work: (tx: Sql) => Promise<Result>): Promise<Result> {
   return 'transaction' in sql ? sql.transaction(work) : work(sql);
 }

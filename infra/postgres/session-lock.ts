@@ -18,8 +18,8 @@ import pg from 'pg';
 import type { Logger } from '../telemetry/logger.ts';
 import { pause } from '../timeouts/backoff.ts';
 import { poll } from '../timeouts/poll.ts';
-import { type PostgresAddress, postgresAddress } from './address.ts';
-import { databaseError } from './database-error.ts';
+import { type PostgresAddress, parsePostgresAddress } from './address.ts';
+import { toDatabaseError } from './database-error.ts';
 
 export interface SessionLockOptions {
   /** Address of the form `postgres://user:password@host:port/database`. */
@@ -52,14 +52,14 @@ interface SessionName {
   readonly started_at: string;
 }
 
-/** Takes the lock. @returns undefined if another process holds it. @throws errors of {@link databaseError}. */
+/** Takes the lock. @returns undefined if another process holds it. @throws errors of {@link toDatabaseError}. */
 export async function acquireSessionLock(options: SessionLockOptions): Promise<SessionLock | undefined> {
   const { key, logger, waitMs = 5_000 } = options;
-  const address = postgresAddress(options.url, options.authorities);
+  const address = parsePostgresAddress(options.url, options.authorities);
   let isReleased = false;
   const earlier: SessionName[] = [];
   let session = await connect(address, earlier).catch((raw) => {
-    throw databaseError(raw);
+    throw toDatabaseError(raw);
   });
   try {
     if (!(await poll(() => tryLock(session, key), { intervalMs: retryMs, timeoutMs: waitMs }))) {
@@ -68,7 +68,7 @@ export async function acquireSessionLock(options: SessionLockOptions): Promise<S
     }
   } catch (raw) {
     await session.client.end().catch(() => undefined);
-    throw databaseError(raw);
+    throw toDatabaseError(raw);
   }
 
   /**
@@ -107,13 +107,13 @@ export async function acquireSessionLock(options: SessionLockOptions): Promise<S
     }
   }
 
-  const keeping = keep();
+  const keepLoop = keep();
   return {
-    lost: keeping.then(() => (isReleased ? new Promise<void>(() => undefined) : undefined)),
+    lost: keepLoop.then(() => (isReleased ? new Promise<void>(() => undefined) : undefined)),
     async release() {
       isReleased = true;
       await session.client.end().catch(() => undefined);
-      await keeping;
+      await keepLoop;
     },
   };
 }

@@ -1,18 +1,18 @@
 import pg from 'pg';
 
-/** Format of `timestamptz` in a session with UTC and ISO dates; other values (infinity, BC) are passed through unchanged. */
+/** Format of `parseTimestamptz` in a session with UTC and ISO dates; other values (infinity, BC) are passed through unchanged. */
 const utcTimestamp = /^(\d{4,})-(\d\d)-(\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?\+00$/;
 
 type Parse = (text: string) => unknown;
 
-const asText: Parse = (text) => text;
+const keepText: Parse = (text) => text;
 
-const int8: Parse = (text) => {
+const parseInt8: Parse = (text) => {
   const number = Number(text);
   return Number.isSafeInteger(number) ? number : text;
 };
 
-const timestamptz: Parse = (text) =>
+const parseTimestamptz: Parse = (text) =>
   text.replace(
     utcTimestamp,
     (_, year, month, day, time, fraction = '') => `${year}-${month}-${day}T${time}.${fraction.padEnd(6, '0')}Z`,
@@ -32,14 +32,14 @@ const { INT8, TIMESTAMPTZ, TIMESTAMP, DATE } = pg.types.builtins;
 
 /** Parsers by type oid. Array types have their own oids, for which `pg` has no constants. */
 const parsers = new Map<number, Parse>([
-  [INT8, int8],
-  [1016, parseArray(int8)],
-  [TIMESTAMPTZ, timestamptz],
-  [1185, parseArray(timestamptz)],
-  [TIMESTAMP, asText],
-  [1115, parseArray(asText)],
-  [DATE, asText],
-  [1182, parseArray(asText)],
+  [INT8, parseInt8],
+  [1016, parseArray(parseInt8)],
+  [TIMESTAMPTZ, parseTimestamptz],
+  [1185, parseArray(parseTimestamptz)],
+  [TIMESTAMP, keepText],
+  [1115, parseArray(keepText)],
+  [DATE, keepText],
+  [1182, parseArray(keepText)],
 ]);
 
 /** Type parsers of Runlake's own connections; `pg`'s global parsers are not changed, because other libraries rely on them. */

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { RateLimiterMemory, RateLimiterPostgres, RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
 import { runlakeError } from '../errors/runlake-error.ts';
-import { redisTls } from '../jobs/redis-backend.ts';
+import { buildRedisTlsOptions } from '../jobs/redis-backend.ts';
 import type { Database } from '../postgres/database.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { counter } from '../telemetry/metrics.ts';
@@ -55,7 +55,7 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter {
           commandTimeout: 1_000,
           enableOfflineQueue: false,
           connectionName: 'runlake-rate-limits',
-          ...redisTls(redisUrl, authorities),
+          ...buildRedisTlsOptions(redisUrl, authorities),
         });
   redis?.on('error', (err) => logger.warn({ err }, 'the Redis connection of the rate limits failed'));
   const postgres = {
@@ -89,15 +89,15 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter {
       }
     };
   };
-  const takeOfKey = open('RUNLAKE_RATE_LIMIT_PER_KEY', perKey, 'keyId');
-  const takeOfOrganization = open('RUNLAKE_RATE_LIMIT_PER_ORGANIZATION', perOrganization, 'organizationId');
-  const takeOfShare = open('searches with a share token', searchesPerShare, 'sharedId');
+  const takeKeyPoint = open('RUNLAKE_RATE_LIMIT_PER_KEY', perKey, 'keyId');
+  const takeOrganizationPoint = open('RUNLAKE_RATE_LIMIT_PER_ORGANIZATION', perOrganization, 'organizationId');
+  const takeSharePoint = open('searches with a share token', searchesPerShare, 'sharedId');
   return {
     async take({ keyId, organizationId }) {
-      await takeOfKey(keyId);
-      await takeOfOrganization(organizationId);
+      await takeKeyPoint(keyId);
+      await takeOrganizationPoint(organizationId);
     },
-    takeSharedSearch: ({ targetId }) => takeOfShare(targetId),
+    takeSharedSearch: ({ targetId }) => takeSharePoint(targetId),
     async close() {
       redis?.disconnect();
     },

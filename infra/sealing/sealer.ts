@@ -10,10 +10,10 @@ export interface Sealer {
   /** @param row identifies the row that stores the secret, for example its id. */
   seal(text: string, row: string): string;
   /** @throws SEAL_KEY_UNKNOWN, SEAL_BROKEN; the errors never contain any part of the secret. */
-  open(sealed: string, row: string): Opened;
+  open(sealed: string, row: string): OpenedSecret;
 }
 
-export interface Opened {
+export interface OpenedSecret {
   readonly text: string;
   /**
    * True if a former key decrypted the text. The caller should then seal the text again, so that the former key can be
@@ -51,8 +51,8 @@ const tagBytes = 16;
  */
 export function createSealer({ secretKey, formerSecretKeys = '', purpose, what }: SealerOptions): Sealer {
   const current = deriveKey(secretKey, purpose);
-  const former = formerSecretKeys.split(',').flatMap((key) => key.trim() || []);
-  const keys = new Map([...former.map((key) => deriveKey(key, purpose)), current].map((key) => [key.id, key]));
+  const formerKeys = formerSecretKeys.split(',').flatMap((key) => key.trim() || []);
+  const keys = new Map([...formerKeys.map((key) => deriveKey(key, purpose)), current].map((key) => [key.id, key]));
   const buildAssociatedData = (keyId: string, row: string) =>
     Buffer.from(JSON.stringify([formatVersion, keyId, purpose, row]));
   return {

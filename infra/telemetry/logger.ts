@@ -14,7 +14,7 @@ const secretEndingPattern =
   /(?:password|passwd|passphrase|secret|apikey|secretkey|accesskey|privatekey|servicekey|authorization|cookie|credentials?|(?:access|refresh|session|bearer|auth|id)token)$/;
 const secretNames: ReadonlySet<string> = new Set(['key', 'token', 'pass', 'pwd', 'sasl']);
 
-const censored = '***';
+const redactedText = '***';
 const maxDepth = 8;
 const maxValues = 2_000;
 
@@ -28,7 +28,7 @@ export function isSecretName(name: string): boolean {
  * Returns a copy of any value with secrets redacted at any depth. `convertError` converts errors to objects. Replaces
  * values below eight levels of nesting, and all values after the first two thousand, by `…`.
  */
-export function withoutSecrets(value: unknown, convertError: (error: Error) => object): unknown {
+export function redactSecrets(value: unknown, convertError: (error: Error) => object): unknown {
   let values = 0;
   const copy = (inner: unknown, depth: number): unknown => {
     if (typeof inner === 'string') return scrubText(inner);
@@ -40,7 +40,7 @@ export function withoutSecrets(value: unknown, convertError: (error: Error) => o
     return Object.fromEntries(
       Object.entries(inner).map(([name, item]) => [
         name,
-        isSecretName(name) && item !== undefined && item !== null ? censored : copy(item, depth + 1),
+        isSecretName(name) && item !== undefined && item !== null ? redactedText : copy(item, depth + 1),
       ]),
     );
   };
@@ -58,10 +58,10 @@ const assignmentPattern =
 /** Replaces everything in `text` that looks like a secret. */
 export function scrubText(text: string): string {
   return text
-    .replace(userInfoPattern, `$1${censored}@`)
-    .replace(assignmentPattern, `$1$2${censored}`)
-    .replace(authorizationPattern, `$1 ${censored}`)
-    .replace(apiKeyPattern, `$1${censored}`);
+    .replace(userInfoPattern, `$1${redactedText}@`)
+    .replace(assignmentPattern, `$1$2${redactedText}`)
+    .replace(authorizationPattern, `$1 ${redactedText}`)
+    .replace(apiKeyPattern, `$1${redactedText}`);
 }
 
 export type Logger = Pick<PinoLogger, 'debug' | 'info' | 'warn' | 'error'> & { child(bindings: object): Logger };
@@ -90,7 +90,7 @@ export function createLogger(level: Config['logLevel'], role: string): Logger {
   const createChild = logger.child;
   // pino writes the bindings of a child unchanged, so they are redacted here.
   logger.child = function child(this: typeof logger, bindings: object, options?: object) {
-    return createChild.call(this, withoutSecrets(bindings, serializeError) as object, options);
+    return createChild.call(this, redactSecrets(bindings, serializeError) as object, options);
   } as typeof logger.child;
   return logger;
 }
@@ -117,19 +117,22 @@ type Call = [obj: unknown, msg?: string, ...args: unknown[]];
  */
 function redactArguments(given: readonly unknown[]): Call {
   const [first, ...rest] = given;
-  const values = rest.map((value) => withoutSecrets(value, serializeError));
+  const values = rest.map((value) => redactSecrets(value, serializeError));
   if (first instanceof Error)
     return [{ err: serializeThrown(first) }, ...(values.length > 0 ? values : ['an error'])] as Call;
   if (typeof first !== 'object' || first === null || !('err' in first)) {
-    return [withoutSecrets(first, serializeError), ...values] as Call;
+    return [redactSecrets(first, serializeError), ...values] as Call;
   }
   const { err, ...fields } = first;
-  return [{ ...(withoutSecrets(fields, serializeError) as object), err: serializeThrown(err) }, ...values] as Call;
+  return [{ ...(redactSecrets(fields, serializeError) as object), err: serializeThrown(err) }, ...values] as Call;
 }
 
 /** Serialises a thrown value, which need not be an error. */
 function serializeThrown(thrown: unknown): unknown {
-  return withoutSecrets(thrown instanceof Error ? thrown : { message: removeQuoted(String(thrown)) }, serializeError);
+  return redactSecrets(
+    thrown instanceof Error ? thrown : { message: removeQuotedText(String(thrown)) },
+    serializeError,
+  );
 }
 
 const maxForeignTextLength = 200;
@@ -144,13 +147,13 @@ function serializeError(error: Error): object {
   let cause: unknown = error.cause;
   while (cause instanceof Error && causes.length < 5) {
     const code = 'code' in cause ? ` [${String(cause.code).slice(0, 50)}]` : '';
-    causes.push(`${cause.name}${code}: ${removeQuoted(cause.message)}`);
+    causes.push(`${cause.name}${code}: ${removeQuotedText(cause.message)}`);
     cause = cause.cause;
   }
   return {
     name: error.name,
     code: 'code' in error ? error.code : undefined,
-    message: isRunlakeError(error) ? error.message.slice(0, 2_000) : removeQuoted(error.message),
+    message: isRunlakeError(error) ? error.message.slice(0, 2_000) : removeQuotedText(error.message),
     stack: error.stack
       ?.split('\n')
       .filter((line) => /^ {4}at /.test(line))
@@ -161,7 +164,7 @@ function serializeError(error: Error): object {
 }
 
 /** Replaces quoted text by `…`; an unclosed quote extends to the end. */
-function removeQuoted(text: string): string {
-  const bounded = text.slice(0, 10_000);
-  return bounded.replace(/(['"`])(?:\\.|(?!\1)[^\\])*(?:\1|\\?$)/gs, '$1…$1').slice(0, maxForeignTextLength);
+function removeQuotedText(text: string): string {
+  const boundedText = text.slice(0, 10_000);
+  return boundedText.replace(/(['"`])(?:\\.|(?!\1)[^\\])*(?:\1|\\?$)/gs, '$1…$1').slice(0, maxForeignTextLength);
 }

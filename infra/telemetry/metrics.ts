@@ -55,7 +55,7 @@ export interface ScrapedGauge<Label extends string> {
    *   use the default of 5 seconds, so that frequent scrapes do not add load to the store.
    * @returns a function that removes the reader; the gauge is then absent from scrapes.
    */
-  setReader(look: ReadSamples<Label>, minIntervalMs?: number): () => void;
+  setReader(readSamples: ReadSamples<Label>, minIntervalMs?: number): () => void;
 }
 
 export const maxWaitMs = 1_000;
@@ -103,10 +103,10 @@ export function scrapedGauge<Label extends string>(
   clear();
   return {
     setReader(look, minIntervalMs = 5_000) {
-      const mine = new GaugeReader(name, look, minIntervalMs);
-      current = mine;
+      const gaugeReader = new GaugeReader(name, look, minIntervalMs);
+      current = gaugeReader;
       return () => {
-        if (current === mine) current = undefined;
+        if (current === gaugeReader) current = undefined;
       };
     },
   };

@@ -28,11 +28,11 @@ export async function checkHealth(
   timeoutMs = 2_000,
 ): Promise<Record<string, ComponentHealth>> {
   return Object.fromEntries(
-    await Promise.all(checks.map(async (part) => [part.name, await checkPart(part, timeoutMs)])),
+    await Promise.all(checks.map(async (part) => [part.name, await checkComponent(part, timeoutMs)])),
   );
 }
 
-async function checkPart(part: HealthCheck, timeoutMs: number): Promise<ComponentHealth> {
+async function checkComponent(part: HealthCheck, timeoutMs: number): Promise<ComponentHealth> {
   const startedAtMs = performance.now();
   try {
     if ((await withTimeout(part.check(), timeoutMs)) === timedOut) {

@@ -19,7 +19,7 @@ const reasonByErrorCode = new Map([
  *
  * @throws TLS_FILE_UNUSABLE if the file cannot be read or has no valid certificate.
  */
-export function trustedAuthorities({ tlsCaFile }: Pick<Config, 'tlsCaFile'>): string[] | undefined {
+export function readTrustedAuthorities({ tlsCaFile }: Pick<Config, 'tlsCaFile'>): string[] | undefined {
   return tlsCaFile === undefined ? undefined : [...rootCertificates, ...parseCertificates(tlsCaFile)];
 }
 

@@ -30,7 +30,7 @@ export function reportAgentMetrics(deps: {
   readonly pool: Pick<WorkerPool, 'freeSlots'>;
 }): () => void {
   const { database, deploymentId, executor, pool } = deps;
-  const stopRuns = unfinishedRuns.setReader(async () => {
+  const removeRunsReader = unfinishedRuns.setReader(async () => {
     const counts = await countUnfinishedRuns(database, deploymentId);
     return Object.entries(counts).map(([status, value]) => ({ labels: { status }, value }));
   });
@@ -42,7 +42,7 @@ export function reportAgentMetrics(deps: {
     0,
   );
   return () => {
-    stopRuns();
+    removeRunsReader();
     removeSlotsReader();
   };
 }

@@ -90,10 +90,10 @@ export interface ExpiryOptions {
 export function startExpiry(options: ExpiryOptions): { stop(): Promise<void> } {
   const { database, deploymentId, what, sweep, everyMinutes = 0.5, logger } = options;
   let isStopping = false;
-  let sweeping: Promise<void> | undefined;
+  let currentSweep: Promise<void> | undefined;
   const timer = setInterval(() => {
-    sweeping ??= sweepAll().finally(() => {
-      sweeping = undefined;
+    currentSweep ??= sweepAll().finally(() => {
+      currentSweep = undefined;
     });
   }, everyMinutes * 60_000);
 
@@ -109,7 +109,7 @@ export function startExpiry(options: ExpiryOptions): { stop(): Promise<void> } {
     async stop() {
       isStopping = true;
       clearInterval(timer);
-      await sweeping;
+      await currentSweep;
     },
   };
 }

@@ -36,7 +36,7 @@ export async function openDeployment(
 ): Promise<ServedDeployment> {
   const named = settings.agentsDeployment;
   const deploymentId =
-    named === undefined || (await isOrganization(database, named))
+    named === undefined || (await organizationExists(database, named))
       ? await openDefaultDeployment(database, named)
       : named;
   const [row] = await database.query<DeploymentRow>(
@@ -54,7 +54,7 @@ export async function openDeployment(
   return { deploymentId, operator: { ...(await loadOperator(database, organizationId)), workspaceId } };
 }
 
-async function isOrganization(database: Database, id: string): Promise<boolean> {
+async function organizationExists(database: Database, id: string): Promise<boolean> {
   return (await database.query('SELECT FROM organizations WHERE id = $1', [id])).length > 0;
 }
 
@@ -96,7 +96,7 @@ export function watchDeployment(
   logger: Logger,
 ): DeploymentWatch {
   const ends: (() => Promise<void>)[] = [];
-  const publishing = new Set<Promise<void>>();
+  const pendingPublishes = new Set<Promise<void>>();
   let isDeleted = false;
   let checking: Promise<void> | undefined;
 
@@ -113,7 +113,7 @@ export function watchDeployment(
       { deploymentId, workspaceId },
       'workspace deleted: the agent server refuses requests and ends its runs',
     );
-    await Promise.allSettled(publishing);
+    await Promise.allSettled(pendingPublishes);
     for (const end of ends) {
       await end().catch((err: unknown) => logger.error({ err }, 'a part of the agent server did not stop'));
     }
@@ -136,8 +136,8 @@ export function watchDeployment(
           return;
         }
         const published = log.publish(topic, messages, onOffsetsAssigned);
-        publishing.add(published);
-        await published.finally(() => publishing.delete(published));
+        pendingPublishes.add(published);
+        await published.finally(() => pendingPublishes.delete(published));
       },
     }),
     onDeleted: (end) => void ends.push(end),

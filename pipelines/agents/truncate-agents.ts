@@ -10,10 +10,11 @@ export interface Truncation {
   readonly checkpointer: boolean;
 }
 
-const deleteRowsSql = (table: string, more = '') => `DELETE FROM agents.${table} WHERE deployment_id = $1::uuid${more}`;
-const deleteStateSql = (table: string) =>
+const buildDeleteRowsSql = (table: string, more = '') =>
+  `DELETE FROM agents.${table} WHERE deployment_id = $1::uuid${more}`;
+const buildDeleteStateSql = (table: string) =>
   `DELETE FROM agents.${table} WHERE split_part(thread_id, ':', 1) = $1::uuid::text`;
-const deleteStateStatements = ['checkpoint_blobs', 'checkpoint_writes', 'checkpoints'].map(deleteStateSql);
+const deleteStateStatements = ['checkpoint_blobs', 'checkpoint_writes', 'checkpoints'].map(buildDeleteStateSql);
 
 /**
  * SQL statements for each kind of data. They do not delete the assistants that the server created for its graphs,
@@ -21,14 +22,14 @@ const deleteStateStatements = ['checkpoint_blobs', 'checkpoint_writes', 'checkpo
  */
 const statements: Readonly<Record<keyof Truncation, readonly string[]>> = {
   runs: [
-    deleteRowsSql('runs'),
+    buildDeleteRowsSql('runs'),
     'UPDATE agents.threads SET status = rest_status, next_due_at = NULL, next_caller_id = NULL WHERE deployment_id = $1::uuid',
   ],
-  crons: [deleteRowsSql('crons')],
-  store: [deleteRowsSql('store_items')],
+  crons: [buildDeleteRowsSql('crons')],
+  store: [buildDeleteRowsSql('store_items')],
   checkpointer: deleteStateStatements,
-  threads: [...deleteStateStatements, deleteRowsSql('runs'), deleteRowsSql('threads')],
-  assistants: [deleteRowsSql('assistants', ` AND NOT metadata @> '{"created_by": "system"}'`)],
+  threads: [...deleteStateStatements, buildDeleteRowsSql('runs'), buildDeleteRowsSql('threads')],
+  assistants: [buildDeleteRowsSql('assistants', ` AND NOT metadata @> '{"created_by": "system"}'`)],
 };
 
 /** Deletes all selected rows of a deployment in one transaction. Meant for test environments. */

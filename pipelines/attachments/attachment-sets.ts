@@ -114,15 +114,15 @@ export async function copyAttachments(
 /**
  * Copies whole sets into new sets.
  *
- * @param copies Maps the id of each set to the id of its new copy.
+ * @param copyIdsBySourceId Maps the id of each set to the id of its new copy.
  * @throws errors of ClickHouse.
  */
 export async function copyAttachmentSets(
   clickhouse: ClickHouse,
   workspaceId: string,
-  copies: Readonly<Record<string, string>>,
+  copyIdsBySourceId: Readonly<Record<string, string>>,
 ): Promise<void> {
-  const sources = Object.keys(copies);
+  const sources = Object.keys(copyIdsBySourceId);
   for (let at = 0; at < sources.length; at += setsPerCopy) {
     const from = sources.slice(at, at + setsPerCopy);
     await clickhouse.command({
@@ -131,7 +131,7 @@ export async function copyAttachmentSets(
             SELECT version, tenant_id, arrayElement({to:Array(UUID)}, indexOf({from:Array(UUID)}, run_id)), name, received_at,
               mime_type, content
             FROM attachments FINAL WHERE tenant_id = {tenant:UUID} AND run_id IN {from:Array(UUID)}`,
-      params: { tenant: workspaceId, from, to: from.map((set) => copies[set] ?? '') },
+      params: { tenant: workspaceId, from, to: from.map((set) => copyIdsBySourceId[set] ?? '') },
     });
   }
 }
@@ -166,7 +166,7 @@ const setsPerDeletion = 2_000;
  * Returns the `attachment_urls` of an example: it maps `attachment.<name>` to links that work for an hour without an
  * API key.
  */
-export function exampleAttachmentUrls(
+export function buildExampleAttachmentUrls(
   { signer, linkBase }: { readonly signer: TokenSigner; readonly linkBase: string },
   workspaceId: string,
   attachments: Readonly<Record<string, AttachmentLocation>>,

@@ -10,12 +10,12 @@ interface AttachmentKey {
 }
 
 /** Lifetime of a link in seconds, measured from the response that contains the link. */
-const linkSeconds = 3_600;
+const linkLifetimeSeconds = 3_600;
 
 /** Signs a token that allows clients to read this attachment for an hour. */
 export function signAttachmentToken(signer: TokenSigner, { tenantId, runId, name }: AttachmentKey): string {
   const nowSeconds = Math.floor(Date.now() / 1_000);
-  return signer.sign(JSON.stringify([tenantId, runId, name]), nowSeconds + linkSeconds);
+  return signer.sign(JSON.stringify([tenantId, runId, name]), nowSeconds + linkLifetimeSeconds);
 }
 
 type OpenedAttachmentToken =
@@ -56,7 +56,7 @@ export async function attachmentUrls(
     sql: `SELECT run_id, name, mime_type FROM attachments FINAL
           WHERE tenant_id = {tenant:UUID} AND run_id IN runs ORDER BY run_id, name, version DESC LIMIT 1 BY run_id, name`,
     params: { tenant: tenantId },
-    external: { name: 'runs', structure: 'run_id UUID', rows: [...new Set(runIds)].map((id) => [id]) },
+    externalTable: { name: 'runs', structure: 'run_id UUID', rows: [...new Set(runIds)].map((id) => [id]) },
   });
   const members = new Map<string, string[]>();
   for (const { run_id: runId, name, mime_type } of rows) {

@@ -2,7 +2,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { AvroWriter, wirePrefix } from '../../infra/event-log/avro.ts';
+import { AvroWriter, buildWirePrefix } from '../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
@@ -38,7 +38,7 @@ export function encodeAttachment(writer: AvroWriter, event: AttachmentEvent): vo
 }
 
 /** The trace of a run, as stated in the event of the run. */
-interface TraceOfRun {
+interface RunTrace {
   readonly traceId: string;
   /** Id of the project; the nil UUID if the event names no project. */
   readonly projectId: string;
@@ -51,12 +51,12 @@ const traceHeader = 'runlake-trace';
  * Returns headers for the message of an attachment whose run is sent in the same request, so that the attachment can
  * expire with the trace of the run.
  */
-export function traceHeaders({ traceId, projectId, traceTimeMicros }: TraceOfRun): Readonly<Record<string, string>> {
+export function buildTraceHeaders({ traceId, projectId, traceTimeMicros }: RunTrace): Readonly<Record<string, string>> {
   return { [traceHeader]: `${traceId} ${projectId} ${traceTimeMicros}` };
 }
 
-/** Reads the headers that {@link traceHeaders} returns; undefined if they are absent. */
-export function readTraceHeaders(headers: Readonly<Record<string, string>>): TraceOfRun | undefined {
+/** Reads the headers that {@link buildTraceHeaders} returns; undefined if they are absent. */
+export function readTraceHeaders(headers: Readonly<Record<string, string>>): RunTrace | undefined {
   const [, traceId, projectId, micros] =
     /^([0-9a-f-]{36}) ([0-9a-f-]{36}) (\d{1,16})$/.exec(headers[traceHeader] ?? '') ?? [];
   if (traceId === undefined || projectId === undefined) return undefined;
@@ -99,7 +99,7 @@ export function readAttachment(
   if (reason !== undefined)
     throw runlakeError('INVALID_ATTACHMENT', { attachment: `${name.slice(0, 64)} of ${runId}`, reason });
   const writer = new AvroWriter(content.length + 1_024);
-  writer.raw(wirePrefix(log.schemaId(attachmentEvents)));
+  writer.raw(buildWirePrefix(log.schemaId(attachmentEvents)));
   encodeAttachment(writer, {
     tenantId: sender.workspaceId,
     runId,

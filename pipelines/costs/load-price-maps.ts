@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { PromiseCache } from '../../infra/cache/promise-cache.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
-import { type ModelPrice, readOwnPrices, startingPrices } from './model-price.ts';
+import { type ModelPrice, readWorkspacePrices, startingPrices } from './model-price.ts';
 import { compilePattern, type PriceEntry, PriceMap } from './price-map.ts';
 
 /**
@@ -36,23 +36,23 @@ function toEntry(price: ModelPrice, pattern: PriceEntry['pattern']): PriceEntry 
  * The patterns that ship with a release are anchored and have no nested repetition, so the regular expressions of
  * JavaScript are safe for them, and faster than RE2.
  */
-const startingMap = new PriceMap(startingPrices.map((price) => toEntry(price, new RegExp(price.match_pattern))));
+const startingPriceMap = new PriceMap(startingPrices.map((price) => toEntry(price, new RegExp(price.match_pattern))));
 
 export function createPriceMaps(database: Database): PriceMaps {
   const loaded = new PromiseCache<PriceMap>({ max: 50_000, ttlMs: cacheMs });
   // If no price has changed when a map is loaded again, the existing map is reused, together with its cached matches
   // for model names.
-  const compiled = new LRUCache<string, { readonly text: string; readonly map: PriceMap }>({ max: 200 });
+  const compiledMaps = new LRUCache<string, { readonly text: string; readonly map: PriceMap }>({ max: 200 });
 
   async function load(workspaceId: string): Promise<PriceMap> {
-    const prices = await readOwnPrices(database, workspaceId);
-    if (prices.length === 0) return startingMap;
+    const prices = await readWorkspacePrices(database, workspaceId);
+    if (prices.length === 0) return startingPriceMap;
     const text = JSON.stringify(prices);
-    const known = compiled.get(workspaceId);
+    const known = compiledMaps.get(workspaceId);
     if (known?.text === text) return known.map;
     const entries = prices.map((price) => toEntry(price, compilePattern(price.match_pattern)));
-    const map = new PriceMap(entries, startingMap);
-    compiled.set(workspaceId, { text, map });
+    const map = new PriceMap(entries, startingPriceMap);
+    compiledMaps.set(workspaceId, { text, map });
     return map;
   }
 

@@ -47,7 +47,7 @@ const maxPrices = 500;
  * with each pattern in time proportional to the number of instructions.
  */
 const maxPatternSize = 1_000;
-const maxPatternSizes = 20_000;
+const maxTotalPatternSize = 20_000;
 
 const limits = [
   {
@@ -57,7 +57,7 @@ const limits = [
     hint: 'Delete those that are not needed',
   },
   {
-    max: maxPatternSizes,
+    max: maxTotalPatternSize,
     countSql: 'SELECT coalesce(sum(pattern_size), 0) AS count FROM model_prices WHERE workspace_id = $1',
     what: 'instructions of RE2 in the match patterns of a workspace',
     hint: 'Use smaller patterns',
@@ -130,7 +130,7 @@ function selectPrices(workspaceId: string) {
  * Returns the prices of a workspace in the order in which they apply: first prices for a single provider, then prices
  * with a later start time, then newer prices.
  */
-export async function readOwnPrices(database: Sql, workspaceId: string): Promise<ModelPrice[]> {
+export async function readWorkspacePrices(database: Sql, workspaceId: string): Promise<ModelPrice[]> {
   const query = selectPrices(workspaceId)
     .orderBy(sql`provider IS NULL, start_time DESC NULLS LAST, created_at DESC, id`)
     .limit(maxPrices);
@@ -142,7 +142,7 @@ export async function readOwnPrices(database: Sql, workspaceId: string): Promise
  * apply.
  */
 export async function listPrices(database: Sql, workspaceId: string): Promise<readonly ModelPrice[]> {
-  return [...(await readOwnPrices(database, workspaceId)), ...startingPrices];
+  return [...(await readWorkspacePrices(database, workspaceId)), ...startingPrices];
 }
 
 /**
@@ -197,12 +197,12 @@ function parseCost(field: string, value: SentCost): string {
 }
 
 /** Matches the name of a token type. ClickHouse writes these names into JSON without escaping. */
-const kindPattern = /^[\w.:-]{1,64}$/;
+const tokenKindPattern = /^[\w.:-]{1,64}$/;
 
 function encodeDetails(field: string, details: Readonly<Record<string, SentCost>> | null): string | null {
   if (details === null) return null;
   const costs = Object.entries(details).map(([kind, cost]) => {
-    if (kindPattern.test(kind)) return [kind, parseCost(`${field}.${kind}`, cost)] as const;
+    if (tokenKindPattern.test(kind)) return [kind, parseCost(`${field}.${kind}`, cost)] as const;
     throw runlakeError('BAD_REQUEST', {
       reason: `${field} has the kind of token ${JSON.stringify(kind)}; names have 1 to 64 letters, digits, and characters of "_.:-".`,
     });
@@ -240,7 +240,7 @@ export async function updatePrice(
   id: string,
   sent: SentPrice,
 ): Promise<ModelPrice> {
-  requireOwn(id);
+  rejectStartingPrice(id);
   const values = toColumns(sent);
   return database.transaction(async (tx) => {
     await tx.execute(`UPDATE model_prices SET (${columns}) = (${placeholders}) WHERE workspace_id = $1 AND id = $2`, [
@@ -259,7 +259,7 @@ export async function updatePrice(
  * @throws NOT_FOUND; BAD_REQUEST for a price that ships with the release
  */
 export async function deletePrice(database: Database, workspaceId: string, id: string): Promise<void> {
-  requireOwn(id);
+  rejectStartingPrice(id);
   const deleted = await database.execute('DELETE FROM model_prices WHERE workspace_id = $1 AND id = $2', [
     workspaceId,
     id,
@@ -275,7 +275,7 @@ async function readPrice(database: Sql, workspaceId: string, id: string): Promis
   return toPrice(row as PriceRow);
 }
 
-function requireOwn(id: string): void {
+function rejectStartingPrice(id: string): void {
   const price = findStartingPrice(id);
   if (price === undefined) return;
   throw runlakeError('BAD_REQUEST', {

@@ -63,13 +63,13 @@ export class PriceMap {
     const text = `${key ?? ''}\n${provider ?? ''}\n${name}`;
     const known = this.#matching.get(text);
     if (known) return known;
-    const matching = this.#entries.filter(
+    const matchingEntries = this.#entries.filter(
       (entry) =>
         (key === undefined || entry.keys.has(key)) &&
         (entry.provider === undefined || entry.provider === provider) &&
         entry.pattern.test(name),
     );
-    this.#matching.set(text, matching);
-    return matching;
+    this.#matching.set(text, matchingEntries);
+    return matchingEntries;
   }
 }

@@ -2,7 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
-import { defaultSplit, splitKey, withSplits } from './example.ts';
+import { addSplits, defaultSplit, splitKey } from './example.ts';
 import { requireDataset, writeVersion } from './versions.ts';
 import { findCurrentExamples, replaceExampleRows } from './write-examples.ts';
 
@@ -42,7 +42,7 @@ export async function changeMetadata(
   await writeVersion(database, workspaceId, datasetId, async (tx, locked) => {
     const rows = [...(await findCurrentExamples(tx, locked, ids))].map(([id, { metadata, attachments }]) => {
       changed.add(id);
-      const result = withSplits(changes.reduce(applyChange, metadata), undefined);
+      const result = addSplits(changes.reduce(applyChange, metadata), undefined);
       if (Buffer.byteLength(JSON.stringify(result)) > config.maxRunBytes) {
         const limits = { limitBytes: config.maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' };
         throw runlakeError('EXAMPLE_TOO_LARGE', { example: id, ...limits });
@@ -58,12 +58,12 @@ export async function changeMetadata(
 type Metadata = Readonly<Record<string, unknown>>;
 
 function applyChange(metadata: Metadata, { key, operation, value, values }: MetadataChange): Metadata {
-  if (operation === 'SET') return withMember(metadata, key, value ?? null);
+  if (operation === 'SET') return copyWithMember(metadata, key, value ?? null);
   const former = Object.hasOwn(metadata, key) ? metadata[key] : undefined;
   const list: unknown[] = Array.isArray(former) ? former : key === splitKey ? [defaultSplit] : [];
   const given = values ?? [];
-  if (operation === 'ARRAY_ADD') return withMember(metadata, key, [...new Set([...list, ...given])]);
-  return withMember(
+  if (operation === 'ARRAY_ADD') return copyWithMember(metadata, key, [...new Set([...list, ...given])]);
+  return copyWithMember(
     metadata,
     key,
     list.filter((item) => !(given as unknown[]).includes(item)),
@@ -74,5 +74,5 @@ function applyChange(metadata: Metadata, { key, operation, value, values }: Meta
  * Returns a copy of the metadata in which `key` has the value. Uses `Object.fromEntries`, because an assignment to the
  * key `__proto__` would set the prototype.
  */
-const withMember = (metadata: Metadata, key: string, value: unknown): Metadata =>
+const copyWithMember = (metadata: Metadata, key: string, value: unknown): Metadata =>
   Object.fromEntries([...Object.entries(metadata).filter(([name]) => name !== key), [key, value]]);

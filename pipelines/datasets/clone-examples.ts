@@ -13,7 +13,7 @@ import { Readable } from 'node:stream';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { copyAttachmentSets, deleteAttachmentSets } from '../attachments/attachment-sets.ts';
-import { type ExampleLinks, formatExample, selectableFields } from './example.ts';
+import { type ExampleLinkDeps, formatExample, selectableFields } from './example.ts';
 import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
 import { buildSelectionSql, openVersion, resolveVersion, toSelectionParameters } from './stream-version.ts';
 import { createExampleValidator } from './validate-examples.ts';
@@ -41,7 +41,7 @@ export async function cloneExamples(
   deps: ExampleDeps,
   workspaceId: string,
   { sourceId, targetId, asOf, exampleIds, splits }: CloneRequest,
-  links: ExampleLinks,
+  links: ExampleLinkDeps,
 ): Promise<Readable> {
   const { database } = deps;
   const time = await resolveVersion(database, workspaceId, { datasetId: sourceId, asOf });
@@ -77,7 +77,7 @@ export async function cloneExamples(
       return writeVersionInTransaction(tx, workspaceId, targetId, async (_, target) => {
         if (sourceId > targetId) await lockSource(tx, sourceId);
         const copied = await writeCopies(tx, target.asOf);
-        await deleteAttachmentSets(deps.clickhouse, workspaceId, await findUnused(tx, target, sets));
+        await deleteAttachmentSets(deps.clickhouse, workspaceId, await findUnusedSets(tx, target, sets));
         await confirmAttachmentSets(tx, sets);
         return copied;
       });
@@ -110,7 +110,7 @@ async function lockSource(tx: Sql, datasetId: string): Promise<void> {
 }
 
 /** Returns those of the attachment sets to which no example that the version `asOf` added refers. */
-async function findUnused(
+async function findUnusedSets(
   tx: Sql,
   { id, asOf }: { readonly id: string; readonly asOf: string },
   sets: readonly string[],

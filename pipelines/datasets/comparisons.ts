@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
-import { violatedConstraint } from '../../infra/postgres/database-error.ts';
+import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import {
   containsText,
   fetchRows,
@@ -92,7 +92,7 @@ export async function createComparison(
       }
     })
     .catch((error: unknown) => {
-      if (violatedConstraint(error) === undefined) throw error;
+      if (getViolatedConstraint(error) === undefined) throw error;
       throw runlakeError('CONFLICT', { reason: 'A comparative experiment with this id already exists.' });
     });
   const [row] = await fetchRows(database, selectComparisons(workspaceId).where('id', '=', id));
@@ -168,7 +168,7 @@ export async function listComparisons(
   const by = sortBy === 'name' ? sql`coalesce(name, '')` : sql.ref('created_at');
   const { rows, total } = await listPage(database, query, { by: [by, sql.ref('id')], descending }, page);
   const [names, stats] = await Promise.all([
-    readNames(database, workspaceId, [...new Set(rows.flatMap((row) => row.experiment_ids))]),
+    readExperimentNames(database, workspaceId, [...new Set(rows.flatMap((row) => row.experiment_ids))]),
     readFeedbackStatsByComparison(
       clickhouse,
       workspaceId,
@@ -190,7 +190,11 @@ export async function listComparisons(
 }
 
 /** Returns the names of the experiments by id, without deleted experiments. */
-async function readNames(database: Sql, workspaceId: string, ids: readonly string[]): Promise<Map<string, string>> {
+async function readExperimentNames(
+  database: Sql,
+  workspaceId: string,
+  ids: readonly string[],
+): Promise<Map<string, string>> {
   const rows = await database.query<{ id: string; name: string }>(
     'SELECT id, name FROM projects WHERE workspace_id = $1 AND id = ANY ($2::uuid[]) AND deleted_at IS NULL',
     [workspaceId, ids],

@@ -6,7 +6,7 @@ import { checkFilter } from '../runs/filter/check-filter.ts';
 import type { Field } from '../runs/filter/fields.ts';
 import { parseFilter } from '../runs/filter/parse-filter.ts';
 import { toLikePattern } from '../runs/filter/sql-terms.ts';
-import { type Comparison, type Condition, nameParameter } from '../runs/filter/syntax.ts';
+import { addParameterName, type Comparison, type Condition } from '../runs/filter/syntax.ts';
 
 /**
  * Filters for examples. They use the filter language of run queries with other fields, and are translated to SQL for
@@ -44,7 +44,7 @@ function parse(text: string, fields: Readonly<Partial<Record<FieldName, Field>>>
   try {
     return checkFilter(parseFilter(text), fields as Readonly<Record<FieldName, Field>>);
   } catch (error) {
-    throw nameParameter(error, 'filter');
+    throw addParameterName(error, 'filter');
   }
 }
 
@@ -87,7 +87,7 @@ function writeAnd(terms: readonly ExampleCondition[]): RawBuilder<SqlBool> {
 function writeComparison({ operator, field, value }: ExampleComparison): RawBuilder<SqlBool> {
   if (field === 'metadata') {
     return operator === 'exists'
-      ? existsPair(sql`pairs.key = ${toStorable(value)}`)
+      ? writePairExists(sql`pairs.key = ${toStorableText(value)}`)
       : sql`(searchable @> ${toJsonb(JSON.parse(String(value)))}::jsonb)`;
   }
   const column = field === 'modified_at' ? sql.ref('valid_from') : sql.ref(field);
@@ -95,7 +95,7 @@ function writeComparison({ operator, field, value }: ExampleComparison): RawBuil
   const isTime = exampleFilterFields[field].type === 'time';
   const type = sql.raw(isTime ? 'timestamptz' : 'uuid');
   const format = (each: unknown) => (isTime ? formatTimeWithZone(Number(each)) : String(each));
-  return compare(column, operator, Array.isArray(value) ? value.map(format) : format(value), type);
+  return writeNullSafeComparison(column, operator, Array.isArray(value) ? value.map(format) : format(value), type);
 }
 
 const signs = { eq: '=', neq: '<>', gt: '>', gte: '>=', lt: '<', lte: '<=' } as const;
@@ -104,14 +104,14 @@ const signs = { eq: '=', neq: '<>', gt: '>', gte: '>=', lt: '<', lte: '<=' } as 
  * Translates a comparison to SQL whose value is never null: if the left side is null, `neq` is true and every other
  * operator is false.
  */
-function compare(
+function writeNullSafeComparison(
   left: RawBuilder<unknown>,
   operator: ExampleComparison['operator'],
   value: unknown,
   type: RawBuilder<unknown>,
 ): RawBuilder<SqlBool> {
   if (operator === 'in') return sql`coalesce(${left} = ANY (${value}::${type}[]), false)`;
-  if (operator === 'like') return sql`coalesce(${left} LIKE ${toLikePattern(toStorable(value))}::text, false)`;
+  if (operator === 'like') return sql`coalesce(${left} LIKE ${toLikePattern(toStorableText(value))}::text, false)`;
   const sign = sql.raw(signs[operator as keyof typeof signs]);
   return sql`coalesce(${left} ${sign} ${value}::${type}, ${sql.raw(String(operator === 'neq'))})`;
 }
@@ -125,12 +125,12 @@ function compare(
 function writePairs(group: readonly ExampleComparison[]): RawBuilder<SqlBool>[] {
   const isAbsentKey = ({ operator, field }: ExampleComparison) => operator === 'neq' && field === 'metadata_key';
   const others = group.filter((comparison) => !isAbsentKey(comparison));
-  const onePair = others.some(({ operator }) => operator !== 'neq');
-  const absent = [...group.filter(isAbsentKey), ...(onePair ? [] : others)];
+  const appliesToOnePair = others.some(({ operator }) => operator !== 'neq');
+  const absent = [...group.filter(isAbsentKey), ...(appliesToOnePair ? [] : others)];
   return [
-    ...(onePair
+    ...(appliesToOnePair
       ? [
-          existsPair(
+          writePairExists(
             join(
               others.map((each) => writePair(each, each.operator)),
               'AND',
@@ -138,7 +138,7 @@ function writePairs(group: readonly ExampleComparison[]): RawBuilder<SqlBool>[] 
           ),
         ]
       : []),
-    ...absent.map((each) => sql<SqlBool>`(NOT ${existsPair(writePair(each, 'eq'))})`),
+    ...absent.map((each) => sql<SqlBool>`(NOT ${writePairExists(writePair(each, 'eq'))})`),
   ];
 }
 
@@ -146,7 +146,7 @@ function writePairs(group: readonly ExampleComparison[]): RawBuilder<SqlBool>[] 
  * Returns the condition that some key-value pair of the metadata satisfies `condition`. The key of a nested value is
  * its path, joined by dots; the items of a list have the key of the list.
  */
-const existsPair = (condition: RawBuilder<SqlBool>): RawBuilder<SqlBool> => sql`EXISTS (
+const writePairExists = (condition: RawBuilder<SqlBool>): RawBuilder<SqlBool> => sql`EXISTS (
   WITH RECURSIVE pairs (key, value) AS (
     SELECT key, value FROM jsonb_each(searchable)
     UNION ALL
@@ -158,35 +158,41 @@ const existsPair = (condition: RawBuilder<SqlBool>): RawBuilder<SqlBool> => sql`
   ) SELECT FROM pairs WHERE ${condition})`;
 
 /** Replaces characters that Postgres cannot store, in the same way as `toJsonb`. */
-const toStorable = (value: unknown) => String(value).replace(/[\0\p{Surrogate}]/gu, '\ufffd');
+const toStorableText = (value: unknown) => String(value).replace(/[\0\p{Surrogate}]/gu, '\ufffd');
 
 /** SQL for the plain text of a value; null for objects and lists. */
-const valueText = sql`(CASE WHEN jsonb_typeof(pairs.value) IN ('object', 'array') THEN NULL
+const valueTextSql = sql`(CASE WHEN jsonb_typeof(pairs.value) IN ('object', 'array') THEN NULL
   ELSE coalesce(pairs.value #>> '{}', 'null') END)`;
 /** SQL for the numeric value of a JSON number or of a text that contains a number; null for all other values. */
-const valueNumber = sql`(CASE WHEN ${valueText} ~ '^-?[0-9]{1,30}([.][0-9]{1,30})?([eE][+-]?[0-9]{1,2})?$'
-  THEN ${valueText}::numeric END)`;
+const valueNumberSql = sql`(CASE WHEN ${valueTextSql} ~ '^-?[0-9]{1,30}([.][0-9]{1,30})?([eE][+-]?[0-9]{1,2})?$'
+  THEN ${valueTextSql}::numeric END)`;
 const [textType, numberType] = [sql.raw('text'), sql.raw('numeric')];
 
 function writePair({ field, value }: ExampleComparison, operator: ExampleComparison['operator']): RawBuilder<SqlBool> {
   if (field === 'metadata_key')
-    return compare(
+    return writeNullSafeComparison(
       sql`pairs.key`,
       operator,
-      Array.isArray(value) ? value.map(toStorable) : toStorable(value),
+      Array.isArray(value) ? value.map(toStorableText) : toStorableText(value),
       textType,
     );
   if (!Array.isArray(value)) {
     return typeof value === 'number'
-      ? compare(valueNumber, operator, value, numberType)
-      : compare(valueText, operator, toStorable(value), textType);
+      ? writeNullSafeComparison(valueNumberSql, operator, value, numberType)
+      : writeNullSafeComparison(valueTextSql, operator, toStorableText(value), textType);
   }
   const numbers = value.filter((item) => typeof item === 'number');
-  const texts = value.filter((item) => typeof item !== 'number').map(toStorable);
-  return join([compare(valueNumber, 'in', numbers, numberType), compare(valueText, 'in', texts, textType)], 'OR');
+  const texts = value.filter((item) => typeof item !== 'number').map(toStorableText);
+  return join(
+    [
+      writeNullSafeComparison(valueNumberSql, 'in', numbers, numberType),
+      writeNullSafeComparison(valueTextSql, 'in', texts, textType),
+    ],
+    'OR',
+  );
 }
 
-const searched = ['inputs', 'outputs', 'metadata'] as const;
+const searchedColumns = ['inputs', 'outputs', 'metadata'] as const;
 
 /**
  * Builds a case-insensitive search for a text in documents. Documents are stored as the JSON text that the client sent,
@@ -195,7 +201,7 @@ const searched = ['inputs', 'outputs', 'metadata'] as const;
 function writeSearch(field: FieldName | undefined, text: string): RawBuilder<SqlBool> {
   const json = JSON.stringify(text).slice(1, -1);
   const ascii = json.replace(/[\u0080-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
-  const columns = field === undefined ? searched : [field];
+  const columns = field === undefined ? searchedColumns : [field];
   return join(
     columns.flatMap((column) =>
       [...new Set([json, ascii])].map((form) => containsText(sql`coalesce(${sql.ref(column)}, '')`, form)),

@@ -11,7 +11,7 @@ import type { AttachmentsOperations, ExampleChange, NewExample } from './write-e
  * An example, as read from the parts of a request. Only examples that are to be changed have `attachmentsOperations`.
  */
 type SentExample = NewExample & Pick<ExampleChange, 'attachmentsOperations'>;
-type Draft = { -readonly [K in keyof SentExample]: SentExample[K] } & { attachments: NewAttachments };
+type ExampleDraft = { -readonly [K in keyof SentExample]: SentExample[K] } & { attachments: NewAttachments };
 type NewAttachments = Exclude<NewExample['attachments'], undefined>[number][];
 
 /**
@@ -33,13 +33,13 @@ function* readParts(
   contentType: string,
   { maxParts, maxJsonDepth }: Pick<Config, 'maxParts' | 'maxJsonDepth'>,
 ): StepwiseWork<SentExample[]> {
-  const drafts = new Map<string, Draft>();
-  const withMain = new Set<string>();
+  const drafts = new Map<string, ExampleDraft>();
+  const idsWithMainPart = new Set<string>();
   for (const part of yield* parseMultipart(body, contentType, maxParts)) {
     const [idText = '', kind, ...rest] = part.name.split('.');
     const id = parseUuid(idText);
     if (id === undefined) throw createPartError(part, 'does not begin with a UUID');
-    const draft: Draft = drafts.get(id) ?? { id, attachments: [] };
+    const draft: ExampleDraft = drafts.get(id) ?? { id, attachments: [] };
     drafts.set(id, draft);
     const json = () => readObject(body, part, Math.min(maxJsonDepth, maxExampleDepth));
     if (kind === 'attachment') {
@@ -48,15 +48,16 @@ function* readParts(
     } else if (rest.length > 0) {
       throw createPartError(part, 'is not known');
     } else if (kind === undefined) {
-      withMain.add(id);
-      Object.assign(draft, readMain(id, JSON.parse(json()) as Record<string, unknown>));
+      idsWithMainPart.add(id);
+      Object.assign(draft, readSmallFields(id, JSON.parse(json()) as Record<string, unknown>));
     } else if (kind === 'inputs') draft.inputs = json();
     else if (kind === 'outputs') draft.outputs = json();
     else if (kind === 'attachments_operations') draft.attachmentsOperations = readOperations(id, JSON.parse(json()));
     else throw createPartError(part, 'is not known');
     yield;
   }
-  for (const id of drafts.keys()) if (!withMain.has(id)) throw createExampleError(id, `the part ${id} is missing`);
+  for (const id of drafts.keys())
+    if (!idsWithMainPart.has(id)) throw createExampleError(id, `the part ${id} is missing`);
   return [...drafts.values()];
 }
 
@@ -68,7 +69,7 @@ function readObject(body: Buffer, part: FormPart, maxDepth: number): string {
 }
 
 /** Reads the small fields of an example. Unknown fields are ignored; null means that the field is absent. */
-function readMain(id: string, main: Readonly<Record<string, unknown>>): Partial<Draft> {
+function readSmallFields(id: string, main: Readonly<Record<string, unknown>>): Partial<ExampleDraft> {
   const read = <T>(name: string, expected: string, isValid: (value: unknown) => value is T): T | undefined => {
     const value = Object.hasOwn(main, name) ? main[name] : undefined;
     if (value === undefined || value === null) return undefined;
@@ -78,10 +79,10 @@ function readMain(id: string, main: Readonly<Record<string, unknown>>): Partial<
   return {
     createdAt: read('created_at', 'a time', isTime),
     metadata: read('metadata', 'an object', isObject),
-    split: read('split', 'a text or a list of texts', isTextOrTexts),
+    split: read('split', 'a text or a list of texts', isTextOrTextArray),
     sourceRunId: read('source_run_id', 'a UUID', isUuid)?.toLowerCase(),
     useSourceRunIo: read('use_source_run_io', 'true or false', isBoolean),
-    useSourceRunAttachments: read('use_source_run_attachments', 'a list of texts', isTexts),
+    useSourceRunAttachments: read('use_source_run_attachments', 'a list of texts', isTextArray),
   };
 }
 
@@ -89,15 +90,15 @@ function readOperations(id: string, { rename, retain }: { rename?: unknown; reta
   if (rename != null && !(isObject(rename) && Object.values(rename).every(isText))) {
     throw createExampleError(id, 'attachments_operations.rename must be an object of texts');
   }
-  if (retain != null && !isTexts(retain)) {
+  if (retain != null && !isTextArray(retain)) {
     throw createExampleError(id, 'attachments_operations.retain must be a list of texts');
   }
   return { rename: rename as Record<string, string> | undefined, retain: retain as string[] | undefined };
 }
 
 const isText = (value: unknown): value is string => typeof value === 'string';
-const isTexts = (value: unknown): value is string[] => Array.isArray(value) && value.every(isText);
-const isTextOrTexts = (value: unknown): value is string | string[] => isText(value) || isTexts(value);
+const isTextArray = (value: unknown): value is string[] => Array.isArray(value) && value.every(isText);
+const isTextOrTextArray = (value: unknown): value is string | string[] => isText(value) || isTextArray(value);
 const isBoolean = (value: unknown): value is boolean => typeof value === 'boolean';
 const isTime = (value: unknown): value is string => isText(value) && parseTime(value) !== undefined;
 const isUuid = (value: unknown): value is string => isText(value) && parseUuid(value) !== undefined;

@@ -6,7 +6,7 @@ import { LRUCache } from 'lru-cache';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 
 /** Returns the error for a value, with the path at which it occurs; undefined if the value is valid. */
-export type ExampleSchema = (value: unknown) => string | undefined;
+export type ExampleSchemaValidator = (value: unknown) => string | undefined;
 
 const maxSchemaCharacters = 256 * 1024;
 
@@ -31,7 +31,7 @@ const dialects = {
 };
 
 /** Compiled schemas by their text, because a dataset is often written many times with the same schema. */
-const compiled = new LRUCache<string, ExampleSchema>({ max: 200 });
+const compiled = new LRUCache<string, ExampleSchemaValidator>({ max: 200 });
 
 /**
  * Compiles a JSON Schema of a dataset. The dialect is draft 2020-12, or draft 7 if `$schema` names draft 4, 6 or 7.
@@ -40,7 +40,7 @@ const compiled = new LRUCache<string, ExampleSchema>({ max: 200 });
  * @param field Name of the schema in errors.
  * @throws INVALID_SCHEMA
  */
-export function compileExampleSchema(field: string, text: string): ExampleSchema {
+export function compileExampleSchema(field: string, text: string): ExampleSchemaValidator {
   const known = compiled.get(text);
   if (known) return known;
   const check = compile(field, text);
@@ -48,7 +48,7 @@ export function compileExampleSchema(field: string, text: string): ExampleSchema
   return check;
 }
 
-function compile(field: string, text: string): ExampleSchema {
+function compile(field: string, text: string): ExampleSchemaValidator {
   const refuse = (reason: string) => runlakeError('INVALID_SCHEMA', { field, reason });
   if (text.length > maxSchemaCharacters) throw refuse(`it has more than ${maxSchemaCharacters} characters`);
   const schema = JSON.parse(text) as { readonly $schema?: unknown };
@@ -96,13 +96,13 @@ function describeFailure(error: unknown): string {
 }
 
 const slot = createContext({ work: (): unknown => undefined });
-const callWork = new Script('work()');
+const callWorkScript = new Script('work()');
 
 /** Runs synchronous work. V8 terminates it at the timeout, even during the evaluation of a regular expression. */
 function runWithTimeout<Result>(work: () => Result): Result {
   slot.work = work;
   try {
-    return callWork.runInContext(slot, { timeout: timeoutMs }) as Result;
+    return callWorkScript.runInContext(slot, { timeout: timeoutMs }) as Result;
   } finally {
     slot.work = () => undefined;
   }

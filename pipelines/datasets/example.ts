@@ -1,6 +1,6 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
-import { type AttachmentLocation, exampleAttachmentUrls } from '../attachments/attachment-sets.ts';
+import { type AttachmentLocation, buildExampleAttachmentUrls } from '../attachments/attachment-sets.ts';
 
 /** State of an example in one version of its dataset. JSON values are stored as the text that the client sent. */
 export interface ExampleRow {
@@ -18,10 +18,10 @@ export interface ExampleRow {
 /** Fields that a request can exclude. All other fields are always returned. */
 export const selectableFields = ['source_run_id', 'metadata', 'outputs', 'attachment_urls'] as const;
 export type SelectableField = (typeof selectableFields)[number];
-export const alwaysFields = ['id', 'name', 'dataset_id', 'created_at', 'modified_at', 'inputs'] as const;
+export const alwaysReturnedFields = ['id', 'name', 'dataset_id', 'created_at', 'modified_at', 'inputs'] as const;
 
 /** Settings for attachment links. A link consists of `linkBase` and a token that `signer` signs. */
-export interface ExampleLinks {
+export interface ExampleLinkDeps {
   readonly signer: TokenSigner;
   readonly linkBase: string;
 }
@@ -31,18 +31,18 @@ export function formatExample(
   workspaceId: string,
   row: ExampleRow,
   fields: ReadonlySet<SelectableField>,
-  links: ExampleLinks,
+  links: ExampleLinkDeps,
   more = '',
 ): string {
   const { id, dataset_id, created_at, valid_from: modified_at } = row;
-  const fixed = JSON.stringify({ id, name: `#${id.slice(0, 8)}`, dataset_id, created_at, modified_at });
+  const fixedMembers = JSON.stringify({ id, name: `#${id.slice(0, 8)}`, dataset_id, created_at, modified_at });
   const members = [
-    `${fixed.slice(0, -1)},"inputs":${row.inputs}`,
+    `${fixedMembers.slice(0, -1)},"inputs":${row.inputs}`,
     ...(fields.has('outputs') ? [`"outputs":${row.outputs ?? 'null'}`] : []),
     ...(fields.has('metadata') ? [`"metadata":${row.metadata}`] : []),
     ...(fields.has('source_run_id') ? [`"source_run_id":${JSON.stringify(row.source_run_id)}`] : []),
     ...(fields.has('attachment_urls')
-      ? [`"attachment_urls":${JSON.stringify(exampleAttachmentUrls(links, workspaceId, row.attachments))}`]
+      ? [`"attachment_urls":${JSON.stringify(buildExampleAttachmentUrls(links, workspaceId, row.attachments))}`]
       : []),
   ];
   return `${members.join(',')}${more}}`;
@@ -58,7 +58,7 @@ type JsonObject = Readonly<Record<string, unknown>>;
  * Returns the metadata including the splits of the example. The splits are taken from the first of these sources that
  * has them: the given splits, `metadata`, the former splits; otherwise `base` is used.
  */
-export function withSplits(
+export function addSplits(
   metadata: JsonObject,
   given: string | readonly string[] | null | undefined,
   former?: unknown,

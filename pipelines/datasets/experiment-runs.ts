@@ -5,9 +5,9 @@ import { parseTime } from '../ingest/run-event/times.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { type ReadDeps, readEachRun, v2Envelope } from '../runs/query-runs.ts';
 import { type Selection, selectFields, selectV2Fields } from '../runs/run-select.ts';
-import { type ExampleLinks, type SelectableField, selectableFields } from './example.ts';
+import { type ExampleLinkDeps, type SelectableField, selectableFields } from './example.ts';
 import { countExamples, readExamples } from './read-examples.ts';
-import { readNewestTime, requireDataset } from './versions.ts';
+import { readNewestVersionTime, requireDataset } from './versions.ts';
 
 interface ExperimentQuery extends PageRequest {
   readonly datasetId: string;
@@ -43,7 +43,7 @@ export async function readExamplesWithRuns(
   deps: ReadDeps,
   workspaceId: string,
   query: ExperimentQuery,
-  links: ExampleLinks,
+  links: ExampleLinkDeps,
   { selected = selectFields(undefined), fields = allFields }: ExampleSelection = {},
 ): Promise<Buffer | Readable> {
   const { datasetId, projectIds, exampleIds, asOf, limit, offset } = query;
@@ -61,7 +61,7 @@ export async function readExamplesWithRuns(
   );
 }
 
-interface V2Query extends Omit<ExperimentQuery, 'offset' | 'asOf'> {
+interface V2ExperimentQuery extends Omit<ExperimentQuery, 'offset' | 'asOf'> {
   readonly selects: readonly string[];
   readonly cursor?: string | undefined;
 }
@@ -75,13 +75,13 @@ interface V2Query extends Omit<ExperimentQuery, 'offset' | 'asOf'> {
 export async function readV2ExamplesWithRuns(
   deps: ReadDeps,
   workspaceId: string,
-  { selects, cursor, ...query }: V2Query,
-  links: ExampleLinks,
+  { selects, cursor, ...query }: V2ExperimentQuery,
+  links: ExampleLinkDeps,
 ): Promise<Readable> {
   const { datasetId, exampleIds, limit } = query;
   const { offset, asOf } =
     cursor === undefined
-      ? { offset: 0, asOf: await readNewestTime(deps.database, workspaceId, datasetId) }
+      ? { offset: 0, asOf: await readNewestVersionTime(deps.database, workspaceId, datasetId) }
       : readExampleCursor(cursor);
   // Always select REFERENCE_EXAMPLE_ID, which assigns each run to its example.
   const selected = selectV2Fields([...new Set(['ID', ...selects, 'REFERENCE_EXAMPLE_ID'])]);
@@ -113,7 +113,7 @@ function readExampleCursor(text: string): ExampleCursor {
   return { offset: Number(offset), asOf };
 }
 
-interface RunsOfExamples {
+interface ExampleRunsScope {
   readonly tenantId: string;
   readonly projectIds: readonly string[];
   readonly exampleIds: readonly string[];
@@ -122,7 +122,7 @@ interface RunsOfExamples {
 /** Returns the JSON text `,"runs":[…]` for each example, by example id. */
 async function readRunsByExample(
   deps: ReadDeps,
-  { tenantId, projectIds, exampleIds }: RunsOfExamples,
+  { tenantId, projectIds, exampleIds }: ExampleRunsScope,
   selected: Selection,
 ): Promise<ReadonlyMap<string, string>> {
   const filter = { referenceExampleIds: exampleIds };

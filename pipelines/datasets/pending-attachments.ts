@@ -14,7 +14,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 
-interface PendingDeps {
+interface PendingAttachmentDeps {
   readonly database: Database;
   readonly clickhouse: ClickHouse;
 }
@@ -25,12 +25,12 @@ interface PendingDeps {
  * @throws errors of the stores.
  */
 export async function reserveAttachmentSets(
-  deps: PendingDeps,
+  deps: PendingAttachmentDeps,
   workspaceId: string,
   sets: readonly string[],
 ): Promise<void> {
   if (sets.length === 0) return;
-  await deleteAbandoned(deps);
+  await deleteAbandonedSets(deps);
   await deps.database.execute(
     'INSERT INTO pending_attachment_sets (id, workspace_id) SELECT id, $1 FROM unnest($2::uuid[]) AS new (id)',
     [workspaceId, sets],
@@ -50,13 +50,13 @@ export async function confirmAttachmentSets(tx: Sql, sets: readonly string[]): P
   }
 }
 
-const maxAbandoned = 1_000;
+const maxAbandonedSets = 1_000;
 
-function deleteAbandoned({ database, clickhouse }: PendingDeps): Promise<void> {
+function deleteAbandonedSets({ database, clickhouse }: PendingAttachmentDeps): Promise<void> {
   return database.transaction(async (tx) => {
     const rows = await tx.query<{ id: string; workspace: string }>(
       `SELECT id, workspace_id AS workspace FROM pending_attachment_sets WHERE created_at < now() - interval '1 hour'
-       ORDER BY created_at LIMIT ${maxAbandoned} FOR UPDATE SKIP LOCKED`,
+       ORDER BY created_at LIMIT ${maxAbandonedSets} FOR UPDATE SKIP LOCKED`,
     );
     for (const workspace of new Set(rows.map((row) => row.workspace))) {
       const sets = rows.filter((row) => row.workspace === workspace).map(({ id }) => id);

@@ -11,7 +11,7 @@ import {
   type PageRequest,
   statements,
 } from '../../infra/postgres/list-page.ts';
-import { type ExampleLinks, type ExampleRow, formatExample, type SelectableField } from './example.ts';
+import { type ExampleLinkDeps, type ExampleRow, formatExample, type SelectableField } from './example.ts';
 import { type ExampleCondition, writeExampleCondition } from './example-filter.ts';
 import { isValidAt, resolveAsOf } from './versions.ts';
 
@@ -102,21 +102,21 @@ const orderExpressions = {
  * Finds a page of examples. In the default order it reads only columns of the index `examples_by_version`, so that
  * reading a late page of a large dataset does not read the content of all earlier examples.
  */
-async function findKeys(database: Sql, workspaceId: string, query: ExampleQuery): Promise<ExampleKey[]> {
+async function findExampleKeys(database: Sql, workspaceId: string, query: ExampleQuery): Promise<ExampleKey[]> {
   const { order, descending = order === 'recent' || order === 'recently_created' } = query;
   const by = [orderExpressions[order](query), sql.ref('id')];
-  const filtered = await selectExamples(database, workspaceId, query);
+  const filteredExamples = await selectExamples(database, workspaceId, query);
   const keys = await fetchRows(
     database,
-    limitToPage(filtered.select(['dataset_id', 'id', 'valid_from']), { by, descending }, query),
+    limitToPage(filteredExamples.select(['dataset_id', 'id', 'valid_from']), { by, descending }, query),
   );
   if (keys.length === 0) return [];
-  const sized = await database.query<ExampleKey>(
+  const sizedKeys = await database.query<ExampleKey>(
     `SELECT dataset_id, id, valid_from, octet_length(inputs) + coalesce(octet_length(outputs), 0) + octet_length(metadata) AS bytes
      FROM ${keysSql} JOIN examples USING (dataset_id, id, valid_from) ORDER BY place`,
     toKeyParameters(keys),
   );
-  return sized;
+  return sizedKeys;
 }
 
 const keysSql = `unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) WITH ORDINALITY AS keys (dataset_id, id, valid_from, place)`;
@@ -169,14 +169,14 @@ export async function readExamples(
   database: Sql,
   workspaceId: string,
   query: ExampleQuery,
-  links: ExampleLinks,
-  readMore?: ExtraMembersReader,
+  links: ExampleLinkDeps,
+  readExtraMembers?: ExtraMembersReader,
 ): Promise<Buffer | Readable> {
-  const keys = await findKeys(database, workspaceId, query);
+  const keys = await findExampleKeys(database, workspaceId, query);
   const chunks = splitIntoChunks(keys);
   const readChunk = async (chunk: readonly ExampleKey[]) => {
     const rows = await readContent(database, chunk);
-    const more = await readMore?.(rows.map(({ id }) => id));
+    const more = await readExtraMembers?.(rows.map(({ id }) => id));
     return rows.map((row) => formatExample(workspaceId, row, query.fields, links, more?.get(row.id))).join(',');
   };
   const [first, ...others] = chunks;
@@ -212,7 +212,7 @@ export async function readExample(
   workspaceId: string,
   { exampleId, ...filter }: Pick<ExampleFilter, 'datasetId' | 'asOf'> & { readonly exampleId: string },
   fields: ReadonlySet<SelectableField>,
-  links: ExampleLinks,
+  links: ExampleLinkDeps,
 ): Promise<Buffer> {
   const query = await selectExamples(database, workspaceId, { ...filter, ids: [exampleId] });
   const [key] = await fetchRows(database, query.select(['dataset_id', 'id', 'valid_from']).limit(1));

@@ -9,7 +9,7 @@ export interface SourceRun {
   readonly outputs: string | null;
 }
 
-interface WithSource {
+interface ExampleWithSource {
   readonly id: string;
   readonly sourceRunId?: string | null | undefined;
   readonly useSourceRunIo?: boolean | null | undefined;
@@ -30,12 +30,12 @@ const noExtras: RunExtras = {
 export async function readSourceRuns(
   deps: Omit<ReadDeps, 'extras'>,
   tenantId: string,
-  examples: readonly WithSource[],
+  examples: readonly ExampleWithSource[],
 ): Promise<Map<string, SourceRun>> {
-  const withSource = examples.filter(({ useSourceRunIo }) => useSourceRunIo === true);
-  const missing = withSource.find(({ sourceRunId }) => !sourceRunId);
+  const examplesWithSource = examples.filter(({ useSourceRunIo }) => useSourceRunIo === true);
+  const missing = examplesWithSource.find(({ sourceRunId }) => !sourceRunId);
   if (missing) throw createExampleError(missing.id, 'use_source_run_io needs source_run_id');
-  const runIds = [...new Set(withSource.map(({ sourceRunId }) => sourceRunId as string))];
+  const runIds = [...new Set(examplesWithSource.map(({ sourceRunId }) => sourceRunId as string))];
   const found = new Map<string, SourceRun>();
   for (let cursor: string | undefined, at = 0; at < runIds.length; ) {
     const page = await queryRuns(
@@ -61,7 +61,7 @@ export async function readSourceRuns(
     cursor = cursors.next ?? undefined;
     if (cursor === undefined) at += runsPerQuery;
   }
-  const unknown = withSource.find(({ sourceRunId }) => !found.has(sourceRunId as string));
+  const unknown = examplesWithSource.find(({ sourceRunId }) => !found.has(sourceRunId as string));
   if (unknown) throw createExampleError(unknown.id, `its source run ${unknown.sourceRunId} does not exist`);
   return found;
 }

@@ -1,6 +1,6 @@
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
-import { splitKey, withSplits } from './example.ts';
+import { addSplits, splitKey } from './example.ts';
 import { resolveAsOf, writeVersion } from './versions.ts';
 import { readCurrentExamples, replaceExampleRows } from './write-examples.ts';
 
@@ -45,7 +45,7 @@ export async function changeSplit(
     const current = await readCurrentExamples(tx, dataset, ids);
     const rows = [...current].map(([id, { metadata, attachments }]) => {
       const splits = [metadata[splitKey] ?? []].flat().filter((split) => split !== name) as string[];
-      return { id, attachments, metadata: withSplits(metadata, remove ? splits : [...splits, name]) };
+      return { id, attachments, metadata: addSplits(metadata, remove ? splits : [...splits, name]) };
     });
     await replaceExampleRows(tx, dataset, rows);
     return 0;

@@ -2,7 +2,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
 import type { ExampleRow } from './example.ts';
 import { type ExampleKey, readContent, splitIntoChunks } from './read-examples.ts';
-import { readNewestTime, resolveAsOf } from './versions.ts';
+import { readNewestVersionTime, resolveAsOf } from './versions.ts';
 
 /** Reads the examples of a version. Every call yields the same examples. */
 export type ReadVersion = () => AsyncGenerator<ExampleRow>;
@@ -47,7 +47,7 @@ export async function resolveVersion(
   { datasetId, asOf }: VersionReference,
 ): Promise<string> {
   const time = await resolveAsOf(database, workspaceId, datasetId, asOf);
-  const newest = await readNewestTime(database, workspaceId, datasetId);
+  const newest = await readNewestVersionTime(database, workspaceId, datasetId);
   return time === undefined || Number(parseTime(time)) > Number(parseTime(newest)) ? newest : time;
 }
 

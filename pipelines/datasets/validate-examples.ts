@@ -4,7 +4,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import { validateAttachmentName } from '../attachments/read-attachment.ts';
 import { runInTimeSlices, type StepwiseWork } from '../ingest/in-slices.ts';
 import { createExampleError } from './example.ts';
-import { compileExampleSchema, type ExampleSchema } from './example-schema.ts';
+import { compileExampleSchema, type ExampleSchemaValidator } from './example-schema.ts';
 
 interface ValidatedExample {
   readonly id: string;
@@ -64,7 +64,7 @@ export async function createExampleValidator(
 
 function* checkAll(
   examples: readonly ValidatedExample[],
-  schemas: Readonly<Record<'inputs' | 'outputs', ExampleSchema | undefined>>,
+  schemas: Readonly<Record<'inputs' | 'outputs', ExampleSchemaValidator | undefined>>,
   maxBytes: number,
 ): StepwiseWork<void> {
   for (const example of examples) {

@@ -122,7 +122,7 @@ export async function resolveAsOf(
   asOf: string | undefined,
   waits = true,
 ): Promise<string | undefined> {
-  const newest = await readNewestTime(database, workspaceId, datasetId);
+  const newest = await readNewestVersionTime(database, workspaceId, datasetId);
   if (asOf === undefined || asOf === latest) return undefined;
   const micros = parseTime(asOf);
   if (micros !== undefined) {
@@ -147,7 +147,7 @@ export async function resolveAsOf(
  *
  * @throws NOT_FOUND
  */
-export async function readNewestTime(database: Sql, workspaceId: string, datasetId: string): Promise<string> {
+export async function readNewestVersionTime(database: Sql, workspaceId: string, datasetId: string): Promise<string> {
   const [dataset] = await database.query<{ newest: string }>(
     'SELECT coalesce(last_version, created_at) AS newest FROM datasets WHERE id = $1 AND workspace_id = $2',
     [datasetId, workspaceId],
@@ -183,7 +183,7 @@ function selectVersions(datasetId: string) {
     .where('dataset_versions.dataset_id', '=', datasetId);
 }
 
-const newestFirst = { by: [sql.ref('dataset_versions.as_of')], descending: true };
+const newestFirstOrder = { by: [sql.ref('dataset_versions.as_of')], descending: true };
 
 /**
  * Lists the versions of a dataset, newest first.
@@ -206,7 +206,7 @@ export async function listVersions(
           sql<SqlBool>`EXISTS (SELECT FROM examples WHERE examples.dataset_id = ${datasetId} AND examples.id = ${exampleId}
             AND dataset_versions.as_of IN (examples.valid_from, examples.valid_to))`,
         );
-  return listPage(database, query, newestFirst, page);
+  return listPage(database, query, newestFirstOrder, page);
 }
 
 /**

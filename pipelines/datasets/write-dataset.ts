@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
-import { violatedConstraint } from '../../infra/postgres/database-error.ts';
+import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
 import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { deleteShares } from '../shares/share-tokens.ts';
@@ -162,7 +162,7 @@ function requireValidSchemas({ inputsSchema, outputsSchema }: Pick<NewDataset, '
 }
 
 function refuseDuplicate(error: unknown): never {
-  const constraint = violatedConstraint(error);
+  const constraint = getViolatedConstraint(error);
   if (constraint === undefined) throw error;
   const reason =
     constraint === 'datasets_by_name'

@@ -10,7 +10,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
-import { violatedConstraint } from '../../infra/postgres/database-error.ts';
+import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
 import {
@@ -20,7 +20,7 @@ import {
   storeAttachmentSets,
 } from '../attachments/attachment-sets.ts';
 import { normaliseMimeType, validateAttachmentName } from '../attachments/read-attachment.ts';
-import { createExampleError, splitKey, withSplits } from './example.ts';
+import { addSplits, createExampleError, splitKey } from './example.ts';
 import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
 import { readSourceRuns, type SourceRun } from './source-runs.ts';
 import { validateExamples } from './validate-examples.ts';
@@ -73,7 +73,7 @@ export async function createExamples(
   datasetId: string,
   sent: readonly NewExample[],
 ): Promise<WrittenExamples> {
-  requireDistinct(sent);
+  requireDistinctIds(sent);
   const runs = await readSourceRuns(deps, workspaceId, sent);
   const examples = sent.map((example) => completeFromRun(example, runs));
   await validateExamples(deps, { workspaceId, datasetId }, examples);
@@ -94,8 +94,8 @@ export async function createExamples(
     return examples.length;
   };
   const asOf = await writeVersion(deps.database, workspaceId, datasetId, write).catch((error: unknown) => {
-    const isTaken = violatedConstraint(error) === 'examples_by_id';
-    throw isTaken ? runlakeError('CONFLICT', { reason: 'An example with this id already exists.' }) : error;
+    const isIdTaken = getViolatedConstraint(error) === 'examples_by_id';
+    throw isIdTaken ? runlakeError('CONFLICT', { reason: 'An example with this id already exists.' }) : error;
   });
   return { asOf, ids: sent.map(({ id }) => id) };
 }
@@ -111,7 +111,7 @@ interface NewRow extends Omit<NewExample, 'attachments'> {
  * @throws errors of the database client if an id already exists.
  */
 export async function insertExampleRows(tx: Sql, dataset: LockedDataset, rows: readonly NewRow[]): Promise<void> {
-  const metadata = rows.map((row) => withSplits(row.metadata ?? {}, row.split));
+  const metadata = rows.map((row) => addSplits(row.metadata ?? {}, row.split));
   await tx.execute(
     `INSERT INTO examples (workspace_id, dataset_id, valid_from, id, created_at, inputs, outputs, metadata, searchable,
        source_run_id, attachments)
@@ -157,7 +157,7 @@ export async function updateExamples(
   datasetId: string,
   changes: readonly ExampleChange[],
 ): Promise<WrittenExamples> {
-  requireDistinct(changes);
+  requireDistinctIds(changes);
   await validateExamples(deps, { workspaceId, datasetId }, changes);
   const added = await storeAttachments(deps, workspaceId, changes);
   const asOf = await writeVersion(deps.database, workspaceId, datasetId, async (tx, dataset) => {
@@ -171,7 +171,7 @@ export async function updateExamples(
       const changed =
         change.metadata == null && change.split == null
           ? metadata
-          : withSplits(change.metadata ?? metadata, change.split, metadata[splitKey]);
+          : addSplits(change.metadata ?? metadata, change.split, metadata[splitKey]);
       return {
         id: change.id,
         inputs: change.inputs,
@@ -301,14 +301,14 @@ async function storeAttachments(
   workspaceId: string,
   examples: readonly Pick<NewExample, 'id' | 'attachments' | 'sourceRunId' | 'useSourceRunAttachments'>[],
 ): Promise<StoredAttachments> {
-  const withAttachments = examples.filter(
+  const examplesWithAttachments = examples.filter(
     ({ attachments = [], useSourceRunAttachments }) => attachments.length + (useSourceRunAttachments ?? []).length > 0,
   );
   const byExample = new Map<string, Record<string, AttachmentLocation>>();
-  const sets = withAttachments.map(() => randomUUID());
+  const sets = examplesWithAttachments.map(() => randomUUID());
   await reserveAttachmentSets({ database, clickhouse }, workspaceId, sets);
-  const toStore: NewSetAttachment[] = [];
-  for (const [index, example] of withAttachments.entries()) {
+  const attachmentsToStore: NewSetAttachment[] = [];
+  for (const [index, example] of examplesWithAttachments.entries()) {
     const { id, attachments = [], sourceRunId, useSourceRunAttachments: names } = example;
     const set = sets[index]!;
     const copied =
@@ -320,16 +320,16 @@ async function storeAttachments(
       throw createExampleError(id, `its source run has no attachment ${JSON.stringify(missing)}`);
     const own = attachments.map((attachment) => {
       const mimeType = normaliseMimeType(attachment.mimeType);
-      toStore.push({ ...attachment, set, mimeType });
+      attachmentsToStore.push({ ...attachment, set, mimeType });
       return [attachment.name, { set, name: attachment.name, mime_type: mimeType }] as const;
     });
     byExample.set(id, { ...copied, ...Object.fromEntries(own) });
   }
-  await storeAttachmentSets(clickhouse, workspaceId, toStore);
+  await storeAttachmentSets(clickhouse, workspaceId, attachmentsToStore);
   return { sets, byExample };
 }
 
-function requireDistinct(examples: readonly { readonly id: string }[]): void {
+function requireDistinctIds(examples: readonly { readonly id: string }[]): void {
   const seen = new Set<string>();
   for (const { id } of examples) {
     if (seen.has(id)) throw createExampleError(id, 'the request contains it twice');

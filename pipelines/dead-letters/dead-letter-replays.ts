@@ -3,7 +3,7 @@ import type { DeadLetterQueue, DeadLetterRecord, EventLog } from '../../infra/ev
 import {
   findLastReplay,
   markReplayed,
-  postgresDeadLetterQueue,
+  openPostgresDeadLetterQueue,
 } from '../../infra/event-log/in-process/dead-letter-queue.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -75,7 +75,7 @@ async function countReplays(database: Pick<Database, 'query'>): Promise<Map<stri
  *
  * @throws errors of the log and Postgres.
  */
-export async function countUnreplayed(
+export async function countUnreplayedDeadLetters(
   {
     deadLetters,
     database,
@@ -122,7 +122,7 @@ export async function publishStoredDeadLetter(
   { log, database }: { readonly log: EventLog; readonly database: Database },
   deadLetterId: string,
 ): Promise<void> {
-  const deadLetter = await postgresDeadLetterQueue(database).find(deadLetterId);
+  const deadLetter = await openPostgresDeadLetterQueue(database).find(deadLetterId);
   const topic = topics.find(({ name }) => name === deadLetter?.topic);
   if (deadLetter === undefined || topic === undefined) return;
   const { key, value, headers } = deadLetter;

@@ -13,7 +13,7 @@
  */
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { readSchemaId } from '../../infra/event-log/avro.ts';
-import { readableRecord } from '../../infra/event-log/avro-schema.ts';
+import { toReadableRecord } from '../../infra/event-log/avro-schema.ts';
 import type { DeadLetterRecord } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { claimReplay, finishReplay, releaseReplay } from './dead-letter-replays.ts';
@@ -25,7 +25,7 @@ export interface ReplayDeps {
   readonly publish: (deadLetter: DeadLetterRecord) => Promise<void>;
 }
 
-type Replay =
+type ReplayResult =
   | { readonly outcome: 'replayed' }
   /** `reason` is a sentence about the dead-letter record. */
   | { readonly outcome: 'refused'; readonly reason: string };
@@ -39,7 +39,7 @@ export async function replayDeadLetter(
   deadLetter: DeadLetterRecord,
   deps: ReplayDeps,
   { force }: { readonly force: boolean },
-): Promise<Replay> {
+): Promise<ReplayResult> {
   if (!force && (await decodeRecord(deadLetter, deps.getSchema)) === undefined) {
     return { outcome: 'refused', reason: 'its bytes cannot be read by any schema, so the sink would refuse it again' };
   }
@@ -64,5 +64,5 @@ export async function decodeRecord(
 ): Promise<Record<string, unknown> | undefined> {
   const schemaId = readSchemaId(deadLetter.value);
   const schema = schemaId === undefined ? undefined : await getSchema(schemaId);
-  return schema === undefined ? undefined : readableRecord(deadLetter.value, schema);
+  return schema === undefined ? undefined : toReadableRecord(deadLetter.value, schema);
 }

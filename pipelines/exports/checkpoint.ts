@@ -11,7 +11,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import type { ExportCursor } from './chunk-reader.ts';
 import { type ClockDeps, type ExportDeps, readClock } from './export-deps.ts';
 import { type ExportRecord, exportColumns } from './record.ts';
-import { type ExportStatus, endExport, enqueueRun, enqueueWaiting, statesBefore } from './states.ts';
+import { type ExportStatus, endExport, enqueueRun, enqueueWaitingExports, listPreviousStates } from './states.ts';
 
 /** A row of `bulk_export_runs`. Times are ISO 8601 with microseconds. */
 export interface ExportRunRecord {
@@ -155,7 +155,7 @@ export class Checkpoint {
   }
 
   /** Records the part that is about to be written. Call it before any byte of the part can be in the bucket. */
-  async recordPending(pending: PendingUpload): Promise<void> {
+  async recordPendingUpload(pending: PendingUpload): Promise<void> {
     await this.#write(this.#deps.database, 'pending_upload = $4', [pending]);
   }
 
@@ -195,7 +195,7 @@ export class Checkpoint {
       this.#deps.database,
       `status = 'COMPLETED', finished_at = $3, late_runs = $4, lease_until = NULL, attempt_started_at = NULL`,
       [lateRuns],
-      statesBefore('run', 'COMPLETED'),
+      listPreviousStates('run', 'COMPLETED'),
     );
   }
 
@@ -214,9 +214,9 @@ export class Checkpoint {
   }
 }
 
-type EndDeps = Pick<ExportDeps, 'database' | 'jobs' | 'logger' | 'now' | 'limits'>;
+type EndAttemptDeps = Pick<ExportDeps, 'database' | 'jobs' | 'logger' | 'now' | 'limits'>;
 
-export type AttemptEnd = 'retried' | 'failed' | 'over' | 'released';
+export type AttemptOutcome = 'retried' | 'failed' | 'over' | 'released';
 
 /**
  * Records the outcome of an attempt that did not complete its export run, and whether a retry follows. Every write
@@ -231,7 +231,7 @@ export type AttemptEnd = 'retried' | 'failed' | 'over' | 'released';
  * @throws errors of the database; in this case the lease expires, and the run is claimed again without using up a
  *   retry.
  */
-export async function endAttempt(deps: EndDeps, run: ExportRunRecord, reason: unknown): Promise<AttemptEnd> {
+export async function endAttempt(deps: EndAttemptDeps, run: ExportRunRecord, reason: unknown): Promise<AttemptOutcome> {
   const error = isRunlakeError(reason) ? reason : runlakeError('INTERNAL', {}, { cause: reason });
   if (error.code === 'EXPORT_ATTEMPT_OVER') return 'over';
   const { logger, limits } = deps;
@@ -245,7 +245,7 @@ export async function endAttempt(deps: EndDeps, run: ExportRunRecord, reason: un
   return retry(deps, run, error);
 }
 
-async function release(deps: EndDeps, run: ExportRunRecord): Promise<AttemptEnd> {
+async function release(deps: EndAttemptDeps, run: ExportRunRecord): Promise<AttemptOutcome> {
   const released = await deps.database.execute(
     `UPDATE bulk_export_runs SET lease_until = NULL, attempt_started_at = NULL, next_attempt_at = $3, updated_at = $3
      WHERE id = $1 AND fence = $2 AND status = 'RUNNING'`,
@@ -256,7 +256,7 @@ async function release(deps: EndDeps, run: ExportRunRecord): Promise<AttemptEnd>
   return 'released';
 }
 
-async function retry(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): Promise<AttemptEnd> {
+async function retry(deps: EndAttemptDeps, run: ExportRunRecord, error: RunlakeError): Promise<AttemptOutcome> {
   const delayMs = deps.limits.exportRetryDelayMs;
   const now = await readClock(deps);
   const updated = await deps.database.execute(
@@ -276,7 +276,7 @@ async function retry(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): 
   return 'retried';
 }
 
-async function fail(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): Promise<AttemptEnd> {
+async function fail(deps: EndAttemptDeps, run: ExportRunRecord, error: RunlakeError): Promise<AttemptOutcome> {
   const now = await readClock(deps);
   const workspaceId = await deps.database.transaction(async (tx) => {
     // Lock the export first and then its runs, in the same order as everywhere else.
@@ -292,7 +292,7 @@ async function fail(deps: EndDeps, run: ExportRunRecord, error: RunlakeError): P
     return endExport(tx, run.exportId, { to: 'FAILED', reason }, now);
   });
   if (workspaceId === undefined) return 'over';
-  await enqueueWaiting(deps, workspaceId);
+  await enqueueWaitingExports(deps, workspaceId);
   return 'failed';
 }
 

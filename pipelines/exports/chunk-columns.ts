@@ -17,29 +17,33 @@ export interface ChunkColumn {
   readonly derived?: 'ancestry' | 'feedback' | 'figures';
 }
 
-const columnSql = (column: RunColumn, absent?: string) =>
+const buildColumnSql = (column: RunColumn, absent?: string) =>
   absent === undefined ? runColumns[column] : `coalesce(${runColumns[column]}, ${absent})`;
-const textColumn = (column: RunColumn, absent?: string): ChunkColumn => ({
-  sql: columnSql(column, absent),
+const createTextColumn = (column: RunColumn, absent?: string): ChunkColumn => ({
+  sql: buildColumnSql(column, absent),
   kind: 'text',
 });
-const countColumn = (column: RunColumn): ChunkColumn => ({
-  sql: columnSql(column, '0'),
+const createCountColumn = (column: RunColumn): ChunkColumn => ({
+  sql: buildColumnSql(column, '0'),
   kind: 'integer',
   derived: 'figures',
 });
-const costColumn = (column: RunColumn): ChunkColumn => ({ sql: columnSql(column), kind: 'text', derived: 'figures' });
-const timeColumn = (column: RunColumn): ChunkColumn => ({ sql: columnSql(column), kind: 'micros' });
+const createCostColumn = (column: RunColumn): ChunkColumn => ({
+  sql: buildColumnSql(column),
+  kind: 'text',
+  derived: 'figures',
+});
+const createTimeColumn = (column: RunColumn): ChunkColumn => ({ sql: buildColumnSql(column), kind: 'micros' });
 
 /** SQL expression for the ids of the ancestors in the dotted_order. */
 const ancestorsSql = `arrayMap(segment -> right(segment, 36), arrayPopBack(splitByChar('.', ifNull(${runColumns.dottedOrder}, ''))))`;
 const parentIdSql = runColumns.parentRunId;
 
 export const chunkColumns: Readonly<Record<ExportField, ChunkColumn>> = {
-  id: textColumn('id'),
+  id: createTextColumn('id'),
   tenant_id: { sql: 'tenant_id', kind: 'text' },
-  session_id: textColumn('projectId'),
-  trace_id: textColumn('traceId'),
+  session_id: createTextColumn('projectId'),
+  trace_id: createTextColumn('traceId'),
   parent_run_id: {
     sql: `coalesce(toString(${parentIdSql}), nullIf(arrayElement(${ancestorsSql}, -1), ''))`,
     kind: 'text',
@@ -51,32 +55,32 @@ export const chunkColumns: Readonly<Record<ExportField, ChunkColumn>> = {
     kind: 'list',
     derived: 'ancestry',
   },
-  reference_example_id: textColumn('referenceExampleId'),
-  name: textColumn('name', "''"),
-  run_type: textColumn('runType', `'${defaultRunType}'`),
-  start_time: timeColumn('startedAtMicros'),
-  end_time: timeColumn('endedAtMicros'),
+  reference_example_id: createTextColumn('referenceExampleId'),
+  name: createTextColumn('name', "''"),
+  run_type: createTextColumn('runType', `'${defaultRunType}'`),
+  start_time: createTimeColumn('startedAtMicros'),
+  end_time: createTimeColumn('endedAtMicros'),
   status: {
     sql: `multiIf(isNotNull(${runColumns.failed}), 'error', isNull(${runColumns.endedAtMicros}), 'pending', 'success')`,
     kind: 'text',
   },
   is_root: { sql: `(id = trace_id OR isNull(${parentIdSql}))`, kind: 'boolean' },
-  dotted_order: { sql: columnSql('dottedOrder'), kind: 'text', derived: 'ancestry' },
-  trace_tier: textColumn('traceTier'),
-  inputs: textColumn('inputs', "'{}'"),
-  outputs: textColumn('outputs'),
-  error: { sql: columnSql('error'), kind: 'json-text' },
-  extra: textColumn('extra'),
-  events: textColumn('events'),
-  tags: { sql: columnSql('tags'), kind: 'list' },
+  dotted_order: { sql: buildColumnSql('dottedOrder'), kind: 'text', derived: 'ancestry' },
+  trace_tier: createTextColumn('traceTier'),
+  inputs: createTextColumn('inputs', "'{}'"),
+  outputs: createTextColumn('outputs'),
+  error: { sql: buildColumnSql('error'), kind: 'json-text' },
+  extra: createTextColumn('extra'),
+  events: createTextColumn('events'),
+  tags: { sql: buildColumnSql('tags'), kind: 'list' },
   feedback_stats: { sql: undefined, kind: 'text', derived: 'feedback' },
-  total_tokens: countColumn('totalTokens'),
-  prompt_tokens: countColumn('promptTokens'),
-  completion_tokens: countColumn('completionTokens'),
-  total_cost: costColumn('totalCost'),
-  prompt_cost: costColumn('promptCost'),
-  completion_cost: costColumn('completionCost'),
-  first_token_time: timeColumn('firstTokenTimeMicros'),
+  total_tokens: createCountColumn('totalTokens'),
+  prompt_tokens: createCountColumn('promptTokens'),
+  completion_tokens: createCountColumn('completionTokens'),
+  total_cost: createCostColumn('totalCost'),
+  prompt_cost: createCostColumn('promptCost'),
+  completion_cost: createCostColumn('completionCost'),
+  first_token_time: createTimeColumn('firstTokenTimeMicros'),
 };
 
 /** ClickHouse types of the source columns. All of them are nullable. */
@@ -93,11 +97,11 @@ const sourceTypes = {
 export const idColumn = 'beside_id';
 /**
  * Additional column in the file of a chunk: the data from which to derive the dotted_order of a run that was sent
- * without one; null for all other runs. {@link readRunsWithoutDottedOrder} parses it.
+ * without one; null for all other runs. {@link parseRunWithoutDottedOrder} parses it.
  */
 export const missingOrderColumn = 'beside_unplaced';
 
-const runWithoutDottedOrder = [
+const missingOrderExpressions = [
   runColumns.id,
   runColumns.traceId,
   `ifNull(toString(${parentIdSql}), '')`,
@@ -106,7 +110,7 @@ const runWithoutDottedOrder = [
 ].map((part) => `toString(${part})`);
 
 /** Parses a value of the column {@link missingOrderColumn}. */
-export function readRunsWithoutDottedOrder(value: string): RunWithoutDottedOrder {
+export function parseRunWithoutDottedOrder(value: string): RunWithoutDottedOrder {
   const [runId = '', traceId = '', parent, startTime, traceTime] = value.split(' ');
   return {
     runId,
@@ -126,12 +130,12 @@ export function buildSelectList(fields: readonly ExportField[]): string {
   const derivedKinds = listDerivedKinds(fields);
   const list = fields.flatMap((field) => {
     const { sql, kind } = chunkColumns[field];
-    return sql === undefined ? [] : [`CAST(${sql} AS ${sourceTypes[kind]}) AS ${sourceName(field)}`];
+    return sql === undefined ? [] : [`CAST(${sql} AS ${sourceTypes[kind]}) AS ${getSourceColumnName(field)}`];
   });
   if (derivedKinds.size > 0) list.push(`toString(id) AS ${idColumn}`);
   if (derivedKinds.has('ancestry')) {
     list.push(
-      `if(isNull(${runColumns.dottedOrder}), concat(${runWithoutDottedOrder.join(", ' ', ")}), NULL) AS ${missingOrderColumn}`,
+      `if(isNull(${runColumns.dottedOrder}), concat(${missingOrderExpressions.join(", ' ', ")}), NULL) AS ${missingOrderColumn}`,
     );
   }
   // ClickHouse cannot write a file without columns.
@@ -143,7 +147,7 @@ export function listDerivedKinds(fields: readonly ExportField[]): ReadonlySet<No
 }
 
 /** Returns the column name of a field in the chunk file and in the file of derived values. */
-export const sourceName = (field: ExportField) => `field_${field}`;
+export const getSourceColumnName = (field: ExportField) => `field_${field}`;
 
 /** Returns the conversion that a field needs in a file of this format version. */
 export function getColumnType(field: ExportField, version: ExportFormat['version']): ColumnConversion {

@@ -93,7 +93,7 @@ export async function findChunk(
     const position = chunk?.last ?? after;
     const rangeEnd = await probe(clickhouse, scope, position, from, missing.rows, signal);
     if (rangeEnd === undefined) break;
-    const found = await findEnd(clickhouse, scope, position, from, rangeEnd, missing, signal);
+    const found = await findChunkEnd(clickhouse, scope, position, from, rangeEnd, missing, signal);
     if (found.end !== undefined) {
       const { ordinal, total, heavy, ...last } = found.end;
       if (chunk !== undefined && (total > missing.bytes || heavy > missing.heavyBytes)) break;
@@ -153,7 +153,7 @@ interface FilledChunk {
   readonly isFull: boolean;
 }
 
-async function findEnd(
+async function findChunkEnd(
   clickhouse: ClickHouse,
   scope: ExportScope,
   after: ExportCursor | undefined,
@@ -195,7 +195,7 @@ async function findEnd(
   };
 }
 
-const nearRows = 256;
+const windowRows = 256;
 const maxBlockBytes = 8 * 1024 * 1024;
 const maxBlockRows = 1_024;
 
@@ -213,12 +213,12 @@ async function computeBlockRows(
   const [row] = await clickhouse.query<{ bytes: number }>({
     name: 'size-blocks',
     sql: `SELECT max(near) AS bytes FROM (
-            SELECT sum(bytes) OVER (ORDER BY ${memberOrder} ROWS BETWEEN ${nearRows - 1} PRECEDING AND CURRENT ROW) AS near
+            SELECT sum(bytes) OVER (ORDER BY ${memberOrder} ROWS BETWEEN ${windowRows - 1} PRECEDING AND CURRENT ROW) AS near
             FROM (SELECT ${memberOrder}, ${runBytes} AS bytes FROM runs WHERE ${sql}))`,
     params,
     signal,
   });
-  const rows = Math.floor((nearRows * maxBlockBytes) / Math.max(row?.bytes ?? 0, 1));
+  const rows = Math.floor((windowRows * maxBlockBytes) / Math.max(row?.bytes ?? 0, 1));
   return Math.max(1, Math.min(maxBlockRows, rows));
 }
 
@@ -257,7 +257,7 @@ const readTimeoutMs = 3_600_000;
 const sourceGroupBytes = 8 * 1024 * 1024;
 const maxSourceGroupRows = 16_384;
 /** Approximate size of a row without its JSON columns, in bytes. */
-const otherRowBytes = 600;
+const baseRowBytes = 600;
 
 /**
  * Reads a chunk into `<folder>/chunk.parquet`. The file contains the runs after `chunk.after` up to `chunk.last` that
@@ -276,7 +276,7 @@ export async function readChunk(
   const fields = format.fields as readonly ExportField[];
   const condition = buildMembersCondition(scope, chunk);
   const filter = buildMembersFilter(scope, condition);
-  const rowBytes = otherRowBytes + chunk.bytes / Math.max(chunk.rows, 1);
+  const rowBytes = baseRowBytes + chunk.bytes / Math.max(chunk.rows, 1);
   const groupRows = Math.min(maxSourceGroupRows, Math.max(1, Math.floor(sourceGroupBytes / rowBytes)));
   try {
     await clickhouse.queryToFile({

@@ -15,19 +15,19 @@ import { createInterface } from 'node:readline';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { DerivedFile, ParquetFooter } from '../../infra/duckdb/encode-sql.ts';
 import type { Encoder } from '../../infra/duckdb/encoder.ts';
-import { workFileError } from '../../infra/errors/work-file-error.ts';
+import { toWorkFileError } from '../../infra/errors/work-file-error.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
 import { readFeedbackStatsByRun } from '../feedback/feedback-stats.ts';
 import { type Figures, sumDescendants } from '../runs/descendant-figures.ts';
-import { ancestorIds, buildDottedOrder, type RunWithoutDottedOrder } from '../runs/dotted-orders.ts';
-import { readMembersOfTraces } from '../runs/trace-facts.ts';
+import { buildDottedOrder, listAncestorIds, type RunWithoutDottedOrder } from '../runs/dotted-orders.ts';
+import { readMembersByTrace } from '../runs/trace-facts.ts';
 import {
   chunkColumns,
+  getSourceColumnName,
   idColumn,
   listDerivedKinds,
   missingOrderColumn,
-  readRunsWithoutDottedOrder,
-  sourceName,
+  parseRunWithoutDottedOrder,
 } from './chunk-columns.ts';
 import type { MembersCondition } from './members.ts';
 import type { ExportScope } from './record.ts';
@@ -54,13 +54,13 @@ class LineFile {
       this.#file ??= await open(this.#path, 'w', 0o600);
       await this.#file.appendFile(lines.join(''));
     } catch (error) {
-      throw workFileError(this.#path, error);
+      throw toWorkFileError(this.#path, error);
     }
   }
 
   async close(): Promise<void> {
     await this.#file?.close().catch((error: unknown) => {
-      throw workFileError(this.#path, error);
+      throw toWorkFileError(this.#path, error);
     });
     this.#file = undefined;
   }
@@ -77,7 +77,7 @@ async function* readLines(path: string): AsyncGenerator<string> {
   try {
     for await (const line of createInterface({ input: stream, crlfDelay: Number.POSITIVE_INFINITY })) yield line;
   } catch (error) {
-    throw workFileError(path, error);
+    throw toWorkFileError(path, error);
   } finally {
     stream.destroy();
   }
@@ -94,12 +94,12 @@ interface DerivedRequest {
   readonly footer: ParquetFooter;
 }
 
-interface Deps {
+interface DerivedValueDeps {
   readonly clickhouse: ClickHouse;
   readonly encoder: Encoder;
 }
 
-const listFileName = 'rows.csv';
+const rowsFileName = 'rows.csv';
 const derivedFileName = 'derived.csv';
 /** Value of the first column of each line. Without this column, a line with only one empty value would be blank. */
 const presenceMarker = '1';
@@ -120,7 +120,7 @@ interface ChunkRow {
  * @throws the errors of `readChunk`; in this case no file is left.
  */
 export async function readDerivedValues(
-  deps: Deps,
+  deps: DerivedValueDeps,
   request: DerivedRequest,
   signal: AbortSignal,
 ): Promise<DerivedFile | undefined> {
@@ -128,21 +128,21 @@ export async function readDerivedValues(
   const derivedFields = fields.filter((field) => chunkColumns[field].derived !== undefined);
   const derivedKinds = listDerivedKinds(fields);
   const hasRunWithoutDottedOrder = derivedKinds.has('ancestry') && footer.nulls[missingOrderColumn] !== footer.rows;
-  const withFeedback = derivedKinds.has('feedback')
+  const runIdsWithFeedback = derivedKinds.has('feedback')
     ? await findRunsWithFeedback(deps.clickhouse, request, signal)
     : noRunIds;
   const figures = derivedKinds.has('figures')
     ? await sumChunkFigures(deps.clickhouse, request, signal)
     : new Map<string, Figures>();
-  if (!hasRunWithoutDottedOrder && withFeedback.size === 0 && figures.size === 0) return undefined;
+  if (!hasRunWithoutDottedOrder && runIdsWithFeedback.size === 0 && figures.size === 0) return undefined;
   const lines = new LineFile(join(folder, derivedFileName));
   try {
     const columns = derivedKinds.has('ancestry') ? [idColumn, missingOrderColumn] : [idColumn];
-    await deps.encoder.list({ folder, source, target: listFileName, columns }, signal);
-    for await (const batch of readBatches(join(folder, listFileName))) {
+    await deps.encoder.list({ folder, source, target: rowsFileName, columns }, signal);
+    for await (const batch of readBatches(join(folder, rowsFileName))) {
       signal.throwIfAborted();
       const ancestries = await deriveAncestries(deps.clickhouse, request.scope, batch);
-      const ids = batch.map(({ runId }) => runId).filter((id) => withFeedback.has(id));
+      const ids = batch.map(({ runId }) => runId).filter((id) => runIdsWithFeedback.has(id));
       const stats = await readFeedbackStatsByRun(deps.clickhouse, request.scope.tenantId, ids, {
         expiredAfterMicros: request.scope.membersUntilMicros,
       });
@@ -164,14 +164,14 @@ export async function readDerivedValues(
     await lines.close();
     return {
       file: derivedFileName,
-      columns: ['there', ...derivedFields.map(sourceName)],
+      columns: ['there', ...derivedFields.map(getSourceColumnName)],
       maxLineBytes: lines.maxLineBytes,
     };
   } catch (error) {
     await lines.remove();
     throw error;
   } finally {
-    await rm(join(folder, listFileName), { force: true });
+    await rm(join(folder, rowsFileName), { force: true });
   }
 }
 
@@ -206,7 +206,7 @@ async function* readBatches(path: string): AsyncGenerator<ChunkRow[]> {
   for await (const line of readLines(path)) {
     // Neither of these columns contains commas or quotes.
     const [runId = '', runWithoutOrder] = line.split(',');
-    batch.push({ runId, runWithoutOrder: runWithoutOrder ? readRunsWithoutDottedOrder(runWithoutOrder) : undefined });
+    batch.push({ runId, runWithoutOrder: runWithoutOrder ? parseRunWithoutDottedOrder(runWithoutOrder) : undefined });
     if (batch.length < batchRows) continue;
     yield batch;
     batch = [];
@@ -226,11 +226,13 @@ async function deriveAncestries(
 ): Promise<ReadonlyMap<string, Ancestry>> {
   const runs = batch.flatMap(({ runWithoutOrder }) => runWithoutOrder ?? []);
   const traceIds = [...new Set(runs.filter((run) => run.runId !== run.traceId).map((run) => run.traceId))];
-  const members = await readMembersOfTraces(clickhouse, { tenantId, projectIds: [projectId] }, traceIds);
-  const byTrace = new Map([...members].map(([traceId, list]) => [traceId, new Map(list.map((m) => [m.runId, m]))]));
+  const members = await readMembersByTrace(clickhouse, { tenantId, projectIds: [projectId] }, traceIds);
+  const membersByTrace = new Map(
+    [...members].map(([traceId, list]) => [traceId, new Map(list.map((m) => [m.runId, m]))]),
+  );
   return new Map(
     runs.map((run) => {
-      const dottedOrder = buildDottedOrder(run, byTrace.get(run.traceId) ?? new Map());
+      const dottedOrder = buildDottedOrder(run, membersByTrace.get(run.traceId) ?? new Map());
       return [run.runId, { dottedOrder, parentRunId: run.parentRunId }];
     }),
   );
@@ -270,7 +272,7 @@ function formatDerivedValue(field: ExportField, { ancestry, stats, figures }: De
 }
 
 function formatAncestry(field: ExportField, { dottedOrder, parentRunId }: Ancestry): string | undefined {
-  const ancestors = ancestorIds(dottedOrder);
+  const ancestors = listAncestorIds(dottedOrder);
   if (field === 'parent_run_ids') return JSON.stringify(ancestors);
   return field === 'parent_run_id' ? (parentRunId ?? ancestors.at(-1)) : dottedOrder;
 }

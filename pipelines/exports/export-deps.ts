@@ -53,7 +53,7 @@ async function readDatabaseClock(sql: Sql): Promise<Date> {
 }
 
 /** Dependencies of the export workers. */
-export interface WorkDeps extends ExportDeps {
+export interface ExportWorkerDeps extends ExportDeps {
   /**
    * Opens the object store of a destination; the caller must close it.
    *

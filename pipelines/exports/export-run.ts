@@ -29,8 +29,8 @@ import type { ObjectStore } from '../../infra/objects/object-store.ts';
 import { counter, histogram } from '../../infra/telemetry/metrics.ts';
 import { type Checkpoint, type ExportRunRecord, type PendingUpload, runColumns } from './checkpoint.ts';
 import type { ExportChunk, ExportCursor } from './chunk-reader.ts';
-import type { WorkDeps } from './export-deps.ts';
-import { type ExportRecord, exportColumns, keyOfPart } from './record.ts';
+import type { ExportWorkerDeps } from './export-deps.ts';
+import { buildPartKey, type ExportRecord, exportColumns } from './record.ts';
 
 const exportedRows = counter('runlake_export_rows_total', 'Runs in the files that bulk exports have recorded.', []);
 
@@ -50,10 +50,10 @@ const stageSeconds = histogram(
  */
 async function* prefetch<Item>(source: AsyncGenerator<Item>): AsyncGenerator<Item> {
   const fetchNext = () => {
-    const fetched = source.next();
+    const nextItem = source.next();
     // The error is thrown when the consumer awaits this item.
-    fetched.catch(() => undefined);
-    return fetched;
+    nextItem.catch(() => undefined);
+    return nextItem;
   };
   let next = fetchNext();
   try {
@@ -110,14 +110,14 @@ interface RunToExport<Read> {
   };
 }
 
-interface PartToMake {
+interface PlannedPart {
   readonly part: number;
   readonly chunk: ExportChunk;
   /** Whether an earlier attempt may have written an object under the key of this part. */
   readonly isRepeated: boolean;
 }
 
-type PartOnDisk<Made> = PartToMake & { readonly folder: string; readonly made: Made };
+type PartOnDisk<Made> = PlannedPart & { readonly folder: string; readonly made: Made };
 
 /**
  * Executes one attempt at an export run.
@@ -160,7 +160,7 @@ async function* readParts<Read>(run: RunToExport<Read>, signal: AbortSignal): As
   }
 }
 
-async function* listParts<Read>(run: RunToExport<Read>, signal: AbortSignal): AsyncGenerator<PartToMake> {
+async function* listParts<Read>(run: RunToExport<Read>, signal: AbortSignal): AsyncGenerator<PlannedPart> {
   const { latestCursor, pendingUpload, nextPart } = run.at;
   let part = nextPart;
   let after = latestCursor ?? undefined;
@@ -212,10 +212,10 @@ async function writePart<Read>(
   } else {
     const path = store.resolvePath(key);
     const pending = { part, after: after ?? null, last, rows: found, bytes: chunkBytes, path, uploadId: null };
-    await checkpoint.recordPending(pending);
+    await checkpoint.recordPendingUpload(pending);
     const recordUpload = (uploadId: string) => checkpoint.recordUpload(uploadId);
-    const mayReplace = () => checkpoint.confirm();
-    const options = { signal, recordUpload, mayReplace };
+    const confirmReplace = () => checkpoint.confirm();
+    const options = { signal, recordUpload, confirmReplace };
     const { bytes, sha256, etag = null } = await measureStage('upload', () => store.upload(key, made.path, options));
     // Abort multipart uploads that an earlier attempt had requested but that the object store created only after step
     // 2.
@@ -252,7 +252,7 @@ const cleanupTimeoutMs = 5_000;
  * @throws errors of the database.
  */
 export async function cleanUpRun(
-  deps: Pick<WorkDeps, 'database' | 'openStore' | 'logger'>,
+  deps: Pick<ExportWorkerDeps, 'database' | 'openStore' | 'logger'>,
   run: Pick<ExportRunRecord, 'id'> & { readonly fence?: number },
 ): Promise<void> {
   const { database, logger } = deps;
@@ -278,7 +278,7 @@ export async function cleanUpRun(
   try {
     const store = await deps.openStore(of);
     try {
-      const key = keyOfPart(of, left, pending.part);
+      const key = buildPartKey(of, left, pending.part);
       await store.abortUploads(key, pending.uploadId === null ? [] : [pending.uploadId], { signal });
       await store.delete(key, { signal });
     } finally {

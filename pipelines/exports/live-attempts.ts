@@ -108,9 +108,9 @@ export class LiveAttempts {
     const current = [...this.#attempts];
     try {
       const renewedAtMs = performance.now();
-      const owned = await this.#renewLeases(current);
+      const ownedRuns = await this.#renewLeases(current);
       for (const [id, attempt] of current) {
-        const run = owned.get(id);
+        const run = ownedRuns.get(id);
         if (run === undefined) attempt.controller.abort(runlakeError('EXPORT_ATTEMPT_OVER'));
         else if (run.projectDeleted) attempt.controller.abort(runlakeError('EXPORT_PROJECT_DELETED'));
         else if (run.renewed && this.#attempts.get(id) === attempt) this.#extendLease(attempt, renewedAtMs);

@@ -2,16 +2,16 @@ import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/err
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { formatError } from './checkpoint.ts';
-import { readClock, type WorkDeps } from './export-deps.ts';
-import { buildManifestKey, type ExportRecord, keyOfPart, toExportFormat } from './record.ts';
-import { endExport, enqueueWaiting, finishExport } from './states.ts';
+import { type ExportWorkerDeps, readClock } from './export-deps.ts';
+import { buildManifestKey, buildPartKey, type ExportRecord, toExportFormat } from './record.ts';
+import { endExport, enqueueWaitingExports, finishExport } from './states.ts';
 
 /**
  * Completes an export whose export runs are all COMPLETED: checks its files and writes the manifest.
  *
  * @throws errors of the database, transient errors of the object store, and the reason of `signal`.
  */
-export async function completeExport(deps: WorkDeps, of: ExportRecord, signal?: AbortSignal): Promise<void> {
+export async function completeExport(deps: ExportWorkerDeps, of: ExportRecord, signal?: AbortSignal): Promise<void> {
   try {
     const store = await deps.openStore(of);
     try {
@@ -41,7 +41,7 @@ export async function completeExport(deps: WorkDeps, of: ExportRecord, signal?: 
  * be recreated. The export run stays COMPLETED, and the cause is added to its `errors`.
  */
 async function failExport(
-  deps: WorkDeps,
+  deps: ExportWorkerDeps,
   of: ExportRecord,
   { runId, error }: Extract<FilesCheck, { kind: 'gone' }>,
 ): Promise<void> {
@@ -58,10 +58,10 @@ async function failExport(
     );
     return workspaceId;
   });
-  if (ended !== undefined) await enqueueWaiting(deps, ended);
+  if (ended !== undefined) await enqueueWaitingExports(deps, ended);
 }
 
-async function isCompleted({ database }: Pick<WorkDeps, 'database'>, exportId: string): Promise<boolean> {
+async function isCompleted({ database }: Pick<ExportWorkerDeps, 'database'>, exportId: string): Promise<boolean> {
   const [of] = await database.query(`SELECT FROM bulk_exports WHERE id = $1 AND status = 'COMPLETED'`, [exportId]);
   return of !== undefined;
 }
@@ -221,7 +221,7 @@ async function verifyFiles(
     await forEachConcurrently(maxConcurrentRequests, files.slice(from, from + filesPerUpdate), check, signal);
     signal?.throwIfAborted();
     if (gone !== undefined) return { kind: 'gone', ...(gone as { runId: string; error: RunlakeError }) };
-    await storeChecked(database, found);
+    await storeCheckTimes(database, found);
   }
   return { kind: 'present', unchecked };
 }
@@ -232,7 +232,7 @@ async function checkFile(
   store: ObjectStore,
   signal: AbortSignal | undefined,
 ): Promise<'present' | 'unreadable' | string> {
-  const key = keyOfPart(of, { id: file.runId, startTime: file.startTime }, file.part);
+  const key = buildPartKey(of, { id: file.runId, startTime: file.startTime }, file.part);
   try {
     const stat = await store.stat(key, { signal });
     if (stat === undefined) return 'it is missing';
@@ -248,7 +248,7 @@ async function checkFile(
   }
 }
 
-async function storeChecked(database: Database, files: readonly RecordedFile[]): Promise<void> {
+async function storeCheckTimes(database: Database, files: readonly RecordedFile[]): Promise<void> {
   if (files.length === 0) return;
   await database.execute(
     `UPDATE bulk_export_files AS f SET checked_at = now()

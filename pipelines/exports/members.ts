@@ -9,7 +9,7 @@
  * applying the condition to single rows before it merges them.
  */
 import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
-import { liveAt } from '../retention/lifetimes.ts';
+import { buildLiveCondition } from '../retention/lifetimes.ts';
 import { buildFilterClauses, type FilterClauses } from '../runs/filter-clauses.ts';
 import type { TimeWindow } from '../runs/run-columns.ts';
 import { buildScopeCondition } from '../runs/run-scope.ts';
@@ -20,7 +20,7 @@ import type { ExportScope } from './record.ts';
 export const memberOrder = 'start_time, trace_id, id';
 
 /** SQL condition that a run is not deleted and had not expired at `members_until`. */
-export const exportableCondition = liveAt('members_until');
+export const exportableCondition = buildLiveCondition('members_until');
 
 export const memberCondition = 'first_received_at <= fromUnixTimestamp64Micro({members_until:Int64})';
 

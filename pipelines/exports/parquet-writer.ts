@@ -1,15 +1,15 @@
 import { rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { compressionInFooter, type EncodeRequest, type ParquetFooter } from '../../infra/duckdb/encode-sql.ts';
+import { type EncodeRequest, footerCompressions, type ParquetFooter } from '../../infra/duckdb/encode-sql.ts';
 import type { Encoder, EncoderPool } from '../../infra/duckdb/encoder.ts';
 
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type ExportField, runParquetColumns } from '../../schemas/parquet/run-columns.ts';
 
-import { chunkColumns, getColumnType, sourceName } from './chunk-columns.ts';
+import { chunkColumns, getColumnType, getSourceColumnName } from './chunk-columns.ts';
 import { type ChunkFiles, type ChunkRequest, findChunk, readChunk } from './chunk-reader.ts';
-import type { WorkDeps } from './export-deps.ts';
+import type { ExportWorkerDeps } from './export-deps.ts';
 import type { ChunkSource } from './export-run.ts';
 import { countMembers } from './members.ts';
 import type { ExportFormat } from './record.ts';
@@ -47,7 +47,7 @@ export async function encodeChunk(
   const path = join(folder, partFileName);
   try {
     if (files.rows === 0) return undefined;
-    const footer = await encoder.encode(buildRequest(files, folder, format), signal);
+    const footer = await encoder.encode(buildEncodeRequest(files, folder, format), signal);
     const reason = findMismatch(footer, files, format);
     if (reason !== undefined) throw runlakeError('EXPORT_FILE_INVALID', { reason });
     return { path, rows: footer.rows, bytes: (await stat(path)).size };
@@ -64,7 +64,7 @@ async function discardChunk({ source, derived }: ChunkFiles, folder: string): Pr
   if (derived !== undefined) await rm(join(folder, derived.file), { force: true });
 }
 
-function buildRequest(
+function buildEncodeRequest(
   files: ChunkFiles,
   folder: string,
   { version, compression, fields }: ExportFormat,
@@ -78,8 +78,8 @@ function buildRequest(
     columns: (fields as readonly ExportField[]).map((field) => ({
       name: field,
       form: getColumnType(field, version),
-      from: chunkColumns[field].sql === undefined ? undefined : sourceName(field),
-      derived: chunkColumns[field].derived === undefined ? undefined : sourceName(field),
+      from: chunkColumns[field].sql === undefined ? undefined : getSourceColumnName(field),
+      derived: chunkColumns[field].derived === undefined ? undefined : getSourceColumnName(field),
     })),
     compression,
     rowGroupRows: chooseGroupRows(files.groups),
@@ -96,20 +96,20 @@ function chooseGroupRows(source: ParquetFooter['groups']): number {
   let first = 0;
   let rows = 0;
   let bytes = 0;
-  let allRows = 0;
-  let allBytes = 0;
+  let totalRows = 0;
+  let totalBytes = 0;
   for (const group of source) {
-    allRows += group.rows;
-    allBytes += group.plainBytes;
+    totalRows += group.rows;
+    totalBytes += group.uncompressedBytes;
     rows += group.rows;
-    bytes += group.plainBytes;
+    bytes += group.uncompressedBytes;
     for (; bytes >= maxGroupBytes; first++) {
       maxRows = Math.min(maxRows, rows);
       rows -= source[first]?.rows ?? 0;
-      bytes -= source[first]?.plainBytes ?? 0;
+      bytes -= source[first]?.uncompressedBytes ?? 0;
     }
   }
-  return Math.max(1, Math.min(maxRows, Math.floor((maxGroupBytes * allRows) / Math.max(allBytes, 1))));
+  return Math.max(1, Math.min(maxRows, Math.floor((maxGroupBytes * totalRows) / Math.max(totalBytes, 1))));
 }
 
 /** Describes how the footer of a file differs from the expected footer. Returns undefined if there is no difference. */
@@ -119,7 +119,7 @@ function findMismatch(footer: ParquetFooter, files: ChunkFiles, format: ExportFo
   const expected = format.fields.map((field) => `${field} ${types.get(field)}`).join(', ');
   const found = footer.columns.map(({ name, type }) => `${name} ${type}`).join(', ');
   if (found !== expected) return `its columns are ${found}, not ${expected}`;
-  const compression = compressionInFooter[format.compression];
+  const compression = footerCompressions[format.compression];
   if (footer.compressions.some((used) => used !== compression)) return `its compression is ${footer.compressions}`;
   return undefined;
 }
@@ -136,8 +136,8 @@ const maxChunkBytes = 256 * 1024 ** 2;
  */
 export function createChunkSources(
   { clickhouse, encoders }: { readonly clickhouse: ClickHouse; readonly encoders: EncoderPool },
-  { exportSliceRows: rows }: WorkDeps['limits'],
-): WorkDeps['openSource'] {
+  { exportSliceRows: rows }: ExportWorkerDeps['limits'],
+): ExportWorkerDeps['openSource'] {
   return (scope, format): ChunkSource<unknown> => {
     const encoder = encoders.borrow();
     const source: ChunkSource<ChunkFiles> = {

@@ -4,7 +4,7 @@ import { joinKey } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { type ExportRunRecord, runColumns } from './checkpoint.ts';
 import type { DestinationConfig } from './destinations/destination.ts';
-import { buildManifestKey, type ExportRecord, exportColumns, keyOfPart } from './record.ts';
+import { buildManifestKey, buildPartKey, type ExportRecord, exportColumns } from './record.ts';
 import type { ExportStatus } from './states.ts';
 
 /** Progress of an export, summed over its export runs. */
@@ -69,7 +69,7 @@ export async function readExport(
  * claimed, so the fraction of all rows counted so far would drop with each new count. The progress never drops, because
  * a further attempt neither removes rows that were written nor counts the rows again.
  */
-export function shareDone({ status, millionthsDone, runsTotal }: ExportWithProgress): number {
+export function computeCompletedShare({ status, millionthsDone, runsTotal }: ExportWithProgress): number {
   if (status === 'COMPLETED') return 1;
   // The progress is still below 1, because the manifest has not been written.
   return runsTotal === 0 ? 0 : Math.min(millionthsDone / (runsTotal * million), 0.99);
@@ -234,7 +234,7 @@ async function find(database: Database, condition: string, params: readonly unkn
     const bucket = config.include_bucket_in_prefix ? (config.bucket_name ?? undefined) : undefined;
     return {
       ...run,
-      folder: joinKey(bucket, config.prefix, dirname(keyOfPart(of, run, 1))),
+      folder: joinKey(bucket, config.prefix, dirname(buildPartKey(of, run, 1))),
       prefix: joinKey(config.prefix, dirname(buildManifestKey(of))),
     };
   });

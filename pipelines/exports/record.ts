@@ -115,7 +115,7 @@ type ExportIds = Pick<ExportRecord, 'id' | 'workspaceId' | 'projectId'>;
  * number, and a part that is written again gets the same key. In v2_beta all folder names have the form `name=value`,
  * which is the Hive layout.
  */
-export function keyOfPart(
+export function buildPartKey(
   of: ExportIds & Pick<ExportRecord, 'formatVersion'>,
   run: Pick<ExportRunRecord, 'id' | 'startTime'>,
   part: number,

@@ -16,11 +16,11 @@ import { poll } from '../../infra/timeouts/poll.ts';
 import { topics } from '../../schemas/topics.ts';
 import { formatTimeWithZone } from '../ingest/run-event/times.ts';
 import { insertExport, readLogEndOffsets } from './create-cancel.ts';
-import { type ExportDeps, readClock, type WorkDeps } from './export-deps.ts';
+import { type ExportDeps, type ExportWorkerDeps, readClock } from './export-deps.ts';
 import { cleanUpRun } from './export-run.ts';
 import { completeExport, forEachConcurrently } from './manifest.ts';
 import { type ExportRecord, exportColumns, isProjectDeleted, parseMicros } from './record.ts';
-import { enqueueExport, enqueueRun, finishExport, statesBefore } from './states.ts';
+import { enqueueExport, enqueueRun, finishExport, listPreviousStates } from './states.ts';
 
 /** Sweeps do not clean up export runs that ended earlier than this: their bucket probably no longer exists. */
 const maxCleanupAgeHours = 24;
@@ -51,18 +51,18 @@ const bucketDeadlineMs = 15_000;
  *
  * @param signal If aborted, no further bucket is processed, and writing manifests stops.
  */
-export async function sweepExports(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
+export async function sweepExports(deps: ExportWorkerDeps, signal?: AbortSignal): Promise<void> {
   const runStep = (name: string, step: Promise<void>) =>
     step.catch((err) => deps.logger.warn({ err, step: name }, 'a step of the export sweep failed'));
   await runStep('orphans', cancelOrphans(deps));
   await runStep('overdue exports', timeOutExports(deps));
-  await runStep('schedules', spawnDue(deps));
+  await runStep('schedules', spawnDueExports(deps));
   await runStep('waiting exports', startExports(deps));
   await runStep('runs', queueDueRuns(deps));
   await Promise.all([runStep('manifests', endExports(deps, signal)), runStep('tidying', cleanUpRuns(deps, signal))]);
 }
 
-async function cancelOrphans(deps: WorkDeps): Promise<void> {
+async function cancelOrphans(deps: ExportWorkerDeps): Promise<void> {
   const orphans = await deps.database.query<{ id: string }>(
     `SELECT e.id FROM bulk_exports AS e JOIN workspaces AS w ON w.id = e.workspace_id
      WHERE e.finished_at IS NULL AND w.deleted_at IS NOT NULL`,
@@ -70,7 +70,7 @@ async function cancelOrphans(deps: WorkDeps): Promise<void> {
   for (const { id } of orphans) await finishExport(deps, id, { to: 'CANCELLED', reason: 'Its workspace was deleted.' });
 }
 
-async function timeOutExports(deps: WorkDeps): Promise<void> {
+async function timeOutExports(deps: ExportWorkerDeps): Promise<void> {
   const { database, limits } = deps;
   const overdue = await database.query<{ id: string }>(
     `SELECT id FROM bulk_exports WHERE status = 'RUNNING' AND interval_hours IS NULL AND started_at <= $1`,
@@ -80,7 +80,7 @@ async function timeOutExports(deps: WorkDeps): Promise<void> {
   for (const { id } of overdue) await finishExport(deps, id, { to: 'TIMEDOUT', reason });
 }
 
-async function startExports(deps: WorkDeps): Promise<void> {
+async function startExports(deps: ExportWorkerDeps): Promise<void> {
   const waiting = await deps.database.query<{ id: string }>(
     `SELECT id FROM (
        SELECT id, row_number() OVER (PARTITION BY workspace_id ORDER BY created_at, id) AS ordinal FROM bulk_exports
@@ -95,7 +95,7 @@ async function startExports(deps: WorkDeps): Promise<void> {
   }
 }
 
-async function endExports(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
+async function endExports(deps: ExportWorkerDeps, signal?: AbortSignal): Promise<void> {
   const ended = await deps.database.query<{ id: string }>(
     `SELECT id FROM bulk_exports AS e WHERE status = 'RUNNING' AND interval_hours IS NULL
        AND NOT EXISTS (SELECT FROM bulk_export_runs WHERE bulk_export_id = e.id AND finished_at IS NULL)
@@ -107,7 +107,7 @@ async function endExports(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
   await forEachConcurrently(maxConcurrentManifests, ended, end, createBucketDeadline(signal));
 }
 
-async function cleanUpRuns(deps: WorkDeps, signal?: AbortSignal): Promise<void> {
+async function cleanUpRuns(deps: ExportWorkerDeps, signal?: AbortSignal): Promise<void> {
   const ended = await deps.database.query<{ id: string }>(
     `SELECT id FROM bulk_export_runs
      WHERE finished_at IS NOT NULL AND pending_upload IS NOT NULL AND (lease_until IS NULL OR lease_until <= clock_timestamp())
@@ -143,7 +143,7 @@ const defaultLogTimeoutMs = 10_000;
  * @throws errors of the log, the database and the object store; the sweep then calls this function again.
  */
 export async function coordinateExport(
-  deps: WorkDeps,
+  deps: ExportWorkerDeps,
   exportId: string,
   signal?: AbortSignal,
   logTimeoutMs = defaultLogTimeoutMs,
@@ -206,7 +206,7 @@ async function startExport(deps: ExportDeps, of: ExportRecord): Promise<boolean>
     const started = await tx.execute(
       `UPDATE bulk_exports SET status = 'RUNNING', status_reason = NULL, started_at = $2, updated_at = $2
        WHERE id = $1 AND status = ANY ($3)`,
-      [of.id, at, statesBefore('export', 'RUNNING')],
+      [of.id, at, listPreviousStates('export', 'RUNNING')],
     );
     if (started === 0) return false;
     await tx.execute(
@@ -255,7 +255,7 @@ export function splitIntoDays(start: string, end: string): DayWindow[] {
  * Maximum number of export runs to queue after one export run has ended. It is two because two export runs may end at
  * the same time. If more than two end at once, the sweep queues the remaining runs.
  */
-const maxNewRuns = 2;
+const maxRunsToQueue = 2;
 
 /**
  * Advances an export after one of its export runs has ended: queues the next runs or, if no run is left, writes the
@@ -266,7 +266,7 @@ const maxNewRuns = 2;
  * @throws errors of the database, transient errors of the object store, and the reason of `signal`. The sweep then
  *   calls this function again.
  */
-export async function advanceExport(deps: WorkDeps, exportId: string, signal?: AbortSignal): Promise<void> {
+export async function advanceExport(deps: ExportWorkerDeps, exportId: string, signal?: AbortSignal): Promise<void> {
   const { database, limits } = deps;
   const [at] = await database.query<{ open: number; completed: number }>(
     `SELECT count(*) FILTER (WHERE finished_at IS NULL) AS open, count(*) FILTER (WHERE status = 'COMPLETED') AS completed
@@ -276,7 +276,7 @@ export async function advanceExport(deps: WorkDeps, exportId: string, signal?: A
   if (at === undefined) return;
   if (at.open > 0) {
     // If fewer export runs than the limit are unfinished, all of them are already queued.
-    if (at.open >= limits.exportRunsAtOnce) await queueDueRuns(deps, { exportId, newest: maxNewRuns });
+    if (at.open >= limits.exportRunsAtOnce) await queueDueRuns(deps, { exportId, newest: maxRunsToQueue });
     return;
   }
   const [of] = await database.query<ExportRecord>(
@@ -285,7 +285,7 @@ export async function advanceExport(deps: WorkDeps, exportId: string, signal?: A
   );
   if (of === undefined || at.completed === 0) return;
   await completeExport(deps, of, signal);
-  if (of.sourceExportId !== null) await spawnDue(deps, of.sourceExportId);
+  if (of.sourceExportId !== null) await spawnDueExports(deps, of.sourceExportId);
 }
 
 /**
@@ -330,7 +330,7 @@ const hourMicros = 3_600_000_000;
  *
  * @throws errors of the log and the database.
  */
-export async function spawnDue(deps: ExportDeps, scheduleId?: string): Promise<void> {
+export async function spawnDueExports(deps: ExportDeps, scheduleId?: string): Promise<void> {
   const due = await deps.database.query<{ id: string }>(
     `SELECT id FROM bulk_exports WHERE interval_hours IS NOT NULL AND status = 'RUNNING' AND ($1::uuid IS NULL OR id = $1)
        AND next_start_time + make_interval(hours => interval_hours) <= $2
@@ -338,7 +338,7 @@ export async function spawnDue(deps: ExportDeps, scheduleId?: string): Promise<v
     [scheduleId ?? null, computeLastDueEnd(deps, await readClock(deps))],
   );
   for (const { id } of due) {
-    while ((await spawnNext(deps, id)) === 'spawned');
+    while ((await spawnNextExport(deps, id)) === 'spawned');
   }
 }
 
@@ -347,7 +347,7 @@ function computeLastDueEnd({ limits }: ExportDeps, now: Date): string {
   return new Date(now.getTime() - limits.exportScheduleDelayMs).toISOString();
 }
 
-async function spawnNext(deps: ExportDeps, scheduleId: string): Promise<'spawned' | 'not due'> {
+async function spawnNextExport(deps: ExportDeps, scheduleId: string): Promise<'spawned' | 'not due'> {
   const { database } = deps;
   const createdAt = await readClock(deps);
   const logPosition = await readLogEndOffsets(deps);

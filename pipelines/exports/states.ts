@@ -51,8 +51,10 @@ export const transitions: readonly Transition[] = [
 ];
 
 /** Returns the states from which `what` may change to `to`; empty if there is no such transition. */
-export function statesBefore(what: StatefulObject, to: ExportStatus): ExportStatus[] {
-  return transitions.filter((move) => move.what === what && move.to === to).map((move) => move.from);
+export function listPreviousStates(what: StatefulObject, to: ExportStatus): ExportStatus[] {
+  return transitions
+    .filter((allowedTransition) => allowedTransition.what === what && allowedTransition.to === to)
+    .map((move) => move.from);
 }
 
 /** Whether the state is final. */
@@ -60,7 +62,7 @@ export function isFinished(status: ExportStatus): boolean {
   return status !== 'CREATED' && status !== 'RUNNING';
 }
 
-interface ExportEnd {
+interface ExportOutcome {
   readonly to: Exclude<ExportStatus, 'CREATED' | 'RUNNING'>;
   /** Reason that is shown to the owner of the export. */
   readonly reason: string | null;
@@ -80,11 +82,15 @@ const runStatusByExportStatus = {
  *
  * @returns whether this call ended the export.
  */
-export async function finishExport(deps: ClockDeps & QueueDeps, exportId: string, end: ExportEnd): Promise<boolean> {
+export async function finishExport(
+  deps: ClockDeps & QueueDeps,
+  exportId: string,
+  end: ExportOutcome,
+): Promise<boolean> {
   const finished = await deps.database.transaction(async (tx) =>
     endExport(tx, exportId, end, await readClock(deps, tx)),
   );
-  if (finished !== undefined) await enqueueWaiting(deps, finished);
+  if (finished !== undefined) await enqueueWaitingExports(deps, finished);
   return finished !== undefined;
 }
 
@@ -96,7 +102,7 @@ export async function finishExport(deps: ClockDeps & QueueDeps, exportId: string
 export async function endExport(
   tx: Sql,
   exportId: string,
-  { to, reason }: ExportEnd,
+  { to, reason }: ExportOutcome,
   now: Date,
 ): Promise<string | undefined> {
   const at = now.toISOString();
@@ -105,7 +111,7 @@ export async function endExport(
        manifest_at = CASE WHEN $2 = 'COMPLETED' THEN $4::timestamptz END
      WHERE id = $1 AND status = ANY (CASE WHEN interval_hours IS NULL THEN $5::text[] ELSE $6::text[] END)
      RETURNING workspace_id AS "workspaceId"`,
-    [exportId, to, reason, at, statesBefore('export', to), statesBefore('schedule', to)],
+    [exportId, to, reason, at, listPreviousStates('export', to), listPreviousStates('schedule', to)],
   );
   if (ended === undefined) return undefined;
   const runs = runStatusByExportStatus[to];
@@ -113,14 +119,14 @@ export async function endExport(
     await tx.execute(
       `UPDATE bulk_export_runs SET status = $2, finished_at = $3, updated_at = $3
        WHERE bulk_export_id = $1 AND status = ANY ($4)`,
-      [exportId, runs, at, statesBefore('run', runs)],
+      [exportId, runs, at, listPreviousStates('run', runs)],
     );
   }
   return ended.workspaceId;
 }
 
 /** Queues the oldest exports of a workspace that are waiting for a slot. */
-export async function enqueueWaiting(
+export async function enqueueWaitingExports(
   deps: Pick<ExportDeps, 'database' | 'jobs' | 'logger'>,
   workspaceId: string,
 ): Promise<void> {

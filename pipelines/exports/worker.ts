@@ -3,21 +3,21 @@ import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createProcessFolder } from '../../infra/embedded/process-identity.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { workFileError } from '../../infra/errors/work-file-error.ts';
+import { toWorkFileError } from '../../infra/errors/work-file-error.ts';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { counter, scrapedGauge } from '../../infra/telemetry/metrics.ts';
 import { pause } from '../../infra/timeouts/backoff.ts';
 
-import { type AttemptEnd, Checkpoint, type ClaimedExportRun, claimRun, endAttempt } from './checkpoint.ts';
-import { readClock, type WorkDeps } from './export-deps.ts';
+import { type AttemptOutcome, Checkpoint, type ClaimedExportRun, claimRun, endAttempt } from './checkpoint.ts';
+import { type ExportWorkerDeps, readClock } from './export-deps.ts';
 import { cleanUpRun, exportRun } from './export-run.ts';
 import { LiveAttempts } from './live-attempts.ts';
-import { buildScope, isProjectDeleted, keyOfPart, toExportFormat } from './record.ts';
+import { buildPartKey, buildScope, isProjectDeleted, toExportFormat } from './record.ts';
 import { advanceExport, coordinateExport, sweepExports } from './scheduler.ts';
 
-const attemptsEnded = counter(
+const endedAttempts = counter(
   'runlake_export_attempts_total',
   'Attempts at bulk export runs that ended in this process, by outcome: completed, retried, failed, over (cancelled, timed out, or claimed by another worker), released (this process stops).',
   ['end'],
@@ -47,7 +47,7 @@ interface ExportWorkers {
  * @throws WORK_FILE_UNUSABLE if the work folder cannot be used.
  */
 export async function startExportWorkers(
-  deps: WorkDeps & { readonly jobs: Jobs; readonly leases: Sql },
+  deps: ExportWorkerDeps & { readonly jobs: Jobs; readonly leases: Sql },
   options: { readonly workFolder: string; readonly concurrency: number; readonly sweepMs: number },
 ): Promise<ExportWorkers> {
   const { database, jobs, leases, limits, logger } = deps;
@@ -62,8 +62,8 @@ export async function startExportWorkers(
   jobs.work('coordinate-export', ({ export_id: exportId }, { signal }) =>
     attempts.stopping ? Promise.resolve() : coordinateExport(deps, exportId, signal),
   );
-  const fair = new FairAttempts({ ...deps, attempts, folders }, options.concurrency);
-  jobs.work('export-run', () => track(fair.attemptNext()), { concurrency: fair.maxJobs });
+  const fairAttempts = new FairAttempts({ ...deps, attempts, folders }, options.concurrency);
+  jobs.work('export-run', () => track(fairAttempts.attemptNext()), { concurrency: fairAttempts.maxJobs });
   // The first sweep starts at once and continues exports that were interrupted by the end of the previous process.
   let nextSweep: NodeJS.Timeout | undefined;
   const stopped = new AbortController();
@@ -218,7 +218,7 @@ async function findNextRuns(deps: AttemptDeps): Promise<NextRun[]> {
   );
 }
 
-export interface AttemptDeps extends WorkDeps {
+export interface AttemptDeps extends ExportWorkerDeps {
   readonly attempts: LiveAttempts;
   readonly folders: WorkFolders;
 }
@@ -244,7 +244,7 @@ export async function attemptRun(deps: AttemptDeps, runId: string): Promise<bool
   const end = await deps.attempts.during(
     claimed.run,
     claimedAtMs,
-    async (signal): Promise<AttemptEnd | 'completed'> => {
+    async (signal): Promise<AttemptOutcome | 'completed'> => {
       try {
         await createFiles(deps, claimed, signal);
         return 'completed';
@@ -255,7 +255,7 @@ export async function attemptRun(deps: AttemptDeps, runId: string): Promise<bool
       }
     },
   );
-  attemptsEnded.inc({ end });
+  endedAttempts.inc({ end });
   if (end === 'over' || end === 'failed') await cleanUpRun(deps, claimed.run);
   if (end === 'completed') await advanceExport(deps, claimed.of.id);
   return true;
@@ -278,7 +278,7 @@ async function createFiles(
           store,
           checkpoint: new Checkpoint(deps, run),
           folder,
-          getPartKey: (part) => keyOfPart(of, run, part),
+          getPartKey: (part) => buildPartKey(of, run, part),
           at: { ...run, nextPart },
         },
         signal,
@@ -312,13 +312,13 @@ export interface WorkFolders {
  */
 export async function openWorkFolders(root: string): Promise<WorkFolders> {
   const own = await createProcessFolder(root).catch((cause: unknown) => {
-    throw workFileError(root, cause);
+    throw toWorkFileError(root, cause);
   });
   return {
     async during(name, work) {
       const folder = join(own, `${name}-${randomBytes(4).toString('hex')}`);
       await mkdir(folder).catch((cause: unknown) => {
-        throw workFileError(root, cause);
+        throw toWorkFileError(root, cause);
       });
       try {
         return await work(folder);

@@ -107,7 +107,7 @@ export async function createConfig(
   key: string,
   { config, isLowerScoreBetter, isEnforced }: ConfigFields,
 ): Promise<FeedbackConfigRecord> {
-  requireConsistent(config);
+  requireConsistentConfig(config);
   const text = JSON.stringify(config);
   return database.transaction(async (tx) => {
     const made = await tx.execute(
@@ -140,7 +140,7 @@ export async function updateConfig(
   key: string,
   { config, isLowerScoreBetter, isEnforced }: Partial<ConfigFields>,
 ): Promise<FeedbackConfigRecord> {
-  if (config) requireConsistent(config);
+  if (config) requireConsistentConfig(config);
   await database.execute(
     `UPDATE feedback_configs SET modified_at = now(), feedback_config = coalesce($3, feedback_config),
        is_lower_score_better = coalesce($4, is_lower_score_better), is_enforced = coalesce($5, is_enforced)
@@ -171,7 +171,7 @@ async function readConfig(database: Sql, workspaceId: string, key: string): Prom
   return toRecord(row);
 }
 
-function requireConsistent({ type, min, max, categories }: FeedbackConfig): void {
+function requireConsistentConfig({ type, min, max, categories }: FeedbackConfig): void {
   if (min !== null && max !== null && min > max) {
     throw runlakeError('BAD_REQUEST', { reason: 'The minimum of the feedback config is greater than the maximum.' });
   }

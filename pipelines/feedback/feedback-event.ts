@@ -1,6 +1,6 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { AvroWriter, wirePrefix } from '../../infra/event-log/avro.ts';
+import { AvroWriter, buildWirePrefix } from '../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
@@ -98,7 +98,7 @@ export function toFeedbackMessage(
   { maxRunBytes }: Pick<Config, 'maxRunBytes'>,
 ): LogMessage {
   const writer = new AvroWriter(1_024);
-  writer.raw(wirePrefix(log.schemaId(feedbackEvents)));
+  writer.raw(buildWirePrefix(log.schemaId(feedbackEvents)));
   encodeFeedback(writer, event);
   const value = writer.since(0);
   const about = event.runId === nilUuid ? (event.projectId ?? nilUuid) : event.runId;

@@ -14,7 +14,7 @@ import type { SentConfigs } from './sent-config.ts';
 /** Maximum number of unexpired links in an organisation. */
 const maxLinks = 1_000_000;
 /** Maximum number of expired links of the workspace that each request deletes. */
-const expiredAtOnce = 1_000;
+const maxExpiredLinksPerRequest = 1_000;
 
 export interface NewLink {
   readonly id?: string | undefined;
@@ -64,7 +64,7 @@ export async function createLinks(
   const rows = await database.transaction(async (tx) => {
     await tx.execute(
       `DELETE FROM feedback_tokens WHERE id IN (
-         SELECT id FROM feedback_tokens WHERE workspace_id = $1 AND expires_at < now() LIMIT ${expiredAtOnce} FOR UPDATE SKIP LOCKED)`,
+         SELECT id FROM feedback_tokens WHERE workspace_id = $1 AND expires_at < now() LIMIT ${maxExpiredLinksPerRequest} FOR UPDATE SKIP LOCKED)`,
       [workspaceId],
     );
     const made = await tx.query<LinkRow>(
@@ -107,13 +107,13 @@ export async function listLinks(
 ): Promise<FeedbackLink[]> {
   const rows = await database.query<LinkRow>(
     `SELECT ${columns} FROM feedback_tokens
-     WHERE workspace_id = $1 AND run_id = $2 AND expires_at >= now() ORDER BY created_at, id LIMIT ${maxListed}`,
+     WHERE workspace_id = $1 AND run_id = $2 AND expires_at >= now() ORDER BY created_at, id LIMIT ${maxListedLinks}`,
     [workspaceId, runId],
   );
   return rows.map((row) => toLink(feedbackSigner, workspaceId, row));
 }
 
-const maxListed = 1_000;
+const maxListedLinks = 1_000;
 
 function toLink(signer: TokenSigner, workspaceId: string, row: LinkRow): FeedbackLink {
   const { id, user_id: userId, run_id: runId, feedback_key: key, expires: expiresAtSeconds } = row;

@@ -1,6 +1,6 @@
 import type { ClickHouse, Query } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
-import { liveAt, liveCondition } from '../retention/lifetimes.ts';
+import { buildLiveCondition, liveCondition } from '../retention/lifetimes.ts';
 
 /** Limits on the number and size of the comments and labels in the statistics of one feedback key of one run. */
 const maxComments = 10;
@@ -33,10 +33,10 @@ interface LabelRow {
 }
 
 /** Current feedback on the runs of a table or subquery, with their targets. */
-const selectOnRuns = (runs: string) => `SELECT feedback.*, runs.target AS target FROM (
+const buildRunFeedbackSql = (runs: string) => `SELECT feedback.*, runs.target AS target FROM (
     SELECT * FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${liveCondition}) AS feedback
   INNER JOIN ${runs} AS runs ON runs.run_id = feedback.run_id`;
-const isLabel = `startsWith(ifNull(value, ''), '"') AND length(value) <= ${maxLabelBytes}`;
+const labelCondition = `startsWith(ifNull(value, ''), '"') AND length(value) <= ${maxLabelBytes}`;
 
 /**
  * Reads statistics of the feedback on `runIds`. Returns a JSON object for each run, which maps each feedback key to `n`
@@ -55,20 +55,20 @@ export async function readFeedbackStatsByRun(
   { comparisonId, expiredAfterMicros }: { readonly comparisonId?: string; readonly expiredAfterMicros?: number } = {},
 ): Promise<Map<string, string>> {
   if (runIds.length === 0) return new Map();
-  const external = { name: 'rated', structure: 'run_id UUID', rows: [...new Set(runIds)].map((id) => [id]) };
+  const externalTable = { name: 'rated', structure: 'run_id UUID', rows: [...new Set(runIds)].map((id) => [id]) };
   const params = {
     tenant: tenantId,
     ...(comparisonId !== undefined && { comparison: comparisonId }),
     ...(expiredAfterMicros !== undefined && { live_at: expiredAfterMicros }),
   };
-  const ofComparison = comparisonId === undefined ? '' : 'AND comparative_experiment_id = {comparison:UUID}';
-  const live = expiredAfterMicros === undefined ? liveCondition : liveAt('live_at');
+  const comparisonCondition = comparisonId === undefined ? '' : 'AND comparative_experiment_id = {comparison:UUID}';
+  const lifetimeCondition = expiredAfterMicros === undefined ? liveCondition : buildLiveCondition('live_at');
   const sql = `SELECT *, toString(run_id) AS target FROM feedback FINAL
-    WHERE tenant_id = {tenant:UUID} AND run_id IN (SELECT run_id FROM rated) ${ofComparison} AND ${live}`;
-  return summarise(clickhouse, { params, external, settings: lookupSettings }, sql);
+    WHERE tenant_id = {tenant:UUID} AND run_id IN (SELECT run_id FROM rated) ${comparisonCondition} AND ${lifetimeCondition}`;
+  return summarise(clickhouse, { params, externalTable, settings: lookupSettings }, sql);
 }
 
-interface FeedbackQuery extends Pick<Query, 'params' | 'external' | 'settings'> {
+interface FeedbackQuery extends Pick<Query, 'params' | 'externalTable' | 'settings'> {
   /** A table or subquery with the columns `run_id` and `target`. */
   readonly runs: string;
 }
@@ -80,7 +80,7 @@ export async function readFeedbackStatsByTarget(
   clickhouse: ClickHouse,
   { runs, ...location }: FeedbackQuery,
 ): Promise<Map<string, string>> {
-  return summarise(clickhouse, location, selectOnRuns(runs));
+  return summarise(clickhouse, location, buildRunFeedbackSql(runs));
 }
 
 /**
@@ -101,14 +101,14 @@ export async function readFeedbackStatsByComparison(
 /** Computes the statistics of the feedback that a query selects, grouped by the column `target`. */
 async function summarise(
   clickhouse: ClickHouse,
-  location: Pick<Query, 'params' | 'external' | 'settings'>,
+  location: Pick<Query, 'params' | 'externalTable' | 'settings'>,
   feedbackSql: string,
 ): Promise<Map<string, string>> {
   const figures = await clickhouse.query<FiguresRow>({
     ...location,
     name: 'feedback-figures',
     sql: `SELECT target, key, count() AS n, avg(number) AS avg, min(number) AS min, max(number) AS max,
-            stddevPop(number) AS stdev, countIf(error = true) AS errors, countIf(${isLabel}) AS labels,
+            stddevPop(number) AS stdev, countIf(error = true) AS errors, countIf(${labelCondition}) AS labels,
             arraySort(groupUniqArray(10)(source_type)) AS sources,
             groupArrayIf(${maxComments})(comment, length(comment) <= ${maxCommentBytes}) AS comments
           FROM (SELECT *, multiIf(score = 'true', 1., score = 'false', 0., toFloat64OrNull(score)) AS number
@@ -120,7 +120,7 @@ async function summarise(
     : await clickhouse.query<LabelRow>({
         ...location,
         name: 'feedback-labels',
-        sql: `SELECT target, key, value, count() AS n FROM (${feedbackSql}) WHERE ${isLabel}
+        sql: `SELECT target, key, value, count() AS n FROM (${feedbackSql}) WHERE ${labelCondition}
               GROUP BY target, key, value ORDER BY n DESC, value LIMIT ${maxLabels} BY target, key`,
       });
   const counts = countLabels(labels);

@@ -82,9 +82,9 @@ function formatEntry(event: FeedbackEvent, { runs, userNames, withoutUsers }: Re
 function formatSource(
   { sourceType, source, userId }: FeedbackEvent,
   userName: string | undefined,
-  withoutUser: boolean,
+  omitUser: boolean,
 ): Buffer {
-  const user = withoutUser ? undefined : quote(userId);
+  const user = omitUser ? undefined : quote(userId);
   return formatObject({
     type: quote(sourceType),
     metadata: source && readSourceMetadata(source),

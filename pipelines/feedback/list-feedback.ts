@@ -152,7 +152,7 @@ interface FeedbackQuery {
   readonly offsetRows: number;
   readonly withUserNames: boolean;
   /** Whether to omit the users who sent the feedback. */
-  readonly withoutUsers?: boolean;
+  readonly omitUsers?: boolean;
 }
 
 /**

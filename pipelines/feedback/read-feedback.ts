@@ -23,7 +23,7 @@ const maxKeyCharacters = 180;
 export type FeedbackSender = Pick<Sender, 'workspaceId' | 'userId'>;
 
 /** A feedback entry, and the config of its key if the client sent one. */
-export interface ReadFeedback extends FeedbackEvent {
+export interface ParsedFeedback extends FeedbackEvent {
   readonly config?: FeedbackConfig | undefined;
 }
 
@@ -48,7 +48,7 @@ export function readFeedbackPart(
     readonly log: Pick<EventLog, 'schemaId'>;
     readonly config: Pick<Config, 'maxRunBytes' | 'maxJsonDepth'>;
   },
-): Pick<ReadFeedback, 'runId' | 'key' | 'config'> & { readonly message: LogMessage } {
+): Pick<ParsedFeedback, 'runId' | 'key' | 'config'> & { readonly message: LogMessage } {
   const { config, ...event } = readFeedback(sender, { bytes, part: deps.part }, deps.config);
   return { runId: event.runId, key: event.key, config, message: toFeedbackMessage(event, deps.log, deps.config) };
 }
@@ -57,19 +57,19 @@ export function readFeedbackPart(
  * Parses a feedback entry from JSON and sets `received_at` to the current time. The bytes of score, value, comment,
  * correction, extra and source stay unchanged.
  *
- * @param newId Generates an id if the feedback entry has none. If `newId` is absent, a missing id is an error.
+ * @param generateId Generates an id if the feedback entry has none. If `newId` is absent, a missing id is an error.
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED.
  */
 export function readFeedback(
   sender: FeedbackSender,
   { bytes, part }: FeedbackText,
   { maxJsonDepth }: Pick<Config, 'maxJsonDepth'>,
-  newId?: () => string,
-): ReadFeedback {
+  generateId?: () => string,
+): ParsedFeedback {
   const members = parseFeedbackMembers(bytes, { part, maxDepth: maxJsonDepth });
   const reader = createFeedbackReader(getFeedbackName(members) ?? part, members);
   const nowMicros = Date.now() * 1_000;
-  const id = reader.uuid('id') ?? newId?.();
+  const id = reader.uuid('id') ?? generateId?.();
   if (id === undefined) throw reader.createError('id', 'is missing: a repeated request would create a second feedback');
   const traceId = reader.uuid('trace_id');
   const projectId = reader.uuid('session_id');

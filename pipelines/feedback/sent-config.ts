@@ -20,8 +20,8 @@ export function readSentConfig(reader: MemberReader<FeedbackKey>): FeedbackConfi
   if (bytes === undefined) return undefined;
   const { type, min, max, categories } = JSON.parse(bytes.toString('utf8')) as Readonly<Record<string, unknown>>;
   const refuse = (reason: string) => reader.createError(name, reason);
-  const isType = (value: unknown): value is FeedbackConfig['type'] => configTypes.some((each) => each === value);
-  if (!isType(type)) throw refuse(`must have a type that is one of ${configTypes.join(', ')}`);
+  const isConfigType = (value: unknown): value is FeedbackConfig['type'] => configTypes.some((each) => each === value);
+  if (!isConfigType(type)) throw refuse(`must have a type that is one of ${configTypes.join(', ')}`);
   const readNumber = (value: unknown, what: string): number | null => {
     if (value === undefined || value === null) return null;
     if (typeof value !== 'number' || !Number.isFinite(value)) throw refuse(`must have a number as ${what}`);

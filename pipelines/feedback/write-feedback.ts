@@ -24,17 +24,17 @@ import { readSentConfig } from './sent-config.ts';
  *   1. An operation waits until the previous operation for its key has succeeded or failed.
  *   2. The last operation for a key removes the key.
  */
-const lastByKey = new Map<string, Promise<unknown>>();
+const lastOperationByKey = new Map<string, Promise<unknown>>();
 
 /** Runs `work` while no other operation for `key` runs. Resolves or rejects with the result of `work`. */
 export async function runExclusive<T>(key: string, work: () => Promise<T>): Promise<T> {
-  const previous = lastByKey.get(key) ?? Promise.resolve();
+  const previous = lastOperationByKey.get(key) ?? Promise.resolve();
   const current = previous.then(work, work);
-  lastByKey.set(key, current);
+  lastOperationByKey.set(key, current);
   try {
     return await current;
   } finally {
-    if (lastByKey.get(key) === current) lastByKey.delete(key);
+    if (lastOperationByKey.get(key) === current) lastOperationByKey.delete(key);
   }
 }
 

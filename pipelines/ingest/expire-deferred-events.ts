@@ -4,7 +4,7 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { type Topic, topics } from '../../schemas/topics.ts';
 import { deleteExpiredEvents } from './sink/deferred-events.ts';
-import { deleteContested } from './sink/settle-traces.ts';
+import { deleteContestedTraces } from './sink/settle-traces.ts';
 import { deadLetters } from './sink/sink-metrics.ts';
 
 const maxEventsPerRound = 500;
@@ -22,22 +22,22 @@ export async function expireDeferredEvents(
   { log, database, logger }: { readonly log: EventLog; readonly database: Database; readonly logger: Logger },
   { hours, signal }: { readonly hours: number; readonly signal?: AbortSignal },
 ): Promise<number> {
-  let expired = 0;
-  await deleteContested(database, new Date(Date.now() - contestedRetentionMs));
+  let expiredCount = 0;
+  await deleteContestedTraces(database, new Date(Date.now() - contestedRetentionMs));
   for (;;) {
     signal?.throwIfAborted();
     const before = new Date(Date.now() - hours * 3_600_000);
     const events = await database.transaction(async (transaction) => {
-      const moved = await deleteExpiredEvents(transaction, before, maxEventsPerRound);
-      for (const { topic: name, record } of moved) {
+      const expiredEvents = await deleteExpiredEvents(transaction, before, maxEventsPerRound);
+      for (const { topic: name, record } of expiredEvents) {
         const reason = `its trace did not appear within ${hours} hours`;
         await log.deadLetter(findTopic(name), record, reason, 'defer', transaction);
       }
-      return moved;
+      return expiredEvents;
     });
-    if (events.length === 0) return expired;
+    if (events.length === 0) return expiredCount;
     for (const { topic } of events) deadLetters.inc({ topic, step: 'defer' });
-    expired += events.length;
+    expiredCount += events.length;
     logger.warn({ events: events.length }, 'deferred events expired: moved to the dead-letter queue');
   }
 }

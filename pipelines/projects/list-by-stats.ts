@@ -52,7 +52,7 @@ async function listProjectsByStats(
   const projectIds = await findProjectIds(database, tenantId, conditions);
   const stat = statOrders[sortBy];
   const stats = await readProjectStats(clickhouse, { tenantId, projectIds, ...query.runs }, new Set([stat]));
-  const ids = orderIds(stats, (each) => readValue(each, stat, query.feedbackKey), descending).slice(
+  const ids = sortProjectIds(stats, (each) => readValue(each, stat, query.feedbackKey), descending).slice(
     offset,
     offset + limit,
   );
@@ -85,14 +85,14 @@ type Value = number | string | null | undefined;
 
 function readValue(stats: RunStats, stat: StatName, feedbackKey: string | undefined): Value {
   if (stat !== 'feedback_stats') return stats[stat] as Value;
-  const ofKey =
+  const feedbackEntry =
     feedbackKey === undefined
       ? undefined
       : Object.entries(stats.feedback_stats ?? {}).find(([key]) => key === feedbackKey);
-  return ofKey?.[1].avg as Value;
+  return feedbackEntry?.[1].avg as Value;
 }
 
-function orderIds(
+function sortProjectIds(
   stats: ReadonlyMap<string, RunStats>,
   read: (stats: RunStats) => Value,
   descending: boolean,

@@ -1,7 +1,7 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { RunFilterConditions } from '../runs/filter/run-filter.ts';
 import { metadataPairs } from '../runs/run-columns.ts';
-import { byProject } from '../runs/stats/grouping.ts';
+import { projectGrouping } from '../runs/stats/grouping.ts';
 import { buildMatchingRuns, type RunSet } from '../runs/stats/matching-runs.ts';
 import { createEmptyStats, readRunStats } from '../runs/stats/read-stats.ts';
 import type { RunStats, StatName } from '../runs/stats/stat-names.ts';
@@ -14,7 +14,7 @@ export interface ProjectStatsQuery {
   readonly conditions?: RunFilterConditions | undefined;
 }
 
-function buildSet({ tenantId, projectIds, startedFromMicros, conditions }: ProjectStatsQuery): RunSet {
+function buildRunSet({ tenantId, projectIds, startedFromMicros, conditions }: ProjectStatsQuery): RunSet {
   return { scope: { tenantId, projectIds }, filter: { isRoot: true, startedFromMicros, conditions } };
 }
 
@@ -29,7 +29,12 @@ export async function readProjectStats(
   selected: ReadonlySet<StatName>,
 ): Promise<Map<string, RunStats>> {
   const maxGroups = query.projectIds.length + 1;
-  const stats = await readRunStats(clickhouse, { ...buildSet(query), groupBy: byProject, selected, maxGroups });
+  const stats = await readRunStats(clickhouse, {
+    ...buildRunSet(query),
+    groupBy: projectGrouping,
+    selected,
+    maxGroups,
+  });
   return new Map(query.projectIds.map((id) => [id, stats.get(id) ?? createEmptyStats(selected)]));
 }
 
@@ -40,7 +45,7 @@ export async function readProjectStats(
  */
 export async function findProjectsWithRuns(clickhouse: ClickHouse, query: ProjectStatsQuery): Promise<string[]> {
   if (query.projectIds.length === 0) return [];
-  const { sql, ...rest } = buildMatchingRuns(buildSet(query), ['session_id']);
+  const { sql, ...rest } = buildMatchingRuns(buildRunSet(query), ['session_id']);
   const name = 'find-projects';
   const rows = await clickhouse.query<{ session_id: string }>({
     ...rest,

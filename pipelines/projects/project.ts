@@ -1,6 +1,6 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { maxPageBytes } from '../../infra/postgres/list-page.ts';
-import { pageWithin } from '../../infra/postgres/page-within.ts';
+import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
 
@@ -147,6 +147,6 @@ export async function listProjects(
   const page = `SELECT ${projectColumns} FROM projects WHERE ${sql}
     ORDER BY ${query.sortBy} ${direction}, id ${direction}
     LIMIT $${params.push(query.limit)} OFFSET $${params.push(query.offset)}`;
-  const rows = await pageWithin<ProjectRow>(database, page, params, maxPageBytes);
+  const rows = await queryPageWithinLimit<ProjectRow>(database, page, params, maxPageBytes);
   return rows.map(toProjectRecord);
 }

@@ -13,7 +13,7 @@ export interface ProjectReference {
   readonly sessionId?: string | null | undefined;
   readonly sessionName?: string | null | undefined;
   /** Whether the event is a patch. Its run may have been posted under a former name of the project. */
-  readonly forPatch: boolean;
+  readonly isPatch: boolean;
 }
 
 /**
@@ -45,18 +45,18 @@ export function createProjectResolver(database: Database, maxProjects: number): 
   const known = new PromiseCache<string>({ max: 50_000, ttlMs: cacheMs });
 
   return {
-    async resolve({ workspaceId, sessionId, sessionName, forPatch }) {
+    async resolve({ workspaceId, sessionId, sessionName, isPatch }) {
       if (sessionId) {
         const id = sessionId.toLowerCase();
         const found = await known.get(`${workspaceId} id ${id}`, () => findById(database, workspaceId, id));
         if (found === undefined) throw runlakeError('PROJECT_UNKNOWN', { project: id });
         return found;
       }
-      if (!sessionName && forPatch) return nilUuid;
+      if (!sessionName && isPatch) return nilUuid;
       const name = checkProjectName(sessionName || DEFAULT_PROJECT);
-      const kind = forPatch ? 'patch' : 'post';
+      const kind = isPatch ? 'patch' : 'post';
       const found = await known.get(`${workspaceId} ${kind} ${name}`, () =>
-        findOrCreate(database, maxProjects, { workspaceId, name, forPatch }),
+        findOrCreate(database, maxProjects, { workspaceId, name, forPatch: isPatch }),
       );
       return found!;
     },

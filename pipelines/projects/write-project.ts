@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
-import { violatedConstraint } from '../../infra/postgres/database-error.ts';
+import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import { type ProjectRecord, type ProjectRow, projectColumns, toExtraColumns, toProjectRecord } from './project.ts';
@@ -170,7 +170,7 @@ export async function updateProject(
       return toProjectRecord(row!);
     })
     .catch((error: unknown) => {
-      const isNameTaken = violatedConstraint(error) === 'projects_by_name';
+      const isNameTaken = getViolatedConstraint(error) === 'projects_by_name';
       throw isNameTaken
         ? runlakeError('CONFLICT', { reason: 'A session with this name already exists.' }, { cause: error })
         : error;

@@ -54,8 +54,8 @@ export function listCommits(
   { tag, ...page }: PageRequest & { readonly tag?: string | undefined },
 ): Promise<Page<CommitRecord>> {
   const all = selectCommits(repoId);
-  const tagged = sql<string>`(SELECT commit_id FROM repo_tags WHERE repo_id = ${repoId}::uuid AND name = ${tag})`;
-  const query = tag === undefined ? all : all.where('repo_commits.id', '=', tagged);
+  const taggedCommitId = sql<string>`(SELECT commit_id FROM repo_tags WHERE repo_id = ${repoId}::uuid AND name = ${tag})`;
+  const query = tag === undefined ? all : all.where('repo_commits.id', '=', taggedCommitId);
   return listPage(database, query, { by: [sql.ref('repo_commits.number')], descending: true }, page);
 }
 
@@ -120,22 +120,22 @@ export async function readManifests(
 }
 
 /** Last part of the LangChain id of an object in which a prompt is piped into a model. */
-const sequence = 'RunnableSequence';
+const sequenceClassName = 'RunnableSequence';
 
 /**
  * If the manifest is a prompt piped into a model, returns only the prompt, byte for byte; otherwise returns the
  * manifest unchanged. SDKs commit both together, but expect only the prompt unless they request the model.
  */
 export function stripModel(manifest: string): string {
-  if (!manifest.includes(sequence)) return manifest;
+  if (!manifest.includes(sequenceClassName)) return manifest;
   const bytes = Buffer.from(manifest);
   const at = (...path: string[]) => findPath(bytes, 0, bytes.length, path);
   const id = at('id');
   const first = at('kwargs', 'first');
-  const idOfFirst = at('kwargs', 'first', 'id');
-  if (id?.kind !== 'array' || first?.kind !== 'object' || idOfFirst?.kind !== 'array') return manifest;
+  const firstId = at('kwargs', 'first', 'id');
+  if (id?.kind !== 'array' || first?.kind !== 'object' || firstId?.kind !== 'array') return manifest;
   const names = (range: { start: number; end: number }) =>
     JSON.parse(bytes.toString('utf8', range.start, range.end)) as unknown[];
-  if (names(id).at(-1) !== sequence || !names(idOfFirst).includes('prompts')) return manifest;
+  if (names(id).at(-1) !== sequenceClassName || !names(firstId).includes('prompts')) return manifest;
   return bytes.toString('utf8', first.start, first.end);
 }

@@ -41,7 +41,7 @@ export async function readDirectory(
   { name = latest, type }: { readonly name?: string | undefined; readonly type?: DirectoryType | undefined },
 ): Promise<CommitContent> {
   const { id, repoType } = await findReadableRepo(deps, caller, repo);
-  if (!isDirectory(repoType) || (type && type !== repoType)) throw createNotFoundError();
+  if (!isDirectoryType(repoType) || (type && type !== repoType)) throw createNotFoundError();
   return readCommitContent(deps.database, id, name);
 }
 
@@ -61,14 +61,14 @@ export async function commitDirectory(
   return createCommit(deps.database, caller, repo, {
     parentCommit,
     createContent: async ({ repoType }, parent) => {
-      if (!isDirectory(repoType)) throw createNotFoundError();
+      if (!isDirectoryType(repoType)) throw createNotFoundError();
       const manifest = applyChanges(parent?.manifest ?? '{}', entries);
       return manifest === parent?.manifest ? undefined : manifest;
     },
   });
 }
 
-function isDirectory(type: RepoType): type is DirectoryType {
+function isDirectoryType(type: RepoType): type is DirectoryType {
   return (directoryTypes as readonly RepoType[]).includes(type);
 }
 

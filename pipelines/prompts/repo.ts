@@ -50,15 +50,15 @@ export interface HubDeps {
 
 /** Name of a repo, in the form in which URL paths contain it. */
 export interface RepoName {
-  /** Handle of the workspace; {@link ownWorkspace} stands for the workspace of the caller. */
+  /** Handle of the workspace; {@link callerWorkspaceHandle} stands for the workspace of the caller. */
   readonly owner: string;
   readonly handle: string;
 }
 
-const ownWorkspace = '-';
+const callerWorkspaceHandle = '-';
 
 /** A repo that the caller has access to. */
-export interface FoundRepo {
+export interface AccessibleRepo {
   readonly id: string;
   readonly repoType: RepoType;
 }
@@ -75,12 +75,12 @@ export async function findReadableRepo(
   { database, config }: HubDeps,
   caller: WorkspaceCaller,
   { owner, handle }: RepoName,
-): Promise<FoundRepo> {
-  const [found] = await database.query<FoundRepo>(
+): Promise<AccessibleRepo> {
+  const [found] = await database.query<AccessibleRepo>(
     `SELECT repos.id, repo_type AS "repoType"
      FROM repos JOIN workspaces AS w ON w.id = repos.workspace_id
      WHERE handle = $2 AND w.deleted_at IS NULL
-       AND CASE WHEN $1 = '${ownWorkspace}' THEN workspace_id = $3
+       AND CASE WHEN $1 = '${callerWorkspaceHandle}' THEN workspace_id = $3
                 ELSE w.tenant_handle = $1 AND (workspace_id = $3 OR is_public AND $4) END`,
     [owner, handle, caller.workspaceId, config.sharePublicPrompts],
   );
@@ -99,7 +99,7 @@ export async function lockOwnRepo(tx: Sql, workspaceId: string, { owner, handle 
     `SELECT repos.id, repo_type AS "repoType", last_commit_id AS "lastCommitId", commit_count AS "commitCount",
        is_public AS "isPublic", w.tenant_handle AS "ownerHandle"
      FROM repos JOIN workspaces AS w ON w.id = repos.workspace_id
-     WHERE handle = $2 AND workspace_id = $3 AND ($1 = '${ownWorkspace}' OR w.tenant_handle = $1)
+     WHERE handle = $2 AND workspace_id = $3 AND ($1 = '${callerWorkspaceHandle}' OR w.tenant_handle = $1)
      FOR UPDATE OF repos`,
     [owner, handle, workspaceId],
   );
@@ -107,7 +107,7 @@ export async function lockOwnRepo(tx: Sql, workspaceId: string, { owner, handle 
   return found;
 }
 
-export interface LockedRepo extends FoundRepo {
+export interface LockedRepo extends AccessibleRepo {
   readonly lastCommitId: string | null;
   readonly commitCount: number;
   readonly isPublic: boolean;
@@ -132,7 +132,7 @@ function selectRepos(userId: string) {
       'repos.is_public',
       'repos.is_archived',
       'workspaces.tenant_handle as owner',
-      sql<string>`coalesce(tenant_handle, ${sql.lit(ownWorkspace)}) || '/' || handle`.as('full_name'),
+      sql<string>`coalesce(tenant_handle, ${sql.lit(callerWorkspaceHandle)}) || '/' || handle`.as('full_name'),
       'repos.like_count as num_likes',
       'repos.download_count as num_downloads',
       'repos.view_count as num_views',
@@ -218,7 +218,7 @@ export async function listRepos(
     if (isPublic !== undefined) conditions.push(repo('repos.is_public', '=', isPublic));
     if (isArchived !== undefined) conditions.push(repo('repos.is_archived', '=', isArchived));
     if (hasCommits !== undefined) conditions.push(repo('repos.commit_count', hasCommits ? '>' : '=', 0));
-    if (owner === ownWorkspace) conditions.push(isOwn);
+    if (owner === callerWorkspaceHandle) conditions.push(isOwn);
     else if (owner !== undefined) conditions.push(repo('workspaces.tenant_handle', '=', owner));
     if (workspaceId !== undefined) conditions.push(repo('repos.workspace_id', '=', workspaceId));
     return repo.and(conditions);

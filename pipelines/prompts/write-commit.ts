@@ -47,7 +47,7 @@ export async function createCommit(
       'SELECT id, hash, description, manifest FROM repo_commits WHERE id = $1',
       [repo.lastCommitId],
     );
-    requireLatest(parent, parentCommit);
+    requireLatestParent(parent, parentCommit);
     const manifest = await createContent(repo, parent, tx);
     if (manifest === undefined) return readCommit(tx, repo.id, parent!.id);
     if (repo.commitCount >= maxCommits) throw runlakeError('REPO_FULL', { limit: maxCommits, what: 'commits' });
@@ -106,7 +106,7 @@ function hashCommit(parentHash: string | undefined, manifest: string): string {
     .digest('hex');
 }
 
-function requireLatest(parent: CommitContent | undefined, named: string | null | undefined): void {
+function requireLatestParent(parent: CommitContent | undefined, named: string | null | undefined): void {
   if (named == null || named === latest || parent?.hash.startsWith(named.toLowerCase())) return;
   const found = parent === undefined ? 'the repo has no commit' : `the latest commit is ${parent.hash.slice(0, 8)}`;
   throw runlakeError('COMMIT_CONFLICT', { reason: `The parent is not the latest commit: ${found}.` });

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { violatedConstraint } from '../../infra/postgres/database-error.ts';
+import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
@@ -54,7 +54,7 @@ export async function createRepo(database: Database, caller: WorkspaceCaller, re
       await enforceLimit(tx, { workspaceId }, repoLimit);
     })
     .catch((error: unknown) => {
-      if (violatedConstraint(error) !== 'repos_by_handle') throw error;
+      if (getViolatedConstraint(error) !== 'repos_by_handle') throw error;
       throw runlakeError('CONFLICT', { reason: 'A repo with this handle already exists.' }, { cause: error });
     });
   return readRepo(database, caller, id);

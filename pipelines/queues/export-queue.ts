@@ -8,8 +8,8 @@ import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { readQueueRuns, type StoredQueueRun } from './read-queue-runs.ts';
 
 /** Runs are large; these are in memory together, with their feedback. */
-const runsAtOnce = 20;
-const feedbackAtOnce = 10_000;
+const runBatchSize = 20;
+const feedbackPageSize = 10_000;
 
 const runColumns = ['id', 'name', 'session_id', 'trace_id', 'start_time', 'inputs', 'outputs', 'error'] as const;
 const queueColumns = ['queue_run_id', 'added_at', 'last_reviewed_time'] as const;
@@ -29,8 +29,8 @@ export function exportQueueRuns(
   withReviewers: boolean,
 ): Readable {
   async function* generateRows(): AsyncGenerator<(string | undefined)[]> {
-    for (let at = 0; at < items.length; at += runsAtOnce) {
-      const batch = items.slice(at, at + runsAtOnce);
+    for (let at = 0; at < items.length; at += runBatchSize) {
+      const batch = items.slice(at, at + runBatchSize);
       const feedback = withReviewers ? await readFeedbackByRun(deps, tenantId, batch) : undefined;
       for (const json of await readQueueRuns(deps, tenantId, batch)) {
         const run = JSON.parse(json) as Json;
@@ -55,11 +55,11 @@ async function readFeedbackByRun(
 ): Promise<ReadonlyMap<string, readonly Json[]>> {
   const byRun = new Map<string, Json[]>();
   const runIds = runs.map((run) => run.run_id);
-  for (let offsetRows = 0; ; offsetRows += feedbackAtOnce) {
+  for (let offsetRows = 0; ; offsetRows += feedbackPageSize) {
     const page = await listFeedback(deps, {
       tenantId,
       filter: { runIds },
-      limitRows: feedbackAtOnce,
+      limitRows: feedbackPageSize,
       offsetRows,
       withUserNames: true,
     });
@@ -69,7 +69,7 @@ async function readFeedbackByRun(
       if (ofRun === undefined) byRun.set(String(entry.run_id), [pickFields(entry)]);
       else ofRun.push(pickFields(entry));
     }
-    if (entries.length < feedbackAtOnce) return byRun;
+    if (entries.length < feedbackPageSize) return byRun;
   }
 }
 

@@ -30,10 +30,10 @@ export async function listItems(
 ): Promise<QueueItem[]> {
   const stored = await listStoredItems(deps, caller, queueId, wanted);
   return stored.filter(({ location, last_reviewed_time }) => {
-    const reviewed = last_reviewed_time === null ? undefined : Date.parse(last_reviewed_time) * 1_000;
+    const reviewedMicros = last_reviewed_time === null ? undefined : Date.parse(last_reviewed_time) * 1_000;
     return (
       isBetween(location?.startTimeMicros, times.startedFromMicros, times.startedBeforeMicros) &&
-      isBetween(reviewed, times.reviewedFromMicros, times.reviewedBeforeMicros)
+      isBetween(reviewedMicros, times.reviewedFromMicros, times.reviewedBeforeMicros)
     );
   });
 }
@@ -56,7 +56,7 @@ export function takePage(
   items: readonly QueueItem[],
   { limit, cursor, backward }: ItemPageRequest,
 ): { readonly page: readonly QueueItem[]; readonly next: string | null } {
-  const at = cursor === undefined ? undefined : findCursor(items, readCursor(cursor));
+  const at = cursor === undefined ? undefined : findCursorIndex(items, readCursor(cursor));
   if (backward) {
     const end = at?.index ?? items.length;
     const start = Math.max(0, end - limit);
@@ -73,7 +73,7 @@ export function takePage(
  * Returns the position of the item of the cursor. If the item has left the list since its cursor was issued, returns
  * the position where it was.
  */
-function findCursor(items: readonly QueueItem[], [addedAt, position]: Place) {
+function findCursorIndex(items: readonly QueueItem[], [addedAt, position]: CursorPosition) {
   const index = items.findIndex((item) => {
     const difference = Date.parse(item.effective_added_at) - Date.parse(addedAt);
     return difference > 0 || (difference === 0 && item.position >= position);
@@ -81,13 +81,13 @@ function findCursor(items: readonly QueueItem[], [addedAt, position]: Place) {
   return { index: index < 0 ? items.length : index, isFound: items[index]?.position === position };
 }
 
-type Place = readonly [addedAt: string, position: number];
+type CursorPosition = readonly [addedAt: string, position: number];
 
 export function writeCursor({ effective_added_at, position }: QueueItem): string {
-  return Buffer.from(JSON.stringify([effective_added_at, position] satisfies Place)).toString('base64url');
+  return Buffer.from(JSON.stringify([effective_added_at, position] satisfies CursorPosition)).toString('base64url');
 }
 
-function readCursor(text: string): Place {
+function readCursor(text: string): CursorPosition {
   try {
     const value: unknown = JSON.parse(Buffer.from(text, 'base64url').toString('utf8'));
     const [addedAt, position] = Array.isArray(value) ? (value as unknown[]) : [];
@@ -107,7 +107,7 @@ export interface Placement {
 }
 
 /** Finds an item of a queue for the caller; `among: 'runs'` leaves out threads. @throws NOT_FOUND */
-export async function placeItem(
+export async function findPlacement(
   deps: StoreDeps,
   caller: WorkspaceCaller,
   queueId: string,
@@ -125,7 +125,7 @@ export async function placeItem(
 
 const runsAtOnce = 1_000;
 /** One more than the maximum number of runs in a queue. */
-const maxPopulated = 10_001;
+const maxPopulatedRuns = 10_001;
 
 /** Adds the root runs of projects to a queue, and returns their number. @throws NOT_FOUND; QUEUE_FULL. */
 export async function populateQueue(
@@ -145,7 +145,7 @@ export async function populateQueue(
   const runs: NewQueueRun[] = [];
   for await (const { id } of found) {
     runs.push({ runId: id });
-    if (runs.length === maxPopulated) break;
+    if (runs.length === maxPopulatedRuns) break;
   }
   await addQueueRuns(deps.database, workspaceId, queueId, runs);
   return runs.length;

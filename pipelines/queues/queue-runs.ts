@@ -225,7 +225,7 @@ export async function setReview(
       [queueRunId, caller.workspaceId],
     );
     if (!item) throw createRunNotFoundError();
-    if (status) await requirePlace(tx, caller, { queueId: item.queueId, queueRunId }, status);
+    if (status) await requireReviewAccess(tx, caller, { queueId: item.queueId, queueRunId }, status);
     await tx.execute(`INSERT INTO annotation_reviews (queue_run_id, user_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, [
       queueRunId,
       caller.userId,
@@ -279,7 +279,7 @@ export async function readReview(
   return found;
 }
 
-async function requirePlace(
+async function requireReviewAccess(
   tx: Sql,
   caller: WorkspaceCaller,
   { queueId, queueRunId }: { readonly queueId: string; readonly queueRunId: string },

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { type Expression, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
-import { violatedConstraint } from '../../infra/postgres/database-error.ts';
+import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import {
   containsText,
   fetchRows,
@@ -189,7 +189,7 @@ export async function createQueue(
       await enforceLimit(tx, { workspaceId }, queueLimit);
     })
     .catch((error: unknown) => {
-      if (violatedConstraint(error) === undefined) throw error;
+      if (getViolatedConstraint(error) === undefined) throw error;
       throw runlakeError('CONFLICT', { reason: 'An annotation queue with this id already exists.' }, { cause: error });
     });
   return readQueue(database, workspaceId, id);

@@ -108,7 +108,7 @@ const maxRequestsPerRound = 1_000;
  */
 export async function changeTraces(deps: ChangeDeps, signal?: AbortSignal): Promise<void> {
   for (;;) {
-    const changes = await claim(deps.database);
+    const changes = await claimChanges(deps.database);
     if (changes.length === 0) return;
     const ids = changes.map(({ id }) => id);
     try {
@@ -137,7 +137,7 @@ export async function changeTraces(deps: ChangeDeps, signal?: AbortSignal): Prom
 }
 
 /** Performs step 1. */
-async function claim(database: Database): Promise<TraceChange[]> {
+async function claimChanges(database: Database): Promise<TraceChange[]> {
   return database.query<TraceChange>(
     `WITH due AS (
        SELECT id FROM trace_changes WHERE due_at <= now() ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED

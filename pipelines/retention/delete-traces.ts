@@ -36,9 +36,9 @@ export async function deleteTraces(
     const key = `${change.tenantId} ${change.projectId}`;
     projects.set(key, [...(projects.get(key) ?? []), change]);
   }
-  for (const changesOfProject of projects.values()) {
-    for (const change of changesOfProject) await markTraces(clickhouse, change);
-    await deleteMarked({ clickhouse, database }, changesOfProject, signal);
+  for (const projectChanges of projects.values()) {
+    for (const change of projectChanges) await markTraces(clickhouse, change);
+    await deleteMarkedTraces({ clickhouse, database }, projectChanges, signal);
   }
   return changes.map(({ id }) => id);
 }
@@ -87,7 +87,7 @@ const buildMarksSql = (idsSql: string) =>
    FROM (${idsSql})`;
 
 /** Deletes what belongs to the marked traces of requests that concern one project. */
-async function deleteMarked(
+async function deleteMarkedTraces(
   { clickhouse, database }: Pick<ChangeDeps, 'clickhouse' | 'database'>,
   changes: readonly TraceChange[],
   signal: AbortSignal | undefined,
@@ -156,7 +156,7 @@ async function deleteFromPostgres(
     sql: `SELECT DISTINCT trace_id FROM trace_marks WHERE tenant_id = {tenant:UUID} AND trace_id IN candidates
           AND ${requestTimeCondition}`,
     params,
-    external: { name: 'candidates', structure: 'trace_id UUID', rows: traces.map((id) => [id]) },
+    externalTable: { name: 'candidates', structure: 'trace_id UUID', rows: traces.map((id) => [id]) },
   });
   const ids = deleted.map(({ trace_id }) => trace_id);
   await database.execute('DELETE FROM deferred_events WHERE tenant_id = $1 AND trace_id = ANY ($2::uuid[])', [

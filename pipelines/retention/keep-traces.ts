@@ -9,7 +9,7 @@ import type { ClickHouse, ExternalTable } from '../../infra/clickhouse/clickhous
 import { readLocations, type TraceLocation } from '../ingest/sink/assign-trace-locations.ts';
 import { locateRunsOfTenants } from '../runs/locate-run.ts';
 import type { ChangeDeps, TraceChange } from './change-traces.ts';
-import { computeLifetime, defaultRetention, longerLifetime, ProjectRetentions, traceTiers } from './lifetimes.ts';
+import { computeLifetime, defaultRetention, mergeLifetimes, ProjectRetentions, traceTiers } from './lifetimes.ts';
 
 const statementTimeoutMs = 3_600_000;
 
@@ -54,7 +54,7 @@ export async function keepTraces(
     if (lifetime.expiresAtSeconds * 1_000_000 <= requestedAtMicros) continue;
     if (lifetime.tier === 'longlived' && !isSecond) continue;
     const retention = { ...(retentions.get(location.projectId) ?? defaultRetention), tier: 'longlived' } as const;
-    const { expiresAtSeconds } = longerLifetime(lifetime, computeLifetime(config, retention, traceTimeMicros));
+    const { expiresAtSeconds } = mergeLifetimes(lifetime, computeLifetime(config, retention, traceTimeMicros));
     for (const each of locations) rows.push([trace.tenantId, trace.traceId, each.projectId, expiresAtSeconds]);
   }
   if (rows.length > 0) await copyRows(clickhouse, rows, signal);
@@ -92,7 +92,7 @@ async function findRunsToKeep(
     name: 'find-feedback-that-keeps',
     sql: `SELECT DISTINCT tenant_id, run_id FROM feedback FINAL
           WHERE (tenant_id, run_id) IN keys AND ifNull(keeps_trace, true) AND isNull(deleted_at)`,
-    external: {
+    externalTable: {
       name: 'keys',
       structure: 'tenant_id UUID, run_id UUID',
       rows: runs.map(({ tenantId, runId }) => [tenantId, runId]),
@@ -137,7 +137,7 @@ async function copyRows(
     clickhouse.command({
       name,
       sql,
-      external: kept,
+      externalTable: kept,
       profile: 'bulk',
       timeoutMs: statementTimeoutMs,
       ...(signal && { signal }),

@@ -25,7 +25,7 @@ export const liveCondition = 'isNull(deleted_at) AND expires_at > now()';
  * Builds a condition like {@link liveCondition}, but for a past time: the row had not expired at that time. The query
  * parameter with the given name contains the time in microseconds. Expired rows stay for a week.
  */
-export const liveAt = (parameter: string) =>
+export const buildLiveCondition = (parameter: string) =>
   `isNull(deleted_at) AND expires_at > toDateTime(fromUnixTimestamp64Micro({${parameter}:Int64}))`;
 
 const daySeconds = 86_400;
@@ -80,7 +80,7 @@ export function computeLifetime(
 }
 
 /** Returns a lifetime with the higher tier and the later expiry of two lifetimes. */
-export function longerLifetime(one: Lifetime, other: Lifetime): Lifetime {
+export function mergeLifetimes(one: Lifetime, other: Lifetime): Lifetime {
   return {
     tier: one.tier === 'longlived' ? one.tier : other.tier,
     expiresAtSeconds: Math.max(one.expiresAtSeconds, other.expiresAtSeconds),

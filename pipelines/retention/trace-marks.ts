@@ -36,7 +36,7 @@ export class TraceMarks {
 
   /** Returns the marks of `traces`; traces without a mark are omitted. @throws errors of ClickHouse. */
   async of(traces: readonly TraceOfTenant[]): Promise<TraceMark[]> {
-    return traces.length > 0 && (await this.haveAny()) ? readMarks(this.#clickhouse, traces) : [];
+    return traces.length > 0 && (await this.hasAnyMark()) ? readMarks(this.#clickhouse, traces) : [];
   }
 
   /**
@@ -44,7 +44,7 @@ export class TraceMarks {
    *
    * @throws errors of ClickHouse.
    */
-  async haveAny(): Promise<boolean> {
+  async hasAnyMark(): Promise<boolean> {
     if (this.#hasMarks || performance.now() - this.#checkedAtMs < checkIntervalMs) return this.#hasMarks;
     const found = await this.#clickhouse.query({
       name: 'check-trace-marks',
@@ -69,7 +69,7 @@ async function readMarks(clickhouse: ClickHouse, traces: readonly TraceOfTenant[
     sql: `SELECT tenant_id, trace_id, max(trace_tier) AS tier, toUnixTimestamp(max(expires_at)) AS expires,
             max(isNotNull(deleted_at)) AS deleted
           FROM trace_marks WHERE (tenant_id, trace_id) IN keys GROUP BY tenant_id, trace_id`,
-    external: {
+    externalTable: {
       name: 'keys',
       structure: 'tenant_id UUID, trace_id UUID',
       rows: traces.map(({ tenantId, traceId }) => [tenantId, traceId]),

@@ -16,10 +16,10 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
-import { ancestorIds, buildDottedOrder } from './dotted-orders.ts';
-import { isModelCall, type RunColumn } from './run-columns.ts';
+import { buildDottedOrder, listAncestorIds } from './dotted-orders.ts';
+import { isModelCallSql, type RunColumn } from './run-columns.ts';
 import type { RunScope } from './run-scope.ts';
-import { readMembersOfTraces } from './trace-facts.ts';
+import { readMembersByTrace } from './trace-facts.ts';
 
 /** Token and cost fields of a run, each with the column of the run's own value. */
 export const figureColumns = {
@@ -82,8 +82,8 @@ export async function sumDescendants(
   if (ranges.length === 0) return new Map();
   const sums = await sumCalls(clickhouse, request, ranges, []);
   if (!sums.has(unwalkedMarker)) return sums;
-  const walked = await sumCalls(clickhouse, request, ranges, await walkAncestors(clickhouse, request));
-  return new Map([...walked].filter(([runId]) => runId !== unwalkedMarker));
+  const walkedSums = await sumCalls(clickhouse, request, ranges, await walkAncestors(clickhouse, request));
+  return new Map([...walkedSums].filter(([runId]) => runId !== unwalkedMarker));
 }
 
 /** Key times of runs of one project, in microseconds since 1970; both ends are inclusive. */
@@ -108,13 +108,13 @@ async function findTimeRanges(clickhouse: ClickHouse, request: FigureRequest): P
             GROUP BY session_id, trace_id HAVING isNotNull(min(first_usage)))
           GROUP BY project, intDiv(first, 3600000000) ORDER BY project, from`,
   });
-  const joined: { project: string; from: number; to: number }[] = [];
+  const mergedRanges: { project: string; from: number; to: number }[] = [];
   for (const row of rows) {
-    const last = joined.at(-1);
-    if (last?.project !== row.project || row.from > last.to + maxGapMicros) joined.push({ ...row });
+    const last = mergedRanges.at(-1);
+    if (last?.project !== row.project || row.from > last.to + maxGapMicros) mergedRanges.push({ ...row });
     else last.to = Math.max(last.to, row.to);
   }
-  return joined;
+  return mergedRanges;
 }
 
 /** SQL condition on the key of `runs`; if there are too many ranges, it covers the time between them. */
@@ -145,13 +145,13 @@ const figuresSql = `arrayFilter(figure -> isNotNull(figure.2), arrayMap(
     (name, text) -> (name, toDecimal256OrNull(text, 20)),
     arrayConcat(${toSqlList(Object.keys(figureColumns))}, details.1), arrayConcat([${statedFiguresSql.join(', ')}], details.2)))`;
 
-const toAncestors = (dottedOrder: string) =>
+const buildAncestorsSql = (dottedOrder: string) =>
   `arrayDistinct(arrayMap(segment -> toUUID(right(segment, 36)), arrayPopBack(splitByChar('.', assumeNotNull(${dottedOrder})))))`;
 
 /**
  * SQL: ancestors of a run as stated by its own row, which are those in dotted_order or, without it, only its parent.
  */
-export const statedAncestors = `multiIf(isNotNull(dotted_order), ${toAncestors('dotted_order')},
+export const statedAncestorsSql = `multiIf(isNotNull(dotted_order), ${buildAncestorsSql('dotted_order')},
   isNull(parent_run_id), CAST([] AS Array(UUID)), [assumeNotNull(parent_run_id)])`;
 
 async function sumCalls(
@@ -164,7 +164,7 @@ async function sumCalls(
     ...bindRequest(request),
     name: 'sum-descendants',
     ...(request.settings && { settings: request.settings }),
-    external: { name: 'walked', structure: 'id UUID, ancestors String', rows: walked },
+    externalTable: { name: 'walked', structure: 'id UUID, ancestors String', rows: walked },
     // Planning takes most of the time of a small query, so every table is read only once.
     sql: `WITH
         calls AS (
@@ -174,13 +174,13 @@ async function sumCalls(
             SELECT id, dotted_order AS placed, parent_run_id AS parent, usage_details, ${Object.keys(figureColumns).join(', ')}
             FROM runs FINAL
             PREWHERE tenant_id = {tenant:UUID} AND (${buildRangesCondition(ranges)}) AND trace_id IN ${request.traces}
-            WHERE isNull(deleted_at) AND ${isModelCall})
+            WHERE isNull(deleted_at) AND ${isModelCallSql})
         ),
         stating AS (
           SELECT calls.id AS id, figure.1 AS name, assumeNotNull(figure.2) AS value,
             multiIf(
               isNotNull(placed),
-                ${toAncestors('placed')},
+                ${buildAncestorsSql('placed')},
               notEmpty(walked.ancestors), arrayDistinct(arrayMap(text -> toUUID(text), splitByChar('.', walked.ancestors))),
               isNull(parent), CAST([] AS Array(UUID)),
               [toUUID('${unwalkedMarker}'), assumeNotNull(parent)]) AS ancestors
@@ -223,14 +223,14 @@ async function walkAncestors(clickhouse: ClickHouse, request: FigureRequest): Pr
     const lastMicros = some.reduce((last, trace) => Math.max(last, trace.last), 0);
     const window = { fromMicros: some[0]!.first, untilMicrosExclusive: lastMicros + 1 };
     for (const list of (
-      await readMembersOfTraces(clickhouse, request.scope, ids, { window, maxOfTrace: maxWalkedRuns })
+      await readMembersByTrace(clickhouse, request.scope, ids, { window, maxPerTrace: maxWalkedRuns })
     ).values()) {
       const byId = new Map(list.map((member) => [member.runId, member]));
       for (const member of list) {
         if (member.dottedOrder !== undefined || member.parentRunId === undefined) continue;
         const root = byId.get(member.traceId) ?? member;
         const order = buildDottedOrder({ ...member, traceTimeMicros: root.startTimeMicros }, byId);
-        walked.push([member.runId, ancestorIds(order).join('.')]);
+        walked.push([member.runId, listAncestorIds(order).join('.')]);
       }
     }
   }
@@ -269,9 +269,9 @@ export function buildFigureCondition(
   return `id IN (
     SELECT target FROM (SELECT target, sum(leaf_value) AS total FROM (
       SELECT node, any(value) AS leaf_value, any(ancestors) AS leaf_ancestors FROM (
-        SELECT id AS call, assumeNotNull(toDecimal256OrNull(toString(${figure}), 20)) AS value, ${statedAncestors} AS ancestors
+        SELECT id AS call, assumeNotNull(toDecimal256OrNull(toString(${figure}), 20)) AS value, ${statedAncestorsSql} AS ancestors
         FROM runs FINAL PREWHERE ${traceRange}
-        WHERE isNull(deleted_at) AND ${isModelCall} AND isNotNull(toDecimal256OrNull(toString(${figure}), 20)))
+        WHERE isNull(deleted_at) AND ${isModelCallSql} AND isNotNull(toDecimal256OrNull(toString(${figure}), 20)))
       ARRAY JOIN arrayConcat([call], ancestors) AS node, arrayEnumerate(arrayConcat([call], ancestors)) AS position
       GROUP BY node HAVING max(position) = 1)
     ARRAY JOIN arrayConcat([node], leaf_ancestors) AS target

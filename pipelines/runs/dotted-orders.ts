@@ -2,7 +2,7 @@ import { formatDottedOrderSegment as segment } from '../ingest/run-event/dotted-
 import type { TraceMember } from './trace-facts.ts';
 
 /** Returns the ids of the ancestors in a dotted_order, root first. */
-export function ancestorIds(dottedOrder: string): string[] {
+export function listAncestorIds(dottedOrder: string): string[] {
   return dottedOrder
     .split('.')
     .slice(0, -1)

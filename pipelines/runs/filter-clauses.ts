@@ -49,12 +49,12 @@ export function buildFilterClauses(
     traceRange,
     live,
   );
-  const traceTimes = `(SELECT (min(first_start), max(last_start)) FROM trace_locations WHERE tenant_id = {tenant:UUID}
+  const traceTimesSql = `(SELECT (min(first_start), max(last_start)) FROM trace_locations WHERE tenant_id = {tenant:UUID}
     AND trace_id IN (SELECT trace_id FROM runs WHERE ${keyRange})) AS trace_times`;
-  const defined = [...(usesTraces ? [traceTimes] : []), ...expressions];
+  const withExpressions = [...(usesTraces ? [traceTimesSql] : []), ...expressions];
   return {
-    withSql: defined.length > 0 ? `WITH ${defined.join(', ')}` : '',
-    expressions: defined,
+    withSql: withExpressions.length > 0 ? `WITH ${withExpressions.join(', ')}` : '',
+    expressions: withExpressions,
     sql,
     rowSql,
     rowSettings,

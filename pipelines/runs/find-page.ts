@@ -59,7 +59,7 @@ const maxProbedCandidates = 32_768;
 /** Maximum number of candidates. Reading more runs by their keys takes longer than reading a slice. */
 const maxCandidates = 2_000;
 /** Minimum number of candidates that are read at once. */
-const minPartRuns = 200;
+const minCandidatesPerRead = 200;
 const sliceGrowth = 8;
 /** Maximum growth. A filter without candidates begins with a small slice and is slow in every query. */
 const maxSliceGrowth = 64;
@@ -73,7 +73,7 @@ const minSliceMicros = 1_000_000;
 export async function findPage(clickhouse: ClickHouse, request: PageRequest): Promise<FoundRun[]> {
   const { scope, filter, among } = request;
   const limit = request.limitRows + 1;
-  if (among !== undefined) return findAmong(clickhouse, request, among, limit);
+  if (among !== undefined) return findListedRuns(clickhouse, request, among, limit);
   if (scope.projectIds.length === 0) return [];
   // The index on trace ids finds a trace in any time range.
   if (filter.traceId !== undefined) {
@@ -100,18 +100,18 @@ async function findByCandidates(clickhouse: ClickHouse, request: PageRequest, li
   const found: FoundRun[] = [];
   let pending: RunKey[] = [];
   const readPending = async () => {
-    const size = Math.max(2 * limit, minPartRuns);
+    const size = Math.max(2 * limit, minCandidatesPerRead);
     for (let at = 0; at < pending.length && found.length < limit; at += size) {
-      found.push(...(await findAmong(clickhouse, request, pending.slice(at, at + size), limit - found.length)));
+      found.push(...(await findListedRuns(clickhouse, request, pending.slice(at, at + size), limit - found.length)));
     }
     pending = [];
   };
-  const slicing = { probedRows: maxProbedCandidates, growth: sliceGrowth };
-  for await (const slice of generateSlices(clickhouse, request, slicing)) {
+  const sliceOptions = { probedRows: maxProbedCandidates, growth: sliceGrowth };
+  for await (const slice of generateSlices(clickhouse, request, sliceOptions)) {
     const candidates = await findCandidates(clickhouse, request, buildScopeCondition(request.scope, slice));
     const first = candidates.slice(0, maxCandidates);
     pending.push(...first);
-    slicing.growth = chooseGrowth(candidates.length, limit);
+    sliceOptions.growth = chooseGrowth(candidates.length, limit);
     const isComplete = candidates.length === first.length;
     if (isComplete && pending.length < limit - found.length) continue;
     await readPending();
@@ -131,7 +131,7 @@ function chooseGrowth(candidates: number, limit: number): number {
   return Math.min(Math.max(growth, sliceGrowth), maxSliceGrowth);
 }
 
-interface Slicing {
+interface SliceOptions {
   /** Maximum number of rows of the first slice. */
   readonly probedRows: number;
   /** Factor by which the next slice is wider than the previous one. */
@@ -139,13 +139,13 @@ interface Slicing {
 }
 
 /**
- * Generates the slices of a page in order, each only when the previous ones did not fill the page. The growth in `slicing`
+ * Generates the slices of a page in order, each only when the previous ones did not fill the page. The growth in `sliceOptions`
  * may change meanwhile.
  */
 async function* generateSlices(
   clickhouse: ClickHouse,
   request: PageRequest,
-  slicing: Slicing,
+  slicing: SliceOptions,
 ): AsyncGenerator<TimeWindow> {
   const { order, after } = request;
   const whole = boundTimeRange(request);
@@ -160,14 +160,14 @@ async function* generateSlices(
     const first = { fromMicros: oldest, untilMicrosExclusive: newest + 1 };
     yield first;
     const stored = await clipToStoredTimes(clickhouse, range);
-    let slice = nextSlice(first, stored, order, slicing.growth);
-    for (; slice !== undefined; slice = nextSlice(slice, stored, order, slicing.growth)) yield slice;
+    let slice = computeNextSlice(first, stored, order, slicing.growth);
+    for (; slice !== undefined; slice = computeNextSlice(slice, stored, order, slicing.growth)) yield slice;
     return;
   }
 }
 
 /** Returns the next slice after `slice`, which is wider; returns undefined at the end of `range`. */
-function nextSlice(slice: TimeWindow, range: TimeWindow, order: Order, growth: number): TimeWindow | undefined {
+function computeNextSlice(slice: TimeWindow, range: TimeWindow, order: Order, growth: number): TimeWindow | undefined {
   const { fromMicros, untilMicrosExclusive } = slice;
   const width = Math.max(untilMicrosExclusive - fromMicros, minSliceMicros) * growth;
   const next =
@@ -292,7 +292,7 @@ async function findKeys(
   return rows.map((row) => ({ ...toRunKey(row), bytes: row.bytes }));
 }
 
-function findAmong(
+function findListedRuns(
   clickhouse: ClickHouse,
   request: PageRequest,
   among: readonly RunKey[],
@@ -342,8 +342,11 @@ function buildCursorCondition({ order, after }: PageCursor) {
 }
 
 export function bindParams(
-  { params, external }: KeyCondition,
+  { params, externalTable }: KeyCondition,
   ...more: readonly (KeyCondition['params'] | undefined)[]
 ) {
-  return { params: Object.assign({}, params, ...more) as KeyCondition['params'], ...(external && { external }) };
+  return {
+    params: Object.assign({}, params, ...more) as KeyCondition['params'],
+    ...(externalTable && { externalTable }),
+  };
 }

@@ -10,8 +10,8 @@
  */
 function replaceLoneSurrogates(json: string): string {
   const single = `replaceAll(${json}, '\\\\\\\\', '\\\\u005c')`;
-  const aside = `replaceRegexpAll(${single}, '\\\\\\\\u([dD][89abAB][0-9a-fA-F]{2})\\\\\\\\u([dD][c-fC-F][0-9a-fA-F]{2})', '\\x01\\\\1\\x01\\\\2')`;
-  const halves = `replaceRegexpAll(${aside}, '\\\\\\\\u[dD][89a-fA-F][0-9a-fA-F]{2}', '\\\\\\\\ufffd')`;
+  const markedPairs = `replaceRegexpAll(${single}, '\\\\\\\\u([dD][89abAB][0-9a-fA-F]{2})\\\\\\\\u([dD][c-fC-F][0-9a-fA-F]{2})', '\\x01\\\\1\\x01\\\\2')`;
+  const halves = `replaceRegexpAll(${markedPairs}, '\\\\\\\\u[dD][89a-fA-F][0-9a-fA-F]{2}', '\\\\\\\\ufffd')`;
   return `replaceAll(${halves}, '\\x01', '\\\\u')`;
 }
 

@@ -37,7 +37,7 @@ export async function locateRuns(
           WHERE tenant_id = {tenant:UUID} AND id IN ids
           GROUP BY id`,
     params: { tenant: tenantId },
-    external: { name: 'ids', structure: 'id UUID', rows: [...new Set(runIds)].map((id) => [id]) },
+    externalTable: { name: 'ids', structure: 'id UUID', rows: [...new Set(runIds)].map((id) => [id]) },
   });
   return rows.map((row) => ({
     runId: row.id,
@@ -62,7 +62,7 @@ export async function locateRunsOfTenants(
     settings: lookupSettings,
     sql: `SELECT tenant_id, id, min(pick).3 AS trace_id FROM run_locator
           WHERE (tenant_id, id) IN keys GROUP BY tenant_id, id`,
-    external: {
+    externalTable: {
       name: 'keys',
       structure: 'tenant_id UUID, id UUID',
       rows: runs.map(({ tenantId, runId }) => [tenantId, runId]),

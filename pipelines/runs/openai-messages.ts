@@ -48,20 +48,20 @@ export function toText(value: unknown): string {
 export function readMessage(value: unknown): OpenAiMessage | undefined {
   if (!isObject(value)) return undefined;
   if (typeof value.role === 'string' && 'content' in value) {
-    return pick(value, roles[value.role.toLowerCase()] ?? value.role);
+    return buildMessage(value, roles[value.role.toLowerCase()] ?? value.role);
   }
   const classPath = Array.isArray(value.id) ? value.id : [];
   const type = value.type === 'constructor' ? classPath.at(-1) : value.type;
   const role = typeof type === 'string' ? roles[type.replace(/Chunk$/, '').toLowerCase()] : undefined;
   const content = [value.data, value.kwargs, value].find((each) => isObject(each) && 'content' in each);
-  return role === undefined || !isObject(content) ? undefined : pick(content, role);
+  return role === undefined || !isObject(content) ? undefined : buildMessage(content, role);
 }
 
-function pick(message: Json, role: string): OpenAiMessage {
+function buildMessage(message: Json, role: string): OpenAiMessage {
   const more = isObject(message.additional_kwargs) ? message.additional_kwargs : {};
   const kept = keptMembers.flatMap((name) => {
     const value = message[name] ?? more[name];
-    return value === undefined || value === null || isEmpty(value) ? [] : [[name, toOpenAiCalls(name, value)]];
+    return value === undefined || value === null || isEmpty(value) ? [] : [[name, convertToolCalls(name, value)]];
   });
   return { role, content: message.content, ...Object.fromEntries(kept) };
 }
@@ -70,7 +70,7 @@ function pick(message: Json, role: string): OpenAiMessage {
  * Converts tool calls to those of OpenAI. Tool calls of LangChain have `args` as an object; tool calls of OpenAI have
  * `function.arguments` as text.
  */
-function toOpenAiCalls(name: string, value: unknown): unknown {
+function convertToolCalls(name: string, value: unknown): unknown {
   if (name !== 'tool_calls' || !Array.isArray(value)) return value;
   return value.map((call: unknown) =>
     isObject(call) && 'args' in call

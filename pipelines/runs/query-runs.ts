@@ -6,7 +6,7 @@ import { findRequiredId } from './filter/run-filter.ts';
 import { type FoundRun, findPage, type PageRequest } from './find-page.ts';
 import { locateRun, locateRuns, locateTrace, readLiveProjectIds } from './locate-run.ts';
 import { readCursor, writeCursor } from './page-cursor.ts';
-import { type ReadRuns, readRuns } from './read-runs.ts';
+import { type LoadedRuns, readRuns } from './read-runs.ts';
 import type { Order, RunExtras, RunKey } from './run-columns.ts';
 import type { RunFilter } from './run-scope.ts';
 import type { Selection } from './run-select.ts';
@@ -55,7 +55,7 @@ export const v2Envelope: PageEnvelope = {
 };
 
 /** Number of runs that {@link listRuns} reads at once. */
-const listedRowsAtOnce = 1_000;
+const rowsPerListRead = 1_000;
 
 /** Envelope of a response of version 2 without pages. */
 export const v2ListEnvelope: PageEnvelope = { before: '{"items":', after: () => '}' };
@@ -116,7 +116,7 @@ export async function listRuns(
   envelope: PageEnvelope,
 ): Promise<Buffer> {
   const { selected } = query;
-  let request = await buildPageRequest(deps, { ...query, limitRows: listedRowsAtOnce });
+  let request = await buildPageRequest(deps, { ...query, limitRows: rowsPerListRead });
   const json = new JsonChunks();
   json.add(`${envelope.before}[`);
   for (let bytes = 0, count = 0; ; ) {
@@ -140,7 +140,7 @@ export async function listRuns(
 }
 
 /** Maximum total size of the runs that {@link readEachRun} keeps in memory. */
-const maxEachBytes = 64 * 1024 * 1024;
+const maxReadBytes = 64 * 1024 * 1024;
 
 /**
  * Reads all matching runs, each with its JSON text. Intended for the runs of one page of a queue or of examples.
@@ -152,7 +152,7 @@ export async function readEachRun(
   query: Omit<RunQuery, 'limitRows' | 'cursor'>,
 ): Promise<{ readonly row: TracedRunRow; readonly json: string }[]> {
   const { selected } = query;
-  let request = await buildPageRequest(deps, { ...query, limitRows: listedRowsAtOnce });
+  let request = await buildPageRequest(deps, { ...query, limitRows: rowsPerListRead });
   const runs: { row: TracedRunRow; json: string }[] = [];
   for (let bytes = 0; ; ) {
     const { found, last } = await readPage(deps, request, (keys) => readRuns(deps, query.tenantId, keys, selected));
@@ -161,7 +161,7 @@ export async function readEachRun(
       writeRun(json, row, selected, found.related);
       const text = json.toBuffer();
       bytes += text.length;
-      if (bytes > maxEachBytes) {
+      if (bytes > maxReadBytes) {
         throw runlakeError('BAD_REQUEST', { reason: 'The runs of this page are too large; send a smaller limit.' });
       }
       runs.push({ row, json: text.toString('utf8') });
@@ -171,7 +171,7 @@ export async function readEachRun(
   }
 }
 
-function writeRuns(json: JsonChunks, { rows, related }: ReadRuns, selected: Selection): void {
+function writeRuns(json: JsonChunks, { rows, related }: LoadedRuns, selected: Selection): void {
   for (const [index, row] of rows.entries()) {
     if (index > 0) json.add(',');
     writeRun(json, row, selected, related);
@@ -227,7 +227,7 @@ function listDistinctProjects(keys: readonly RunKey[]): string[] {
 }
 
 interface Page {
-  readonly found: ReadRuns;
+  readonly found: LoadedRuns;
   /** Size of the JSON columns of the runs. */
   readonly bytes: number;
   /** The last run that was considered for the page, if more runs follow. */
@@ -237,7 +237,7 @@ interface Page {
 async function readPage(
   { clickhouse, config }: ReadDeps,
   request: PageRequest,
-  read: (keys: readonly RunKey[]) => Promise<ReadRuns>,
+  read: (keys: readonly RunKey[]) => Promise<LoadedRuns>,
 ): Promise<Page> {
   for (let { after } = request; ; ) {
     const matching = await findPage(clickhouse, { ...request, after });

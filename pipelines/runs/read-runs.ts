@@ -1,23 +1,23 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { sumDescendants } from './descendant-figures.ts';
-import { ancestorIds, buildDottedOrder, type RunWithoutDottedOrder } from './dotted-orders.ts';
+import { buildDottedOrder, listAncestorIds, type RunWithoutDottedOrder } from './dotted-orders.ts';
 import type { RunExtras, RunKey } from './run-columns.ts';
 import type { RelatedData, RelatedKind } from './run-fields.ts';
 import type { RunScope } from './run-scope.ts';
 import type { Selection } from './run-select.ts';
 import {
-  readFirstReceived,
-  readFirstTokens,
+  readFirstReceivedTimes,
+  readFirstTokenTimes,
   readTraceMembers,
-  readTraceSpans,
+  readTraceTimeRanges,
   type TraceMember,
 } from './trace-facts.ts';
 import { readRunRows, type TracedRunRow } from './write-runs.ts';
 
 type Members = ReadonlyMap<string, readonly TraceMember[]>;
 
-export interface ReadRuns {
+export interface LoadedRuns {
   readonly rows: readonly TracedRunRow[];
   readonly related: RelatedData;
 }
@@ -34,36 +34,36 @@ export async function readRuns(
   tenantId: string,
   keys: readonly RunKey[],
   { columns, relatedKinds }: Pick<Selection, 'columns' | 'relatedKinds'>,
-): Promise<ReadRuns> {
+): Promise<LoadedRuns> {
   const { clickhouse, extras } = deps;
   const runIds = keys.map((key) => key.runId);
-  const traceIds = distinctTraceIds(keys);
+  const traceIds = listDistinctTraceIds(keys);
   const scope: RunScope = { tenantId, projectIds: [...new Set(keys.map((key) => key.projectId))] };
-  const ifWanted = <T>(kind: RelatedKind, read: () => Promise<ReadonlyMap<string, T>>) =>
+  const readIfSelected = <T>(kind: RelatedKind, read: () => Promise<ReadonlyMap<string, T>>) =>
     relatedKinds.has(kind) && keys.length > 0 ? read() : Promise.resolve(new Map<string, T>());
 
   async function readRows() {
     const rows = await readRunRows(clickhouse, tenantId, keys, columns);
-    const runs = rows.map(toMember);
-    const unplaced = runs.filter((run) => run.dottedOrder === undefined && run.runId !== run.traceId);
-    const toWalk = relatedKinds.has('children') ? runs : unplaced;
+    const runs = rows.map(toTraceMember);
+    const runsWithoutDottedOrder = runs.filter((run) => run.dottedOrder === undefined && run.runId !== run.traceId);
+    const runsToWalk = relatedKinds.has('children') ? runs : runsWithoutDottedOrder;
     const [members, firstReceived] = await Promise.all([
-      toWalk.length > 0
-        ? readTraceMembers(clickhouse, scope, distinctTraceIds(toWalk))
+      runsToWalk.length > 0
+        ? readTraceMembers(clickhouse, scope, listDistinctTraceIds(runsToWalk))
         : Promise.resolve(new Map<string, never>()),
-      ifWanted('firstReceived', () => readFirstReceived(clickhouse, tenantId, runs)),
+      readIfSelected('firstReceived', () => readFirstReceivedTimes(clickhouse, tenantId, runs)),
     ]);
     const dottedOrders = buildDottedOrders(runs, members);
     const children = relatedKinds.has('children') ? findChildren(runs, members) : new Map();
-    return { rows, ofRows: { dottedOrders, children, firstReceived } };
+    return { rows, rowData: { dottedOrders, children, firstReceived } };
   }
 
-  const [{ rows, ofRows }, feedbackStats, attachmentUrls, shares, figures, firstTokens, spans] = await Promise.all([
+  const [{ rows, rowData }, feedbackStats, attachmentUrls, shares, figures, firstTokens, spans] = await Promise.all([
     readRows(),
-    ifWanted('feedbackStats', () => extras.feedbackStats(tenantId, runIds)),
-    ifWanted('attachmentUrls', () => extras.attachmentUrls(tenantId, runIds)),
-    ifWanted('shares', () => extras.shares(tenantId, traceIds)),
-    ifWanted('figures', () =>
+    readIfSelected('feedbackStats', () => extras.feedbackStats(tenantId, runIds)),
+    readIfSelected('attachmentUrls', () => extras.attachmentUrls(tenantId, runIds)),
+    readIfSelected('shares', () => extras.shares(tenantId, traceIds)),
+    readIfSelected('figures', () =>
       sumDescendants(clickhouse, {
         scope,
         traces: '{figure_traces:Array(UUID)}',
@@ -72,13 +72,16 @@ export async function readRuns(
         settings: lookupSettings,
       }),
     ),
-    ifWanted('firstTokens', () => readFirstTokens(clickhouse, scope, traceIds)),
-    ifWanted('spans', () => readTraceSpans(clickhouse, tenantId, traceIds)),
+    readIfSelected('firstTokens', () => readFirstTokenTimes(clickhouse, scope, traceIds)),
+    readIfSelected('spans', () => readTraceTimeRanges(clickhouse, tenantId, traceIds)),
   ]);
-  return { rows, related: { tenantId, ...ofRows, feedbackStats, attachmentUrls, shares, figures, firstTokens, spans } };
+  return {
+    rows,
+    related: { tenantId, ...rowData, feedbackStats, attachmentUrls, shares, figures, firstTokens, spans },
+  };
 }
 
-function toMember({ key, text, number }: TracedRunRow): RunWithoutDottedOrder {
+function toTraceMember({ key, text, number }: TracedRunRow): RunWithoutDottedOrder {
   return {
     traceId: key.traceId,
     runId: key.runId,
@@ -89,7 +92,7 @@ function toMember({ key, text, number }: TracedRunRow): RunWithoutDottedOrder {
   };
 }
 
-function distinctTraceIds(runs: readonly Pick<RunKey, 'traceId'>[]): string[] {
+function listDistinctTraceIds(runs: readonly Pick<RunKey, 'traceId'>[]): string[] {
   return [...new Set(runs.map((run) => run.traceId))];
 }
 
@@ -105,7 +108,7 @@ function findChildren(runs: readonly RunWithoutDottedOrder[], members: Members) 
     const byId = new Map(list.map((member) => [member.runId, member]));
     const traceTimeMicros = byId.get(traceId)?.startTimeMicros ?? list[0]?.startTimeMicros ?? 0;
     for (const member of list) {
-      const ancestors = ancestorIds(buildDottedOrder({ ...member, traceTimeMicros }, byId));
+      const ancestors = listAncestorIds(buildDottedOrder({ ...member, traceTimeMicros }, byId));
       for (const ancestor of ancestors) children.get(ancestor)?.all.push(member.runId);
       const parent = member.parentRunId ?? ancestors.at(-1);
       if (parent !== undefined) children.get(parent)?.direct.push(member.runId);

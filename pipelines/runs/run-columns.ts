@@ -14,18 +14,19 @@ export const startedAtMicros = `if(abs(${statedStartMicros} - ${toMicrosSql('sta
  * SQL condition: the run is a model call. Only model calls have usage. The type is checked on read, because a patch may
  * omit it.
  */
-export const isModelCall = `run_type IN ('llm', 'embedding')`;
+export const isModelCallSql = `run_type IN ('llm', 'embedding')`;
 /** SQL condition: the run is the root of its trace. The id of an OpenTelemetry root span differs from its trace id. */
 export const isRootSql = '(id = trace_id OR isNull(parent_run_id))';
-const onlyForModelCalls = (name: string) => `if(${isModelCall}, ${name}, NULL)`;
-const readableExtra = toReadableJson(`ifNull(extra, '')`);
-const metadataText = (key: string) => `nullIf(JSONExtractString(${readableExtra}, 'metadata', '${key}'), '')`;
+const restrictToModelCalls = (name: string) => `if(${isModelCallSql}, ${name}, NULL)`;
+const readableExtraSql = toReadableJson(`ifNull(extra, '')`);
+const buildMetadataTextSql = (key: string) =>
+  `nullIf(JSONExtractString(${readableExtraSql}, 'metadata', '${key}'), '')`;
 
 /**
  * SQL: thread (conversation) of a run, null if it has none. The thread is the first of three metadata keys that is not
  * null or empty.
  */
-export const threadIdSql = `coalesce(${['thread_id', 'session_id', 'conversation_id'].map(metadataText).join(', ')})`;
+export const threadIdSql = `coalesce(${['thread_id', 'session_id', 'conversation_id'].map(buildMetadataTextSql).join(', ')})`;
 
 /** Type of a run for which no event has stated a type yet. */
 export const defaultRunType: RunType = 'chain';
@@ -87,19 +88,19 @@ export const runColumns = {
   serialized: 'serialized',
   inputsPreview: preview('inputs'),
   outputsPreview: preview('outputs'),
-  promptTokens: onlyForModelCalls('prompt_tokens'),
-  completionTokens: onlyForModelCalls('completion_tokens'),
-  totalTokens: onlyForModelCalls('total_tokens'),
-  promptCost: onlyForModelCalls('prompt_cost'),
-  completionCost: onlyForModelCalls('completion_cost'),
-  totalCost: onlyForModelCalls('total_cost'),
-  usageDetails: onlyForModelCalls('usage_details'),
+  promptTokens: restrictToModelCalls('prompt_tokens'),
+  completionTokens: restrictToModelCalls('completion_tokens'),
+  totalTokens: restrictToModelCalls('total_tokens'),
+  promptCost: restrictToModelCalls('prompt_cost'),
+  completionCost: restrictToModelCalls('completion_cost'),
+  totalCost: restrictToModelCalls('total_cost'),
+  usageDetails: restrictToModelCalls('usage_details'),
   /** Entry of the price map from which the costs are computed; null if the run states its costs. */
-  priceModelId: onlyForModelCalls('price_model_id'),
-  firstTokenTimeMicros: toMicrosSql(onlyForModelCalls('first_token_time')),
+  priceModelId: restrictToModelCalls('price_model_id'),
+  firstTokenTimeMicros: toMicrosSql(restrictToModelCalls('first_token_time')),
   threadId: threadIdSql,
   /** Metadata as a JSON object; null if the extra data contains none. */
-  metadata: `nullIf(JSONExtractRaw(${readableExtra}, 'metadata'), '')`,
+  metadata: `nullIf(JSONExtractRaw(${readableExtraSql}, 'metadata'), '')`,
 } as const satisfies Record<string, string>;
 
 export type RunColumn = keyof typeof runColumns;

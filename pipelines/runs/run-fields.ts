@@ -1,8 +1,8 @@
 import { formatTime } from '../ingest/run-event/times.ts';
 import { type Figures, figureColumns } from './descendant-figures.ts';
-import { ancestorIds } from './dotted-orders.ts';
+import { listAncestorIds } from './dotted-orders.ts';
 import { defaultRunType, previewCharacters, type RunColumn, type Share } from './run-columns.ts';
-import type { TraceSpan } from './trace-facts.ts';
+import type { TraceTimeRange } from './trace-facts.ts';
 import type { TracedRunRow } from './write-runs.ts';
 
 /** Data about runs that is not in their rows. It is read only if a field needs it. */
@@ -23,7 +23,7 @@ export interface RelatedData {
   readonly firstReceived: ReadonlyMap<string, number>;
   /** Time of the first token of any model call of each trace, in microseconds since 1970, by trace. */
   readonly firstTokens: ReadonlyMap<string, number>;
-  readonly spans: ReadonlyMap<string, TraceSpan>;
+  readonly spans: ReadonlyMap<string, TraceTimeRange>;
 }
 
 /** Kinds of data that are read separately, each with one query. */
@@ -61,17 +61,17 @@ const formatOptionalTime = (micros: number | undefined) =>
   micros === undefined ? undefined : `"${formatTime(micros)}"`;
 
 export const nullField = createField([], () => 'null');
-const textField = (column: RunColumn) => createField([column], (run) => quote(run.text(column)));
-export const storedField = (column: RunColumn, absent = 'null') =>
+const createTextField = (column: RunColumn) => createField([column], (run) => quote(run.text(column)));
+export const createStoredField = (column: RunColumn, absent = 'null') =>
   createField([column], (run) => run.bytes(column) ?? absent);
-export const readFigure = (name: keyof typeof figureColumns) => (run: TracedRunRow, related: RelatedData) =>
+export const createFigureReader = (name: keyof typeof figureColumns) => (run: TracedRunRow, related: RelatedData) =>
   related.figures.get(run.key.runId)?.get(name) ?? run.text(figureColumns[name]);
-const countField = (name: keyof typeof figureColumns) =>
-  createField([figureColumns[name]], (run, related) => readFigure(name)(run, related) ?? '0', 'figures');
-const costField = (name: keyof typeof figureColumns) =>
-  createField([figureColumns[name]], (run, related) => quote(readFigure(name)(run, related)), 'figures');
-const timeField = (column: RunColumn) => createField([column], (run) => formatOptionalTime(run.number(column)));
-export const keyField = (json: (run: TracedRunRow, related: RelatedData) => string) => createField([], json);
+const createCountField = (name: keyof typeof figureColumns) =>
+  createField([figureColumns[name]], (run, related) => createFigureReader(name)(run, related) ?? '0', 'figures');
+const createCostField = (name: keyof typeof figureColumns) =>
+  createField([figureColumns[name]], (run, related) => quote(createFigureReader(name)(run, related)), 'figures');
+const createTimeField = (column: RunColumn) => createField([column], (run) => formatOptionalTime(run.number(column)));
+export const createKeyField = (json: (run: TracedRunRow, related: RelatedData) => string) => createField([], json);
 const formatIdList = (ids: readonly string[]) => JSON.stringify(ids);
 
 const readDottedOrder = (run: TracedRunRow, related: RelatedData) => related.dottedOrders.get(run.key.runId) ?? '';
@@ -79,31 +79,31 @@ const dottedOrderColumns: readonly RunColumn[] = ['dottedOrder', 'parentRunId', 
 
 /** Every field of a run, in the order of the response. Source: the public run schema (v1). */
 export const runFields = {
-  id: keyField((run) => `"${run.key.runId}"`),
+  id: createKeyField((run) => `"${run.key.runId}"`),
   name: createField(['name'], (run) => quote(run.text('name') ?? '')),
   run_type: createField(['runType'], (run) => quote(run.text('runType') ?? defaultRunType)),
-  start_time: timeField('startedAtMicros'),
-  end_time: timeField('endedAtMicros'),
+  start_time: createTimeField('startedAtMicros'),
+  end_time: createTimeField('endedAtMicros'),
   status: createField(['failed', 'endedAtMicros'], (run) => `"${deriveStatus(run)}"`),
-  error: storedField('error'),
-  extra: storedField('extra'),
-  events: storedField('events'),
+  error: createStoredField('error'),
+  extra: createStoredField('extra'),
+  events: createStoredField('events'),
   // Clients expect `inputs` to be an object.
-  inputs: storedField('inputs', '{}'),
+  inputs: createStoredField('inputs', '{}'),
   inputs_preview: createField(['inputsPreview'], (run) => quote(truncate(run.text('inputsPreview')))),
   inputs_s3_urls: nullField,
-  outputs: storedField('outputs'),
+  outputs: createStoredField('outputs'),
   outputs_preview: createField(['outputsPreview'], (run) => quote(truncate(run.text('outputsPreview')))),
   outputs_s3_urls: nullField,
-  serialized: storedField('serialized'),
-  tags: storedField('tags'),
-  trace_id: keyField((run) => `"${run.key.traceId}"`),
+  serialized: createStoredField('serialized'),
+  tags: createStoredField('tags'),
+  trace_id: createKeyField((run) => `"${run.key.traceId}"`),
   dotted_order: createField(dottedOrderColumns, (run, related) => quote(readDottedOrder(run, related))),
   parent_run_id: createField(dottedOrderColumns, (run, related) =>
-    quote(run.text('parentRunId') ?? ancestorIds(readDottedOrder(run, related)).at(-1)),
+    quote(run.text('parentRunId') ?? listAncestorIds(readDottedOrder(run, related)).at(-1)),
   ),
   parent_run_ids: createField(dottedOrderColumns, (run, related) =>
-    formatIdList(ancestorIds(readDottedOrder(run, related))),
+    formatIdList(listAncestorIds(readDottedOrder(run, related))),
   ),
   child_run_ids: createField(
     [],
@@ -115,36 +115,36 @@ export const runFields = {
     (run, related) => formatIdList(related.children.get(run.key.runId)?.direct ?? []),
     'children',
   ),
-  execution_order: keyField(() => '1'),
-  session_id: keyField((run) => `"${run.key.projectId}"`),
-  reference_example_id: textField('referenceExampleId'),
+  execution_order: createKeyField(() => '1'),
+  session_id: createKeyField((run) => `"${run.key.projectId}"`),
+  reference_example_id: createTextField('referenceExampleId'),
   reference_dataset_id: nullField,
   manifest_id: nullField,
   manifest_s3_id: nullField,
-  total_tokens: countField('total_tokens'),
-  prompt_tokens: countField('prompt_tokens'),
-  completion_tokens: countField('completion_tokens'),
-  prompt_token_details: detailField('prompt_token_details'),
-  completion_token_details: detailField('completion_token_details'),
-  total_cost: costField('total_cost'),
-  prompt_cost: costField('prompt_cost'),
-  completion_cost: costField('completion_cost'),
-  prompt_cost_details: detailField('prompt_cost_details'),
-  completion_cost_details: detailField('completion_cost_details'),
-  price_model_id: textField('priceModelId'),
-  first_token_time: timeField('firstTokenTimeMicros'),
+  total_tokens: createCountField('total_tokens'),
+  prompt_tokens: createCountField('prompt_tokens'),
+  completion_tokens: createCountField('completion_tokens'),
+  prompt_token_details: createDetailField('prompt_token_details'),
+  completion_token_details: createDetailField('completion_token_details'),
+  total_cost: createCostField('total_cost'),
+  prompt_cost: createCostField('prompt_cost'),
+  completion_cost: createCostField('completion_cost'),
+  prompt_cost_details: createDetailField('prompt_cost_details'),
+  completion_cost_details: createDetailField('completion_cost_details'),
+  price_model_id: createTextField('priceModelId'),
+  first_token_time: createTimeField('firstTokenTimeMicros'),
   feedback_stats: createField([], (run, related) => related.feedbackStats.get(run.key.runId), 'feedbackStats'),
   s3_urls: createField([], (run, related) => related.attachmentUrls.get(run.key.runId), 'attachmentUrls'),
   app_path: createField(['startedAtMicros'], (run, related) => quote(buildAppPath(run, related.tenantId))),
-  thread_id: textField('threadId'),
-  in_dataset: keyField(() => 'false'),
+  thread_id: createTextField('threadId'),
+  in_dataset: createKeyField(() => 'false'),
   last_queued_at: nullField,
   share_token: createField([], (run, related) => quote(related.shares.get(run.key.traceId)?.token), 'shares'),
-  trace_tier: textField('traceTier'),
+  trace_tier: createTextField('traceTier'),
   ttl_seconds: createField(['lifetimeSeconds'], (run) => run.text('lifetimeSeconds')),
-  trace_upgrade: keyField(() => 'false'),
+  trace_upgrade: createKeyField(() => 'false'),
   messages: nullField,
-  inserted_at: timeField('receivedAtMicros'),
+  inserted_at: createTimeField('receivedAtMicros'),
   trace_first_received_at: createField(
     ['traceTimeMicros'],
     (run, related) => formatOptionalTime(related.firstReceived.get(run.key.traceId)),
@@ -175,7 +175,7 @@ export function truncate(start: string | undefined): string | undefined {
   return characters.length > previewCharacters ? `${characters.slice(0, previewCharacters).join('')}…` : start;
 }
 
-function detailField(name: string): RunField {
+function createDetailField(name: string): RunField {
   // Costs are decimals in text form, as in all other fields.
   const shown = name.includes('cost') ? String : (value: unknown) => value;
   return createField(

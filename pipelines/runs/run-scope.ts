@@ -17,7 +17,7 @@ export interface KeyCondition {
   /** Conditions on the sorting key, joined by AND. */
   readonly sql: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
-  readonly external?: ExternalTable;
+  readonly externalTable?: ExternalTable;
 }
 
 /**
@@ -46,7 +46,7 @@ export function buildProjectsCondition({ tenantId, projectIds }: RunScope): KeyC
   return {
     sql: 'tenant_id = {tenant:UUID} AND session_id IN projects',
     params: { tenant: tenantId },
-    external: { name: 'projects', structure: 'session_id UUID', rows: projectIds.map((id) => [id]) },
+    externalTable: { name: 'projects', structure: 'session_id UUID', rows: projectIds.map((id) => [id]) },
   };
 }
 
@@ -76,7 +76,7 @@ export function buildKeysCondition(tenantId: string, keys: readonly RunKey[]): K
       AND start_time <= fromUnixTimestamp64Micro({until:Int64}) AND session_id IN (SELECT session_id FROM keys)
       AND (session_id, start_time, trace_id, id) IN (SELECT session_id, start_time, trace_id, id FROM keys)`,
     params: { tenant: tenantId, from: earliest, until: latest },
-    external: {
+    externalTable: {
       name: 'keys',
       structure: "session_id UUID, start_time DateTime64(6, 'UTC'), trace_id UUID, id UUID",
       rows: keys.map((key) => [key.projectId, formatTime(key.startTimeMicros), key.traceId, key.runId]),

@@ -75,16 +75,16 @@ export function selectFields(names: readonly SelectName[] | undefined): Selectio
   if (names === undefined || names.length === 0) return createSelection((field) => !omittedByDefault.has(field));
   const selected = new Set<string>(
     names.flatMap((name): readonly string[] => {
-      if (isOtherName(name)) return fieldAliases[name];
+      if (isFieldAlias(name)) return fieldAliases[name];
       return [name, ...(hasDetails(name) ? detailFields[name] : [])];
     }),
   );
   return createSelection((field) => selected.has(field));
 }
 
-/** Selects all fields except those in `without`. */
-export function selectAll(without: readonly RunFieldName[] = []): Selection {
-  return createSelection((field) => !without.includes(field));
+/** Selects all fields except those in `excludedFields`. */
+export function selectAll(excludedFields: readonly RunFieldName[] = []): Selection {
+  return createSelection((field) => !excludedFields.includes(field));
 }
 
 function createSelection(isSelected: (field: RunFieldName) => boolean): Selection {
@@ -147,12 +147,12 @@ export function selectPublicFields(more: readonly RunFieldName[] = []): Selectio
 
 /** Selects fields of version 2 by their names in upper case. Without names, selects only the id. */
 export function selectV2Fields(names: readonly string[] | undefined): Selection {
-  return selectUpperCase(v2Fields, names, ['ID']);
+  return selectUpperCaseNames(v2Fields, names, ['ID']);
 }
 
 /** Like {@link selectV2Fields}, but for the traces of a thread; the id of the trace is always selected. */
 export function selectThreadTraceFields(names: readonly string[] = []): Selection {
-  return selectUpperCase(threadTraceFields, ['TRACE_ID', ...names], []);
+  return selectUpperCaseNames(threadTraceFields, ['TRACE_ID', ...names], []);
 }
 
 /**
@@ -160,9 +160,9 @@ export function selectThreadTraceFields(names: readonly string[] = []): Selectio
  * fields is selected.
  */
 export function selectTraceFields(names: readonly string[] | undefined): Selection {
-  const aggregates = selectUpperCase(traceAggregateFields, names, []);
-  const ofRoot = (names ?? []).filter((name) => !aggregates.fields.includes(name.toLowerCase()));
-  const root = selectUpperCase(v2Fields, ofRoot, ['ID']);
+  const aggregates = selectUpperCaseNames(traceAggregateFields, names, []);
+  const rootFieldNames = (names ?? []).filter((name) => !aggregates.fields.includes(name.toLowerCase()));
+  const root = selectUpperCaseNames(v2Fields, rootFieldNames, ['ID']);
   const parts = { root_run: root, ...(aggregates.fields.length > 0 && { trace_aggregates: aggregates }) };
   return {
     form: Object.fromEntries(Object.entries(parts).map(([name, selection]) => [name, nestSelection(selection)])),
@@ -184,12 +184,12 @@ function nestSelection(selection: Selection): RunField {
   };
 }
 
-function selectUpperCase<Name extends string>(
+function selectUpperCaseNames<Name extends string>(
   form: Readonly<Record<Name, RunField>>,
   names: readonly string[] | undefined,
-  byDefault: readonly string[],
+  defaultNames: readonly string[],
 ): Selection {
-  const selected = new Set(names === undefined || names.length === 0 ? byDefault : names);
+  const selected = new Set(names === undefined || names.length === 0 ? defaultNames : names);
   return createFormSelection(
     form,
     (Object.keys(form) as Name[]).filter((field) => selected.has(field.toUpperCase())),
@@ -212,6 +212,6 @@ function hasDetails(name: SelectName): name is keyof typeof detailFields {
   return Object.hasOwn(detailFields, name);
 }
 
-function isOtherName(name: SelectName): name is keyof typeof fieldAliases {
+function isFieldAlias(name: SelectName): name is keyof typeof fieldAliases {
   return Object.hasOwn(fieldAliases, name);
 }

@@ -14,7 +14,7 @@ import {
 import type { RunFilterConditions } from './filter/run-filter.ts';
 import { locateRun, readLiveProjectIds, requireProjects } from './locate-run.ts';
 import type { RunFilter } from './run-scope.ts';
-import { addThreads, countThreads } from './threads.ts';
+import { addThreadCondition, countThreads } from './threads.ts';
 
 export interface SharedTraceDeps extends ShareDeps {
   readonly clickhouse: ClickHouse;
@@ -47,7 +47,7 @@ export async function shareTrace(deps: SharedTraceDeps, run: SharedRun, userId: 
  *
  * @throws NOT_FOUND if there is no such run; SEAL_KEY_UNKNOWN, SEAL_BROKEN; errors of the stores.
  */
-export async function readShareOfRun(deps: SharedTraceDeps, run: SharedRun): Promise<string | undefined> {
+export async function readRunShare(deps: SharedTraceDeps, run: SharedRun): Promise<string | undefined> {
   return readShare(deps, identifyTrace(run, await findTrace(deps, run)));
 }
 
@@ -93,7 +93,7 @@ const identifyThread = ({ tenantId: workspaceId, projectId, threadId }: ThreadTo
  */
 export async function shareThread(deps: SharedTraceDeps, thread: ThreadToShare, userId: string): Promise<string> {
   await requireProjects(deps.database, thread.tenantId, [thread.projectId]);
-  if ((await countThreads(deps.clickhouse, selectThread(thread))) === 0) {
+  if ((await countThreads(deps.clickhouse, buildThreadQuery(thread))) === 0) {
     throw runlakeError('NOT_FOUND', { what: `Thread ${thread.threadId}` });
   }
   return createShare(deps, identifyThread(thread), { userId, thread });
@@ -104,7 +104,7 @@ export async function shareThread(deps: SharedTraceDeps, thread: ThreadToShare, 
  *
  * @throws the same errors as {@link shareThread}.
  */
-export async function readShareOfThread(deps: SharedTraceDeps, thread: ThreadToShare): Promise<string | undefined> {
+export async function readThreadShare(deps: SharedTraceDeps, thread: ThreadToShare): Promise<string | undefined> {
   await requireProjects(deps.database, thread.tenantId, [thread.projectId]);
   return readShare(deps, identifyThread(thread));
 }
@@ -118,8 +118,8 @@ export async function unshareThread(database: Database, thread: ThreadToShare): 
   await deleteShares(database, of, [targetId]);
 }
 
-function selectThread({ tenantId, projectId, threadId }: ThreadToShare) {
-  return { tenantId, projectId, filter: { conditions: addThreads([threadId], undefined) } };
+function buildThreadQuery({ tenantId, projectId, threadId }: ThreadToShare) {
+  return { tenantId, projectId, filter: { conditions: addThreadCondition([threadId], undefined) } };
 }
 
 /** The runs that a token gives access to. */
@@ -148,7 +148,7 @@ export async function openShare(
   if (projectId === null || threadId === null) {
     return { organizationId, tenantId, traceId, filter: { traceId, conditions } };
   }
-  const { run: inThread } = addThreads([threadId], undefined);
+  const { run: inThread } = addThreadCondition([threadId], undefined);
   const filter = { conditions: { ...conditions, trace: [...inThread, ...conditions.trace] } };
   return { organizationId, tenantId, projectIds: [projectId], filter };
 }

@@ -2,16 +2,16 @@
 import { type OpenAiMessage, toOpenAiMessages, toText } from './openai-messages.ts';
 import { type ReadDeps, readAllRuns } from './query-runs.ts';
 import { selectFields } from './run-select.ts';
-import { addThreads } from './threads.ts';
+import { addThreadCondition } from './threads.ts';
 
 export const previewForms = ['all_messages', 'human_ai_pairs', 'first_human_last_ai'] as const;
 export type PreviewForm = (typeof previewForms)[number];
 
 /** Maximum length of a preview. Longer previews are truncated and end with `…`. */
 const maxPreviewCharacters = 10_000;
-const turnsAtOnce = 20;
+const turnsPerRead = 20;
 
-interface ThreadOfProject {
+interface ProjectThread {
   readonly tenantId: string;
   readonly projectId: string;
   readonly threadId: string;
@@ -31,7 +31,7 @@ interface Turn {
  */
 export async function readThreadPreviews(
   deps: ReadDeps,
-  thread: ThreadOfProject,
+  thread: ProjectThread,
   forms: readonly PreviewForm[],
 ): Promise<Partial<Record<PreviewForm, string>> | undefined> {
   const transcript: OpenAiMessage[] = [];
@@ -44,7 +44,7 @@ export async function readThreadPreviews(
     const { human, ai } = addTurn(transcript, turn);
     first ??= human;
     pairs.push(...[human, ai].filter((message) => message !== undefined));
-    if (!needsTurns || exceedsPreview(pairs)) break;
+    if (!needsTurns || exceedsPreviewSize(pairs)) break;
   }
   if (count === 0) return undefined;
   const texts: Readonly<Record<PreviewForm, () => Promise<string>>> = {
@@ -58,21 +58,21 @@ export async function readThreadPreviews(
   return Object.fromEntries(await Promise.all(forms.map(async (form) => [form, await texts[form]()])));
 }
 
-async function readLastAnswer(deps: ReadDeps, thread: ThreadOfProject): Promise<OpenAiMessage | undefined> {
+async function readLastAnswer(deps: ReadDeps, thread: ProjectThread): Promise<OpenAiMessage | undefined> {
   for await (const turn of readTurns(deps, thread, 'desc', 1)) return addTurn([], turn).ai;
   return undefined;
 }
 
 function readTurns(
   deps: ReadDeps,
-  { tenantId, projectId, threadId }: ThreadOfProject,
+  { tenantId, projectId, threadId }: ProjectThread,
   order: 'asc' | 'desc',
-  limitRows = turnsAtOnce,
+  limitRows = turnsPerRead,
 ): AsyncGenerator<Turn> {
   return readAllRuns(deps, {
     tenantId,
     projectIds: [projectId],
-    filter: { isRoot: true, conditions: addThreads([threadId], undefined) },
+    filter: { isRoot: true, conditions: addThreadCondition([threadId], undefined) },
     selected: selectFields(['inputs', 'outputs']),
     order,
     limitRows,
@@ -85,14 +85,18 @@ function readTurns(
  * are not added.
  */
 function addTurn(transcript: OpenAiMessage[], { inputs, outputs }: Turn) {
-  const asked = withoutRepeated(transcript, readMessages(inputs, 'user'), (newest) => Math.max(newest, 0));
-  transcript.push(...asked);
-  const answered =
-    outputs === null ? [] : withoutRepeated(transcript, readMessages(outputs, 'assistant'), (newest) => newest + 1);
-  transcript.push(...answered);
+  const newInputMessages = removeRepeatedMessages(transcript, readMessages(inputs, 'user'), (newest) =>
+    Math.max(newest, 0),
+  );
+  transcript.push(...newInputMessages);
+  const newOutputMessages =
+    outputs === null
+      ? []
+      : removeRepeatedMessages(transcript, readMessages(outputs, 'assistant'), (newest) => newest + 1);
+  transcript.push(...newOutputMessages);
   return {
-    human: asked.findLast(({ role }) => role === 'user'),
-    ai: answered.findLast(({ role }) => role === 'assistant'),
+    human: newInputMessages.findLast(({ role }) => role === 'user'),
+    ai: newOutputMessages.findLast(({ role }) => role === 'assistant'),
   };
 }
 
@@ -107,7 +111,7 @@ function readMessages(value: unknown, role: 'user' | 'assistant'): OpenAiMessage
  * @param findStart Returns the index of the first new message, given the index of the newest human message, which is -1
  *   if there is none.
  */
-function withoutRepeated(
+function removeRepeatedMessages(
   transcript: readonly OpenAiMessage[],
   messages: readonly OpenAiMessage[],
   findStart: (newest: number) => number,
@@ -128,7 +132,7 @@ function formatMessages(messages: readonly OpenAiMessage[]): string {
   return `${characters.slice(0, maxPreviewCharacters).join('')}…`;
 }
 
-function exceedsPreview(messages: readonly OpenAiMessage[]): boolean {
+function exceedsPreviewSize(messages: readonly OpenAiMessage[]): boolean {
   return messages.reduce((sum, message) => sum + readText(message).length, 0) > 2 * maxPreviewCharacters;
 }
 

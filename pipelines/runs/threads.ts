@@ -12,9 +12,9 @@ import { toPlainText } from './json-sql.ts';
 import { previewCharacters, runColumns, startedAtMicros } from './run-columns.ts';
 import { truncate } from './run-fields.ts';
 import type { RunFilter } from './run-scope.ts';
-import { byThread } from './stats/grouping.ts';
+import { threadGrouping } from './stats/grouping.ts';
 import { buildMatchingRuns, type RunSet } from './stats/matching-runs.ts';
-import { createEmptyStats, readRunStats, wholeSet } from './stats/read-stats.ts';
+import { createEmptyStats, readRunStats, wholeSetGroup } from './stats/read-stats.ts';
 import type { RunStats, StatName } from './stats/stat-names.ts';
 
 interface ThreadScope {
@@ -87,7 +87,7 @@ export async function queryThreads(clickhouse: ClickHouse, query: ThreadQuery): 
     ...query.filter,
     startedFromMicros: Math.max(startedFromMicros, Math.min(...page.map(({ oldest }) => oldest))),
     startedBeforeMicros: Math.min(startedBeforeMicros, Math.max(...page.map(({ newest }) => newest)) + 1),
-    conditions: addThreads(ids, query.filter.conditions),
+    conditions: addThreadCondition(ids, query.filter.conditions),
   };
   const set = { ...buildSet({ ...query, filter }), groups: ids };
   const [stats, edges] = await Promise.all([
@@ -106,7 +106,7 @@ export async function findStoredThreads(
   clickhouse: ClickHouse,
   { tenantId, projectId, threadIds }: { tenantId: string; projectId: string; threadIds: readonly string[] },
 ): Promise<string[]> {
-  const filter = { conditions: addThreads(threadIds, undefined) };
+  const filter = { conditions: addThreadCondition(threadIds, undefined) };
   const { sql, ...query } = buildMatchingRuns(buildSet({ tenantId, projectId, filter }), []);
   const rows = await clickhouse.query<{ thread: string }>({
     ...query,
@@ -133,12 +133,12 @@ export async function readThreadsStats(
   scope: ThreadScope,
   selected: ReadonlySet<StatName>,
 ): Promise<{ readonly stats: RunStats; readonly threads: number }> {
-  const { groupBy: _groupBy, ...set } = buildSet({ ...scope, filter: addHasThread(scope.filter) });
+  const { groupBy: _groupBy, ...set } = buildSet({ ...scope, filter: addThreadExistsCondition(scope.filter) });
   const [stats, threads] = await Promise.all([
     readRunStats(clickhouse, { ...set, selected }),
     countThreads(clickhouse, scope),
   ]);
-  return { stats: stats.get(wholeSet) ?? createEmptyStats(selected), threads };
+  return { stats: stats.get(wholeSetGroup) ?? createEmptyStats(selected), threads };
 }
 
 /** Reads statistics of one thread, and its first and last turns. The turns are absent if no trace matches. */
@@ -147,7 +147,7 @@ export async function readThreadStats(
   scope: ThreadScope & { readonly threadId: string },
   selected: ReadonlySet<StatName>,
 ): Promise<{ readonly stats: RunStats; readonly edges: ThreadEdges | undefined }> {
-  const filter = { ...scope.filter, conditions: addThreads([scope.threadId], scope.filter.conditions) };
+  const filter = { ...scope.filter, conditions: addThreadCondition([scope.threadId], scope.filter.conditions) };
   const set = { ...buildSet({ ...scope, filter }), groups: [scope.threadId] };
   const [stats, edges] = await Promise.all([
     readRunStats(clickhouse, { ...set, selected }),
@@ -157,21 +157,21 @@ export async function readThreadStats(
 }
 
 function buildSet({ tenantId, projectId, filter }: ThreadScope): RunSet {
-  return { scope: { tenantId, projectIds: [projectId] }, filter: { ...filter, isRoot: true }, groupBy: byThread };
+  return { scope: { tenantId, projectIds: [projectId] }, filter: { ...filter, isRoot: true }, groupBy: threadGrouping };
 }
 
 /**
  * Adds the condition that the run is in one of the given threads. The index on metadata finds up to a hundred of them.
  */
-export function addThreads(
+export function addThreadCondition(
   threadIds: readonly string[],
   conditions: RunFilterConditions | undefined,
 ): RunFilterConditions {
-  const inThreads = { kind: 'compare', operator: 'in', field: 'thread_id', value: threadIds } as const;
-  return { trace: [], tree: [], ...conditions, run: [inThreads, ...(conditions?.run ?? [])] };
+  const threadCondition = { kind: 'compare', operator: 'in', field: 'thread_id', value: threadIds } as const;
+  return { trace: [], tree: [], ...conditions, run: [threadCondition, ...(conditions?.run ?? [])] };
 }
 
-function addHasThread(filter: RunFilter): RunFilter {
+function addThreadExistsCondition(filter: RunFilter): RunFilter {
   const hasThread = { kind: 'compare', operator: 'neq', field: 'thread_id', value: null } as const;
   const { conditions } = filter;
   return {

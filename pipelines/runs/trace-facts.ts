@@ -1,7 +1,7 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { hourSeconds } from '../ingest/run-event/times.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
-import { allTimes, isModelCall, type TimeWindow } from './run-columns.ts';
+import { allTimes, isModelCallSql, type TimeWindow } from './run-columns.ts';
 import { buildScopeCondition, type RunScope } from './run-scope.ts';
 
 /** A trace id and trace time, as stored with a run. */
@@ -11,7 +11,7 @@ interface TraceOfRun {
 }
 
 /** Reads the time at which the first event of each trace was accepted, in microseconds since 1970, by trace. */
-export async function readFirstReceived(
+export async function readFirstReceivedTimes(
   clickhouse: ClickHouse,
   tenantId: string,
   traces: readonly TraceOfRun[],
@@ -33,7 +33,7 @@ export async function readFirstReceived(
  * Reads the time of the first token of any model call of each trace, in microseconds since 1970. Traces without a first
  * token are omitted.
  */
-export async function readFirstTokens(
+export async function readFirstTokenTimes(
   clickhouse: ClickHouse,
   scope: RunScope,
   traceIds: readonly string[],
@@ -46,24 +46,24 @@ export async function readFirstTokens(
     sql: `SELECT trace_id, toUnixTimestamp64Micro(assumeNotNull(min(first_token_time))) AS micros
           FROM runs FINAL
           PREWHERE ${sql} AND trace_id IN {traces:Array(UUID)}
-          WHERE ${liveCondition} AND ${isModelCall} AND isNotNull(first_token_time)
+          WHERE ${liveCondition} AND ${isModelCallSql} AND isNotNull(first_token_time)
           GROUP BY trace_id`,
   });
   return new Map(rows.map((row) => [row.trace_id, row.micros]));
 }
 
 /** Key times of the first and the last run of a trace, in microseconds since 1970. */
-export interface TraceSpan {
+export interface TraceTimeRange {
   readonly firstMicros: number;
   readonly lastMicros: number;
 }
 
 /** Reads the span of each trace. The map is keyed by trace id. */
-export async function readTraceSpans(
+export async function readTraceTimeRanges(
   clickhouse: ClickHouse,
   tenantId: string,
   traceIds: readonly string[],
-): Promise<ReadonlyMap<string, TraceSpan>> {
+): Promise<ReadonlyMap<string, TraceTimeRange>> {
   const rows = await clickhouse.query<{ trace_id: string; first: number; last: number }>({
     name: 'read-trace-spans',
     sql: `SELECT trace_id, toUnixTimestamp64Micro(min(first_start)) AS first, toUnixTimestamp64Micro(max(last_start)) AS last
@@ -88,7 +88,7 @@ export interface TraceMember {
  * Maximum number of members that are read for one trace. Further children are omitted from lists of ids, but a query
  * for the runs of the trace returns all of them.
  */
-const maxMembersOfTrace = 10_000;
+const defaultMaxMembers = 10_000;
 const maxMembers = 100_000;
 
 interface MemberRow {
@@ -103,14 +103,14 @@ interface MemberLimits {
   /** If present, restricts the members by key time. Default: all times. */
   readonly window?: TimeWindow;
   /** Maximum number of members per trace. */
-  readonly maxOfTrace?: number;
+  readonly maxPerTrace?: number;
 }
 
 /**
  * Reads the members of any number of traces, by trace, oldest first. If one query cannot return all members, the traces
  * are divided over several queries.
  */
-export async function readMembersOfTraces(
+export async function readMembersByTrace(
   clickhouse: ClickHouse,
   scope: RunScope,
   traceIds: readonly string[],
@@ -123,7 +123,7 @@ export async function readMembersOfTraces(
   const half = Math.ceil(traceIds.length / 2);
   const parts = [traceIds.slice(0, half), traceIds.slice(half)];
   return new Map(
-    (await Promise.all(parts.map((part) => readMembersOfTraces(clickhouse, scope, part, limits)))).flatMap((map) => [
+    (await Promise.all(parts.map((part) => readMembersByTrace(clickhouse, scope, part, limits)))).flatMap((map) => [
       ...map,
     ]),
   );
@@ -134,7 +134,7 @@ export async function readTraceMembers(
   clickhouse: ClickHouse,
   scope: RunScope,
   traceIds: readonly string[],
-  { window = allTimes, maxOfTrace = maxMembersOfTrace }: MemberLimits = {},
+  { window = allTimes, maxPerTrace = defaultMaxMembers }: MemberLimits = {},
 ): Promise<ReadonlyMap<string, readonly TraceMember[]>> {
   const { sql, params, ...binding } = buildScopeCondition(scope, window);
   const rows = await clickhouse.query<MemberRow>({
@@ -147,7 +147,7 @@ export async function readTraceMembers(
           PREWHERE ${sql} AND trace_id IN {traces:Array(UUID)}
           WHERE isNull(deleted_at)
           ORDER BY start_time, id
-          LIMIT ${maxOfTrace} BY trace_id
+          LIMIT ${maxPerTrace} BY trace_id
           LIMIT ${maxMembers}`,
   });
   const members = new Map<string, TraceMember[]>(traceIds.map((traceId) => [traceId, []]));

@@ -2,11 +2,11 @@ import { formatTime } from '../ingest/run-event/times.ts';
 import type { RunColumn } from './run-columns.ts';
 import {
   createField,
-  keyField,
+  createFigureReader,
+  createKeyField,
   nullField,
   quote,
   type RunField,
-  readFigure,
   runFields,
   truncate,
 } from './run-fields.ts';
@@ -14,13 +14,13 @@ import type { TracedRunRow } from './write-runs.ts';
 
 const formatZonedTime = (micros: number | undefined) => (micros === undefined ? undefined : `"${formatTime(micros)}Z"`);
 const timeField = (column: RunColumn) => createField([column], (run) => formatZonedTime(run.number(column)));
-const upperCase = (field: RunField): RunField => ({
+const createUpperCaseField = (field: RunField): RunField => ({
   ...field,
   json: (run, related) => String(field.json(run, related)).toUpperCase(),
 });
 const costField = (name: 'total_cost' | 'prompt_cost' | 'completion_cost') => {
   const { columns, relatedKind } = runFields[name];
-  return createField(columns, (run, related) => toJsonNumber(readFigure(name)(run, related)), relatedKind);
+  return createField(columns, (run, related) => toJsonNumber(createFigureReader(name)(run, related)), relatedKind);
 };
 
 /** Converts a details field to version 2, in which details are in `raw` and costs are numbers. */
@@ -67,8 +67,8 @@ function formatAttachments(json: string | undefined): string | undefined {
 export const v2Fields = {
   id: runFields.id,
   name: runFields.name,
-  run_type: upperCase(runFields.run_type),
-  status: upperCase(runFields.status),
+  run_type: createUpperCaseField(runFields.run_type),
+  status: createUpperCaseField(runFields.status),
   start_time: timeField('startedAtMicros'),
   end_time: timeField('endedAtMicros'),
   latency_seconds: createField(['startedAtMicros', 'endedAtMicros'], formatLatency),
@@ -113,7 +113,7 @@ export const v2Fields = {
     'attachmentUrls',
   ),
   thread_evaluation_time: nullField,
-  is_in_dataset: keyField(() => 'false'),
+  is_in_dataset: createKeyField(() => 'false'),
   last_queued_at: nullField,
   share_url: createField([], (run, related) => quote(related.shares.get(run.key.traceId)?.url), 'shares'),
   feedback_stats: runFields.feedback_stats,

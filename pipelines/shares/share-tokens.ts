@@ -26,7 +26,7 @@ export interface ShareDeps {
 export type ShareKind = 'trace' | 'thread' | 'dataset';
 
 /** The object that is shared. */
-export interface Shared {
+export interface ShareTarget {
   readonly kind: ShareKind;
   readonly workspaceId: string;
   readonly targetId: string;
@@ -40,7 +40,7 @@ export interface SharedThread {
 /** Decrypts the token of a share. @throws SEAL_KEY_UNKNOWN, SEAL_BROKEN */
 export function openSealedToken(
   { shareSealer }: Pick<ShareDeps, 'shareSealer'>,
-  shared: Shared,
+  shared: ShareTarget,
   sealed: string,
 ): string {
   return shareSealer.open(sealed, identifyRow(shared, shared.targetId)).text;
@@ -52,7 +52,7 @@ interface ShareRow {
 }
 
 export const hashToken = (token: string) => createHash('sha256').update(token.toLowerCase()).digest();
-const identifyRow = ({ kind, workspaceId }: Omit<Shared, 'targetId'>, targetId: string) =>
+const identifyRow = ({ kind, workspaceId }: Omit<ShareTarget, 'targetId'>, targetId: string) =>
   `${kind} ${workspaceId} ${targetId}`;
 
 /**
@@ -66,7 +66,7 @@ const identifyRow = ({ kind, workspaceId }: Omit<Shared, 'targetId'>, targetId: 
  */
 export async function createShare(
   deps: ShareDeps,
-  shared: Shared,
+  shared: ShareTarget,
   {
     userId,
     withExperiments = false,
@@ -102,7 +102,10 @@ export async function createShare(
  *
  * @throws SEAL_KEY_UNKNOWN, SEAL_BROKEN; errors of the database.
  */
-export async function readShare({ database, shareSealer }: ShareDeps, shared: Shared): Promise<string | undefined> {
+export async function readShare(
+  { database, shareSealer }: ShareDeps,
+  shared: ShareTarget,
+): Promise<string | undefined> {
   const [row] = await readRows(database, shared, [shared.targetId]);
   return row && shareSealer.open(row.sealed, identifyRow(shared, row.target)).text;
 }
@@ -113,7 +116,7 @@ export async function readShare({ database, shareSealer }: ShareDeps, shared: Sh
  */
 export async function readShareTokens(
   { database, shareSealer }: ShareDeps,
-  of: Omit<Shared, 'targetId'>,
+  of: Omit<ShareTarget, 'targetId'>,
   targetIds: readonly string[],
 ): Promise<Map<string, string>> {
   const rows = await readRows(database, of, targetIds);
@@ -131,7 +134,7 @@ export async function readShareTokens(
 
 function readRows(
   database: Database,
-  { kind, workspaceId }: Omit<Shared, 'targetId'>,
+  { kind, workspaceId }: Omit<ShareTarget, 'targetId'>,
   targetIds: readonly string[],
 ): Promise<ShareRow[]> {
   return database.query<ShareRow>(
@@ -152,25 +155,25 @@ export async function resealShares({ database, shareSealer }: ShareDeps, logger:
   const rows = await database.query<ShareRow & { readonly kind: ShareKind; readonly workspace: string }>(
     'SELECT kind, workspace_id AS workspace, target_id AS target, sealed_token AS sealed FROM shares',
   );
-  const identified = rows.map(({ sealed, ...share }) => ({
+  const sealedShares = rows.map(({ sealed, ...share }) => ({
     sealed,
     share,
     row: identifyRow({ kind: share.kind, workspaceId: share.workspace }, share.target),
   }));
   // The sharing may have ended and started again in the meantime.
-  const store = ({ share, sealed }: (typeof identified)[number], resealed: string) =>
+  const store = ({ share, sealed }: (typeof sealedShares)[number], resealed: string) =>
     database.execute(
       `UPDATE shares SET sealed_token = $4
        WHERE kind = $1 AND workspace_id = $2 AND target_id = $3 AND sealed_token = $5`,
       [share.kind, share.workspace, share.target, resealed, sealed],
     );
-  return resealRows(identified, store, { sealer: shareSealer, logger });
+  return resealRows(sealedShares, store, { sealer: shareSealer, logger });
 }
 
 /** Ends the sharing of the given targets; targets that are not shared are ignored. */
 export async function deleteShares(
   database: Pick<Database, 'execute'>,
-  { kind, workspaceId }: Omit<Shared, 'targetId'>,
+  { kind, workspaceId }: Omit<ShareTarget, 'targetId'>,
   targetIds: readonly string[],
 ): Promise<void> {
   await database.execute('DELETE FROM shares WHERE kind = $1 AND workspace_id = $2 AND target_id = ANY ($3::uuid[])', [

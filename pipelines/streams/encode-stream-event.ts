@@ -1,5 +1,5 @@
 import { AvroWriter } from '../../infra/event-log/avro.ts';
-import { isNamedAlike, type StreamEvent, type StreamEventName } from './stream-event.ts';
+import { hasSameName, type StreamEvent, type StreamEventName } from './stream-event.ts';
 
 /** Placeholder for partition and offset. The sink fills them in, because the producer does not know them. */
 const emptyPosition = Buffer.alloc(8);
@@ -10,7 +10,7 @@ export type StreamEventHead = Pick<
   'deploymentId' | 'threadId' | 'runId' | 'kept' | 'expiresAtMicros' | 'createdAtMicros' | 'attempt'
 >;
 
-export type StreamEventRest = Omit<StreamEvent, keyof StreamEventHead>;
+export type StreamEventBody = Omit<StreamEvent, keyof StreamEventHead>;
 
 /**
  * Appends `event` as one Avro record of `schemas/avro/stream-event.avsc`. The fields must be written in the order of
@@ -31,11 +31,11 @@ export function encodeStreamEvent(writer: AvroWriter, event: StreamEvent): void 
 export function encodeStreamEvents(
   prefix: Uint8Array,
   head: StreamEventHead,
-  events: readonly StreamEventRest[],
+  events: readonly StreamEventBody[],
 ): Buffer[] {
   const writer = new AvroWriter(events.reduce((sum, { data }) => sum + data.length + 256, 0));
   let headEnd = 0;
-  let last: { readonly event: StreamEventRest; readonly from: number; readonly to: number } | undefined;
+  let last: { readonly event: StreamEventBody; readonly from: number; readonly to: number } | undefined;
   return events.map((event) => {
     const start = writer.position;
     if (start === 0) {
@@ -45,7 +45,7 @@ export function encodeStreamEvents(
     } else writer.copyRange(0, headEnd);
     writer.long(event.seq);
     writer.long(event.threadSeq);
-    if (last !== undefined && isNamedAlike(last.event, event)) writer.copyRange(last.from, last.to);
+    if (last !== undefined && hasSameName(last.event, event)) writer.copyRange(last.from, last.to);
     else {
       const from = writer.position;
       encodeNames(writer, event);
@@ -74,7 +74,7 @@ function encodeNames(writer: AvroWriter, { mode, event, namespace }: StreamEvent
   writer.string(namespace);
 }
 
-function encodeData(writer: AvroWriter, { data, isEnd }: StreamEventRest): void {
+function encodeData(writer: AvroWriter, { data, isEnd }: StreamEventBody): void {
   writer.bytes(data);
   writer.byte(isEnd ? 1 : 0);
 }

@@ -99,10 +99,10 @@ async function readStreamPage(
     ...(signal && { signal }),
   });
 
-  const keyed = query('keys', `[${read.order.join(', ')}] AS location, data_bytes`);
+  const keysQuery = query('keys', `[${read.order.join(', ')}] AS location, data_bytes`);
   const keys = await clickhouse.query<{ location: number[]; data_bytes: number }>({
-    ...keyed,
-    sql: `${keyed.sql} LIMIT ${rows + 1}`,
+    ...keysQuery,
+    sql: `${keysQuery.sql} LIMIT ${rows + 1}`,
   });
   let fitting = 0;
   let bytes = 0;

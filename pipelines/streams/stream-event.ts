@@ -34,7 +34,7 @@ export interface StreamEvent {
 }
 
 /** Returns whether two events have the same mode, name and namespace. */
-export function isNamedAlike(one: StreamEventName, other: StreamEventName): boolean {
+export function hasSameName(one: StreamEventName, other: StreamEventName): boolean {
   return one.mode === other.mode && one.event === other.event && one.namespace === other.namespace;
 }
 

@@ -168,7 +168,7 @@ export async function listTags(database: Sql, workspaceId: string): Promise<TagK
 type TaggedValue = TagValue & { readonly taggings: Tagging[] };
 
 /** Lists the tags of resources, by id of the resource: the keys and values that the resource has, with its taggings. */
-export async function listTagsOf(
+export async function listResourceTags(
   database: Sql,
   workspaceId: string,
   resources: readonly ResourceName[],
@@ -177,19 +177,19 @@ export async function listTagsOf(
     listTags(database, workspaceId),
     listTaggings(database, workspaceId, { resourceIds: resources.map(({ id }) => id) }),
   ]);
-  const usedIds = new Set(taggings.map(({ tag_value_id }) => tag_value_id));
-  const used = tags.map(({ values, ...key }) => ({ ...key, values: values.filter(({ id }) => usedIds.has(id)) }));
-  const byResource = groupBy(taggings, (each) => `${each.resource_type} ${each.resource_id}`);
+  const usedValueIds = new Set(taggings.map(({ tag_value_id }) => tag_value_id));
+  const used = tags.map(({ values, ...key }) => ({ ...key, values: values.filter(({ id }) => usedValueIds.has(id)) }));
+  const taggingsByResource = groupBy(taggings, (each) => `${each.resource_type} ${each.resource_id}`);
   return new Map(
     resources.map(({ type, id }) => {
-      const own = byResource.get(`${type} ${id}`) ?? [];
+      const own = taggingsByResource.get(`${type} ${id}`) ?? [];
       if (own.length === 0) return [id, []];
       const byValue = groupBy(own, ({ tag_value_id }) => tag_value_id);
       const keys = used.flatMap(({ values, ...key }) => {
         const tagged = values.flatMap((value) => {
-          const ofValue = byValue.get(value.id) ?? [];
-          const ownTaggings = ofValue.map(({ resource_name: _name, ...tagging }) => tagging);
-          return ownTaggings.length > 0 ? [{ ...value, taggings: ownTaggings }] : [];
+          const valueTaggings = byValue.get(value.id) ?? [];
+          const unnamedTaggings = valueTaggings.map(({ resource_name: _name, ...tagging }) => tagging);
+          return unnamedTaggings.length > 0 ? [{ ...value, taggings: unnamedTaggings }] : [];
         });
         return tagged.length > 0 ? [{ ...key, values: tagged }] : [];
       });

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
-import { violatedConstraint } from '../../infra/postgres/database-error.ts';
+import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
 
@@ -38,7 +38,7 @@ export interface TagValue extends Named {
 }
 
 /** Absent fields stay unchanged. A null name also leaves the name unchanged. */
-interface Change {
+interface TagChange {
   readonly name?: string | null | undefined;
   readonly description?: string | null | undefined;
 }
@@ -96,7 +96,7 @@ export async function updateTagKey(
   database: Database,
   workspaceId: string,
   id: string,
-  { name, description }: Change,
+  { name, description }: TagChange,
 ): Promise<TagKey> {
   const [changed] = await refuseDuplicates(
     database.query<TagKey>(
@@ -134,7 +134,7 @@ interface ValuePath {
   readonly valueId: string;
 }
 
-const isOfKey = 'id = $3 AND tag_key_id = (SELECT id FROM tag_keys WHERE workspace_id = $1 AND id = $2)';
+const valuePathCondition = 'id = $3 AND tag_key_id = (SELECT id FROM tag_keys WHERE workspace_id = $1 AND id = $2)';
 
 /**
  * Reads a tag value.
@@ -146,7 +146,7 @@ export async function readTagValue(
   workspaceId: string,
   { keyId, valueId }: ValuePath,
 ): Promise<TagValue> {
-  const sql = `SELECT ${valueColumns} FROM tag_values WHERE ${isOfKey}`;
+  const sql = `SELECT ${valueColumns} FROM tag_values WHERE ${valuePathCondition}`;
   const [found] = await database.query<TagValue>(sql, [workspaceId, keyId, valueId]);
   return found ?? fail('Tag value');
 }
@@ -189,12 +189,12 @@ export async function updateTagValue(
   database: Database,
   workspaceId: string,
   { keyId, valueId }: ValuePath,
-  { name, description }: Change,
+  { name, description }: TagChange,
 ): Promise<TagValue> {
   const [changed] = await refuseDuplicates(
     database.query<TagValue>(
       `UPDATE tag_values SET value = coalesce($4, value), description = CASE WHEN $5 THEN $6 ELSE description END,
-         updated_at = now() WHERE ${isOfKey} RETURNING ${valueColumns}`,
+         updated_at = now() WHERE ${valuePathCondition} RETURNING ${valueColumns}`,
       [workspaceId, keyId, valueId, name ?? null, description !== undefined, description ?? null],
     ),
     'This value of the tag key',
@@ -212,7 +212,11 @@ export async function deleteTagValue(
   workspaceId: string,
   { keyId, valueId }: ValuePath,
 ): Promise<void> {
-  const deleted = await database.execute(`DELETE FROM tag_values WHERE ${isOfKey}`, [workspaceId, keyId, valueId]);
+  const deleted = await database.execute(`DELETE FROM tag_values WHERE ${valuePathCondition}`, [
+    workspaceId,
+    keyId,
+    valueId,
+  ]);
   if (deleted === 0) fail('Tag value');
 }
 
@@ -224,7 +228,7 @@ async function refuseDuplicates<T>(work: Promise<T>, what: string): Promise<T> {
   try {
     return await work;
   } catch (error) {
-    if (violatedConstraint(error) === undefined) throw error;
+    if (getViolatedConstraint(error) === undefined) throw error;
     throw runlakeError('CONFLICT', { reason: `${what} already exists.` }, { cause: error });
   }
 }

@@ -5,7 +5,7 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { Caller } from './caller.ts';
 import { hashKey } from './keys.ts';
-import { effectivePermissions } from './permissions.ts';
+import { computeEffectivePermissions } from './permissions.ts';
 
 /** Credentials of a request; empty headers are omitted. */
 export interface Credentials {
@@ -42,21 +42,21 @@ const minUseWriteIntervalMs = 60_000;
 const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** A cached key: the caller without the workspace, which depends on the request. */
-interface KnownKey {
+interface CachedKey {
   readonly caller: Omit<Caller, 'workspaceId'>;
   readonly liveWorkspaceIds: ReadonlySet<string>;
   readonly defaultWorkspaceId: string | undefined;
 }
 
 export function createAuthenticator({ database, logger }: { database: Database; logger: Logger }): Authenticator {
-  const useWrittenAtMs = new LRUCache<string, number>({ max: 10_000 });
+  const lastUseWriteMs = new LRUCache<string, number>({ max: 10_000 });
   const writes = new Set<Promise<void>>();
-  const keys = new PromiseCache<KnownKey>({ max: 10_000, ttlMs: keyCacheMs });
+  const keys = new PromiseCache<CachedKey>({ max: 10_000, ttlMs: keyCacheMs });
 
   function recordUse(keyId: string): void {
     const nowMs = Date.now();
-    if (nowMs - (useWrittenAtMs.get(keyId) ?? 0) < minUseWriteIntervalMs) return;
-    useWrittenAtMs.set(keyId, nowMs);
+    if (nowMs - (lastUseWriteMs.get(keyId) ?? 0) < minUseWriteIntervalMs) return;
+    lastUseWriteMs.set(keyId, nowMs);
     const write = database
       .execute(
         `UPDATE api_keys SET last_used_at = now()
@@ -107,7 +107,7 @@ export function createAuthenticator({ database, logger }: { database: Database; 
  * Returns undefined if the key has several workspaces or is valid for the whole organisation.
  */
 function chooseWorkspace(
-  { caller, liveWorkspaceIds, defaultWorkspaceId }: KnownKey,
+  { caller, liveWorkspaceIds, defaultWorkspaceId }: CachedKey,
   named?: string,
 ): string | undefined {
   if (named !== undefined) {
@@ -136,7 +136,7 @@ interface KeyRow {
   workspaces: ReadonlyArray<{ id: string; live: boolean }>;
 }
 
-async function readKey(database: Database, hash: Buffer): Promise<KnownKey | undefined> {
+async function readKey(database: Database, hash: Buffer): Promise<CachedKey | undefined> {
   const [row] = await database.query<KeyRow>(
     `SELECT k.id, k.organization_id, k.workspace_ids IS NULL AS organization_wide, k.default_workspace_id, k.user_id, u.email,
        k.permissions, k.read_only, k.expires_at,
@@ -158,7 +158,7 @@ async function readKey(database: Database, hash: Buffer): Promise<KnownKey | und
       keyId: row.id,
       userId: row.user_id,
       userEmail: row.email,
-      permissions: effectivePermissions(row.permissions, row.read_only, row.organization_wide),
+      permissions: computeEffectivePermissions(row.permissions, row.read_only, row.organization_wide),
       organizationWide: row.organization_wide,
       readableWorkspaceIds: toIdSet(row.workspaces),
       readOnly: row.read_only,

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { generateKey, hashKey } from './keys.ts';
-import { handleFrom, insertAdminKey, insertOrganization } from './organizations.ts';
+import { deriveHandle, insertAdminKey, insertOrganization } from './organizations.ts';
 
 export type BootstrapOutcome =
   /**
@@ -21,7 +21,7 @@ export type BootstrapOutcome =
  * Names of the objects that the first start creates. The workspace can be renamed; the email address only identifies
  * the first user.
  */
-const firstName = 'Default';
+const defaultName = 'Default';
 const firstUserEmail = 'admin@runlake.local';
 
 const keyDescription = 'Bootstrap admin key';
@@ -48,8 +48,8 @@ export function bootstrap(database: Database, settings: Pick<Config, 'bootstrapA
     const chosen = settings.bootstrapApiKey;
     if (first === undefined) {
       const key = chosen ?? generateKey();
-      const tenantHandle = handleFrom(firstName);
-      const names = { displayName: firstName, workspaceName: firstName, tenantHandle, email: firstUserEmail };
+      const tenantHandle = deriveHandle(defaultName);
+      const names = { displayName: defaultName, workspaceName: defaultName, tenantHandle, email: firstUserEmail };
       await insertOrganization(tx, { ...names, organizationId: randomUUID(), key, keyDescription });
       return { kind: 'created', key, chosen: chosen !== undefined };
     }

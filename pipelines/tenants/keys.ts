@@ -5,7 +5,7 @@ import type { Authenticator } from './authenticate.ts';
 import { type Caller, requirePermission } from './caller.ts';
 import { enforceLimit } from './enforce-limit.ts';
 import { requireMemberQuota, type TenantLimits } from './members.ts';
-import { effectivePermissions, type Permission } from './permissions.ts';
+import { computeEffectivePermissions, type Permission } from './permissions.ts';
 
 const keyPrefix = 'rlk_';
 
@@ -93,8 +93,8 @@ export async function createKey(
   for (const permission of newKey.permissions ?? []) requirePermission(caller, permission);
   const expiresAt = resolveExpiry(caller, newKey.expiresAt);
   const defaultWorkspaceId = newKey.defaultWorkspaceId?.toLowerCase() ?? null;
-  const reach = workspaceIds ?? [...caller.readableWorkspaceIds];
-  if (defaultWorkspaceId !== null && !reach.includes(defaultWorkspaceId)) {
+  const reachableWorkspaceIds = workspaceIds ?? [...caller.readableWorkspaceIds];
+  if (defaultWorkspaceId !== null && !reachableWorkspaceIds.includes(defaultWorkspaceId)) {
     throw runlakeError('WORKSPACE_FORBIDDEN', { workspace: defaultWorkspaceId });
   }
   const key = generateKey();
@@ -234,7 +234,7 @@ export async function revokeKey(
     key,
   );
   if (!held) throw runlakeError('NOT_FOUND', { what: 'API key' });
-  for (const permission of effectivePermissions(held.permissions, held.read_only, held.organization_wide)) {
+  for (const permission of computeEffectivePermissions(held.permissions, held.read_only, held.organization_wide)) {
     requirePermission(caller, permission);
   }
   const [revoked] = await database.query<KeyRecord & { hash: Buffer }>(

@@ -6,7 +6,7 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import type { Authenticator } from './authenticate.ts';
 import { type Caller, requirePermission } from './caller.ts';
 import { enforceLimit } from './enforce-limit.ts';
-import { EVERYTHING, effectivePermissions } from './permissions.ts';
+import { computeEffectivePermissions, EVERYTHING } from './permissions.ts';
 
 export interface MemberRecord {
   readonly id: string;
@@ -89,7 +89,7 @@ export async function removeMember(
       [userId],
     );
     for (const key of keys) {
-      for (const permission of effectivePermissions(key.permissions, key.read_only, key.organization_wide)) {
+      for (const permission of computeEffectivePermissions(key.permissions, key.read_only, key.organization_wide)) {
         requirePermission(caller, permission);
       }
     }

@@ -2,9 +2,9 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { type Caller, requirePermission } from './caller.ts';
-import { EVERYTHING, effectivePermissions } from './permissions.ts';
+import { computeEffectivePermissions, EVERYTHING } from './permissions.ts';
 
-interface FirstRow {
+interface OperatorRow {
   readonly organization_id: string;
   readonly user_id: string;
   readonly email: string;
@@ -18,7 +18,7 @@ interface FirstRow {
  * @throws NOT_FOUND before the first start, or if no organisation has this id.
  */
 export async function loadOperator(database: Database, organizationId?: string): Promise<Caller> {
-  const [first] = await database.query<FirstRow>(
+  const [first] = await database.query<OperatorRow>(
     `SELECT o.id AS organization_id, u.id AS user_id, u.email,
        ARRAY(SELECT id FROM workspaces WHERE organization_id = o.id AND deleted_at IS NULL ORDER BY created_at, id) AS workspaces
      FROM organizations o JOIN users u ON u.organization_id = o.id AND u.removed_at IS NULL
@@ -33,7 +33,7 @@ export async function loadOperator(database: Database, organizationId?: string):
     keyId: nilUuid,
     userId: first.user_id,
     userEmail: first.email,
-    permissions: effectivePermissions([EVERYTHING], false, true),
+    permissions: computeEffectivePermissions([EVERYTHING], false, true),
     organizationWide: true,
     readableWorkspaceIds: new Set(first.workspaces),
     readOnly: false,

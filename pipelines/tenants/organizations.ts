@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { violatedConstraint } from '../../infra/postgres/database-error.ts';
+import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { Caller } from './caller.ts';
@@ -99,7 +99,7 @@ export async function createOrganization(
   const { displayName, workspaceName = 'Default', adminEmail = caller.userEmail } = newOrganization;
   const key = generateKey();
   // Handles are unique in the installation; the random suffix prevents conflicts between default handles.
-  const derived = `${handleFrom(displayName).slice(0, maxHandleLength - 9)}-${randomBytes(4).toString('hex')}`;
+  const derived = `${deriveHandle(displayName).slice(0, maxHandleLength - 9)}-${randomBytes(4).toString('hex')}`;
   const tenantHandle = newOrganization.handle ?? derived;
   try {
     return await database.transaction(async (tx) => {
@@ -122,7 +122,7 @@ export async function createOrganization(
       return { ...seed, key, tenantHandle, adminEmail, workspaceName, createdAt: made!.created_at };
     });
   } catch (error) {
-    if (violatedConstraint(error) === 'organizations_pkey') {
+    if (getViolatedConstraint(error) === 'organizations_pkey') {
       throw runlakeError('CONFLICT', { reason: 'An organization with this id already exists.' });
     }
     throw toWorkspaceConflict(error) ?? error;
@@ -184,7 +184,7 @@ export async function insertAdminKey(
  * Derives a handle from a name: lower case, without accents; all other characters become dashes. Clients need a handle
  * for prompts.
  */
-export function handleFrom(displayName: string): string {
+export function deriveHandle(displayName: string): string {
   const plain = displayName.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase();
   const handle = plain
     .replace(/[^a-z0-9_]+/g, '-')

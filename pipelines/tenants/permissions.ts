@@ -94,7 +94,7 @@ export function isPermission(name: string): name is Permission {
  * Returns the effective permissions of a stored key. Unknown names grant nothing, and permissions that change the
  * organisation require a key for the whole organisation.
  */
-export function effectivePermissions(
+export function computeEffectivePermissions(
   stored: readonly string[],
   readOnly: boolean,
   organizationWide: boolean,

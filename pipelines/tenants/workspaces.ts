@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
 import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { violatedConstraint } from '../../infra/postgres/database-error.ts';
+import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { Caller } from './caller.ts';
@@ -109,7 +109,7 @@ export async function createWorkspace(
  * undefined for other errors.
  */
 export function toWorkspaceConflict(error: unknown): RunlakeError | undefined {
-  switch (violatedConstraint(error)) {
+  switch (getViolatedConstraint(error)) {
     case 'workspaces_pkey':
       return runlakeError('CONFLICT', { reason: 'A workspace with this id already exists.' });
     case 'workspaces_by_handle':
@@ -181,15 +181,15 @@ export async function deleteWorkspace(
   await database.transaction(async (tx) => {
     // The lock serialises deletions, so that two concurrent calls cannot delete the last two workspaces.
     await tx.query('SELECT FROM organizations WHERE id = $1 FOR UPDATE', [caller.organizationId]);
-    const living = await tx.query<{ id: string }>(
+    const liveWorkspaces = await tx.query<{ id: string }>(
       'SELECT id FROM workspaces WHERE organization_id = $1 AND deleted_at IS NULL',
       [caller.organizationId],
     );
     const isReachable = caller.organizationWide || caller.readableWorkspaceIds.has(workspaceId.toLowerCase());
-    if (!isReachable || !living.some(({ id }) => id === workspaceId.toLowerCase())) {
+    if (!isReachable || !liveWorkspaces.some(({ id }) => id === workspaceId.toLowerCase())) {
       throw runlakeError('NOT_FOUND', { what: 'Workspace' });
     }
-    if (living.length === 1)
+    if (liveWorkspaces.length === 1)
       throw runlakeError('CONFLICT', { reason: 'The last workspace of an organization cannot be deleted.' });
     await tx.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [workspaceId]);
   });

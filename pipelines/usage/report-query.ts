@@ -55,10 +55,10 @@ export function buildUsageQuery(
       : [selectHours(workspaceCondition, 'start', 'end')];
   const rows = sources.join('\nUNION ALL\n');
   // If each bucket is one row of the table, no GROUP BY is needed; the reader sums the few remaining rows.
-  const summed = strideSeconds === (from < to ? daySeconds : hourSeconds);
+  const isOneRowPerBucket = strideSeconds === (from < to ? daySeconds : hourSeconds);
   return {
     name: 'granular-usage',
-    sql: summed
+    sql: isOneRowPerBucket
       ? rows
       : `SELECT bucket, total.1 AS ids, total.2 AS traces
 FROM (SELECT bucket, sumMap(ids, traces) AS total FROM (
@@ -73,18 +73,18 @@ ${rows}
       origin: originSeconds,
       stride: strideSeconds,
     },
-    ...(workspaces.external && { external: workspaces.external }),
+    ...(workspaces.externalTable && { externalTable: workspaces.externalTable }),
   };
 }
 
 /**
  * Builds the condition on workspaces. For a single workspace, `=` is used, which ClickHouse plans faster than a list.
  */
-function buildWorkspacesCondition(ids: readonly string[]): Pick<Query, 'sql' | 'params' | 'external'> {
+function buildWorkspacesCondition(ids: readonly string[]): Pick<Query, 'sql' | 'params' | 'externalTable'> {
   if (ids.length === 1) return { sql: 'tenant_id = {workspace:UUID}', params: { workspace: ids[0]! } };
   if (ids.length <= maxInlineIds) return { sql: 'tenant_id IN {workspaces:Array(UUID)}', params: { workspaces: ids } };
-  const external = { name: 'workspaces', structure: 'tenant_id UUID', rows: ids.map((id) => [id]) };
-  return { sql: 'tenant_id IN workspaces', params: {}, external };
+  const externalTable = { name: 'workspaces', structure: 'tenant_id UUID', rows: ids.map((id) => [id]) };
+  return { sql: 'tenant_id IN workspaces', params: {}, externalTable };
 }
 
 /** Returns the range of whole UTC days to read from `usage_daily`. The range is empty for an hourly report. */

@@ -24,7 +24,7 @@ const nameSources: Readonly<Record<Grouping, string>> = {
  */
 export const maxPrefetchedNames = 1_000;
 
-type Names = ReadonlyMap<string, string>;
+type NamesById = ReadonlyMap<string, string>;
 
 /**
  * Reads all names that a grouping can have in the organisation. Returns undefined if there are more than
@@ -34,7 +34,7 @@ export async function readAllNames(
   database: Pick<Database, 'query'>,
   organizationId: string,
   groupBy: Grouping,
-): Promise<Names | undefined> {
+): Promise<NamesById | undefined> {
   const rows = await database.query<NameRow>(
     `${nameSources[groupBy]} LIMIT $2`,
     [organizationId, maxPrefetchedNames + 1],
@@ -51,7 +51,7 @@ async function readNames(
   organizationId: string,
   groupBy: Grouping,
   ids: readonly string[],
-): Promise<Names> {
+): Promise<NamesById> {
   if (ids.length === 0) return new Map();
   const idColumn = groupBy === 'project' ? 'projects.id' : 'id';
   const sql = `${nameSources[groupBy]} AND ${idColumn} = ANY ($2)`;
@@ -63,7 +63,7 @@ interface NameRow {
   readonly name: string;
 }
 
-function toNames(rows: readonly NameRow[]): Names {
+function toNames(rows: readonly NameRow[]): NamesById {
   return new Map(rows.map(({ id, name }) => [id, name]));
 }
 
@@ -138,7 +138,7 @@ export async function readGranularUsage(
 }
 
 /** Generates the non-zero cells of a report, ordered by bucket, then by dimension. */
-export function* usageRows({ buckets, dimensions }: GranularUsage): Generator<UsageRow> {
+export function* generateUsageRows({ buckets, dimensions }: GranularUsage): Generator<UsageRow> {
   for (const { startSeconds, endSeconds, traces } of buckets) {
     for (const [index, dimension] of dimensions.entries()) {
       if (traces[index] !== 0) yield { startSeconds, endSeconds, dimensions: dimension, traces: traces[index]! };
@@ -163,7 +163,7 @@ function sumBuckets(counts: readonly UsageCounts[], ranks: ReadonlyMap<string, n
 }
 
 /** Returns the distinct labels in order and, for each id, the index of its label. */
-function rankLabels(groupBy: Grouping, ids: readonly string[], names: Names) {
+function rankLabels(groupBy: Grouping, ids: readonly string[], names: NamesById) {
   const labels = new Map<string, Dimensions>();
   const labelByIndex = ids.map((id) => {
     const dimensions = buildDimensions(groupBy, id === nilUuid ? null : id, names.get(id) ?? null);
@@ -213,7 +213,7 @@ export async function readOrganizationUsage(
   const usage = await readGranularUsage(deps, { ...request, groupBy: 'workspace' });
   const byWorkspace: Record<string, number> = {};
   let total = 0;
-  for (const { dimensions, traces } of usageRows(usage)) {
+  for (const { dimensions, traces } of generateUsageRows(usage)) {
     const id = String(dimensions.workspace_id);
     byWorkspace[id] = (byWorkspace[id] ?? 0) + traces;
     total += traces;

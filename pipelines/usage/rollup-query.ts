@@ -97,9 +97,12 @@ function toDirtyHoursTable(hours: readonly DirtyHour[]): ExternalTable {
  * Builds the condition on the dirty hours. The third condition selects the dirty hours. The first two conditions are
  * added because ClickHouse can use the sorting key only for conditions on one column.
  */
-const dirtyHoursCondition = (column: string, ofSeconds: string) => `tenant_id IN (SELECT tenant_id FROM dirty_hours)
-      AND ${column} IN (SELECT ${ofSeconds} FROM dirty_hours)
-      AND (tenant_id, ${column}) IN (SELECT tenant_id, ${ofSeconds} FROM dirty_hours)`;
+const dirtyHoursCondition = (
+  column: string,
+  hourExpression: string,
+) => `tenant_id IN (SELECT tenant_id FROM dirty_hours)
+      AND ${column} IN (SELECT ${hourExpression} FROM dirty_hours)
+      AND (tenant_id, ${column}) IN (SELECT tenant_id, ${hourExpression} FROM dirty_hours)`;
 
 /**
  * Builds step 4 of a roll-up run (`rollup.ts`) for one shard: counts the traces of the dirty hours that are stored
@@ -130,7 +133,7 @@ FROM (
 )
 ARRAY JOIN [('workspace', by_workspace), ('project', by_project), ('user', by_user), ('api_key', by_key)] AS entry`,
     params: { rollUp, shard },
-    external: toDirtyHoursTable(hours),
+    externalTable: toDirtyHoursTable(hours),
     profile: 'bulk',
   };
 }
@@ -148,7 +151,7 @@ FROM (
   GROUP BY tenant_id, dimension, day
 )`,
     params: { rollUp },
-    external: toDirtyHoursTable(hours),
+    externalTable: toDirtyHoursTable(hours),
     profile: 'bulk',
   };
 }

@@ -38,7 +38,7 @@
  * On stop, a running roll-up run finishes, and no other starts.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { commandOnEachShard } from '../../infra/clickhouse/layout.ts';
+import { runOnEachShard } from '../../infra/clickhouse/layout.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { counter, histogram, scrapedGauge } from '../../infra/telemetry/metrics.ts';
@@ -109,7 +109,7 @@ const defaultMaxHours = 20_000;
  * First key of the advisory locks of groups; the second key is the group. No other lock in this database uses this
  * first key.
  */
-const groupLocks = 721_550_843;
+const groupLockKey = 721_550_843;
 
 /**
  * Executes one roll-up run.
@@ -129,7 +129,7 @@ export async function runRollUp(deps: RollUpDeps, limits: RollUpLimits = {}): Pr
     const [next] = await deps.database.query<{ rollUp: number }>(`SELECT nextval('usage_roll_up') AS "rollUp"`);
 
     const hours = dirtyHours.map(({ tenant_id, hour_seconds }) => ({ tenantId: tenant_id, hourSeconds: hour_seconds }));
-    await commandOnEachShard(deps.clickhouse, (stored, shard) => ({
+    await runOnEachShard(deps.clickhouse, (stored, shard) => ({
       ...countHours(hours, next!.rollUp, { traces: stored('traces'), shard }),
       timeoutMs,
     }));
@@ -172,16 +172,19 @@ async function lockDirtyHours(
   { maxHours, maxDirtyHours }: { readonly maxHours: number; readonly maxDirtyHours: number },
 ): Promise<LockedHours> {
   const dirtyHours: DirtyHourRow[] = [];
-  const tried: number[] = [];
+  const triedGroups: number[] = [];
   let rows = 0;
   let isBusy = false;
   while (dirtyHours.length < maxHours && rows < maxDirtyHours) {
-    const [group] = await transaction.query<{ number: number; held: boolean }>(lockNextGroupSql, [groupLocks, tried]);
+    const [group] = await transaction.query<{ number: number; held: boolean }>(lockNextGroupSql, [
+      groupLockKey,
+      triedGroups,
+    ]);
     if (group === undefined) {
       const outcome = dirtyHours.length > 0 ? 'counted' : isBusy ? 'busy' : 'idle';
       return { outcome, dirtyHours, more: false };
     }
-    tried.push(group.number);
+    triedGroups.push(group.number);
     if (!group.held) {
       isBusy = true;
       continue;
@@ -260,8 +263,8 @@ const maxBackoffMs = 5_000;
 export function startRollUp({ database, clickhouse, intervalMs, logger, limits = {} }: RollUpOptions): RollUp {
   const stopping = new AbortController();
   let isWoken = true;
-  let sleep = new AbortController();
-  let lagging: { readonly error: unknown } | undefined;
+  let sleepController = new AbortController();
+  let lagError: { readonly error: unknown } | undefined;
   let running: Promise<unknown> = Promise.resolve();
 
   function runNow(rollUpLimits = limits): Promise<RollUpOutcome> {
@@ -282,7 +285,7 @@ export function startRollUp({ database, clickhouse, intervalMs, logger, limits =
     return rollUp;
   }
 
-  async function loop(): Promise<void> {
+  async function runLoop(): Promise<void> {
     let failed = 0;
     while (!stopping.signal.aborted) {
       const startedMs = performance.now();
@@ -297,34 +300,34 @@ export function startRollUp({ database, clickhouse, intervalMs, logger, limits =
         }
         if (failed > 0) logger.info({ failed }, 'usage roll-up works again');
         failed = 0;
-        lagging = undefined;
-        sleep = new AbortController();
-        if (!isWoken) await pause(intervalMs, AbortSignal.any([stopping.signal, sleep.signal]));
+        lagError = undefined;
+        sleepController = new AbortController();
+        if (!isWoken) await pause(intervalMs, AbortSignal.any([stopping.signal, sleepController.signal]));
       } catch (err) {
         failed += 1;
-        if (failed >= minReportedFailures) lagging = { error: err };
+        if (failed >= minReportedFailures) lagError = { error: err };
         logger.warn({ err, failed }, 'usage roll-up run failed; its hours stay dirty');
         await pause(Math.min(minBackoffMs * 2 ** (failed - 1), maxBackoffMs), stopping.signal);
       }
     }
   }
 
-  const looping = loop();
-  const hideMetrics = oldestDirtyHourAge.setReader(() => readOldestDirtyHourAge(database));
+  const loopPromise = runLoop();
+  const removeMetricReader = oldestDirtyHourAge.setReader(() => readOldestDirtyHourAge(database));
   return {
     wake: () => {
       isWoken = true;
-      sleep.abort();
+      sleepController.abort();
     },
     runNow: () => runNow(),
     check: async () => {
-      if (lagging !== undefined) throw lagging.error;
+      if (lagError !== undefined) throw lagError.error;
     },
     stop: async () => {
       stopping.abort();
-      await looping;
+      await loopPromise;
       await running;
-      hideMetrics();
+      removeMetricReader();
     },
   };
 }

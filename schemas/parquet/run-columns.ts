@@ -23,14 +23,14 @@ export interface RunParquetColumn {
   readonly text: string;
 }
 
-const sameInBothVersions = (type: RunColumnType) => ({ v1: type, v2_beta: type });
-const varcharType = sameInBothVersions('VARCHAR');
+const createCommonType = (type: RunColumnType) => ({ v1: type, v2_beta: type });
+const varcharType = createCommonType('VARCHAR');
 const timestampType = { v1: 'TIMESTAMP', v2_beta: 'TIMESTAMP WITH TIME ZONE' } as const;
 const listType = { v1: 'VARCHAR', v2_beta: 'VARCHAR[]' } as const;
 const uuid = 'UUID, lower case';
 const timestampUnit = 'UTC, microseconds';
 const json = 'JSON';
-const cost = 'decimal, up to 21 digits before and 20 after the decimal point';
+const costUnit = 'decimal, up to 21 digits before and 20 after the decimal point';
 const nullWhenNotSent = 'the client sent none';
 
 /**
@@ -141,7 +141,7 @@ export const runParquetColumns = [
   {
     name: 'is_root',
     group: 'Basic metadata',
-    type: sameInBothVersions('BOOLEAN'),
+    type: createCommonType('BOOLEAN'),
     unit: 'true or false',
     example: 'true',
     text: 'Whether the run is the root of its trace.',
@@ -227,7 +227,7 @@ export const runParquetColumns = [
   {
     name: 'total_tokens',
     group: 'Tokens and costs',
-    type: sameInBothVersions('BIGINT'),
+    type: createCommonType('BIGINT'),
     unit: 'tokens',
     example: '120',
     text: 'Tokens of a model call; 0 for other runs.',
@@ -235,7 +235,7 @@ export const runParquetColumns = [
   {
     name: 'prompt_tokens',
     group: 'Tokens and costs',
-    type: sameInBothVersions('BIGINT'),
+    type: createCommonType('BIGINT'),
     unit: 'tokens',
     example: '100',
     text: 'Tokens of a model call; 0 for other runs.',
@@ -243,7 +243,7 @@ export const runParquetColumns = [
   {
     name: 'completion_tokens',
     group: 'Tokens and costs',
-    type: sameInBothVersions('BIGINT'),
+    type: createCommonType('BIGINT'),
     unit: 'tokens',
     example: '20',
     text: 'Tokens of a model call; 0 for other runs.',
@@ -252,7 +252,7 @@ export const runParquetColumns = [
     name: 'total_cost',
     group: 'Tokens and costs',
     type: varcharType,
-    unit: cost,
+    unit: costUnit,
     nullWhen: nullWhenNotSent,
     example: '0.00036',
     text: 'Exact decimal as text, because no DECIMAL type has enough digits. `CAST(total_cost AS DECIMAL(38, 18))` is exact for usual costs.',
@@ -261,7 +261,7 @@ export const runParquetColumns = [
     name: 'prompt_cost',
     group: 'Tokens and costs',
     type: varcharType,
-    unit: cost,
+    unit: costUnit,
     nullWhen: nullWhenNotSent,
     example: '0.0003',
     text: 'Same format as total_cost.',
@@ -270,7 +270,7 @@ export const runParquetColumns = [
     name: 'completion_cost',
     group: 'Tokens and costs',
     type: varcharType,
-    unit: cost,
+    unit: costUnit,
     nullWhen: nullWhenNotSent,
     example: '0.00006',
     text: 'Same format as total_cost.',

@@ -13,7 +13,7 @@ export async function addDeployment(sql: Sql, deploymentId: string = randomUUID(
     workspaceId,
     deploymentId,
   ]);
-  await addDeploymentOf(sql, { organizationId: deploymentId, workspaceId, deploymentId });
+  await addOrganizationDeployment(sql, { organizationId: deploymentId, workspaceId, deploymentId });
   return deploymentId;
 }
 
@@ -22,7 +22,7 @@ export async function addDeployment(sql: Sql, deploymentId: string = randomUUID(
  *
  * @returns its id; by default a new one.
  */
-export async function addDeploymentOf(
+export async function addOrganizationDeployment(
   sql: Sql,
   owner: { readonly organizationId: string; readonly workspaceId: string; readonly deploymentId?: string },
 ): Promise<string> {

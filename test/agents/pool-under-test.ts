@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { graphEnvironment } from '../../infra/config/graph-environment.ts';
+import { buildGraphEnvironment } from '../../infra/config/graph-environment.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import type { RunKwargs } from '../../pipelines/agents/runs/run.ts';
@@ -43,7 +43,7 @@ export async function openPoolUnderTest(project: string, options: Partial<Worker
     workers: 1,
     runsPerWorker: 8,
     database: { url: threads.databaseUrl },
-    environment: graphEnvironment(),
+    environment: buildGraphEnvironment(),
     maxEventBytes: 8 * 1024 * 1024,
     maxBufferedBytes: 256 * 1024 * 1024,
     heartbeatTimeoutMs: 10_000,

@@ -6,16 +6,16 @@ import { installLocked } from '../locked-packages.ts';
 /** A version of LangGraph with a lock file below `test/agents/libraries`. */
 export type Library = 'oldest' | 'newest';
 
-const here = fileURLToPath(new URL('.', import.meta.url));
+const agentsFolder = fileURLToPath(new URL('.', import.meta.url));
 
 /**
  * Returns a folder with a copy of `test/agents/projects` whose graphs resolve LangGraph and LangChain from the lock file
  * of the library, and other packages from the repository.
  */
 export async function copyProjectsWithLibrary(library: Library): Promise<string> {
-  const folder = await installLocked(join(here, 'libraries', library), `langgraph-${library}`);
+  const folder = await installLocked(join(agentsFolder, 'libraries', library), `langgraph-${library}`);
   const projects = mkdtempSync(join(folder, 'projects-'));
-  cpSync(join(here, 'projects'), projects, { recursive: true });
+  cpSync(join(agentsFolder, 'projects'), projects, { recursive: true });
   process.once('exit', () => rmSync(projects, { recursive: true, force: true }));
   return `${projects}/`;
 }

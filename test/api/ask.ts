@@ -5,7 +5,7 @@ import type { ApiUnderTest } from './start-api.ts';
  * Sends requests with a key to a server under test, without a socket. `apiOf` is called at each request, because tests
  * start the server later.
  */
-export function asking(apiOf: () => ApiUnderTest) {
+export function asking(getApi: () => ApiUnderTest) {
   return async (
     key: string,
     method: NonNullable<InjectOptions['method']>,
@@ -13,7 +13,7 @@ export function asking(apiOf: () => ApiUnderTest) {
     payload?: object,
     headers: Record<string, string> = {},
   ) => {
-    const answer = await apiOf().server.inject({
+    const answer = await getApi().server.inject({
       method,
       url,
       headers: { 'x-api-key': key, ...headers },

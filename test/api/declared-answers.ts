@@ -117,7 +117,7 @@ function isStream(payload: unknown): payload is NodeJS.ReadableStream {
 function collect(stream: NodeJS.ReadableStream, see: (body: string) => void): Transform {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  const passed = new Transform({
+  const countingStream = new Transform({
     transform(chunk: Buffer | string, _encoding, done) {
       bytes += chunk.length;
       if (bytes <= maxBodyBytes) chunks.push(Buffer.from(chunk));
@@ -129,6 +129,6 @@ function collect(stream: NodeJS.ReadableStream, see: (body: string) => void): Tr
     },
   });
   // An error of the stream destroys `passed`, and the client sees a broken response.
-  pipeline(stream, passed, () => undefined);
-  return passed;
+  pipeline(stream, countingStream, () => undefined);
+  return countingStream;
 }

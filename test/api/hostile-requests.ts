@@ -124,11 +124,11 @@ function fieldsOf(schema: JsonSchema, depth = 3): readonly (readonly (string | n
   ];
 }
 
-function withField(base: unknown, [first, ...rest]: readonly (string | number)[], value: unknown): unknown {
+function setField(base: unknown, [first, ...rest]: readonly (string | number)[], value: unknown): unknown {
   if (first === undefined) return value;
-  if (typeof first === 'number') return [withField(Array.isArray(base) ? base[0] : {}, rest, value)];
+  if (typeof first === 'number') return [setField(Array.isArray(base) ? base[0] : {}, rest, value)];
   const fields = typeof base === 'object' && base !== null && !Array.isArray(base) ? base : {};
-  return { ...fields, [first]: withField((fields as Record<string, unknown>)[first], rest, value) };
+  return { ...fields, [first]: setField((fields as Record<string, unknown>)[first], rest, value) };
 }
 
 const asText = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value));
@@ -140,10 +140,10 @@ export function* hostileRequests(operation: Operation, known: KnownValues): Gene
   const params = (schema.params ?? {}) as JsonSchema;
   const query = (schema.query ?? {}) as JsonSchema;
   const json = { 'content-type': 'application/json' };
-  const partOf = (name: string) => encoded(asText(validValue(params.properties?.[name] ?? {}, name, known)));
-  const pathWith = (replaced?: string, part = '') =>
+  const encodeParam = (name: string) => encoded(asText(validValue(params.properties?.[name] ?? {}, name, known)));
+  const buildPath = (replaced?: string, part = '') =>
     path
-      .replaceAll(/:(\w+)/g, (_, name: string) => (name === replaced ? part : partOf(name)))
+      .replaceAll(/:(\w+)/g, (_, name: string) => (name === replaced ? part : encodeParam(name)))
       .replace('*', part || 'x');
   const search = new URLSearchParams(
     (query.required ?? []).map((name): [string, string] => [
@@ -151,7 +151,7 @@ export function* hostileRequests(operation: Operation, known: KnownValues): Gene
       asText(validValue(query.properties?.[name] ?? {}, name, known)),
     ]),
   ).toString();
-  const url = `${pathWith()}${search && `?${search}`}`;
+  const url = `${buildPath()}${search && `?${search}`}`;
   const bodySchema = (rawBody ? undefined : schema.body) as (TSchema & JsonSchema) | undefined;
   const base = bodySchema && validValue(bodySchema, '', known);
   const body = base === undefined ? undefined : JSON.stringify(base);
@@ -163,7 +163,7 @@ export function* hostileRequests(operation: Operation, known: KnownValues): Gene
       yield {
         ...plain,
         what: `${operationId}: path ${name}`,
-        target: `${pathWith(name, part)}${search && `?${search}`}`,
+        target: `${buildPath(name, part)}${search && `?${search}`}`,
       };
     }
   }
@@ -171,7 +171,7 @@ export function* hostileRequests(operation: Operation, known: KnownValues): Gene
     const and = search ? `${url}&` : `${url}?`;
     for (const part of hostileParts) {
       yield { ...plain, what: `${operationId}: query ${name}`, target: `${and}${name}=${part}&${name}=${part}` };
-      yield { ...plain, what: `${operationId}: query ${name}`, target: `${pathWith()}?${name}=${part}` };
+      yield { ...plain, what: `${operationId}: query ${name}`, target: `${buildPath()}?${name}=${part}` };
     }
   }
   for (const part of [
@@ -184,7 +184,7 @@ export function* hostileRequests(operation: Operation, known: KnownValues): Gene
     '#x',
     '?x=\xff',
   ]) {
-    yield { ...plain, what: `${operationId}: query`, target: `${pathWith()}${part}` };
+    yield { ...plain, what: `${operationId}: query`, target: `${buildPath()}${part}` };
   }
   const hostileHeaders: readonly [string, Record<string, string>][] = [
     ['key', { 'x-api-key': 'x'.repeat(10_000) }],
@@ -253,7 +253,7 @@ export function* hostileRequests(operation: Operation, known: KnownValues): Gene
   }
   for (const field of fieldsOf(bodySchema)) {
     for (const value of hostileValues) {
-      const changed = JSON.stringify(withField(base, field, value));
+      const changed = JSON.stringify(setField(base, field, value));
       yield { ...plain, what: `${operationId}: ${field.join('.')} = ${asText(value)?.slice(0, 40)}`, body: changed };
     }
   }

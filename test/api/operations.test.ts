@@ -1,11 +1,11 @@
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { agentApi } from '../../api/agent-server/agent-api.ts';
+import { buildAgentApi } from '../../api/agent-server/agent-api.ts';
 import { agentOperations } from '../../api/agent-server/operations.ts';
 import { operations as mainOperations } from '../../api/main/operations.ts';
-import { mainApi, type OwnAccess } from '../../api/server/api-form.ts';
+import { type CustomAccess, mainApi } from '../../api/server/api-form.ts';
 import { buildServer } from '../../api/server/build-server.ts';
-import { canonicalPath } from '../../api/server/canonical-url.ts';
+import { toCanonicalPath } from '../../api/server/canonical-url.ts';
 import type { Services } from '../../api/server/services.ts';
 import { toolOperations, toolsApi } from '../../api/tools/operations.ts';
 import { loadConfig } from '../../infra/config/load.ts';
@@ -13,7 +13,7 @@ import { catalogue } from '../../infra/errors/catalogue.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { isPermission } from '../../pipelines/tenants/permissions.ts';
 
-interface Described {
+interface OperationDescription {
   readonly operationId: string;
   readonly summary: string;
   readonly tags: readonly string[];
@@ -36,14 +36,14 @@ const apis = [
   {
     name: 'agent server',
     operations: agentOperations,
-    form: agentApi(config, ''),
+    form: buildAgentApi(config, ''),
     knownPaths: /^\/(?!api\/)/,
     metricsTypes: [prometheus, 'application/json; charset=utf-8'],
   },
   {
     name: 'tool server',
     operations: toolOperations,
-    form: toolsApi(config, {} as OwnAccess),
+    form: toolsApi(config, {} as CustomAccess),
     knownPaths: /^\/(health|ready|metrics|mcp)$/,
     metricsTypes: [prometheus],
   },
@@ -51,7 +51,7 @@ const apis = [
 
 describe.each(apis)('$name', ({ operations, form, knownPaths, metricsTypes }) => {
   let server: FastifyInstance;
-  let paths: Readonly<Record<string, Readonly<Record<string, Described>>>>;
+  let paths: Readonly<Record<string, Readonly<Record<string, OperationDescription>>>>;
   let description: {
     openapi: string;
     components: { schemas: { Error: { properties: { code: { enum: string[] } } } } };
@@ -85,8 +85,11 @@ describe.each(apis)('$name', ({ operations, form, knownPaths, metricsTypes }) =>
     });
 
     it('is described once, under its canonical path', () => {
-      const canonical = (operation.mount === 'root' ? path : canonicalPath(path)).replace(/:(\w+)/g, '{$1}');
-      const described = paths[canonical]?.[method.toLowerCase()];
+      const canonicalPathTemplate = (operation.mount === 'root' ? path : toCanonicalPath(path)).replace(
+        /:(\w+)/g,
+        '{$1}',
+      );
+      const described = paths[canonicalPathTemplate]?.[method.toLowerCase()];
       expect(described).toMatchObject({
         operationId: operation.operationId,
         summary: operation.summary,
@@ -123,10 +126,10 @@ describe.each(apis)('$name', ({ operations, form, knownPaths, metricsTypes }) =>
     });
 
     it('describe the types of metrics, and the 406 of MCP', () => {
-      const typesOf = (path: string, method: string, status: number) =>
+      const listMediaTypes = (path: string, method: string, status: number) =>
         Object.keys(paths[path]?.[method]?.responses[status]?.content ?? {});
-      expect(typesOf('/metrics', 'get', 200)).toEqual(metricsTypes);
-      expect(typesOf('/mcp', 'post', 406)).toEqual(operations === mainOperations ? [] : ['application/json']);
+      expect(listMediaTypes('/metrics', 'get', 200)).toEqual(metricsTypes);
+      expect(listMediaTypes('/mcp', 'post', 406)).toEqual(operations === mainOperations ? [] : ['application/json']);
     });
 
     it('are shown on the documentation page', async () => {

@@ -9,7 +9,7 @@ export interface PromptVictim {
   readonly workspaceId: string;
 }
 
-const filesWith = (content: string) => ({ 'AGENTS.md': { type: 'file', content } });
+const buildAgentFiles = (content: string) => ({ 'AGENTS.md': { type: 'file', content } });
 const hub = (path: string) => `/v1/platform/hub/repos/${path}/directories`;
 
 /** Attempts to use the prompts of another workspace, by operation. */
@@ -43,7 +43,7 @@ export const promptAttempts: Readonly<Record<string, (victim: PromptVictim) => A
   getDirectory: ({ agent }) => ({ url: hub(agent), answers: closed }),
   createDirectoryCommit: ({ agent }) => ({
     url: `${hub(agent)}/commits`,
-    payload: { files: filesWith('stolen') },
+    payload: { files: buildAgentFiles('stolen') },
     answers: closed,
   }),
   deleteDirectory: ({ agent }) => ({ url: hub(agent), answers: closed }),
@@ -61,6 +61,6 @@ export async function addPrompts(ask: Ask): Promise<Omit<PromptVictim, 'workspac
   const commitId = (made.json() as { commit: { id: string } }).commit.id;
   const tag = { tag_name: 'okapi', commit_id: commitId };
   await ask('POST', { url: '/repos/-/okapi-prompt/tags', payload: tag });
-  await ask('POST', { url: `${hub('-/okapi-agent')}/commits`, payload: { files: filesWith('okapi') } });
+  await ask('POST', { url: `${hub('-/okapi-agent')}/commits`, payload: { files: buildAgentFiles('okapi') } });
   return { prompt: 'okapi/okapi-prompt', agent: 'okapi/okapi-agent', commitId };
 }

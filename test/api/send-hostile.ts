@@ -9,7 +9,7 @@ const concurrency = 8;
  * @returns the number of 2xx responses, and the requests that got a 5xx or no response, as `<what>:
  *   <status> <code>`.
  */
-export async function failuresOf(
+export async function listFailures(
   url: string,
   operations: readonly Operation[],
   { headers, known }: { readonly headers: Readonly<Record<string, string>>; readonly known: KnownValues },

@@ -13,7 +13,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { generateKey, hashKey, toShortKey } from '../../pipelines/tenants/keys.ts';
-import { addDeploymentOf } from '../agents/add-deployment.ts';
+import { addOrganizationDeployment } from '../agents/add-deployment.ts';
 import { openSettling } from '../engines/settling.ts';
 import { freshStores } from '../engines/stores.ts';
 import { watchAnswers } from './declared-answers.ts';
@@ -127,7 +127,7 @@ export async function addOrganization(database: Database, name: string): Promise
       `${name} ${index + 1}`,
     ]);
   }
-  await addDeploymentOf(database, { organizationId: id, workspaceId: workspaceIds[0], deploymentId: id });
+  await addOrganizationDeployment(database, { organizationId: id, workspaceId: workspaceIds[0], deploymentId: id });
   await database.execute('INSERT INTO users (id, organization_id, email) VALUES ($1, $2, $3)', [
     userId,
     id,

@@ -58,7 +58,7 @@ const multipart = (victim: Victim) => {
   ].join('\r\n');
 };
 
-const tracesOf = ({ projectId, runId }: Victim) => ({ session_id: projectId, trace_ids: [runId] });
+const buildTraceDeletion = ({ projectId, runId }: Victim) => ({ session_id: projectId, trace_ids: [runId] });
 
 /** One entry per operation that needs a key. An operation without an entry fails the test. */
 const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
@@ -144,9 +144,9 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     payload: { session: [projectId], filter: `eq(id, "${runId}")`, tree_filter: 'search("okapi")' },
     answers: [200, 404],
   }),
-  deleteRuns: (victim) => ({ url: '/runs/delete', payload: tracesOf(victim), answers: closed }),
-  deleteTraces: (victim) => ({ url: '/runs/delete/traces', payload: tracesOf(victim), answers: closed }),
-  keepTraces: (victim) => ({ url: '/runs/keep', payload: tracesOf(victim), answers: closed }),
+  deleteRuns: (victim) => ({ url: '/runs/delete', payload: buildTraceDeletion(victim), answers: closed }),
+  deleteTraces: (victim) => ({ url: '/runs/delete/traces', payload: buildTraceDeletion(victim), answers: closed }),
+  keepTraces: (victim) => ({ url: '/runs/keep', payload: buildTraceDeletion(victim), answers: closed }),
   ...feedbackAttempts,
   getGranularUsage: ({ workspaceId }) => ({
     url: `/orgs/current/billing/granular-usage?${range}&group_by=project&workspace_ids=${workspaceId}`,
@@ -362,19 +362,19 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
   });
 
   /** Returns the status and body of a response, which must contain none of `words`. */
-  const withoutWords = (words: RegExp) => [
+  const matchWithoutWords = (words: RegExp) => [
     expect.toSatisfy((status: number) => attempt().answers.includes(status)),
     expect.not.stringMatching(words),
   ];
 
   it('neither reads nor changes a foreign organisation', async () => {
     const answer = await ask(method, attempt(), stranger.adminKey);
-    expect([answer.statusCode, answer.body]).toEqual(withoutWords(/okapi|zebra/));
+    expect([answer.statusCode, answer.body]).toEqual(matchWithoutWords(/okapi|zebra/));
   });
 
   it('neither reads nor changes another workspace', async () => {
     const answer = await ask(method, attempt(), zebra.workspaceKeys[1]);
-    expect([answer.statusCode, answer.body]).toEqual(withoutWords(/okapi/));
+    expect([answer.statusCode, answer.body]).toEqual(matchWithoutWords(/okapi/));
     // Reading everything of the victim takes most of the time of this suite.
     if ('permission' in access && access.permission.endsWith(':read')) return;
     expect(await victimNow()).toEqual(before);

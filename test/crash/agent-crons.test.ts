@@ -8,7 +8,7 @@ import { stackPart } from '../engines/stack.ts';
 import { askPostgres } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { AgentRoles, type AgentServer } from './agent-roles.ts';
-import { HeldRow as LockedRow } from './held-row.ts';
+import { LockedThreadRow as LockedRow } from './held-row.ts';
 import { deadlineMs } from './pipeline.ts';
 import { sharedServers } from './servers-of-roles.ts';
 
@@ -66,8 +66,8 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('crons', () => {
     await Promise.all([firstHeld.release(), secondHeld.release()]);
     const firings = (timeMs: number) =>
       queryPostgres(`SELECT count(*)::int FROM agents.cron_firings WHERE due_at = '${iso(timeMs)}'`);
-    const allFired = (timeMs: number) => async () => (await firings(timeMs))[0] === cronIds.length;
-    await until('each cron to fire at its first time', allFired(firstMs), deadlineMs);
+    const haveAllFired = (timeMs: number) => async () => (await firings(timeMs))[0] === cronIds.length;
+    await until('each cron to fire at its first time', haveAllFired(firstMs), deadlineMs);
 
     // No process runs when the crons are due. The one started afterwards is killed while it fires the missed time.
     const thirdLockedRow = await LockedRow.of(roles.databaseUrl, threads[2] as string);
@@ -79,7 +79,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('crons', () => {
     await roles.killAgents(...roles.agents);
     await Promise.all([roles.startAgents(), roles.startAgents()]);
     await thirdLockedRow.release();
-    await until('each cron to fire at its second time', allFired(secondMs), deadlineMs);
+    await until('each cron to fire at its second time', haveAllFired(secondMs), deadlineMs);
 
     const [restarted] = roles.clients as [Client];
     const ended = async () =>

@@ -76,7 +76,7 @@ export async function followNew(client: Client, graph: string, run: object): Pro
  *
  * @returns the events by attempt.
  */
-export function attemptsOf({ runId }: RunOnThread, parts: readonly Part[]): ReadonlyMap<number, readonly Part[]> {
+export function groupByAttempt({ runId }: RunOnThread, parts: readonly Part[]): ReadonlyMap<number, readonly Part[]> {
   const attempts = new Map<number, Part[]>();
   for (const part of parts) {
     const attempt = Number(part.id?.split('-')[0]);

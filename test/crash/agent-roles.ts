@@ -1,15 +1,15 @@
 import { fileURLToPath } from 'node:url';
 import { Client } from '@langchain/langgraph-sdk';
 import { expect } from 'vitest';
-import { type Part, upTo } from '../api/agent-server/stream-parts.ts';
+import { listNumbers, type Part } from '../api/agent-server/stream-parts.ts';
 import { askClickhouse } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { type RoleProcess, startRole } from '../role-process.ts';
 import { joinEnvironments, testSettings } from '../test-settings.ts';
-import { attemptsOf, type FollowedRun, followNew, type RunOnThread, written } from './agent-reader.ts';
+import { type FollowedRun, followNew, groupByAttempt, type RunOnThread, written } from './agent-reader.ts';
 import { countedTraces } from './counted-traces.ts';
 import { deadlineMs } from './pipeline.ts';
-import type { ServersOfRoles } from './servers-of-roles.ts';
+import type { RoleServers } from './servers-of-roles.ts';
 import { webhookSecret } from './webhook-receiver.ts';
 
 const apiKey = 'test-key-of-the-agents-under-test';
@@ -21,18 +21,18 @@ export interface AgentServer {
 
 /** The main API, a sink and two agent servers as separate processes. */
 export class AgentRoles {
-  readonly #servers: ServersOfRoles;
+  readonly #servers: RoleServers;
   readonly #traces = new Set<string>();
   sink!: RoleProcess;
   api!: RoleProcess;
   agents: AgentServer[] = [];
 
-  private constructor(servers: ServersOfRoles) {
+  private constructor(servers: RoleServers) {
     this.#servers = servers;
   }
 
   /** @param servers the shared servers, released when the roles are closed. */
-  static async open(servers: ServersOfRoles): Promise<AgentRoles> {
+  static async open(servers: RoleServers): Promise<AgentRoles> {
     const roles = new AgentRoles(servers);
     try {
       roles.sink = await startRole('ingest', roles.#environment());
@@ -107,15 +107,15 @@ export class AgentRoles {
    */
   async expectEnded(runs: readonly RunOnThread[], seen: readonly (readonly Part[])[], n: number): Promise<number[]> {
     const [client] = this.clients as [Client];
-    const attempts = runs.map((run, index) => attemptsOf(run, seen[index] ?? []));
+    const attempts = runs.map((run, index) => groupByAttempt(run, seen[index] ?? []));
     for (const [index, { threadId, runId }] of runs.entries()) {
       const { status: run } = await client.runs.get(threadId, runId);
       const { status: thread, values } = await client.threads.get(threadId);
       expect({ run, thread, values }).toMatchObject({ run: 'success', thread: 'idle', values: { done: n } });
       // An attempt that starts from the final stored state of an earlier one writes nothing.
-      const wrote = [...(attempts[index]?.values() ?? [])].map((parts) => written(parts, 'i'));
-      for (const numbers of wrote) expect(numbers).toEqual(upTo(numbers.length));
-      expect(Math.max(...wrote.map(({ length }) => length))).toBe(n);
+      const writtenNumbers = [...(attempts[index]?.values() ?? [])].map((parts) => written(parts, 'i'));
+      for (const numbers of writtenNumbers) expect(numbers).toEqual(listNumbers(numbers.length));
+      expect(Math.max(...writtenNumbers.map(({ length }) => length))).toBe(n);
     }
     await this.expectCounted();
     for (const role of this.processes) expect(role.output()).not.toMatch(/unhandled|uncaught/i);

@@ -3,13 +3,13 @@ import type { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { all } from '../api/agent-server/stream-parts.ts';
 import { stackPart } from '../engines/stack.ts';
-import { someOf } from '../house/extent.ts';
+import { pickSome } from '../house/extent.ts';
 import { askPostgres } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { type AgentReader, type RunOnThread, readToEnd } from './agent-reader.ts';
 import { AgentRoles, type AgentServer } from './agent-roles.ts';
 import { Gate } from './gate.ts';
-import { HeldRow } from './held-row.ts';
+import { LockedThreadRow } from './held-row.ts';
 import { deadlineMs } from './pipeline.ts';
 import { serversToKill } from './servers-of-roles.ts';
 import { WebhookReceiver } from './webhook-receiver.ts';
@@ -19,7 +19,7 @@ vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 const n = 150;
 const gateAt = 30;
 /** Numbers of the tests that run; `make test-all` runs all. */
-const drawn = someOf([1, 2, 3, 4, 5, 6], 1 / 2);
+const selectedTests = pickSome([1, 2, 3, 4, 5, 6], 1 / 2);
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', () => {
   let own: Awaited<ReturnType<typeof serversToKill>>;
@@ -31,27 +31,27 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
   afterAll(() => roles?.close());
 
   /** Returns the input for runs of {@link n} events that wait at a gate in the middle, and the gate. */
-  const gated = async () => {
+  const openGatedRuns = async () => {
     const gate = await Gate.closed();
     return { gate, burst: { n, pauseMs: 5, gateAt, gate: gate.url } };
   };
-  const atGate = (readers: readonly AgentReader[]) =>
+  const waitUntilAtGate = (readers: readonly AgentReader[]) =>
     until('all runs to reach the gate', () => readers.every(({ parts }) => parts.length > gateAt), deadlineMs);
   const ended = (readers: readonly AgentReader[]) => Promise.all(readers.map((reader) => reader.ended));
 
-  test.runIf(drawn.includes(1))(
+  test.runIf(selectedTests.includes(1))(
     'kill -9 of one agent server: another requeues its runs, and readers there follow both attempts to the end',
     async () => {
       const [first, second] = roles.agents as [AgentServer, AgentServer];
-      const { gate, burst } = await gated();
+      const { gate, burst } = await openGatedRuns();
       const runs = await roles.begin(4, burst);
       // One reader stays connected, the other reader loses its server.
-      const stay = runs.map((run) => readToEnd([second.client], run, deadlineMs));
+      const stayingReaders = runs.map((run) => readToEnd([second.client], run, deadlineMs));
       const move = runs.map((run) => readToEnd([first.client, second.client], run, deadlineMs));
-      await atGate([...stay, ...move]);
+      await waitUntilAtGate([...stayingReaders, ...move]);
       await roles.killAgents(first);
       gate.open();
-      const [seen, moved] = [await ended(stay), await ended(move)];
+      const [seen, moved] = [await ended(stayingReaders), await ended(move)];
       expect(moved).toEqual(seen);
       expect(Math.max(...(await roles.expectEnded(runs, seen, n)))).toBe(2);
       await roles.startAgents();
@@ -61,13 +61,13 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     },
   );
 
-  test.runIf(drawn.includes(2))(
+  test.runIf(selectedTests.includes(2))(
     'kill -9 of the main API in the middle of runs: runs continue, and each trace is stored once after the restart',
     async () => {
-      const { gate, burst } = await gated();
+      const { gate, burst } = await openGatedRuns();
       const runs = await roles.begin(4, burst);
       const readers = runs.map((run, index) => readToEnd([roles.clients[index % 2] as Client], run, deadlineMs));
-      await atGate(readers);
+      await waitUntilAtGate(readers);
       await roles.api.end('SIGKILL');
       gate.open();
       const seen = await ended(readers);
@@ -76,13 +76,13 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     },
   );
 
-  test.runIf(drawn.includes(3))(
+  test.runIf(selectedTests.includes(3))(
     'kill -9 of Postgres in the middle of runs, separate roles: runs end normally, in the same or a later attempt',
     async () => {
-      const { gate, burst } = await gated();
+      const { gate, burst } = await openGatedRuns();
       const runs = await roles.begin(4, burst);
       const readers = runs.map((run, index) => readToEnd([roles.clients[index % 2] as Client], run, deadlineMs));
-      await atGate(readers);
+      await waitUntilAtGate(readers);
       await own.postgres.kill();
       gate.open();
       await own.postgres.start();
@@ -90,13 +90,13 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     },
   );
 
-  test.runIf(drawn.includes(4))(
+  test.runIf(selectedTests.includes(4))(
     'kill -9 of Kafka in the middle of runs: no streamed event is missing after the restart',
     async () => {
-      const { gate, burst } = await gated();
+      const { gate, burst } = await openGatedRuns();
       const runs = await roles.begin(4, burst);
       const readers = runs.map((run, index) => readToEnd([roles.clients[index % 2] as Client], run, deadlineMs));
-      await atGate(readers);
+      await waitUntilAtGate(readers);
       await own.kafka.kill();
       gate.open();
       await own.kafka.start();
@@ -104,18 +104,18 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     },
   );
 
-  test.runIf(drawn.includes(5))(
+  test.runIf(selectedTests.includes(5))(
     'kill -9 of ClickHouse in the middle of runs: runs and readers continue, and events are stored once after the restart',
     async () => {
       const [first, second] = roles.clients as [Client, Client];
-      const { gate, burst } = await gated();
+      const { gate, burst } = await openGatedRuns();
       const resumable = await roles.begin(2, burst);
       const plain = await Promise.all([first, second].map((client) => roles.follow(client, burst)));
       const readers = [
         ...resumable.map((run) => readToEnd([first], run, deadlineMs)),
         ...plain.map(({ reader }) => reader),
       ];
-      await atGate(readers);
+      await waitUntilAtGate(readers);
       await own.clickhouse.kill();
       gate.open();
       const [{ threadId, runId }] = resumable as [RunOnThread];
@@ -135,7 +135,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
     },
   );
 
-  test.runIf(drawn.includes(6))(
+  test.runIf(selectedTests.includes(6))(
     'kill -9 of all agent servers while a cron fires, a webhook is sent and delayed runs wait: each happens once after the restart',
     async () => {
       const receiver = await WebhookReceiver.open();
@@ -148,12 +148,12 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
       const [soonOn, laterOn, firesOn] = [await thread(), await thread(), await thread()];
       const later = await client.runs.create(laterOn, 'burst', { ...once, afterSeconds: 3_600 });
       const cron = await client.crons.createForThread(firesOn, 'burst', { ...once, schedule: '0 0 1 1 *' });
-      const row = await HeldRow.of(roles.databaseUrl, firesOn);
+      const row = await LockedThreadRow.of(roles.databaseUrl, firesOn);
       const due = new Date(Date.UTC(new Date().getUTCFullYear(), 0, 1)).toISOString();
       await askPostgres(roles.databaseUrl, `UPDATE agents.crons SET next_run_date = '${due}'`);
       await askPostgres(roles.databaseUrl, `NOTIFY agent_crons`);
       await row.untilWantedBy('crons');
-      const soon = await client.runs.create(soonOn, 'burst', { ...once, afterSeconds: 2 });
+      const delayedRun = await client.runs.create(soonOn, 'burst', { ...once, afterSeconds: 2 });
       await roles.killAgents(...roles.agents);
       await row.release();
       // Otherwise the retry waits until the delivery timeout has passed.
@@ -172,13 +172,13 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent processes', (
         await expect.poll(() => statuses(threadId), { timeout: deadlineMs }).toEqual(['success']);
       }
       expect(await runsOf(firesOn)).toMatchObject([{ metadata: { cron_id: cron.cron_id } }]);
-      expect((await runsOf(soonOn)).map(({ run_id }) => run_id)).toEqual([soon.run_id]);
-      const waits = `SELECT extract(epoch FROM started_at - created_at)::float8 AS s FROM agents.runs WHERE run_id = '${soon.run_id}'`;
+      expect((await runsOf(soonOn)).map(({ run_id }) => run_id)).toEqual([delayedRun.run_id]);
+      const waits = `SELECT extract(epoch FROM started_at - created_at)::float8 AS s FROM agents.runs WHERE run_id = '${delayedRun.run_id}'`;
       expect((await askPostgres(roles.databaseUrl, waits))[0]).toBeGreaterThanOrEqual(2);
       expect(await runsOf(laterOn)).toMatchObject([{ run_id: later.run_id, status: 'pending' }]);
       await restarted.runs.cancel(laterOn, later.run_id);
       const [fired] = (await runsOf(firesOn)).map(({ run_id }) => run_id);
-      roles.expectTraces(withWebhook.run_id, soon.run_id, later.run_id, fired as string);
+      roles.expectTraces(withWebhook.run_id, delayedRun.run_id, later.run_id, fired as string);
       await roles.expectCounted();
       expect(receiver.received).toHaveLength(2);
       expect(receiver.received.map(({ isSigned }) => isSigned)).toEqual([true, true]);

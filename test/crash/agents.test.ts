@@ -2,11 +2,11 @@ import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { Client } from '@langchain/langgraph-sdk';
 import { beforeEach, expect, test, vi } from 'vitest';
-import { freePorts } from '../../infra/embedded/free-port.ts';
-import { upTo } from '../api/agent-server/stream-parts.ts';
+import { findFreePorts } from '../../infra/embedded/free-port.ts';
+import { listNumbers } from '../api/agent-server/stream-parts.ts';
 import { until } from '../infra/until.ts';
 import { testSettings } from '../test-settings.ts';
-import { attemptsOf, followNew, type RunOnThread, readToEnd, written } from './agent-reader.ts';
+import { followNew, groupByAttempt, type RunOnThread, readToEnd, written } from './agent-reader.ts';
 import { Gate } from './gate.ts';
 import { deadlineMs, type Instance, shareInstance } from './instance.ts';
 
@@ -23,7 +23,7 @@ shareInstance(
     client = new Client({ apiUrl: url, apiKey: opened.runlake.apiKey, callerOptions: { maxRetries: 0 } });
   },
   async () => {
-    const [port] = await freePorts(1);
+    const [port] = await findFreePorts(1);
     url = `http://127.0.0.1:${port}`;
     return {
       RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),
@@ -45,7 +45,7 @@ const steps = (text: string) => ({
   config: { recursion_limit: 100 },
   streamMode: 'custom' as const,
 });
-const logOf = (text: string) => upTo(40).map((index) => `${text} ${index + 1}`);
+const buildExpectedLog = (text: string) => listNumbers(40).map((index) => `${text} ${index + 1}`);
 
 async function begin(graph: string, run: object, threadId?: string): Promise<RunOnThread> {
   const thread = threadId ?? (await client.threads.create()).thread_id;
@@ -81,14 +81,14 @@ test('kill -9 of a worker process: its runs start another attempt and end, and r
   const seen = await Promise.all(readers.map(({ ended }) => ended));
 
   for (const [index, run] of runs.entries()) {
-    expect([...attemptsOf(run, seen[index] ?? []).keys()]).toEqual([1, 2]);
+    expect([...groupByAttempt(run, seen[index] ?? []).keys()]).toEqual([1, 2]);
     expect(await statusOf(run)).toBe('success');
   }
-  expect(written(attemptsOf(runs[0], seen[0] ?? []).get(2), 'i')).toEqual(upTo(60));
+  expect(written(groupByAttempt(runs[0], seen[0] ?? []).get(2), 'i')).toEqual(listNumbers(60));
   // The second attempt resumed from the stored state.
-  expect(written(attemptsOf(runs[1], seen[1] ?? []).get(2), 'step').at(-1)).toBe(40);
+  expect(written(groupByAttempt(runs[1], seen[1] ?? []).get(2), 'step').at(-1)).toBe(40);
   const { status, values } = await client.threads.get(runs[1].threadId);
-  expect({ status, values }).toMatchObject({ status: 'idle', values: { log: logOf('a') } });
+  expect({ status, values }).toMatchObject({ status: 'idle', values: { log: buildExpectedLog('a') } });
   await counted(since, 2);
   expect(workers().filter((pid) => killed.includes(pid))).toEqual([]);
 });
@@ -109,7 +109,7 @@ test('kill -9 while a subgraph is at its interrupt: the next attempt stops there
   await until('the subgraph to reach its interrupt', async () => (await nextInside())?.[0] === 'second', deadlineMs);
   for (const pid of workers()) process.kill(pid, 'SIGKILL');
   gate.open();
-  const attempts = attemptsOf(run, await reader.ended);
+  const attempts = groupByAttempt(run, await reader.ended);
 
   expect([...attempts.keys()]).toEqual([1, 2]);
   expect(JSON.stringify([...attempts.values()])).not.toContain('second');
@@ -138,21 +138,21 @@ test('kill -9 in the middle of runs: they are requeued in order, an earlier canc
   await Promise.all([...runs, next, plain, hanging].map(untilEnded));
 
   for (const [index, run] of runs.entries()) {
-    const attempts = attemptsOf(run, seen[index] ?? []);
+    const attempts = groupByAttempt(run, seen[index] ?? []);
     expect([...attempts.keys()]).toEqual([1, 2]);
     expect(attempts.get(1)?.length).toBeGreaterThan(15);
   }
-  expect(written(attemptsOf(runs[0], seen[0] ?? []).get(2), 'i')).toEqual(upTo(60));
+  expect(written(groupByAttempt(runs[0], seen[0] ?? []).get(2), 'i')).toEqual(listNumbers(60));
   expect(await Promise.all([...runs, next, plain].map(statusOf))).toEqual(Array(4).fill('success'));
   expect(await statusOf(hanging)).toBe('interrupted');
   const { status, values } = await client.threads.get(next.threadId);
-  expect({ status, values }).toMatchObject({ status: 'idle', values: { log: [...logOf('b'), 'c 41'] } });
+  expect({ status, values }).toMatchObject({ status: 'idle', values: { log: [...buildExpectedLog('b'), 'c 41'] } });
   for (const { threadId } of [runs[0], plain, hanging]) {
     expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle' });
   }
   // A later reader gets what is stored: the events that the killed attempt had stored, and all events
-  const later = attemptsOf(runs[0], await read(runs[0]).ended);
-  expect(later.get(2)).toEqual(attemptsOf(runs[0], seen[0] ?? []).get(2));
+  const later = groupByAttempt(runs[0], await read(runs[0]).ended);
+  expect(later.get(2)).toEqual(groupByAttempt(runs[0], seen[0] ?? []).get(2));
   await counted(since, 5);
 });
 
@@ -183,7 +183,7 @@ test('kill -9 of Postgres in the middle of runs: runs end normally, in the same 
   const seen = await Promise.all(readers.map(({ ended }) => ended));
   await Promise.all(runs.map(untilEnded));
 
-  for (const [index, run] of runs.entries()) attemptsOf(run, seen[index] ?? []);
+  for (const [index, run] of runs.entries()) groupByAttempt(run, seen[index] ?? []);
   expect(await client.threads.get(runs[0].threadId)).toMatchObject({
     error: null,
     status: 'idle',
@@ -192,7 +192,7 @@ test('kill -9 of Postgres in the middle of runs: runs end normally, in the same 
   expect(await client.threads.get(runs[1].threadId)).toMatchObject({
     error: null,
     status: 'idle',
-    values: { log: logOf('d') },
+    values: { log: buildExpectedLog('d') },
   });
   expect(await Promise.all(runs.map(statusOf))).toEqual(['success', 'success']);
   await counted(since, 2);
@@ -213,9 +213,9 @@ test('kill -9 of ClickHouse in the middle of runs: runs end normally, readers ge
   const all = [...runs, plain.run];
   await Promise.all(all.map(untilEnded));
 
-  for (const [index, run] of all.entries()) expect([...attemptsOf(run, seen[index] ?? []).keys()]).toEqual([1]);
-  for (const index of [0, 2]) expect(written(seen[index], 'i')).toEqual(upTo(60));
-  expect(written(seen[1], 'step')).toEqual(upTo(40).map((step) => step + 1));
+  for (const [index, run] of all.entries()) expect([...groupByAttempt(run, seen[index] ?? []).keys()]).toEqual([1]);
+  for (const index of [0, 2]) expect(written(seen[index], 'i')).toEqual(listNumbers(60));
+  expect(written(seen[1], 'step')).toEqual(listNumbers(40).map((step) => step + 1));
   for (const { threadId } of all)
     expect(await client.threads.get(threadId)).toMatchObject({ error: null, status: 'idle' });
   expect(await Promise.all(all.map(statusOf))).toEqual(['success', 'success', 'success']);
@@ -234,7 +234,7 @@ test('a run whose process is killed each time fails after its third attempt; its
   const concurrent = await begin('burst', burst);
   const run = await begin('misbehave', { input: { how: 'kill', afterMs: 300 }, streamMode: 'custom' });
   const parts = await read(run).ended;
-  expect([...attemptsOf(run, parts.slice(0, -1)).keys()]).toEqual([1, 2, 3]);
+  expect([...groupByAttempt(run, parts.slice(0, -1)).keys()]).toEqual([1, 2, 3]);
   expect(parts.at(-1)).toMatchObject({ event: 'error', data: { error: 'RunLost' } });
   expect(await statusOf(run)).toBe('error');
   expect(await client.threads.get(run.threadId)).toMatchObject({ status: 'error' });

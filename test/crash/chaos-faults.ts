@@ -2,8 +2,8 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Random } from '../histories/random.ts';
 import { startRole } from '../role-process.ts';
 import type { GateAt } from './fault-proxy.ts';
-import type { OwnServers } from './own-servers.ts';
-import type { Pipeline, PipelineRole, Ways } from './pipeline.ts';
+import type { DedicatedServers } from './own-servers.ts';
+import type { Pipeline, PipelineRole, ServerProxies } from './pipeline.ts';
 import { isCommit, isProduce, says } from './protocol.ts';
 
 /** An injected fault. `happen` resolves when the fault is over and everything is as before. */
@@ -11,27 +11,27 @@ export interface ChaosFault {
   readonly what: string;
   /** Faults with the same target never overlap. */
   readonly target: string;
-  happen(): Promise<void>;
+  inject(): Promise<void>;
 }
 
 interface Scene {
   readonly random: Random;
   readonly pipeline: Pipeline;
-  readonly own: OwnServers;
+  readonly own: DedicatedServers;
 }
 
 const faultFactories: readonly ((scene: Scene) => ChaosFault)[] = [
-  killedRole,
-  killedRole,
-  killedAtStep,
-  killedAtStep,
-  killedServer,
-  killedServer,
-  stalledConnection,
-  stalledConnection,
-  brokenConnection,
-  lostResponse,
-  secondSink,
+  createRoleKill,
+  createRoleKill,
+  createKillAtStep,
+  createKillAtStep,
+  createServerKill,
+  createServerKill,
+  createConnectionStall,
+  createConnectionStall,
+  createConnectionBreak,
+  createLostResponse,
+  createSecondSink,
 ];
 
 export const pickFault = (scene: Scene): ChaosFault => scene.random.pick(faultFactories)(scene);
@@ -47,15 +47,15 @@ async function startWithRetries(pipeline: Pipeline, role: PipelineRole): Promise
   }
 }
 
-function killedRole({ random, pipeline }: Scene): ChaosFault {
+function createRoleKill({ random, pipeline }: Scene): ChaosFault {
   const role = random.pick<PipelineRole>(['api', 'ingest']);
-  const awayMs = random.int(1_500);
+  const downtimeMs = random.int(1_500);
   return {
-    what: `${role} is killed, and restarted after ${awayMs} ms`,
+    what: `${role} is killed, and restarted after ${downtimeMs} ms`,
     target: role,
-    async happen() {
+    async inject() {
       await pipeline.kill(role);
-      await pause(awayMs);
+      await pause(downtimeMs);
       await startWithRetries(pipeline, role);
     },
   };
@@ -64,7 +64,7 @@ function killedRole({ random, pipeline }: Scene): ChaosFault {
 /** Picks a step of a role that a proxy can recognise. */
 function pickStep({ random, pipeline }: Scene) {
   const { topicPrefix } = pipeline;
-  const steps: readonly (readonly [string, PipelineRole, keyof Ways, (message: Buffer) => boolean])[] = [
+  const steps: readonly (readonly [string, PipelineRole, keyof ServerProxies, (message: Buffer) => boolean])[] = [
     ['a publish', 'api', 'kafka', isProduce(`${topicPrefix}run-events`)],
     ['an insert', 'ingest', 'clickhouse', says(/INSERT INTO run_events /)],
     ['an insert of dirty hours', 'ingest', 'postgres', says(/INSERT INTO usage_dirty_hours/)],
@@ -74,20 +74,20 @@ function pickStep({ random, pipeline }: Scene) {
   return random.pick(steps);
 }
 
-function lostResponse(scene: Scene): ChaosFault {
+function createLostResponse(scene: Scene): ChaosFault {
   const [what, role, way, recognises] = pickStep(scene);
   const proxy = scene.pipeline.ways[role][way];
   return {
     what: `the response to ${what} of ${role} is lost`,
     target: role,
-    async happen() {
+    async inject() {
       await Promise.race([proxy.hold('sent', recognises), pause(5_000)]);
-      proxy.letPass();
+      proxy.openGates();
     },
   };
 }
 
-function killedAtStep(scene: Scene): ChaosFault {
+function createKillAtStep(scene: Scene): ChaosFault {
   const { random, pipeline } = scene;
   const { ways } = pipeline;
   const [what, role, way, recognises] = pickStep(scene);
@@ -95,22 +95,22 @@ function killedAtStep(scene: Scene): ChaosFault {
   return {
     what: `${role} is killed at ${what}, gate '${at}'`,
     target: role,
-    async happen() {
+    async inject() {
       await Promise.race([ways[role][way].hold(at, recognises), pause(5_000)]);
-      ways[role][way].letPass();
+      ways[role][way].openGates();
       await pipeline.kill(role);
       await startWithRetries(pipeline, role);
     },
   };
 }
 
-function killedServer({ random, own }: Scene): ChaosFault {
+function createServerKill({ random, own }: Scene): ChaosFault {
   const name = random.pick(['kafka', 'clickhouse', 'postgres', 'registry', 'redis'] as const);
   const awayMs = random.int(6_000);
   return {
     what: `${name} is killed, and restarted after ${awayMs} ms`,
     target: name,
-    async happen() {
+    async inject() {
       await own[name].kill();
       await pause(awayMs);
       await own[name].start();
@@ -120,18 +120,18 @@ function killedServer({ random, own }: Scene): ChaosFault {
 
 function pickConnection(random: Random) {
   const role = random.pick<PipelineRole>(['api', 'ingest']);
-  const name = random.pick<keyof Ways>(['kafka', 'clickhouse', 'postgres', 'registry']);
+  const name = random.pick<keyof ServerProxies>(['kafka', 'clickhouse', 'postgres', 'registry']);
   return { role, name };
 }
 
-function stalledConnection({ random, pipeline }: Scene): ChaosFault {
+function createConnectionStall({ random, pipeline }: Scene): ChaosFault {
   const { role, name } = pickConnection(random);
   // Usually shorter than the timeouts, sometimes longer than all of them.
   const stallMs = random.chance(0.2) ? 20_000 : random.int(6_000);
   return {
     what: `connections from ${role} to ${name} stall for ${stallMs} ms`,
     target: `${role} to ${name}`,
-    async happen() {
+    async inject() {
       pipeline.ways[role][name].stall(true);
       await pause(stallMs);
       pipeline.ways[role][name].stall(false);
@@ -139,13 +139,13 @@ function stalledConnection({ random, pipeline }: Scene): ChaosFault {
   };
 }
 
-function brokenConnection({ random, pipeline }: Scene): ChaosFault {
+function createConnectionBreak({ random, pipeline }: Scene): ChaosFault {
   const { role, name } = pickConnection(random);
   const awayMs = random.int(5_000);
   return {
     what: `${role} cannot reach ${name} for ${awayMs} ms`,
     target: `${role} to ${name}`,
-    async happen() {
+    async inject() {
       pipeline.ways[role][name].away(true);
       await pause(awayMs);
       pipeline.ways[role][name].away(false);
@@ -153,15 +153,15 @@ function brokenConnection({ random, pipeline }: Scene): ChaosFault {
   };
 }
 
-function secondSink({ random, pipeline }: Scene): ChaosFault {
-  const staysMs = random.between(2_000, 10_000);
+function createSecondSink({ random, pipeline }: Scene): ChaosFault {
+  const lifetimeMs = random.between(2_000, 10_000);
   const signal = random.pick<NodeJS.Signals>(['SIGTERM', 'SIGKILL']);
   return {
-    what: `a second ingest process joins, and gets ${signal} after ${staysMs} ms`,
+    what: `a second ingest process joins, and gets ${signal} after ${lifetimeMs} ms`,
     target: 'second ingest',
-    async happen() {
-      const second = await startRole('ingest', pipeline.environmentOf('ingest')).catch(() => undefined);
-      await pause(staysMs);
+    async inject() {
+      const second = await startRole('ingest', pipeline.buildEnvironment('ingest')).catch(() => undefined);
+      await pause(lifetimeMs);
       await second?.end(signal);
     },
   };

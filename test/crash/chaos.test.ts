@@ -10,7 +10,7 @@ import { isFullExtent } from '../house/extent.ts';
 import { until } from '../infra/until.ts';
 import { pickFault } from './chaos-faults.ts';
 import { Ledger } from './ledger.ts';
-import { ownServers } from './own-servers.ts';
+import { startDedicatedServers } from './own-servers.ts';
 import { deadlineMs, Pipeline } from './pipeline.ts';
 import { sdkLoad } from './sdk-load.ts';
 
@@ -28,7 +28,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
   test('random faults under load from the stock SDK: every accepted run is stored once and counted', async () => {
     console.info(`CHAOS_SEED=${seed} CHAOS_MINUTES=${chaosMs / 60_000}`);
     const random = new Random(seed);
-    const own = await ownServers();
+    const own = await startDedicatedServers();
     let pipeline: Pipeline | undefined;
     const happened: string[] = [];
     try {
@@ -45,7 +45,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
           if (!activeTargets.has(fault.target)) {
             activeTargets.add(fault.target);
             happened.push(`${Math.round((end - performance.now()) / 1_000)} s before the end: ${fault.what}`);
-            await fault.happen();
+            await fault.inject();
             activeTargets.delete(fault.target);
           }
           await pause(random.int(2_000));

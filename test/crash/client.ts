@@ -11,7 +11,7 @@ export interface Answer {
 
 /** Sends posts of `entries` in one request, once. @returns undefined if there was no response. */
 export async function post(pipeline: Pipeline, entries: readonly Entry[]): Promise<Answer | undefined> {
-  const body = { post: entries.map((entry) => ({ ...locationOf(entry), ...postOf(entry) })) };
+  const body = { post: entries.map((entry) => ({ ...locationOf(entry), ...buildPostFields(entry) })) };
   const answer = await send(pipeline, body);
   if (answer?.status === 202) for (const entry of entries) entry.accepted = true;
   return answer;
@@ -19,7 +19,7 @@ export async function post(pipeline: Pipeline, entries: readonly Entry[]): Promi
 
 /** Sends a single post, once: the API caches its trace location for patches that contain only the id. */
 export async function postAlone(pipeline: Pipeline, entry: Entry): Promise<Answer | undefined> {
-  const answer = await send(pipeline, { ...locationOf(entry), ...postOf(entry) }, '/runs');
+  const answer = await send(pipeline, { ...locationOf(entry), ...buildPostFields(entry) }, '/runs');
   if (answer?.status === 202) entry.accepted = true;
   return answer;
 }
@@ -53,14 +53,14 @@ export async function untilAccepted(
   throw new Error(`not accepted within ${deadlineMs} ms: ${JSON.stringify(answers.slice(-5))}`);
 }
 
-export interface Load {
+export interface RequestLoad {
   /** Responses so far, in order; undefined if there was none. */
   readonly answers: readonly (Answer | undefined)[];
   stop(): Promise<void>;
 }
 
 /** Sends posts and patches from several concurrent senders, without retries, until stopped. */
-export function load(pipeline: Pipeline, ledger: Ledger, { senders = 4, batch = 10, pauseMs = 20 } = {}): Load {
+export function load(pipeline: Pipeline, ledger: Ledger, { senders = 4, batch = 10, pauseMs = 20 } = {}): RequestLoad {
   const answers: (Answer | undefined)[] = [];
   let stopped = false;
   const sender = async () => {
@@ -100,7 +100,7 @@ function locationOf({ id, traceId, startMs }: Entry) {
   return { id, trace_id: traceId, dotted_order: order };
 }
 
-function postOf({ project, inputs, startMs }: Entry) {
+function buildPostFields({ project, inputs, startMs }: Entry) {
   return {
     name: `of ${project}`,
     run_type: 'chain',

@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import { until } from '../infra/until.ts';
 import { checkKillUnderLoad } from './engine-killed-under-load.ts';
-import { childOf, deadlineMs, type Instance, rootRun, shareInstance } from './instance.ts';
+import { deadlineMs, type Instance, makeChildRun, rootRun, shareInstance } from './instance.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
@@ -25,7 +25,7 @@ test('SIGTERM during an insert: the insert completes, other requests get 503 wit
   expect((await instance.send('POST', '/runs/batch', { post: [before] })).status).toBe(202);
   // The run belongs to a stored trace, so that the sink does not query ClickHouse before the insert.
   const release = instance.stallClickhouse();
-  const run = childOf(before);
+  const run = makeChildRun(before);
   const inFlight = instance.send('POST', '/runs/batch', { post: [run] });
   await until('the insert to begin', async () => (await instance.rowsOf('in_flight_inserts')) === 1, deadlineMs);
   inFlight.catch(() => undefined);

@@ -2,12 +2,12 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
 import { freshStores } from '../engines/stores.ts';
-import { someOf } from '../house/extent.ts';
+import { pickSome } from '../house/extent.ts';
 import { until } from '../infra/until.ts';
 import type { Death } from '../pipelines/exports/deaths.ts';
 import { day, type ExportsUnderTest, openExportsUnderTest } from '../pipelines/exports/exports-under-test.ts';
 import { type ExportWorker, exportWorkers } from './export-worker.ts';
-import { startOwn } from './own-servers.ts';
+import { startServersByName } from './own-servers.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
@@ -18,7 +18,7 @@ const at = day('2026-03-05');
 const rows = [34, 12, 5];
 
 describe.runIf(stackPart('redis'))('servers of a running export', () => {
-  let own: Awaited<ReturnType<typeof startOwn<'clickhouse' | 'postgres' | 'redis'>>>;
+  let own: Awaited<ReturnType<typeof startServersByName<'clickhouse' | 'postgres' | 'redis'>>>;
   let shop: ExportsUnderTest;
   let ids: string[];
   let undisturbed: Map<string, string>;
@@ -26,7 +26,7 @@ describe.runIf(stackPart('redis'))('servers of a running export', () => {
   const create = () => shop.create({ endTimeMicros: at + rows.length * dayMicros });
 
   beforeAll(async () => {
-    own = await startOwn(['clickhouse', 'postgres', 'redis']);
+    own = await startServersByName(['clickhouse', 'postgres', 'redis']);
     const { cluster } = own.clickhouse.values;
     const url = (name: 'clickhouse' | 'postgres' | 'redis') => own[name].values.url ?? '';
     const stores = await freshStores({
@@ -80,7 +80,7 @@ describe.runIf(stackPart('redis'))('servers of a running export', () => {
     { server: 'postgres', step: 'upload', when: 'before', time: 2, hasDetected: sweepFails, retries: 0 },
     { server: 'postgres', step: 'record', when: 'after', time: 2, hasDetected: sweepFails, retries: 0 },
   ];
-  test.each(someOf(killings, 1 / 2))(
+  test.each(pickSome(killings, 1 / 2))(
     '$server is killed $when a $step and restarted: the export continues without intervention and is complete',
     async (killing) => {
       const { server, step, when, time, hasDetected } = killing;

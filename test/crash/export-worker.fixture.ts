@@ -7,13 +7,13 @@ import { openInProcessLog } from '../../infra/event-log/in-process/in-process-lo
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
-import { destinationDeps } from '../../pipelines/exports/destinations/destination.ts';
+import { createDestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
-import type { WorkDeps } from '../../pipelines/exports/export-deps.ts';
+import type { ExportWorkerDeps } from '../../pipelines/exports/export-deps.ts';
 import { createChunkSources } from '../../pipelines/exports/parquet-writer.ts';
 import { startExportWorkers } from '../../pipelines/exports/worker.ts';
 import { topics } from '../../schemas/topics.ts';
-import { portsThatDie } from '../pipelines/exports/deaths.ts';
+import { createDyingDeps } from '../pipelines/exports/deaths.ts';
 import type { WorkerOptions } from './export-worker.ts';
 
 const options = JSON.parse(process.argv[2] ?? '{}') as WorkerOptions;
@@ -34,8 +34,8 @@ const config = {
 };
 const log = await openInProcessLog({ database, topics, partitions: 1, maxPendingBytes: 1e6, logger });
 const jobs = await openJobs({ databaseUrl: options.databaseUrl, redisUrl: options.redisUrl, logger });
-const destinations = destinationDeps(config, database, 'secret of the tests');
-const deps: WorkDeps = {
+const destinations = createDestinationDeps(config, database, 'secret of the tests');
+const deps: ExportWorkerDeps = {
   database,
   log,
   jobs,
@@ -56,6 +56,6 @@ const reached = async (): Promise<void> => {
   await once(process, 'message');
 };
 await startExportWorkers(
-  { ...(options.at === undefined ? deps : portsThatDie(deps, options.at, reached)), jobs, leases: database },
+  { ...(options.at === undefined ? deps : createDyingDeps(deps, options.at, reached)), jobs, leases: database },
   { workFolder: options.workFolder, concurrency: 2, sweepMs: 200 },
 );

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { ExportLimits } from '../../pipelines/exports/export-deps.ts';
-import { childOfSuite } from '../engines/child-of-suite.ts';
+import { childProcessOptions } from '../engines/child-of-suite.ts';
 import { until } from '../infra/until.ts';
 import type { Death } from '../pipelines/exports/deaths.ts';
 import type { ExportsUnderTest } from '../pipelines/exports/exports-under-test.ts';
@@ -55,7 +55,7 @@ export function exportWorkers(shop: () => ExportsUnderTest) {
         at: options.at,
         does: options.does,
       };
-      const child = spawn(process.execPath, [...childOfSuite, fixture, JSON.stringify(workerOptions)], {
+      const child = spawn(process.execPath, [...childProcessOptions, fixture, JSON.stringify(workerOptions)], {
         stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
       });
       running.add(child);

@@ -3,13 +3,19 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { sweepExports } from '../../pipelines/exports/scheduler.ts';
-import { someOf } from '../house/extent.ts';
-import { type S3OfStack, s3OfStack } from '../infra/objects/s3/s3-of-stack.ts';
-import type { WayToStore } from '../infra/objects/s3/way-to-store.ts';
+import { pickSome } from '../house/extent.ts';
+import { findStackS3, type StackS3 } from '../infra/objects/s3/s3-of-stack.ts';
+import type { StoreProxy } from '../infra/objects/s3/way-to-store.ts';
 import { until } from '../infra/until.ts';
 import { deaths } from '../pipelines/exports/deaths.ts';
 import { day, type ExportsUnderTest, openExportsUnderTest } from '../pipelines/exports/exports-under-test.ts';
-import { halfWay, type OwnBucket, openOwnBucket, requests, rowsOfChunk } from '../pipelines/exports/own-bucket.ts';
+import {
+  type DedicatedBucket,
+  openDedicatedBucket,
+  requests,
+  rowsPerChunk,
+  secondFileRequest,
+} from '../pipelines/exports/own-bucket.ts';
 import { exportWorkers } from './export-worker.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
@@ -33,7 +39,7 @@ describe('kill -9 of the worker', () => {
 
   /** Each step occurs once: tests without a process cover the differences by the number of finished parts. */
   const killed = deaths.filter(({ step, time }) => time === (step === 'count' ? 1 : 2));
-  test.each(someOf(killed, 1 / 3))(
+  test.each(pickSome(killed, 1 / 3))(
     '$when $step: another worker continues, and no recorded file is written again',
     async (death) => {
       const made = await shop.create();
@@ -51,15 +57,15 @@ describe('kill -9 of the worker', () => {
   );
 });
 
-const stack = s3OfStack();
+const stack = findStackS3();
 describe.runIf(stack)('kill -9 of the worker during the upload of a file to a bucket', () => {
-  const s3 = stack as S3OfStack;
+  const s3 = stack as StackS3;
   let shop: ExportsUnderTest;
-  let bucket: OwnBucket;
+  let bucket: DedicatedBucket;
   const workers = exportWorkers(() => shop);
   beforeAll(async () => {
-    shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000, exportSliceRows: rowsOfChunk });
-    bucket = await openOwnBucket(s3, shop);
+    shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000, exportSliceRows: rowsPerChunk });
+    bucket = await openDedicatedBucket(s3, shop);
     await bucket.exportUndisturbed();
   });
   afterEach(() => workers.end());
@@ -69,19 +75,19 @@ describe.runIf(stack)('kill -9 of the worker during the upload of a file to a bu
     await s3?.close();
   });
 
-  const onRequest = (recognises: RegExp) => (way: WayToStore, act: () => Promise<void>) => way.when(recognises, act);
-  const onResponse = (recognises: RegExp) => (way: WayToStore, act: () => Promise<void>) =>
+  const onRequest = (pattern: RegExp) => (way: StoreProxy, act: () => Promise<void>) => way.when(pattern, act);
+  const onResponse = (recognises: RegExp) => (way: StoreProxy, act: () => Promise<void>) =>
     way.whenAnswered(recognises, act);
   const moments = [
     ['after the start of a multipart upload, before its id is recorded', onResponse(requests('POST', 2, 'uploads')), 1],
     ['before the first part of an upload', onRequest(requests('PUT', 2, 'partNumber=1')), 1],
-    ['half-way through an upload', onResponse(halfWay), 1],
+    ['half-way through an upload', onResponse(secondFileRequest), 1],
     ['after all parts of an upload, before its completion', onRequest(requests('POST', 2, 'uploadId')), 1],
     ['after the completion of an upload, before it is recorded', onResponse(requests('POST', 2, 'uploadId')), 1],
     ['after the single upload of the next file, before it is recorded', onResponse(requests('PUT', 3)), 2],
     ['after the upload of the manifest, before the export is COMPLETED', onResponse(/^PUT .*_manifest\.json/), 3],
   ] as const;
-  test.each(someOf(moments, 1 / 3))(
+  test.each(pickSome(moments, 1 / 3))(
     '%s: the export is complete, as without the kill',
     async (_what, moment, filesDone) => {
       const made = await bucket.create();

@@ -29,7 +29,7 @@ export interface FaultProxy {
   /** Resolves when a request was recognised and is blocked at `at`. Later requests pass. */
   hold(at: GateAt, recognises: (message: Buffer) => boolean): Promise<void>;
   /** Removes gates that no request has reached. */
-  letPass(): void;
+  openGates(): void;
   /** While on, the proxy forwards nothing. */
   stall(on: boolean): void;
   /** While on, the server seems to be down. */
@@ -76,9 +76,9 @@ export async function openFaultProxy(targets: readonly Target[], protocolOf = pl
   };
 
   function forward(client: net.Socket, server: net.Socket, protocol: Protocol): void {
-    const { splitRequests: divideRequests, divideAnswers, requestId, answerId, rewriteAnswer } = protocol;
+    const { splitRequests: divideRequests, splitAnswers, requestId, answerId, rewriteAnswer } = protocol;
     const requests = divideRequests();
-    const answers = divideAnswers();
+    const answers = splitAnswers();
     let isBlocked = false;
     let blockedResponse: { readonly id: number | undefined; readonly reached?: () => void } | undefined;
     client.on('data', (data: Buffer) => {
@@ -115,16 +115,16 @@ export async function openFaultProxy(targets: readonly Target[], protocolOf = pl
     const listener = net.createServer();
     listener.listen(0, '127.0.0.1');
     await once(listener, 'listening');
-    const protocol = protocolOf({ from: target.port, to: portOf(listener) });
+    const protocol = protocolOf({ from: target.port, to: getPort(listener) });
     listener.on('connection', (client) => join(client, target, protocol));
     return listener;
   }
 
   const listeners = await Promise.all(targets.map(listen));
   return {
-    ports: listeners.map(portOf),
+    ports: listeners.map(getPort),
     hold: (at, recognises) => new Promise<void>((reached) => gates.push({ at, recognises, reached })),
-    letPass() {
+    openGates() {
       gates = [];
     },
     stall(on) {
@@ -145,6 +145,6 @@ export async function openFaultProxy(targets: readonly Target[], protocolOf = pl
   };
 }
 
-function portOf(listener: net.Server): number {
+function getPort(listener: net.Server): number {
   return (listener.address() as net.AddressInfo).port;
 }

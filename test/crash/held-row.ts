@@ -7,7 +7,7 @@ import { deadlineMs } from './pipeline.ts';
  * A lock on the row of a thread: a process that writes a graph run of this thread blocks in the middle of its
  * transaction.
  */
-export class HeldRow {
+export class LockedThreadRow {
   readonly #client: pg.Client;
 
   private constructor(client: pg.Client) {
@@ -15,10 +15,10 @@ export class HeldRow {
   }
 
   /** Takes the lock; it is released at the end of the test at the latest. */
-  static async of(databaseUrl: string, threadId: string): Promise<HeldRow> {
+  static async of(databaseUrl: string, threadId: string): Promise<LockedThreadRow> {
     const client = new pg.Client(databaseUrl);
     await client.connect();
-    const held = new HeldRow(client);
+    const held = new LockedThreadRow(client);
     onTestFinished(() => held.release());
     await client.query('BEGIN');
     await client.query('SELECT FROM agents.threads WHERE thread_id = $1 FOR UPDATE', [threadId]);

@@ -150,7 +150,7 @@ export function rootRun(): Run {
   return { ...ids, name: 'root', run_type: 'chain', start_time: started, inputs: { id } };
 }
 
-export function childOf(root: Run): Run {
+export function makeChildRun(root: Run): Run {
   const id = randomUUID();
   return {
     ...rootRun(),

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { expect, test, vi } from 'vitest';
-import { processesOn } from '../infra/embedded/processes.ts';
+import { listProcesses } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { startRunlake } from '../runlake-process.ts';
-import { childOf, deadlineMs, dottedOrder, type Instance, rootRun, shareInstance } from './instance.ts';
+import { deadlineMs, dottedOrder, type Instance, makeChildRun, rootRun, shareInstance } from './instance.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
@@ -63,7 +63,7 @@ test('no process outlives kill -9, and a second process on the data folder is re
   const second = startRunlake({ dataDir });
   await expect(second).rejects.toThrow(/runlake ended with 1:\n.*is in use by another runlake process \(\d+\)/);
   await instance.runlake.kill();
-  await expect.poll(() => processesOn(dataDir), { timeout: 15_000 }).toEqual([]);
+  await expect.poll(() => listProcesses(dataDir), { timeout: 15_000 }).toEqual([]);
   await instance.restart();
   expect((await instance.send('POST', '/runs', rootRun())).status).toBe(202);
 });
@@ -73,7 +73,7 @@ test('kill -9 between the record of an insert and the insert: each run is stored
   const root = rootRun();
   expect((await instance.send('POST', '/runs/batch', { post: [root] })).status).toBe(202);
   // The run belongs to a stored trace, so that the sink does not query ClickHouse before the insert.
-  const child = childOf(root);
+  const child = makeChildRun(root);
   const release = instance.stallClickhouse();
   const sent = instance.send('POST', '/runs/batch', { post: [child] });
   sent.catch(() => undefined);

@@ -7,7 +7,7 @@ import { load } from './client.ts';
 import { expectMostAccepted } from './honest-answers.ts';
 import { Ledger } from './ledger.ts';
 import { openOnStack } from './on-stack.ts';
-import { deadlineMs, metricOf } from './pipeline.ts';
+import { deadlineMs, readMetric } from './pipeline.ts';
 
 vi.setConfig({ testTimeout: 300_000 });
 
@@ -16,11 +16,11 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('ingest processes', 
     const { pipeline, close } = await openOnStack({ RUNLAKE_KAFKA_PARTITIONS: '4' });
     const more: RoleProcess[] = [];
     const join = async () => {
-      const joined = await startRole('ingest', pipeline.environmentOf('ingest'));
+      const joined = await startRole('ingest', pipeline.buildEnvironment('ingest'));
       more.push(joined);
       return joined;
     };
-    const stored = (of: RoleProcess) => metricOf(of, 'runlake_sink_insert_batch_rows_sum', 'run_events');
+    const stored = (of: RoleProcess) => readMetric(of, 'runlake_sink_insert_batch_rows_sum', 'run_events');
     const untilAllStore = async (...members: RoleProcess[]) => {
       const before = await Promise.all(members.map(stored));
       for (const [index, member] of members.entries()) {

@@ -13,11 +13,11 @@ import { loadStackSettings, type StackPartName } from '../stack/stack-settings.t
 import { openTools } from '../stack/tools.ts';
 
 /** A separate server, started like those of the native stack. A test may kill it and fill its disk. */
-export interface OwnServer {
+export interface DedicatedServer {
   readonly values: PartValues;
   /** Data folder. */
   readonly folder: string;
-  /** Sends SIGKILL. The server stays down until {@link OwnServer.start}. */
+  /** Sends SIGKILL. The server stays down until {@link DedicatedServer.start}. */
   kill(): Promise<void>;
   /** Restarts it with the same data and ports. */
   start(): Promise<void>;
@@ -27,7 +27,7 @@ export interface OwnServer {
   remove(): Promise<void>;
 }
 
-export async function ownServer(name: StackPartName, { diskMiB }: { readonly diskMiB?: number } = {}) {
+export async function startDedicatedServer(name: StackPartName, { diskMiB }: { readonly diskMiB?: number } = {}) {
   const part = allParts[name];
   const folder = mkdtempSync(join(tmpdir(), `runlake-crash-${name}-`));
   // Postgres runs as another user if this process runs as root.
@@ -67,13 +67,13 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
     await remove();
     throw error;
   }
-  const server: OwnServer = {
+  const server: DedicatedServer = {
     values: part.values(options),
     folder: join(folder, name),
     async kill() {
       const killed = running;
       if (killed === undefined) return;
-      for (const pid of processesOf(name, folder)) killProcess(pid);
+      for (const pid of listServerProcesses(name, folder)) killProcess(pid);
       // The supervisors of ClickHouse and Postgres restart them unless they are stopped: stop in the same tick, too
       // late for the server to receive it.
       if (name === 'clickhouse' || name === 'postgres') await killed.stop();
@@ -104,7 +104,7 @@ export async function ownServer(name: StackPartName, { diskMiB }: { readonly dis
 }
 
 /** Returns all processes of the server, so that none of them can complete its current work. */
-function processesOf(name: StackPartName, folder: string): number[] {
+function listServerProcesses(name: StackPartName, folder: string): number[] {
   const read = (...path: string[]) => readFileSync(join(folder, name, ...path), 'utf8');
   const { clickhouseShards } = loadStackSettings();
   if (name === 'clickhouse' && clickhouseShards > 1) {

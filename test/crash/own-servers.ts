@@ -1,14 +1,14 @@
 import { askClickhouse } from '../infra/embedded/processes.ts';
-import { type OwnServer, ownServer } from './own-server.ts';
+import { type DedicatedServer, startDedicatedServer } from './own-server.ts';
 import type { Servers } from './pipeline.ts';
 
 /** One server of each kind, for one test file. */
-export interface OwnServers {
-  readonly kafka: OwnServer;
-  readonly registry: OwnServer;
-  readonly clickhouse: OwnServer;
-  readonly postgres: OwnServer;
-  readonly redis: OwnServer;
+export interface DedicatedServers {
+  readonly kafka: DedicatedServer;
+  readonly registry: DedicatedServer;
+  readonly clickhouse: DedicatedServer;
+  readonly postgres: DedicatedServer;
+  readonly redis: DedicatedServer;
   readonly addresses: Servers;
   /** Queries ClickHouse directly, without a proxy. */
   clickhouseRows(sql: string): Promise<string>;
@@ -22,8 +22,8 @@ type ServerName = 'kafka' | 'registry' | 'clickhouse' | 'postgres' | 'redis';
  *
  * @param options with a disk size, each server gets a disk of that size, if this user is allowed to mount one.
  */
-export async function ownServers(options: { readonly diskMiB?: number } = {}): Promise<OwnServers> {
-  const { kafka, registry, clickhouse, postgres, redis, remove } = await startOwn(
+export async function startDedicatedServers(options: { readonly diskMiB?: number } = {}): Promise<DedicatedServers> {
+  const { kafka, registry, clickhouse, postgres, redis, remove } = await startServersByName(
     ['kafka', 'registry', 'clickhouse', 'postgres', 'redis'],
     options,
   );
@@ -40,11 +40,11 @@ export async function ownServers(options: { readonly diskMiB?: number } = {}): P
 }
 
 /** Starts only these servers; removes all of them if one does not start. */
-export async function startOwn<Name extends ServerName>(
+export async function startServersByName<Name extends ServerName>(
   names: readonly Name[],
   options: { readonly diskMiB?: number } = {},
-): Promise<Readonly<Record<Name, OwnServer>> & { remove(): Promise<void> }> {
-  const started = await Promise.allSettled(names.map((name) => ownServer(name, options)));
+): Promise<Readonly<Record<Name, DedicatedServer>> & { remove(): Promise<void> }> {
+  const started = await Promise.allSettled(names.map((name) => startDedicatedServer(name, options)));
   const servers = started.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
   const remove = async () => void (await Promise.all(servers.map((server) => server.remove())));
   const failed = started.find((each) => each.status === 'rejected');
@@ -53,5 +53,5 @@ export async function startOwn<Name extends ServerName>(
     throw failed.reason;
   }
   const byName = Object.fromEntries(names.map((name, index) => [name, servers[index]]));
-  return { ...(byName as Record<Name, OwnServer>), remove };
+  return { ...(byName as Record<Name, DedicatedServer>), remove };
 }

@@ -20,7 +20,7 @@ export interface Servers {
 }
 
 /** The connections of one role to the servers, each through a proxy. */
-export interface Ways {
+export interface ServerProxies {
   readonly kafka: FaultProxy;
   readonly registry: FaultProxy;
   readonly clickhouse: FaultProxy;
@@ -37,7 +37,7 @@ export class Pipeline {
   readonly topicPrefix = `crash-${randomBytes(6).toString('hex')}.`;
   readonly apiKey = `test-${randomBytes(16).toString('hex')}`;
   readonly servers: Servers;
-  readonly ways: Readonly<Record<PipelineRole, Ways>>;
+  readonly ways: Readonly<Record<PipelineRole, ServerProxies>>;
   readonly #environment: Readonly<Record<string, string>>;
   readonly #running = new Map<PipelineRole, RoleProcess>();
   readonly #offsets: CommittedOffsets;
@@ -46,18 +46,18 @@ export class Pipeline {
 
   private constructor(
     servers: Servers,
-    ways: Readonly<Record<PipelineRole, Ways>>,
+    serverProxies: Readonly<Record<PipelineRole, ServerProxies>>,
     environment: Readonly<Record<string, string>>,
   ) {
     this.servers = servers;
-    this.ways = ways;
+    this.ways = serverProxies;
     this.#environment = environment;
     this.#offsets = watchOffsets(servers.kafkaBrokers, this.topicPrefix);
   }
 
   /** Opens the proxies; {@link Pipeline.start} starts the roles. */
   static async open(servers: Servers, environment: Readonly<Record<string, string>> = {}): Promise<Pipeline> {
-    const [api, ingest] = await Promise.all([openWays(servers), openWays(servers)]);
+    const [api, ingest] = await Promise.all([openServerProxies(servers), openServerProxies(servers)]);
     return new Pipeline(servers, { api, ingest }, environment);
   }
 
@@ -79,7 +79,7 @@ export class Pipeline {
 
   /** Starts a role that is not running; the API always uses the same port. */
   async start(role: PipelineRole): Promise<void> {
-    const started = await startRole(role, this.environmentOf(role));
+    const started = await startRole(role, this.buildEnvironment(role));
     this.#running.set(role, started);
     if (role === 'api') this.url = started.url;
   }
@@ -89,7 +89,7 @@ export class Pipeline {
     this.#running.delete(role);
   }
 
-  environmentOf(role: PipelineRole): Record<string, string> {
+  buildEnvironment(role: PipelineRole): Record<string, string> {
     const { clickhouseUrl, clickhouseCluster, databaseUrl, schemaRegistryUrl, redisUrl } = this.servers;
     const { kafka, registry, clickhouse, postgres } = this.ways[role];
     const own = {
@@ -128,12 +128,12 @@ export class Pipeline {
 
   /** Returns the value of a metric of a role, summed over its labels that contain `label`. */
   metric(role: PipelineRole, name: string, label = ''): Promise<number> {
-    return metricOf(this.process(role), name, label);
+    return readMetric(this.process(role), name, label);
   }
 
   /** Waits until all events in the topics are stored and counted. */
   async settled(): Promise<void> {
-    await until('all events to be stored', () => this.#offsets.atEnd().catch(() => false), deadlineMs);
+    await until('all events to be stored', () => this.#offsets.isAtEnd().catch(() => false), deadlineMs);
     const noDirtyHours = async () =>
       (await askPostgres(this.servers.databaseUrl, 'SELECT count(*)::int FROM usage_dirty_hours'))[0] === 0;
     await until('usage to be counted', noDirtyHours, deadlineMs);
@@ -148,7 +148,7 @@ export class Pipeline {
 }
 
 /** Returns the value of a metric of a process, summed over its labels that contain `label`. */
-export async function metricOf({ url }: RoleProcess, name: string, label = ''): Promise<number> {
+export async function readMetric({ url }: RoleProcess, name: string, label = ''): Promise<number> {
   const answer = await fetch(`${url}/metrics`);
   if (!answer.ok) throw new Error(`GET ${url}/metrics returned ${answer.status}`);
   return (await answer.text())
@@ -157,7 +157,7 @@ export async function metricOf({ url }: RoleProcess, name: string, label = ''): 
     .reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
 }
 
-async function openWays(servers: Servers): Promise<Ways> {
+async function openServerProxies(servers: Servers): Promise<ServerProxies> {
   const [kafka, registry, clickhouse, postgres] = await Promise.all([
     openFaultProxy([target(`kafka://${servers.kafkaBrokers}`)], kafkaProtocol),
     openFaultProxy([target(servers.schemaRegistryUrl)]),

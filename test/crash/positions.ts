@@ -3,7 +3,7 @@ import { topics } from '../../schemas/topics.ts';
 
 export interface CommittedOffsets {
   /** Returns whether the committed offsets of the sinks equal the log-end offsets. */
-  atEnd(): Promise<boolean>;
+  isAtEnd(): Promise<boolean>;
   close(): Promise<void>;
 }
 
@@ -20,7 +20,7 @@ export function watchOffsets(brokers: string, prefix: string): CommittedOffsets 
     return connected;
   };
   return {
-    async atEnd() {
+    async isAtEnd() {
       await connect();
       for (const { name } of topics) {
         const ends = await admin.fetchTopicOffsets(prefix + name);

@@ -5,7 +5,7 @@ export interface Protocol {
    * messages that are now complete, in order.
    */
   splitRequests(): (data: Buffer) => Buffer[];
-  divideAnswers(): (data: Buffer) => Buffer[];
+  splitAnswers(): (data: Buffer) => Buffer[];
   /** Returns the id that a response shares with its request; undefined if responses come in request order. */
   requestId(message: Buffer): number | undefined;
   answerId(message: Buffer): number | undefined;
@@ -23,10 +23,10 @@ export interface ProxyAddresses {
  * connection.
  */
 export function plain(_ports: ProxyAddresses): Protocol {
-  const divide = () => (data: Buffer) => [data];
+  const passChunk = () => (data: Buffer) => [data];
   return {
-    splitRequests: divide,
-    divideAnswers: divide,
+    splitRequests: passChunk,
+    splitAnswers: passChunk,
     requestId: () => undefined,
     answerId: () => undefined,
     rewriteAnswer: (message) => message,
@@ -39,11 +39,11 @@ export function plain(_ports: ProxyAddresses): Protocol {
  * bytes.
  */
 export function kafkaProtocol({ from, to }: ProxyAddresses): Protocol {
-  const serverAddress = advertised(from);
-  const proxyAddress = advertised(to);
+  const serverAddress = encodeAdvertisedAddress(from);
+  const proxyAddress = encodeAdvertisedAddress(to);
   return {
-    splitRequests: byLength,
-    divideAnswers: byLength,
+    splitRequests: createLengthSplitter,
+    splitAnswers: createLengthSplitter,
     requestId: (message) => message.readInt32BE(8),
     answerId: (message) => message.readInt32BE(4),
     rewriteAnswer(message) {
@@ -54,14 +54,14 @@ export function kafkaProtocol({ from, to }: ProxyAddresses): Protocol {
   };
 }
 
-function advertised(port: number): Buffer {
+function encodeAdvertisedAddress(port: number): Buffer {
   const bytes = Buffer.alloc(13);
   bytes.write('127.0.0.1');
   bytes.writeInt32BE(port, 9);
   return bytes;
 }
 
-function byLength(): (data: Buffer) => Buffer[] {
+function createLengthSplitter(): (data: Buffer) => Buffer[] {
   let chunks: Buffer[] = [];
   let size = 0;
   return (data) => {

@@ -8,14 +8,14 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client } from '@langchain/langgraph-sdk';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
-import { freePorts } from '../../infra/embedded/free-port.ts';
+import { findFreePorts } from '../../infra/embedded/free-port.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import { builtProgram } from '../built-program.ts';
 import { stackPart } from '../engines/stack.ts';
 import { clusterVariable } from '../engines/stores.ts';
 import { until } from '../infra/until.ts';
 import { testSettings } from '../test-settings.ts';
-import { type OwnServers, ownServers } from './own-servers.ts';
+import { type DedicatedServers, startDedicatedServers } from './own-servers.ts';
 import { deadlineMs } from './pipeline.ts';
 
 vi.setConfig({ testTimeout: 400_000, hookTimeout: 300_000 });
@@ -37,12 +37,12 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
   () => {
     const root = mkdtempSync(join(tmpdir(), 'runlake-away-'));
     const running: StartedRole[] = [];
-    let own: OwnServers;
+    let own: DedicatedServers;
     let prefix = 0;
 
     beforeAll(async () => {
       mkdirSync(join(root, 'buckets'));
-      own = await ownServers();
+      own = await startDedicatedServers();
     });
     afterEach(async () => {
       await Promise.all(running.splice(0).map((role) => role.end('SIGKILL')));
@@ -53,7 +53,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
     });
 
     async function start(role: string, changes: Readonly<Record<string, string>> = {}): Promise<StartedRole> {
-      const [main, metrics, agents] = (await freePorts(3)) as [number, number, number];
+      const [main, metrics, agents] = (await findFreePorts(3)) as [number, number, number];
       const { addresses } = own;
       const env: Record<string, string | undefined> = {
         PATH: process.env.PATH,

@@ -5,10 +5,10 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi 
 import { stackPart } from '../engines/stack.ts';
 import { isFullExtent } from '../house/extent.ts';
 import { until } from '../infra/until.ts';
-import { type Load, load, patch, post, untilAccepted } from './client.ts';
+import { load, patch, post, type RequestLoad, untilAccepted } from './client.ts';
 import { expectAcceptedOrRetryLater, expectMostAccepted } from './honest-answers.ts';
 import { Ledger } from './ledger.ts';
-import { type OwnServers, ownServers } from './own-servers.ts';
+import { type DedicatedServers, startDedicatedServers } from './own-servers.ts';
 import { deadlineMs, Pipeline } from './pipeline.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
@@ -18,12 +18,12 @@ const clickhouseAwayMs = Number(process.env.CLICKHOUSE_AWAY_MS ?? (isFullExtent 
 const maxResponseMs = 20_000;
 
 describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis'))('servers of this file', () => {
-  let own: OwnServers;
+  let own: DedicatedServers;
   let pipeline: Pipeline;
   const ledger = new Ledger();
-  let loading: Load;
+  let loading: RequestLoad;
   beforeAll(async () => {
-    own = await ownServers({ diskMiB: 768 });
+    own = await startDedicatedServers({ diskMiB: 768 });
     pipeline = await Pipeline.started(own.addresses);
   });
   afterAll(async () => {
@@ -47,8 +47,8 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
   };
   const watchForFailedStore = () => {
     const { length } = pipeline.process('ingest').output();
-    const fails = () => pipeline.process('ingest').output().slice(length).includes('a batch could not be stored');
-    return () => until('an insert to fail', fails, deadlineMs);
+    const hasFailed = () => pipeline.process('ingest').output().slice(length).includes('a batch could not be stored');
+    return () => until('an insert to fail', hasFailed, deadlineMs);
   };
   const expectAllStored = async () => {
     await untilAccepts(50);

@@ -3,14 +3,14 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test, vi } from 'vitest';
-import { type OwnShards, startOwnShards } from '../engines/own-shards.ts';
+import { type DedicatedShards, startDedicatedShards } from '../engines/own-shards.ts';
 import { checkKillUnderLoad } from './engine-killed-under-load.ts';
 import { type Instance, shareInstance } from './instance.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
 const folder = mkdtempSync(join(tmpdir(), 'runlake-shards-'));
-let shards: OwnShards;
+let shards: DedicatedShards;
 let instance: Instance;
 
 // Runs after the hook of `shareInstance` that stops Runlake: `afterAll` hooks run in reverse order.
@@ -23,7 +23,7 @@ shareInstance(
     instance = opened;
   },
   async () => {
-    shards = await startOwnShards(folder, 2);
+    shards = await startDedicatedShards(folder, 2);
     const { clickhouseUrl, clickhouseCluster } = shards.addresses;
     return { RUNLAKE_CLICKHOUSE_URL: clickhouseUrl, RUNLAKE_CLICKHOUSE_CLUSTER: clickhouseCluster };
   },

@@ -2,9 +2,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, describe, expect, test, vi } from 'vitest';
-import { ownRedis } from '../engines/own-servers.ts';
+import { allocateRedisDatabase } from '../engines/own-servers.ts';
 import { stackPart } from '../engines/stack.ts';
-import { someOf } from '../house/extent.ts';
+import { pickSome } from '../house/extent.ts';
 import { askClickhouse } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { testSettings } from '../test-settings.ts';
@@ -13,7 +13,7 @@ import { openFaultProxy } from './fault-proxy.ts';
 import { expectAcceptedOrRetryLater, expectMostAccepted } from './honest-answers.ts';
 import { type Entry, Ledger } from './ledger.ts';
 import { openOnStack } from './on-stack.ts';
-import { deadlineMs, type Pipeline, type PipelineRole, type Ways } from './pipeline.ts';
+import { deadlineMs, type Pipeline, type PipelineRole, type ServerProxies } from './pipeline.ts';
 import { openPipelinePool } from './pipeline-pool.ts';
 import { isCommit, says } from './protocol.ts';
 
@@ -22,15 +22,15 @@ vi.setConfig({ testTimeout: 300_000 });
 interface Stall {
   readonly name: string;
   readonly role: PipelineRole;
-  readonly way: keyof Ways;
+  readonly way: keyof ServerProxies;
   /** Duration of the stall, longer than the timeouts in `name`. */
   readonly stallMs: number;
   /** Responses to posts: some are 503, or all are 202. */
-  readonly posts: 'refused' | 'accepted';
+  readonly postOutcome: 'refused' | 'accepted';
   /** Sends further requests during the stall; `known` was posted before. */
   readonly meanwhile?: (pipeline: Pipeline, known: Entry) => Promise<void>;
   /** Whether the member keeps its partitions, because it sends heartbeats during a slow insert. */
-  readonly keepsItsPartitions?: true;
+  readonly keepsPartitions?: true;
 }
 
 const limits = testSettings({ publishTimeoutMs: 2_000, queryTimeoutMs: 3_000 });
@@ -41,21 +41,21 @@ const stalls: readonly Stall[] = [
     role: 'api',
     way: 'kafka',
     stallMs: 8_000,
-    posts: 'refused',
+    postOutcome: 'refused',
   },
   {
     name: 'api and Postgres, longer than the query timeout',
     role: 'api',
     way: 'postgres',
     stallMs: 8_000,
-    posts: 'refused',
+    postOutcome: 'refused',
   },
   {
     name: 'api and ClickHouse, longer than the query timeout',
     role: 'api',
     way: 'clickhouse',
     stallMs: 8_000,
-    posts: 'accepted',
+    postOutcome: 'accepted',
     meanwhile: readAndPatchWithoutClickhouse,
   },
   {
@@ -63,29 +63,29 @@ const stalls: readonly Stall[] = [
     role: 'api',
     way: 'registry',
     stallMs: 8_000,
-    posts: 'accepted',
+    postOutcome: 'accepted',
   },
   {
     name: 'sink and Kafka, longer than the session and request timeouts',
     role: 'ingest',
     way: 'kafka',
     stallMs: 22_000,
-    posts: 'accepted',
+    postOutcome: 'accepted',
   },
   {
     name: 'sink and ClickHouse, longer than the insert timeout',
     role: 'ingest',
     way: 'clickhouse',
     stallMs: 12_000,
-    posts: 'accepted',
-    keepsItsPartitions: true,
+    postOutcome: 'accepted',
+    keepsPartitions: true,
   },
   {
     name: 'sink and Postgres, longer than the query timeout',
     role: 'ingest',
     way: 'postgres',
     stallMs: 12_000,
-    posts: 'accepted',
+    postOutcome: 'accepted',
   },
 ];
 
@@ -118,7 +118,7 @@ async function readAndPatchWithoutClickhouse(pipeline: Pipeline, known: Entry): 
  */
 const lostResponses: readonly {
   readonly name: string;
-  readonly way: keyof Ways;
+  readonly way: keyof ServerProxies;
   readonly recognises: (message: Buffer) => boolean;
 }[] = [
   { name: 'a commit of the sink', way: 'kafka', recognises: isCommit },
@@ -136,8 +136,8 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
   const { withPipeline, close: closePool } = openPipelinePool(4, limits);
   afterAll(closePool);
 
-  test.concurrent.each(someOf(stalls, 1 / 3))('stalled between $name', async (stall) => {
-    const { role, way, stallMs, posts, meanwhile, keepsItsPartitions } = stall;
+  test.concurrent.each(pickSome(stalls, 1 / 3))('stalled between $name', async (stall) => {
+    const { role, way, stallMs, postOutcome, meanwhile, keepsPartitions } = stall;
     await withPipeline(async (pipeline, ledger) => {
       const known = ledger.newRun();
       await untilAccepted(() => postAlone(pipeline, known));
@@ -158,16 +158,16 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
       await until('runs to be accepted again', () => ledger.acceptedCount >= then + 50, deadlineMs);
       await loading.stop();
       expectAcceptedOrRetryLater(loading.answers, maxResponseMs);
-      if (posts === 'accepted') expectMostAccepted(loading.answers);
+      if (postOutcome === 'accepted') expectMostAccepted(loading.answers);
       else expect(loading.answers.some((answer) => answer?.status === 503)).toBe(true);
       expect(await ledger.check(pipeline)).toBeGreaterThan(0);
-      if (keepsItsPartitions) expect(await assigned()).toBe(assignedBefore);
+      if (keepsPartitions) expect(await assigned()).toBe(assignedBefore);
       expect(pipeline.process(role).output()).not.toMatch(/unhandled|uncaught/i);
     });
   });
 
   test.concurrent('stalled between all roles and Redis: ingest continues, a job is refused in time and done afterwards', async () => {
-    const redis = await ownRedis(stackPart('redis')?.url ?? '');
+    const redis = await allocateRedisDatabase(stackPart('redis')?.url ?? '');
     const proxiedUrl = new URL(redis.url);
     const way = await openFaultProxy([{ host: proxiedUrl.hostname, port: Number(proxiedUrl.port) }]);
     proxiedUrl.host = `127.0.0.1:${way.ports[0]}`;
@@ -200,7 +200,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
     }
   });
 
-  test.concurrent.each(someOf(lostResponses, 1 / 3))(
+  test.concurrent.each(pickSome(lostResponses, 1 / 3))(
     'the response to $name never arrives',
     async ({ way, recognises }) => {
       await withPipeline(async (pipeline, ledger) => {

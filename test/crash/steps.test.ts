@@ -1,7 +1,7 @@
 /** Kills the roles (SIGKILL) at each step of the path, with real servers. */
 import { afterAll, describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
-import { someOf } from '../house/extent.ts';
+import { pickSome } from '../house/extent.ts';
 import { askPostgres } from '../infra/embedded/processes.ts';
 import { patch, post, untilAccepted } from './client.ts';
 import { deadlineMs, type Pipeline, type PipelineRole } from './pipeline.ts';
@@ -16,13 +16,13 @@ interface Step {
   /** Resolves when the role is blocked at the step. */
   hold(pipeline: Pipeline): Promise<void>;
   /** The requests that lead to the step; default: posts. */
-  readonly sends?: 'patches first';
+  readonly requestOrder?: 'patches first';
   /** Checks the contents of the stores at that moment. */
   found?(pipeline: Pipeline): Promise<void>;
 }
 
 /** Number of runs; enough for both partitions to get some. */
-const runsOfStep = 40;
+const runsPerStep = 40;
 const ingest = (pipeline: Pipeline) => pipeline.ways.ingest;
 const rowsOf = async ({ servers }: Pipeline, table: string) =>
   Number((await askPostgres(servers.databaseUrl, `SELECT count(*)::int FROM ${table}`))[0]);
@@ -46,21 +46,21 @@ const steps: readonly Step[] = [
   {
     name: 'sink before it defers an event',
     role: 'ingest',
-    sends: 'patches first',
+    requestOrder: 'patches first',
     hold: (pipeline) => ingest(pipeline).postgres.hold('before', says(/INSERT INTO deferred_events/)),
   },
   {
     name: 'sink while it defers an event, before Postgres commits',
     role: 'ingest',
-    sends: 'patches first',
+    requestOrder: 'patches first',
     hold: (pipeline) => ingest(pipeline).postgres.hold('answered', says(/INSERT INTO deferred_events/)),
     // Events of the other partition may be committed.
-    found: async (pipeline) => expect(await rowsOf(pipeline, 'deferred_events')).toBeLessThan(runsOfStep),
+    found: async (pipeline) => expect(await rowsOf(pipeline, 'deferred_events')).toBeLessThan(runsPerStep),
   },
   {
     name: 'sink after it defers an event, before it commits the offset',
     role: 'ingest',
-    sends: 'patches first',
+    requestOrder: 'patches first',
     hold: (pipeline) => ingest(pipeline).kafka.hold('before', isCommit),
     found: async (pipeline) => expect(await rowsOf(pipeline, 'deferred_events')).toBeGreaterThan(0),
   },
@@ -122,11 +122,11 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('killed at a step', 
   const { withPipeline, close } = openPipelinePool(5);
   afterAll(close);
 
-  test.concurrent.each(someOf(steps, 1 / 3))('killed: $name', async (step) => {
+  test.concurrent.each(pickSome(steps, 1 / 3))('killed: $name', async (step) => {
     await withPipeline(async (pipeline, ledger) => {
-      const runs = Array.from({ length: runsOfStep }, () => ledger.newRun());
+      const runs = Array.from({ length: runsPerStep }, () => ledger.newRun());
       const reached = step.hold(pipeline);
-      const first = step.sends === 'patches first' ? patch : post;
+      const first = step.requestOrder === 'patches first' ? patch : post;
       const sending = untilAccepted(() => first(pipeline, runs), deadlineMs);
       sending.catch(() => undefined);
       await withDeadline(reached, step.name);
@@ -136,7 +136,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('killed at a step', 
       const answers = await sending;
       // The blocked request got no response, so nothing was acknowledged that might not be durable.
       if (step.role === 'api') expect(answers[0]).toBeUndefined();
-      if (step.sends === 'patches first') await untilAccepted(() => post(pipeline, runs));
+      if (step.requestOrder === 'patches first') await untilAccepted(() => post(pipeline, runs));
       // Check before a repeated request can replace a lost run.
       await ledger.check(pipeline);
       await untilAccepted(() => post(pipeline, runs));

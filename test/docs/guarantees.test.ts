@@ -12,12 +12,12 @@ const proofs = [...stepRows, ...serverRows, ...embeddedRows, ...exportRows, ...a
  * Returns the titles of the tests in a file. If the title of a table test is the name of its rows, returns the names of
  * the rows.
  */
-function testsOf(file: string): string[] {
+function listTestTitles(file: string): string[] {
   const text = read(file);
   const titles = [...text.matchAll(/\btest(?:\.\w+)*(?:<.*>)?(?:\(.*\))?\(\s*'((?:[^'\\]|\\.)+)'/g)];
-  const ownTitles = titles.filter(([, title]) => !title?.includes('$name'));
-  const rows = ownTitles.length < titles.length ? [...text.matchAll(/\bname: '((?:[^'\\]|\\.)+)'/g)] : [];
-  return [...ownTitles, ...rows].map(([, title]) => String(title));
+  const literalTitles = titles.filter(([, title]) => !title?.includes('$name'));
+  const rows = literalTitles.length < titles.length ? [...text.matchAll(/\bname: '((?:[^'\\]|\\.)+)'/g)] : [];
+  return [...literalTitles, ...rows].map(([, title]) => String(title));
 }
 
 describe('the table of guarantees', () => {
@@ -28,7 +28,9 @@ describe('the table of guarantees', () => {
 
   it('names every crash test, once', () => {
     const files = readdirSync(new URL('test/crash/', root)).filter((file) => file.endsWith('.test.ts'));
-    const tests = files.flatMap((file) => testsOf(`test/crash/${file}`).map((name) => `test/crash/${file}: ${name}`));
+    const tests = files.flatMap((file) =>
+      listTestTitles(`test/crash/${file}`).map((name) => `test/crash/${file}: ${name}`),
+    );
     const named = proofs.map(({ file, name }) => `${file}: ${name}`);
     expect(tests.length).toBeGreaterThan(30);
     expect(named.filter((name) => name.startsWith('test/crash/')).sort()).toEqual(tests.sort());

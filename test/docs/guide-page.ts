@@ -88,8 +88,8 @@ export function parseGuidePage(text: string): GuidePage {
       const kind = words[0] as StepKind | undefined;
       const step = { language: language as RunnableLanguage, ...(kind && { kind }) };
       const last = steps.at(-1);
-      const continues = language !== 'sh' && last?.language === language && last.kind === step.kind;
-      if (continues) last.blocks.push({ code, line });
+      const isContinuation = language !== 'sh' && last?.language === language && last.kind === step.kind;
+      if (isContinuation) last.blocks.push({ code, line });
       else steps.push({ ...step, blocks: [{ code, line }] });
       previous = 'runnable';
     }

@@ -22,7 +22,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { freePorts } from '../../infra/embedded/free-port.ts';
+import { findFreePorts } from '../../infra/embedded/free-port.ts';
 import { builtProgram } from '../built-program.ts';
 import { until } from '../infra/until.ts';
 import { testSettings } from '../test-settings.ts';
@@ -58,9 +58,11 @@ export class GuideSession {
     writeFileSync(command, `#!/bin/sh\nexec '${process.execPath}' '${builtProgram}' "$@"\n`, { mode: 0o755 });
     // `make` uses the build that the tests use, because another suite may be reading it.
     const make = execFileSync('sh', ['-c', 'command -v make'], { encoding: 'utf8' }).trim();
-    const upToDate = '-o dist/.built -o node_modules/.package-lock.json';
-    writeFileSync(join(folder, 'bin', 'make'), `#!/bin/sh\nexec '${make}' ${upToDate} "$@"\n`, { mode: 0o755 });
-    const [port, agentsPort, toolsPort] = await freePorts(3);
+    const makeUpToDateOptions = '-o dist/.built -o node_modules/.package-lock.json';
+    writeFileSync(join(folder, 'bin', 'make'), `#!/bin/sh\nexec '${make}' ${makeUpToDateOptions} "$@"\n`, {
+      mode: 0o755,
+    });
+    const [port, agentsPort, toolsPort] = await findFreePorts(3);
     return new GuideSession(folder, {
       PATH: `${join(folder, 'bin')}:${process.env.PATH}`,
       HOME: join(folder, 'home'),

@@ -36,7 +36,7 @@ describe('links', () => {
 });
 
 describe('a page', () => {
-  const problemsOf = (...lines: string[]) => parseGuidePage(lines.join('\n')).problems;
+  const listProblems = (...lines: string[]) => parseGuidePage(lines.join('\n')).problems;
 
   it.each([
     [['# Only prose'], ['the page has no runnable block']],
@@ -55,7 +55,7 @@ describe('a page', () => {
     ],
     [['- ```ts', '  1', '  ```', '```ts', '1', '```'], [expect.stringContaining('line 3: a fence must be')]],
   ])('%j has problems', (lines, problems) => {
-    expect(problemsOf(...lines)).toEqual(problems);
+    expect(listProblems(...lines)).toEqual(problems);
   });
 
   it('may leave a block out with a reason', () => {
@@ -66,7 +66,7 @@ describe('a page', () => {
       'docker compose up',
       '```',
     ];
-    expect(problemsOf('```ts', '1', '```', '', ...reason)).toEqual([]);
+    expect(listProblems('```ts', '1', '```', '', ...reason)).toEqual([]);
   });
 
   it('makes one program of consecutive blocks, with the line numbers of the page', () => {

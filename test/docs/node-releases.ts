@@ -53,11 +53,11 @@ export async function nodeProgram(release: (typeof releases)[number]): Promise<s
     cacheFolder: tools.cacheFolder,
     expected: (file) => file.startsWith(`${platform}-`),
     async download(draft) {
-      const npm = tools.need(part, ['npm'], 'npm, which comes with Node');
+      const npm = tools.requireProgram(part, ['npm'], 'npm, which comes with Node');
       await tools.run(part, npm, ['pack', '--silent', `${platform}@${version}`], join(draft, 'files'));
     },
     async unpack(draft) {
-      const tar = tools.need(part, ['tar'], 'tar');
+      const tar = tools.requireProgram(part, ['tar'], 'tar');
       await tools.run(part, tar, ['-xzf', join('files', `${platform}-${version}.tgz`)], draft);
     },
   });

@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { agentApi } from '../../api/agent-server/agent-api.ts';
+import { buildAgentApi } from '../../api/agent-server/agent-api.ts';
 import { agentOperations } from '../../api/agent-server/operations.ts';
 import { operations as mainOperations } from '../../api/main/operations.ts';
-import { mainApi, type OwnAccess } from '../../api/server/api-form.ts';
+import { type CustomAccess, mainApi } from '../../api/server/api-form.ts';
 import { buildServer } from '../../api/server/build-server.ts';
 import { errorsOfAnyRequest, listErrors } from '../../api/server/operation-errors.ts';
 import type { Services } from '../../api/server/services.ts';
@@ -31,8 +31,8 @@ interface DescribedOperation {
 const { config } = loadConfig({});
 const apis = [
   ['main API', { operations: mainOperations, form: mainApi(config) }],
-  ['agent server', { operations: agentOperations, form: agentApi(config, '') }],
-  ['tool server', { operations: toolOperations, form: toolsApi(config, {} as OwnAccess) }],
+  ['agent server', { operations: agentOperations, form: buildAgentApi(config, '') }],
+  ['tool server', { operations: toolOperations, form: toolsApi(config, {} as CustomAccess) }],
 ] as const;
 
 let pages: readonly Page[];
@@ -97,7 +97,7 @@ describe('the pages of docs/reference', () => {
 });
 
 describe('errors in the API description', () => {
-  const codesOf = ({ responses }: DescribedOperation, status: string) =>
+  const listErrorCodes = ({ responses }: DescribedOperation, status: string) =>
     (responses[status]?.description ?? '').split(', ');
 
   it.each(apis)('of the %s are those of the catalogue, both ways', (name) => {
@@ -114,7 +114,7 @@ describe('errors in the API description', () => {
         const found = described.find(({ operationId }) => operationId === operation.operationId);
         const listed = Object.keys(found?.responses ?? {})
           .filter((status) => Number(status) >= 400 && !(status in operation.schema.response))
-          .flatMap((status) => codesOf(found as DescribedOperation, status).map((code) => `${status} ${code}`));
+          .flatMap((status) => listErrorCodes(found as DescribedOperation, status).map((code) => `${status} ${code}`));
         const declared = listErrors(operation)
           .map((code) => [catalogue[code].status, code] as const)
           .filter(([status]) => !(status in operation.schema.response));

@@ -21,7 +21,7 @@ export function describeGuidePage(page: string): void {
 }
 
 /** What a page of another folder expects from its reader. */
-export interface PageReader {
+export interface PageSetup {
   /** Variables that the reader would set before the first step. */
   readonly variables?: Readonly<Record<string, string>>;
   /** Applies the changes that the reader makes to a step, given the output of the last server. */
@@ -30,7 +30,7 @@ export interface PageReader {
   readonly shown?: readonly (RegExp | undefined)[];
 }
 
-export function describePage(page: string, { steps }: GuidePage, reader: PageReader = {}): void {
+export function describePage(page: string, { steps }: GuidePage, reader: PageSetup = {}): void {
   describe(`${page}.md runs`, () => {
     let session: GuideSession;
     let failed: string | undefined;
@@ -42,7 +42,7 @@ export function describePage(page: string, { steps }: GuidePage, reader: PageRea
     afterAll(() => session?.close());
 
     for (const [index, step] of steps.entries()) {
-      const tools = toolsFor(step);
+      const tools = findStepTools(step);
       const title = `${step.language}, line ${step.blocks[0]?.line}`;
       it.skipIf('missing' in tools)(title, { timeout: 200_000 }, async ({ skip }) => {
         if ('missing' in tools) return;
@@ -76,7 +76,7 @@ interface Tools {
  * Returns the tools that a step needs and that not every machine has. If they are missing, the step is skipped; in CI
  * it fails.
  */
-function toolsFor(step: GuideStep): Tools | { missing: string } {
+function findStepTools(step: GuideStep): Tools | { missing: string } {
   if (step.kind === 's3') {
     const part = stackPart('s3');
     return part ? { variables: s3Variables(part) } : { missing: 's3' };

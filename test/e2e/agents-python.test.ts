@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { freePorts } from '../../infra/embedded/free-port.ts';
+import { findFreePorts } from '../../infra/embedded/free-port.ts';
 import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 import { testSettings } from '../test-settings.ts';
@@ -17,7 +17,7 @@ let runlake: RunlakeProcess;
 let url: string;
 beforeAll(async () => {
   if ('missing' in environment) return;
-  const [port] = await freePorts(1);
+  const [port] = await findFreePorts(1);
   url = `http://127.0.0.1:${port}`;
   runlake = await startRunlake({
     environment: {

@@ -40,7 +40,7 @@ test('stores nested functions as one trace, with errors, tags, metadata and atta
     { name: 'outer', client, tracingEnabled: true, project_name: project, metadata: { thread_id: 'thread-1' } },
   );
   await expect(outer('why')).rejects.toThrow('on purpose');
-  const withPicture = new RunTree({
+  const runWithPicture = new RunTree({
     name: 'picture',
     run_type: 'chain',
     inputs: {},
@@ -48,9 +48,9 @@ test('stores nested functions as one trace, with errors, tags, metadata and atta
     project_name: project,
     attachments: { photo: ['image/png', picture] },
   });
-  await withPicture.postRun();
-  await withPicture.end({ seen: true });
-  await withPicture.patchRun();
+  await runWithPicture.postRun();
+  await runWithPicture.end({ seen: true });
+  await runWithPicture.patchRun();
   await client.awaitPendingTraceBatches();
 
   const runs = await collect(client.listRuns({ projectName: project }));
@@ -71,7 +71,7 @@ test('stores nested functions as one trace, with errors, tags, metadata and atta
   const tree = await client.readRun(byName.outer?.id as string, { loadChildRuns: true });
   expect(tree.child_runs?.map((child) => child.name)).toEqual(['inner']);
 
-  const read = await client.readRun(withPicture.id);
+  const read = await client.readRun(runWithPicture.id);
   const [url] = Object.values((read as unknown as { s3_urls: Record<string, { presigned_url: string }> }).s3_urls);
   const download = await fetch(url?.presigned_url as string);
   expect(new Uint8Array(await download.arrayBuffer())).toEqual(picture);

@@ -6,7 +6,7 @@ import pg from 'pg';
  * @returns the response text of the first engine.
  */
 export async function askClickhouseEngine(addresses: string, sql: string): Promise<string> {
-  const [answer = ''] = await Promise.all(addresses.split(',').map((address) => askOne(new URL(address), sql)));
+  const [answer = ''] = await Promise.all(addresses.split(',').map((address) => queryAddress(new URL(address), sql)));
   return answer;
 }
 
@@ -20,7 +20,7 @@ export function withDatabase(addresses: string, name: string): string {
   return named.join(',');
 }
 
-async function askOne(url: URL, sql: string): Promise<string> {
+async function queryAddress(url: URL, sql: string): Promise<string> {
   const answer = await fetch(url.origin, {
     method: 'POST',
     body: sql,

@@ -11,10 +11,11 @@ export const builtModules = /\/dist\/(api|infra|pipelines|schemas)\/.*\.js$/;
  * outdated build.
  */
 export function isBuilt(): boolean {
-  const built = writtenMs(join(root, 'dist'), '.js');
+  const built = listModificationTimesMs(join(root, 'dist'), '.js');
   return (
     built.length > 0 &&
-    Math.min(...built) >= Math.max(...sourceFolders.flatMap((sourceFolder) => writtenMs(join(root, sourceFolder), '')))
+    Math.min(...built) >=
+      Math.max(...sourceFolders.flatMap((sourceFolder) => listModificationTimesMs(join(root, sourceFolder), '')))
   );
 }
 
@@ -33,11 +34,11 @@ export function builtSources(): Plugin {
 }
 
 /** Returns the modification times of the files with this extension, without files of packages. */
-function writtenMs(folder: string, ending: string): number[] {
+function listModificationTimesMs(folder: string, ending: string): number[] {
   if (!existsSync(folder)) return [];
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
-    if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : writtenMs(path, ending);
+    if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : listModificationTimesMs(path, ending);
     return entry.name.endsWith(ending) ? [statSync(path).mtimeMs] : [];
   });
 }

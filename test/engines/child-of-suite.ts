@@ -6,4 +6,4 @@ if (process.env.RUNLAKE_TEST_BUILT === 'true' && isBuilt())
   options.push('--import', new URL('./built-imports.fixture.ts', import.meta.url).href);
 
 /** Node options for a TypeScript program that a suite starts as a process. */
-export const childOfSuite: readonly string[] = options;
+export const childProcessOptions: readonly string[] = options;

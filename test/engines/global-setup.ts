@@ -5,7 +5,7 @@ import type { TestProject } from 'vitest/node';
 import { openDataFolder } from '../../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../../infra/embedded/start.ts';
 import { loadStackSettings } from '../stack/stack-settings.ts';
-import { startOwnShards } from './own-shards.ts';
+import { startDedicatedShards } from './own-shards.ts';
 import { type EngineAddresses, serveAddresses } from './serve-addresses.ts';
 import { makeTemplate } from './template.ts';
 
@@ -31,7 +31,8 @@ async function startEngines() {
   try {
     const folder = await openDataFolder(path);
     const { clickhouseShards } = loadStackSettings();
-    const shards = clickhouseShards > 1 ? await startOwnShards(join(path, 'shards'), clickhouseShards) : undefined;
+    const shards =
+      clickhouseShards > 1 ? await startDedicatedShards(join(path, 'shards'), clickhouseShards) : undefined;
     const {
       clickhouseUrl = '',
       databaseUrl = '',

@@ -7,16 +7,18 @@ import type { EngineAddresses } from './serve-addresses.ts';
 const redisDatabases = 4_096;
 
 /** Assigns an empty Redis database to the caller. */
-export async function ownRedis(address: string): Promise<{ readonly url: string; clear(): Promise<void> }> {
-  const number = await onRedis(address, async (redis) => 1 + ((await redis.incr('next')) % (redisDatabases - 1)));
+export async function allocateRedisDatabase(
+  address: string,
+): Promise<{ readonly url: string; clear(): Promise<void> }> {
+  const number = await withRedis(address, async (redis) => 1 + ((await redis.incr('next')) % (redisDatabases - 1)));
   const url = new URL(address);
   url.pathname = `/${number}`;
-  const clear = () => onRedis(url.href, async (redis) => void (await redis.flushdb()));
+  const clear = () => withRedis(url.href, async (redis) => void (await redis.flushdb()));
   await clear();
   return { url: url.href, clear };
 }
 
-async function onRedis<T>(address: string, work: (redis: Redis) => Promise<T>): Promise<T> {
+async function withRedis<T>(address: string, work: (redis: Redis) => Promise<T>): Promise<T> {
   const redis = new Redis(address, { lazyConnect: true, maxRetriesPerRequest: 1 });
   redis.on('error', () => {});
   await redis.connect();
@@ -28,7 +30,7 @@ async function onRedis<T>(address: string, work: (redis: Redis) => Promise<T>): 
 }
 
 /** Returns the variables that give the caller its own topics and groups on the stack's Kafka; `clear` deletes them. */
-export function ownKafka(
+export function allocateKafkaTopics(
   { kafkaBrokers, schemaRegistryUrl }: EngineAddresses,
   name: string,
 ): { readonly environment: Record<string, string>; clear(): Promise<void> } {

@@ -1,14 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { serverFiles } from '../../infra/embedded/clickhouse/server-files.ts';
+import { getServerFiles } from '../../infra/embedded/clickhouse/server-files.ts';
 import { withFreePorts } from '../../infra/embedded/free-port.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import type { LaunchOptions } from '../stack/part.ts';
 import { clickhouse, shardFolder } from '../stack/parts/clickhouse.ts';
 import type { EngineAddresses } from './serve-addresses.ts';
 
-export interface OwnShards {
+export interface DedicatedShards {
   readonly addresses: Pick<EngineAddresses, 'clickhouseUrl'> & { readonly clickhouseCluster: string };
   /** Process id of the server of a shard, counted from 1. A killed server is started again at the same address. */
   serverPid(shard: number): number;
@@ -16,7 +16,7 @@ export interface OwnShards {
 }
 
 /** Starts the ClickHouse servers of the native stack with this number of shards, with data in `folder`. */
-export async function startOwnShards(folder: string, shards: number): Promise<OwnShards> {
+export async function startDedicatedShards(folder: string, shards: number): Promise<DedicatedShards> {
   const password = randomBytes(24).toString('base64url');
   const options = (ports: readonly number[]): LaunchOptions => ({
     ...{ folder, ports, installation: { shards: String(shards) }, secret: () => password },
@@ -29,7 +29,7 @@ export async function startOwnShards(folder: string, shards: number): Promise<Ow
   });
   const { url = '', cluster = '' } = clickhouse.values(used!);
   const serverPid = (shard: number) => {
-    const { process } = serverFiles(join(shardFolder(folder, shard), 'clickhouse'));
+    const { process } = getServerFiles(join(shardFolder(folder, shard), 'clickhouse'));
     const [pid] = JSON.parse(readFileSync(process, 'utf8')) as [pid: number, identity: string];
     return pid;
   };

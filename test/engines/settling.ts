@@ -25,7 +25,7 @@ export function openSettling(environment: Readonly<Record<string, string>>): Set
   if (brokers === undefined) return { before: async () => {}, after: () => {}, close: async () => {} };
   const admin = new Kafka({ brokers: [brokers], clientId: 'test', logLevel: logLevel.NOTHING }).admin();
   const connected = admin.connect();
-  const offsetOf = (offsets: { partition: number; offset: string }[], partition: number) =>
+  const findOffset = (offsets: { partition: number; offset: string }[], partition: number) =>
     BigInt(offsets.find((one) => one.partition === partition)?.offset ?? -1);
 
   const isSettled = async (): Promise<boolean> => {
@@ -35,7 +35,7 @@ export function openSettling(environment: Readonly<Record<string, string>>): Set
       const groups = await admin.fetchOffsets({ groupId: `${prefix}sink-${name}`, topics: [prefix + name] });
       const committed = groups.flatMap(({ partitions }) => partitions);
       const isBehind = ({ partition, high }: { partition: number; high: string }) =>
-        BigInt(high) > 0n && offsetOf(committed, partition) < BigInt(high);
+        BigInt(high) > 0n && findOffset(committed, partition) < BigInt(high);
       if (ends.some(isBehind)) return false;
     }
     return true;

@@ -5,7 +5,7 @@ import { migrate } from '../../infra/migrations/migrate.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { askClickhouseEngine, askPostgresEngine, withDatabase } from './ask-engines.ts';
-import { ownKafka, ownRedis } from './own-servers.ts';
+import { allocateKafkaTopics, allocateRedisDatabase } from './own-servers.ts';
 import type { EngineAddresses } from './serve-addresses.ts';
 import { copyTemplate } from './template.ts';
 
@@ -43,11 +43,11 @@ export async function freshStores({
   const cluster = engines.clickhouseCluster;
   const template = migrated ? engines.template : undefined;
   if (template === undefined)
-    await onEngines(engines, `CREATE DATABASE ${name} ENGINE = Atomic`, `CREATE DATABASE ${name}`);
+    await runOnEngines(engines, `CREATE DATABASE ${name} ENGINE = Atomic`, `CREATE DATABASE ${name}`);
   else await copyTemplate(engines, template, name);
 
-  const kafka = ownKafka(engines, name);
-  const redis = engines.redisUrl === undefined ? undefined : await ownRedis(engines.redisUrl);
+  const kafka = allocateKafkaTopics(engines, name);
+  const redis = engines.redisUrl === undefined ? undefined : await allocateRedisDatabase(engines.redisUrl);
   const environment = {
     ...kafka.environment,
     ...(redis && { RUNLAKE_REDIS_URL: redis.url }),
@@ -63,7 +63,7 @@ export async function freshStores({
     open = false;
     await Promise.all([clickhouse.close(), database.close()]);
     await Promise.all([
-      onEngines(engines, `DROP DATABASE ${name} SYNC`, `DROP DATABASE ${name} WITH (FORCE)`),
+      runOnEngines(engines, `DROP DATABASE ${name} SYNC`, `DROP DATABASE ${name} WITH (FORCE)`),
       kafka.clear(),
       redis?.clear(),
     ]);
@@ -79,7 +79,7 @@ export async function freshStores({
 }
 
 /** Returns the variable of the ClickHouse cluster, if there are shards. */
-export function clusterOf({ environment }: FreshStores): Readonly<Record<string, string>> {
+export function getClusterVariable({ environment }: FreshStores): Readonly<Record<string, string>> {
   return clusterVariable(environment.RUNLAKE_CLICKHOUSE_CLUSTER);
 }
 
@@ -93,7 +93,7 @@ async function engineAddresses(): Promise<EngineAddresses> {
   return (await answer.json()) as EngineAddresses;
 }
 
-async function onEngines(engines: EngineAddresses, clickhouseSql: string, postgresSql: string): Promise<void> {
+async function runOnEngines(engines: EngineAddresses, clickhouseSql: string, postgresSql: string): Promise<void> {
   await Promise.all([
     askClickhouseEngine(engines.clickhouseUrl, clickhouseSql),
     askPostgresEngine(engines.databaseUrl, postgresSql),

@@ -67,11 +67,11 @@ export async function checkRuns(
     for (const [id, run] of found) compare(`by id, ${id}`, run, visible.get(id) as Record<string, string>);
 
     // A read by id costs four queries, so the test reads a sample of all runs.
-    await forEachConcurrently(spread([...visible]), async ([id, expected]) => {
+    await forEachConcurrently(pickSample([...visible]), async ([id, expected]) => {
       const text = await textOf(fetch(`${runlake.url}/runs/${id}`, { headers }));
       compare(`alone, ${id}`, splitJson(text), expected);
     });
-    await forEachConcurrently(spread(hidden), async (id) => {
+    await forEachConcurrently(pickSample(hidden), async (id) => {
       expect((await fetch(`${runlake.url}/runs/${id}`, { headers })).status, `${id} is hidden`).toBe(404);
     });
     count += visible.size;
@@ -94,10 +94,12 @@ function expectedRuns(model: Model, projects: Projects, workspace: number) {
 }
 
 function compare(what: string, run: ReadonlyMap<string, string>, expected: Readonly<Record<string, string>>): void {
-  const differing = Object.entries(expected).filter(([name, text]) => text !== anything && run.get(name) !== text);
-  if (differing.length === 0) return;
+  const differingFields = Object.entries(expected).filter(
+    ([name, text]) => text !== anything && run.get(name) !== text,
+  );
+  if (differingFields.length === 0) return;
   const pick = (text: (name: string) => string | undefined) =>
-    Object.fromEntries(differing.map(([name]) => [name, text(name)]));
+    Object.fromEntries(differingFields.map(([name]) => [name, text(name)]));
   expect(
     pick((name) => run.get(name)),
     what,
@@ -111,7 +113,7 @@ async function textOf(answer: Promise<Response>): Promise<string> {
   return text;
 }
 
-function spread<T>(list: readonly T[]): T[] {
+function pickSample<T>(list: readonly T[]): T[] {
   const step = Math.max(1, Math.floor(list.length / sampleSize));
   return list.filter((_, index) => index % step === 0);
 }

@@ -39,11 +39,11 @@ export async function checkUsage(
   const facts = buildExpectedTraces(tenants, model, projects);
   const firstDay = Math.floor((days[0] as number) / 1e6) - 31 * daySeconds;
   const lastDay = Math.floor((days.at(-1) as number) / 1e6) + 62 * daySeconds;
-  const withTraces = (days: number) => {
+  const listRangeStarts = (days: number) => {
     const starts = facts.map(({ seconds }) => seconds - ((seconds - firstDay) % (days * daySeconds)));
     return [...new Set(starts)];
   };
-  const ranges: Range[] = [];
+  const ranges: CheckedRange[] = [];
   const add = (days: number, strideSeconds: number, starts: Iterable<number>) => {
     for (const from of starts) {
       for (const groupBy of groupings)
@@ -57,8 +57,8 @@ export async function checkUsage(
     30 * daySeconds,
     Array.from({ length: years }, (_, index) => firstDay + index * 366 * daySeconds),
   );
-  add(31, daySeconds, withTraces(31));
-  add(1, 3_600, withTraces(1));
+  add(31, daySeconds, listRangeStarts(31));
+  add(1, 3_600, listRangeStarts(1));
   let figures = 0;
   await forEachConcurrently(ranges, async (range) => {
     const count = await checkRange(runlake, tenants, facts, range);
@@ -88,7 +88,7 @@ function buildExpectedTraces({ workspaces, senders }: Tenants, model: Model, pro
   });
 }
 
-interface Range {
+interface CheckedRange {
   readonly groupBy: Grouping;
   readonly from: number;
   /** Exclusive. */
@@ -102,20 +102,20 @@ async function checkRange(
   runlake: RunlakeProcess,
   tenants: Tenants,
   facts: readonly ExpectedTrace[],
-  range: Range,
+  range: CheckedRange,
 ): Promise<number> {
   const { groupBy, from, to, stride } = range;
   const expected = new Map<string, number>();
   for (const { seconds, dimensions } of facts) {
     if (seconds < from || seconds >= to) continue;
-    const figure = figureOf(iso(from + Math.floor((seconds - from) / stride) * stride), dimensions[groupBy]);
+    const figure = formatFigureKey(iso(from + Math.floor((seconds - from) / stride) * stride), dimensions[groupBy]);
     expected.set(figure, (expected.get(figure) ?? 0) + 1);
   }
   const ids = tenants.workspaces.map(({ id }) => id).join(',');
   const query = `?start_time=${iso(from)}&end_time=${iso(to - 1)}&workspace_ids=${ids}&group_by=${groupBy}`;
   const path = '/api/v1/orgs/current/billing/granular-usage';
   const { usage } = await ask<{ usage: Row[] }>(runlake, `${path}${query}`);
-  const json = new Map(usage.map((row) => [figureOf(row.time_bucket, row.dimensions), row.traces]));
+  const json = new Map(usage.map((row) => [formatFigureKey(row.time_bucket, row.dimensions), row.traces]));
   expect(json, `${groupBy} from ${iso(from)}`).toEqual(expected);
 
   const answer = await fetch(`${runlake.url}${path}/export${query}`, { headers: { 'x-api-key': runlake.apiKey } });
@@ -125,14 +125,14 @@ async function checkRange(
       const dimensions = header.flatMap((name, at) =>
         csvColumns[name] && cells[at] ? [[csvColumns[name], cells[at]]] : [],
       );
-      return [figureOf(cells[0] ?? '', Object.fromEntries(dimensions)), Number(cells.at(-1))];
+      return [formatFigureKey(cells[0] ?? '', Object.fromEntries(dimensions)), Number(cells.at(-1))];
     }),
   );
   expect(csv, `${groupBy} from ${iso(from)}, CSV`).toEqual(expected);
   return expected.size;
 }
 
-function figureOf(bucket: string, dimensions: Readonly<Record<string, string | null>>): string {
+function formatFigureKey(bucket: string, dimensions: Readonly<Record<string, string | null>>): string {
   return `${bucket} ${JSON.stringify(Object.entries(dimensions).sort())}`;
 }
 

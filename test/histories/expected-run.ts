@@ -16,9 +16,9 @@ export function expectedRun(
   const run = trace.runs.get(runId) as RunState;
   const values: Record<string, string> = { ...run.post, ...run.patch };
   const order = dottedOrderOf(trace, runId);
-  const ancestors = ancestorsIn(order);
+  const ancestors = parseAncestorIds(order);
   const value = (name: string, absent = 'null') => values[name] ?? absent;
-  const tokens = (name: string) => tokensOf(trace, runId, name);
+  const tokens = (name: string) => sumTokens(trace, runId, name);
   return {
     id: quoted(runId),
     trace_id: quoted(trace.traceId),
@@ -49,14 +49,14 @@ export function expectedRun(
  * Returns the sum over the innermost model calls below the run that report this number; if none does, the run's own
  * number.
  */
-function tokensOf(trace: TraceState, runId: string, name: string): string {
+function sumTokens(trace: TraceState, runId: string, name: string): string {
   const stated = new Map<string, number>();
   for (const [id, run] of trace.runs) {
     const { run_type: runType, [name]: number }: Record<string, string | undefined> = { ...run.post, ...run.patch };
     if ((runType === '"llm"' || runType === '"embedding"') && number !== undefined) stated.set(id, Number(number));
   }
   const below = [...stated.keys()]
-    .map((id) => ({ id, ancestors: ancestorsIn(dottedOrderOf(trace, id)) }))
+    .map((id) => ({ id, ancestors: parseAncestorIds(dottedOrderOf(trace, id)) }))
     .filter(({ ancestors }) => ancestors.includes(runId));
   const innermost = below.filter(({ id }) => !below.some(({ ancestors }) => ancestors.includes(id)));
   if (innermost.length === 0) return String(stated.get(runId) ?? 0);
@@ -64,14 +64,14 @@ function tokensOf(trace: TraceState, runId: string, name: string): string {
 }
 
 /** Returns the ids of the ancestors, the root first. */
-function ancestorsIn(dottedOrder: string): string[] {
+function parseAncestorIds(dottedOrder: string): string[] {
   return dottedOrder
     .split('.')
     .slice(0, -1)
     .map((segment) => segment.slice(-36));
 }
 
-export function segmentOf(micros: number, id: string): string {
+export function buildSegment(micros: number, id: string): string {
   return `${formatTime(micros).replace(/[-:.]/g, '')}Z${id}`;
 }
 
@@ -82,11 +82,11 @@ export function segmentOf(micros: number, id: string): string {
 function dottedOrderOf(trace: TraceState, runId: string): string {
   const run = trace.runs.get(runId) as RunState;
   if (run.dottedOrder !== undefined) return run.dottedOrder;
-  const own = segmentOf(run.keyMicros, runId);
+  const own = buildSegment(run.keyMicros, runId);
   if (runId === trace.traceId) return own;
   const root = trace.runs.has(trace.traceId)
     ? dottedOrderOf(trace, trace.traceId)
-    : segmentOf(trace.micros, trace.traceId);
+    : buildSegment(trace.micros, trace.traceId);
   let above = root;
   const missing: string[] = [];
   for (let parent = run.parentId; ; ) {
@@ -97,7 +97,7 @@ function dottedOrderOf(trace: TraceState, runId: string): string {
       above = dottedOrderOf(trace, parent);
       return [above, ...missing, own].join('.');
     }
-    missing.unshift(segmentOf(state.keyMicros, parent));
+    missing.unshift(buildSegment(state.keyMicros, parent));
     parent = state.parentId;
   }
 }

@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest';
 import { playHistories } from './play-histories.ts';
 
-const tracesOfEach = 2_000;
+const tracesPerHistory = 2_000;
 const firstSeed = Math.floor(Math.random() * 2 ** 31);
 
 test.each(Array.from({ length: 10 }, (_, index) => ({ seed: firstSeed + index })))(
-  `every run and every figure equals the model: seed $seed, ${tracesOfEach} traces`,
+  `every run and every figure equals the model: seed $seed, ${tracesPerHistory} traces`,
   async ({ seed }) => {
-    const played = await playHistories(seed, tracesOfEach);
+    const played = await playHistories(seed, tracesPerHistory);
     console.info(`seed ${seed}:`, played);
-    expect(played.traces).toBeGreaterThanOrEqual(tracesOfEach);
+    expect(played.traces).toBeGreaterThanOrEqual(tracesPerHistory);
   },
 );

@@ -9,14 +9,14 @@ const isOverKafka = stackPart('kafka') !== undefined && stackPart('registry') !=
  * ended.
  */
 const traces = 160;
-const kills = 2;
+const maxKills = 2;
 
 test.runIf(isOverKafka).each([{ seed: Math.floor(Math.random() * 2 ** 31) }])(
   `over Kafka every run and every figure equals the model: seed $seed, ${traces} traces`,
   { timeout: 600_000 },
   async ({ seed }) => {
     console.info(`seed ${seed}`);
-    const played = await playHistories(seed, traces, kills);
+    const played = await playHistories(seed, traces, maxKills);
     console.info(`seed ${seed}:`, played);
     expect(played.traces).toBeGreaterThanOrEqual(traces);
     expect(played.kills).toBeGreaterThan(0);

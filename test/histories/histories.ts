@@ -1,5 +1,5 @@
 import { formatTime } from '../../pipelines/ingest/run-event/times.ts';
-import { anything, segmentOf } from './expected-run.ts';
+import { anything, buildSegment } from './expected-run.ts';
 import type { RunEvent, Values } from './model.ts';
 import type { Random } from './random.ts';
 
@@ -48,8 +48,9 @@ export function makeHistory(random: Random, options: { workspace: number; client
   const defaults = days.filter((_, index) => index % options.phases === first);
   const runs = makeRuns(random, traceId, random.chance(0.95) ? defaults : days);
   // Of some traces, only a child ever arrives.
-  const arriving = runs.length > 1 && random.chance(0.08) ? [runs[random.between(1, runs.length - 1)] as Run] : runs;
-  const events = arriving.flatMap((run) => eventsOf(random, run));
+  const arrivingRuns =
+    runs.length > 1 && random.chance(0.08) ? [runs[random.between(1, runs.length - 1)] as Run] : runs;
+  const events = arrivingRuns.flatMap((run) => makeEvents(random, run));
   const ordered = random.chance(0.5) ? random.shuffled(events) : events;
   const phases = ordered
     .map(() => (random.chance(0.7) ? first : random.between(first, options.phases - 1)))
@@ -74,48 +75,50 @@ export function makeHistory(random: Random, options: { workspace: number; client
 function makeRuns(random: Random, traceId: string, of: readonly number[]): Run[] {
   const traceMicros = moment(random, of);
   const root = { id: traceId, parent: undefined, keyMicros: traceMicros, traceMicros };
-  const runs: Run[] = [{ ...root, dottedOrder: segmentOf(traceMicros, traceId) }];
+  const runs: Run[] = [{ ...root, dottedOrder: buildSegment(traceMicros, traceId) }];
   for (let count = random.pick([0, 0, 1, 2, 3, 5]); count > 0; count--) {
     const parent = random.pick(runs);
     const id = random.uuid();
     const keyMicros = parent.keyMicros + random.int(600_000_000);
-    const statedMicros = random.chance(0.1) ? moment(random, of) : traceMicros;
-    const above = parent.dottedOrder.replace(/^[^Z]*Z/, segmentOf(statedMicros, ''));
-    const dottedOrder = `${above}.${segmentOf(keyMicros, id)}`;
-    runs.push({ id, parent, keyMicros, dottedOrder, traceMicros: statedMicros });
+    const rootSegmentMicros = random.chance(0.1) ? moment(random, of) : traceMicros;
+    const above = parent.dottedOrder.replace(/^[^Z]*Z/, buildSegment(rootSegmentMicros, ''));
+    const dottedOrder = `${above}.${buildSegment(keyMicros, id)}`;
+    runs.push({ id, parent, keyMicros, dottedOrder, traceMicros: rootSegmentMicros });
   }
   return runs;
 }
 
 /** Returns the events of a run, which is posted up to three times or never, and patched up to three times. */
-function eventsOf(random: Random, run: Run): { run: Run; kind: 'post' | 'patch'; values: Values }[] {
+function makeEvents(random: Random, run: Run): { run: Run; kind: 'post' | 'patch'; values: Values }[] {
   const posts = random.pick([0, 1, 1, 1, 1, 1, 2, 2, 3]);
   const patches = random.between(posts === 0 ? 1 : 0, 3);
   const kinds = [...Array<'post'>(posts).fill('post'), ...Array<'patch'>(patches).fill('patch')];
-  return kinds.map((kind) => ({ run, kind, values: valuesOf(random, kind, run.keyMicros) }));
+  return kinds.map((kind) => ({ run, kind, values: makeValues(random, kind, run.keyMicros) }));
 }
 
 const runTypes = ['chain', 'llm', 'tool', 'retriever', 'embedding', 'prompt', 'parser'];
 const quoted = (text: string) => JSON.stringify(text);
 
-function valuesOf(random: Random, kind: 'post' | 'patch', keyMicros: number): Values {
+function makeValues(random: Random, kind: 'post' | 'patch', keyMicros: number): Values {
   const values: Record<string, string> = {};
-  const maybe = (name: string, ofPost: number, ofPatch: number, value: () => string) => {
-    if (random.chance(kind === 'post' ? ofPost : ofPatch)) values[name] = value();
+  const addSometimes = (name: string, postProbability: number, patchProbability: number, value: () => string) => {
+    if (random.chance(kind === 'post' ? postProbability : patchProbability)) values[name] = value();
   };
-  maybe('name', 0.95, 0.1, () => quoted(`run ${random.int(1_000)} ${random.pick(['', 'é', '語', '👩‍👧', '"\\'])}`));
-  maybe('run_type', 0.9, 0.1, () => quoted(random.pick(runTypes)));
+  addSometimes('name', 0.95, 0.1, () =>
+    quoted(`run ${random.int(1_000)} ${random.pick(['', 'é', '語', '👩‍👧', '"\\'])}`),
+  );
+  addSometimes('run_type', 0.9, 0.1, () => quoted(random.pick(runTypes)));
   // Stock SDKs round the times of the body and of dotted_order differently.
-  maybe('start_time', 0.9, 0.3, () => quoted(formatTime(keyMicros + random.pick([0, 0, 0, 1, 999]))));
-  maybe('end_time', 0.2, 0.8, () => quoted(formatTime(keyMicros + random.between(1_000, 60_000_000))));
-  maybe('inputs', 0.9, 0.2, () => someJson(random));
-  maybe('outputs', 0.2, 0.8, () => someJson(random));
-  maybe('extra', 0.5, 0.2, () => someJson(random));
-  maybe('events', 0.2, 0.2, () => `[${someJson(random)}]`);
-  maybe('serialized', 0.1, 0.05, () => someJson(random));
-  maybe('tags', 0.2, 0.1, () => random.pick(['[]', '["a"]', '["a", "b c","é"]']));
-  maybe('error', 0.02, 0.1, () => random.pick([quoted(`no ${random.int(1_000)}`), '"\\ud800 \\u0000"', '""']));
-  maybe('reference_example_id', 0.1, 0.05, () => quoted(random.uuid()));
+  addSometimes('start_time', 0.9, 0.3, () => quoted(formatTime(keyMicros + random.pick([0, 0, 0, 1, 999]))));
+  addSometimes('end_time', 0.2, 0.8, () => quoted(formatTime(keyMicros + random.between(1_000, 60_000_000))));
+  addSometimes('inputs', 0.9, 0.2, () => someJson(random));
+  addSometimes('outputs', 0.2, 0.8, () => someJson(random));
+  addSometimes('extra', 0.5, 0.2, () => someJson(random));
+  addSometimes('events', 0.2, 0.2, () => `[${someJson(random)}]`);
+  addSometimes('serialized', 0.1, 0.05, () => someJson(random));
+  addSometimes('tags', 0.2, 0.1, () => random.pick(['[]', '["a"]', '["a", "b c","é"]']));
+  addSometimes('error', 0.02, 0.1, () => random.pick([quoted(`no ${random.int(1_000)}`), '"\\ud800 \\u0000"', '""']));
+  addSometimes('reference_example_id', 0.1, 0.05, () => quoted(random.uuid()));
   if (random.chance(0.2) && (values.run_type === undefined || values.run_type === '"llm"')) {
     const [input, output] = [random.int(1_000), random.int(1_000)];
     values.outputs = `{"usage_metadata":{"input_tokens":${input},"output_tokens":${output}},"n":${random.int(1e9)}}`;
@@ -143,7 +146,7 @@ function someJson(random: Random): string {
 }
 
 /** Converts the event to one that an OpenTelemetry exporter would send, with fewer fields. */
-export function asSpan<E extends Omit<RunEvent, 'project'>>(event: E): E {
+export function toSpanEvent<E extends Omit<RunEvent, 'project'>>(event: E): E {
   const started = event.values.start_time ?? quoted(formatTime(event.keyMicros));
   const { name = '"span"', end_time } = event.values;
   const values = { name, run_type: '"chain"', start_time: started, extra: anything, ...(end_time && { end_time }) };

@@ -5,16 +5,16 @@
 export function splitJson(text: string): Map<string, string> {
   const parts = new Map<string, string>();
   let depth = 0;
-  let inString = false;
+  let isInString = false;
   let start = 1;
   let name: string | undefined;
   const isObject = text[0] === '{';
   for (let at = 0; at < text.length; at++) {
     const character = text[at];
-    if (inString) {
+    if (isInString) {
       if (character === '\\') at++;
-      else if (character === '"') inString = false;
-    } else if (character === '"') inString = true;
+      else if (character === '"') isInString = false;
+    } else if (character === '"') isInString = true;
     else if (character === '{' || character === '[') depth++;
     else if (depth === 1 && character === ':' && isObject && name === undefined) {
       name = JSON.parse(text.slice(start, at)) as string;

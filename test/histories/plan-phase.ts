@@ -1,5 +1,5 @@
-import { segmentOf } from './expected-run.ts';
-import { asSpan, type Draft, days } from './histories.ts';
+import { buildSegment } from './expected-run.ts';
+import { type Draft, days, toSpanEvent } from './histories.ts';
 import type { Model, ProjectReference, RunEvent } from './model.ts';
 import type { Projects } from './projects.ts';
 import type { Random } from './random.ts';
@@ -87,13 +87,13 @@ function namesOf(workspace: number, { projects, phase }: PhaseDeps) {
 type Names = ReturnType<typeof namesOf>;
 
 function toEvent(draft: Draft, route: Route, names: Names, deps: PhaseDeps): RunEvent {
-  const project = projectOf(draft, names, deps);
+  const project = pickProject(draft, names, deps);
   const event: RunEvent = { ...draft, project };
-  if (route === 'otlp') return draft.kind === 'post' ? asSpan(event) : event;
-  return route === 'single' ? withoutLocation(event, deps) : event;
+  if (route === 'otlp') return draft.kind === 'post' ? toSpanEvent(event) : event;
+  return route === 'single' ? omitLocation(event, deps) : event;
 }
 
-function projectOf({ kind, traceId }: Draft, names: Names, { random }: PhaseDeps): ProjectReference | undefined {
+function pickProject({ kind, traceId }: Draft, names: Names, { random }: PhaseDeps): ProjectReference | undefined {
   if (random.chance(kind === 'post' ? 0.1 : 0.6)) return undefined;
   const allowed = names[kind];
   // Usually the same name for all events of a trace, as long as that project exists.
@@ -103,13 +103,13 @@ function projectOf({ kind, traceId }: Draft, names: Names, { random }: PhaseDeps
 }
 
 /** Removes the location from some single requests: posts lose dotted_order, and patches have only the id. */
-function withoutLocation(event: RunEvent, { random, model }: PhaseDeps): RunEvent {
+function omitLocation(event: RunEvent, { random, model }: PhaseDeps): RunEvent {
   const trace = model.traceOf(event);
   const isStored = trace?.project !== undefined && trace.runs.has(event.runId);
   if (random.chance(0.5) || (event.kind === 'patch' && !isStored)) return event;
   const { dottedOrder: _none, ...rest } = event;
   if (event.kind === 'patch') return { ...rest, parentId: undefined };
-  const start = segmentOf(event.keyMicros, '');
+  const start = buildSegment(event.keyMicros, '');
   const text = start.replace(/^(....)(..)(..)T(..)(..)(..)(......)Z$/, '"$1-$2-$3T$4:$5:$6.$7"');
   return { ...rest, traceMicros: event.keyMicros, values: { ...event.values, start_time: text } };
 }
@@ -124,7 +124,7 @@ function newTraces(workspace: number, { random, projects, phase }: PhaseDeps): R
       workspace,
       traceId,
       runId: traceId,
-      dottedOrder: segmentOf(keyMicros, traceId),
+      dottedOrder: buildSegment(keyMicros, traceId),
       keyMicros,
       traceMicros: keyMicros,
       project: { id: random.pick(ids) },

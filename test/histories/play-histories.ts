@@ -24,7 +24,7 @@ import {
 const clientsPerWorkspace = 8;
 const phases = 3;
 
-export interface Played {
+export interface HistoryResult {
   readonly runs: number;
   readonly traces: number;
   readonly figures: number;
@@ -35,7 +35,7 @@ export interface Played {
  * Plays random histories of traces against a separate server, kills the server several times, and compares all stored
  * and counted values with the model. The same seed gives the same histories, requests and times of kills.
  */
-export async function playHistories(seed: number, histories: number, maxKills?: number): Promise<Played> {
+export async function playHistories(seed: number, histories: number, maxKills?: number): Promise<HistoryResult> {
   const random = new Random(seed);
   const player = new Player(
     await startRunlake({
@@ -72,7 +72,7 @@ export async function playHistories(seed: number, histories: number, maxKills?: 
     const plans = clients.map(({ workspace, drafts }) =>
       planRequests(
         workspace,
-        mixed(
+        interleaveTraces(
           random,
           drafts.filter((draft) => draft.phase === phase),
         ),
@@ -97,7 +97,7 @@ export async function playHistories(seed: number, histories: number, maxKills?: 
 }
 
 /** Interleaves the traces of a client; events of the same trace keep their order. */
-function mixed<D extends { readonly traceId: string }>(random: Random, drafts: readonly D[]): D[] {
+function interleaveTraces<D extends { readonly traceId: string }>(random: Random, drafts: readonly D[]): D[] {
   const byTrace = new Map<string, D[]>();
   for (const draft of drafts) byTrace.set(draft.traceId, [...(byTrace.get(draft.traceId) ?? []), draft]);
   const order = random.shuffled(drafts.map(({ traceId }) => traceId));

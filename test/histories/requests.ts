@@ -86,10 +86,10 @@ function multipart(random: Random, events: readonly RunEvent[]): WireRequest {
   const parts: { event: RunEvent; name: string; text: string }[] = [];
   for (const event of events) {
     const all = members(random, event);
-    const apart = all.filter(([name]) => partFields.has(name) && random.chance(0.7));
+    const separateMembers = all.filter(([name]) => partFields.has(name) && random.chance(0.7));
     const name = `${event.kind}.${event.runId}`;
-    parts.push({ event, name, text: objectText(all.filter((member) => !apart.includes(member))) });
-    for (const [field, text] of apart) parts.push({ event, name: `${name}.${field}`, text });
+    parts.push({ event, name, text: objectText(all.filter((member) => !separateMembers.includes(member))) });
+    for (const [field, text] of separateMembers) parts.push({ event, name: `${name}.${field}`, text });
   }
   const sent = random.chance(0.7) ? parts : random.shuffled(parts);
   const body = Buffer.from(`${sent.map(({ name, text }) => partText(name, text)).join('')}--${boundary}--\r\n`);

@@ -61,7 +61,8 @@ const exempt = [
   // Fault injection is what the field calls it, and ports of the network are ports.
   /^test\/crash\/(chaos|fault-proxy)/,
 ];
-const allowedNames = /^(free|with free|allowed|broker|exposed) ports$|fault proxy|chaos fault|any fault|least loaded/;
+const allowedNames =
+  /^(find free|free|with free|allowed|broker|exposed) ports$|fault proxy|chaos fault|any fault|least loaded/;
 
 const isExempt = (file) => exempt.some((pattern) => pattern.test(file));
 const sources = filesLike(/^(schemas|infra|pipelines|api|docs|test|bench)\/.*\.(ts|mts|mjs|cjs|js)$/).filter(

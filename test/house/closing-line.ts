@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
 import type { Reporter, TestModule } from 'vitest/node';
-import { closingLines, type FileReport, nameOf, type TestReport } from './test-report.ts';
-import { leftOutOf } from './thirds.ts';
+import { closingLines, type FileReport, identifyFile, type TestReport } from './test-report.ts';
+import { findLeftOut } from './thirds.ts';
 
 /** Maximum line length; enough for the name of a test and the beginning of its message. */
 const lineLength = 300;
@@ -14,11 +14,11 @@ const lineLength = 300;
  */
 export default class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
-    const { suites, onStack } = leftOutOf(process.env.RUNLAKE_TEST_THIRD);
+    const { suites, onStack } = findLeftOut(process.env.RUNLAKE_TEST_THIRD);
     const report: TestReport = {
-      files: modules.map(reportOf),
-      outside: errors.map((error) => lineOf('outside of tests', error as Partial<Error> | null)),
-      leftOut: [...suites, ...onStack.map((file) => nameOf({ project: 'stack', file }))],
+      files: modules.map(buildFileReport),
+      outside: errors.map((error) => formatErrorLine('outside of tests', error as Partial<Error> | null)),
+      leftOut: [...suites, ...onStack.map((file) => identifyFile({ project: 'stack', file }))],
     };
     for (const line of closingLines(report)) console.log(line);
     const path = process.env.RUNLAKE_TEST_REPORT;
@@ -26,28 +26,28 @@ export default class ClosingLine implements Reporter {
   }
 }
 
-function reportOf(module: TestModule): FileReport {
+function buildFileReport(module: TestModule): FileReport {
   // The project `x-sharing` runs the same suites as `x`, in a shared process.
   const project = module.project.name.replace('-sharing', '');
   const file = relative(module.project.config.root, module.moduleId);
-  const where = nameOf({ project, file });
+  const where = identifyFile({ project, file });
   const counts = { passed: 0, skipped: 0 };
   const failures: string[] = [];
   for (const test of module.children.allTests()) {
     const { state, errors } = test.result();
     if (state === 'passed' || state === 'skipped') counts[state]++;
-    else failures.push(lineOf(`${where}: ${test.fullName}`, errors?.[0]));
+    else failures.push(formatErrorLine(`${where}: ${test.fullName}`, errors?.[0]));
   }
   // A module that fails to load or to set up has no failed tests.
-  for (const error of module.errors()) failures.push(lineOf(where, error));
+  for (const error of module.errors()) failures.push(formatErrorLine(where, error));
   for (const suite of module.children.allSuites())
-    for (const error of suite.errors()) failures.push(lineOf(`${where}: ${suite.fullName}`, error));
+    for (const error of suite.errors()) failures.push(formatErrorLine(`${where}: ${suite.fullName}`, error));
   const { setupDuration, collectDuration, duration } = module.diagnostic();
   const seconds = (setupDuration + collectDuration + duration) / 1_000;
   return { project, file, ...counts, seconds, failures };
 }
 
-function lineOf(where: string, error: Partial<Error> | null | undefined): string {
+function formatErrorLine(where: string, error: Partial<Error> | null | undefined): string {
   const { message = 'no message', cause } = error ?? {};
   const reason = (cause as Partial<Error> | null | undefined)?.message;
   const text = reason === undefined ? message : `${message} (${reason})`;

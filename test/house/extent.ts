@@ -10,7 +10,7 @@ export const isFullExtent = process.env.RUNLAKE_TEST_ALL === 'true';
  * Returns a random part of the cases in `make test`, at least one case. Each run selects another part, so that all
  * cases run over time.
  */
-export function someOf<Case>(cases: readonly Case[], part: number): readonly Case[] {
+export function pickSome<Case>(cases: readonly Case[], part: number): readonly Case[] {
   if (isFullExtent) return cases;
   const random = new Random(Math.floor(Math.random() * 2 ** 31));
   return random.shuffled(cases).slice(0, Math.ceil(cases.length * part));

@@ -99,8 +99,8 @@ export class SlowestFirst extends BaseSequencer {
       return rank < 0 ? longest.length : rank;
     };
     const sharing = [...new Set(files.map(({ project }) => project).filter(({ config }) => !config.isolate))];
-    const rankOf = (file: TestSpecification) =>
+    const computeRank = (file: TestSpecification) =>
       rankByLength(file) + (sharing.indexOf(file.project) + 1) * (longest.length + 1);
-    return (await super.sort(files)).sort((a, b) => rankOf(a) - rankOf(b));
+    return (await super.sort(files)).sort((a, b) => computeRank(a) - computeRank(b));
   }
 }

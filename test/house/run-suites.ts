@@ -4,13 +4,13 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isFullExtent } from './extent.ts';
-import { closingLines, failedFiles, nameOf, type TestReport, withSecondAttempt } from './test-report.ts';
+import { closingLines, failedFiles, identifyFile, mergeSecondAttempt, type TestReport } from './test-report.ts';
 import { pickThird } from './thirds.ts';
 
 /**
  * Runs all suites, and then runs each failed suite a second time, alone, if only few failed: suites kill processes,
  * starve stores and measure seconds concurrently on machines of any speed. A suite that fails again fails the run. A
- * suite that passes the second time is listed as `unsteady` in the last lines: this is a bug of the test or of the
+ * suite that passes the second time is listed as `unsteadyFailures` in the last lines: this is a bug of the test or of the
  * product that has to be traced, but no reason to block unrelated changes; with `make test-all` it fails the run.
  * Arguments are passed to the runner; with arguments there is no second attempt.
  */
@@ -53,7 +53,7 @@ if (!first.report || first.code === 0 || args.length > 0 || interrupted) process
 const failed = failedFiles(first.report);
 if (failed.length === 0 || failed.length > maxRetriedFiles || first.report.outside.length > 0) process.exit(first.code);
 
-console.log(`\nOnce more, by themselves: ${failed.map(nameOf).join(', ')}`);
+console.log(`\nOnce more, by themselves: ${failed.map(identifyFile).join(', ')}`);
 const projects = [...new Set(failed.map(({ project }) => project))].flatMap((name) => ['--project', name]);
 const files = [...new Set(failed.map(({ file }) => file))];
 const second = await run('second', [...projects, '--no-file-parallelism', ...files], {
@@ -62,11 +62,13 @@ const second = await run('second', [...projects, '--no-file-parallelism', ...fil
 });
 if (!second.report) process.exit(second.code || 1);
 
-const both = withSecondAttempt(first.report, second.report);
-const remaining = new Set(failedFiles(both).map(nameOf));
-const unsteady = failed.filter((file) => !remaining.has(nameOf(file))).flatMap(({ failures }) => failures);
-for (const line of closingLines(both, unsteady)) console.log(line);
+const both = mergeSecondAttempt(first.report, second.report);
+const remaining = new Set(failedFiles(both).map(identifyFile));
+const unsteadyFailures = failed
+  .filter((file) => !remaining.has(identifyFile(file)))
+  .flatMap(({ failures }) => failures);
+for (const line of closingLines(both, unsteadyFailures)) console.log(line);
 // A file that passed in the first attempt may have failed in the second one, and a file that failed may not have run
 // again.
-const failedAgain = remaining.size > 0 || (isFullExtent && unsteady.length > 0);
+const failedAgain = remaining.size > 0 || (isFullExtent && unsteadyFailures.length > 0);
 process.exit(failedAgain ? 1 : second.code);

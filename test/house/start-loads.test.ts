@@ -6,7 +6,7 @@ import { expect, it } from 'vitest';
 /**
  * Returns the packages that `entry` loads by static imports. Type-only imports are ignored, because they are erased.
  */
-function packagesOf(entry: string): string[] {
+function listPackages(entry: string): string[] {
   const files = new Set<string>();
   const packages = new Set<string>();
   const load = (file: string) => {
@@ -41,9 +41,9 @@ it.each([
     /^(@aws-sdk|avsc|kafkajs|@duckdb|fastify|undici|uuid|lru-cache)/,
   ],
 ])('%s loads no package that its start does not need', (entry, unneeded) => {
-  expect(packagesOf(entry).filter((name) => unneeded.test(name))).toEqual([]);
+  expect(listPackages(entry).filter((name) => unneeded.test(name))).toEqual([]);
 });
 
 it('finds packages behind other modules', () => {
-  expect(packagesOf('pipelines/agents/workers/child/worker-process.ts')).toContain('@langchain/langgraph');
+  expect(listPackages('pipelines/agents/workers/child/worker-process.ts')).toContain('@langchain/langgraph');
 });

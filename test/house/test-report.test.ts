@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { closingLines, withSecondAttempt } from './test-report.ts';
+import { closingLines, mergeSecondAttempt } from './test-report.ts';
 
 const good = { project: 'embedded', file: 'test/a.test.ts', passed: 3, skipped: 1, seconds: 9.9, failures: [] };
 const bad = {
@@ -10,7 +10,7 @@ const bad = {
   seconds: 12.4,
   failures: ['b: no', 'b: hook'],
 };
-const sameOnStack = { ...bad, project: 'stack', failures: ['b on the stack: no'] };
+const badFileOnStack = { ...bad, project: 'stack', failures: ['b on the stack: no'] };
 
 test.each([
   ['all tests passed', [good], [], ['3 passed, 0 failed, 1 skipped']],
@@ -38,12 +38,12 @@ test.each([
   ['did not run', [], ['b: no', 'b: hook', 'b on the stack: no']],
   [
     'passes in one of the two projects in which it failed',
-    [good, { ...sameOnStack, failures: [] }],
+    [good, { ...badFileOnStack, failures: [] }],
     ['b: no', 'b: hook'],
   ],
 ])('second attempt: a failed file that %s', (_, files, failures) => {
-  const both = withSecondAttempt(
-    { files: [good, bad, sameOnStack], outside: ['first'], leftOut: ['c'] },
+  const both = mergeSecondAttempt(
+    { files: [good, bad, badFileOnStack], outside: ['first'], leftOut: ['c'] },
     { files, outside: ['second'], leftOut: [] },
   );
   expect(both.files.flatMap((file) => file.failures)).toEqual(failures);
@@ -55,6 +55,6 @@ test.each([
 test('second attempt: a file that passed and now fails is reported as failed', () => {
   const now = { ...good, failures: ['a: now'] };
   const none = { outside: [], leftOut: [] };
-  const both = withSecondAttempt({ files: [good, bad], ...none }, { files: [now], ...none });
+  const both = mergeSecondAttempt({ files: [good, bad], ...none }, { files: [now], ...none });
   expect(both.files).toEqual([now, bad]);
 });

@@ -30,7 +30,7 @@ export function closingLines({ files, outside, leftOut }: TestReport, unsteady: 
   const failures = [...files.flatMap((file) => file.failures), ...outside];
   const sum = (count: 'passed' | 'skipped') => files.reduce((total, file) => total + file[count], 0);
   return [
-    ...slow.slice(0, slowestFiles).map((file) => `${Math.round(file.seconds)} s: ${nameOf(file)}`),
+    ...slow.slice(0, slowestFiles).map((file) => `${Math.round(file.seconds)} s: ${identifyFile(file)}`),
     ...(leftOut.length > 0 ? [`not in this run, but in make test-all: ${leftOut.join(', ')}`] : []),
     ...unsteady.map((line) => `unsteady: ${line}`),
     ...failures.map((line) => `failed: ${line}`),
@@ -39,15 +39,15 @@ export function closingLines({ files, outside, leftOut }: TestReport, unsteady: 
 }
 
 /** Returns a name that identifies a file within a project: the same file may run in several projects. */
-export const nameOf = ({ project, file }: Pick<FileReport, 'project' | 'file'>) => `${project} ${file}`;
+export const identifyFile = ({ project, file }: Pick<FileReport, 'project' | 'file'>) => `${project} ${file}`;
 
 export const failedFiles = ({ files }: TestReport) => files.filter(({ failures }) => failures.length > 0);
 
 /** Returns the first report, in which the files of the second report replace those of the first. */
-export function withSecondAttempt(first: TestReport, second: TestReport): TestReport {
-  const again = new Map(second.files.map((file) => [nameOf(file), file]));
+export function mergeSecondAttempt(first: TestReport, second: TestReport): TestReport {
+  const again = new Map(second.files.map((file) => [identifyFile(file), file]));
   return {
-    files: first.files.map((file) => again.get(nameOf(file)) ?? file),
+    files: first.files.map((file) => again.get(identifyFile(file)) ?? file),
     outside: [...first.outside, ...second.outside],
     leftOut: first.leftOut,
   };

@@ -27,7 +27,7 @@ export async function openTcpProxy(host: string, port: number): Promise<TcpProxy
   const sockets = new Set<net.Socket>();
   let left = Number.POSITIVE_INFINITY;
   let frozen = false;
-  let losing: string | undefined;
+  let lostResponseText: string | undefined;
   let connections = 0;
   const server = net.createServer((client) => {
     const upstream = net.connect(port, host);
@@ -48,8 +48,8 @@ export async function openTcpProxy(host: string, port: number): Promise<TcpProxy
     });
     client.on('data', (data) => {
       chunks.push(data);
-      if (losing !== undefined && data.includes(losing)) {
-        losing = undefined;
+      if (lostResponseText !== undefined && data.includes(lostResponseText)) {
+        lostResponseText = undefined;
         dropsResponses = true;
       }
       if (frozen) return;
@@ -78,7 +78,7 @@ export async function openTcpProxy(host: string, port: number): Promise<TcpProxy
       frozen = on;
     },
     dropResponseTo: (text) => {
-      losing = text;
+      lostResponseText = text;
     },
     close: async () => {
       for (const socket of sockets) socket.destroy();

@@ -13,22 +13,22 @@ import { runEvents, type Topic, topics } from '../../schemas/topics.ts';
 const folder = new URL('pinned/', import.meta.url);
 const versions = readdirSync(folder).map((file) => ({ file, schema: readFileSync(new URL(file, folder), 'utf8') }));
 const nameOf = (schema: string) => (JSON.parse(schema) as { name: string }).name;
-const versionsOf = (topic: Topic) => versions.filter(({ schema }) => nameOf(schema) === nameOf(topic.schema));
-const pairs = topics.flatMap((topic) => versionsOf(topic).map(({ file, schema }) => ({ topic, file, schema })));
+const listVersions = (topic: Topic) => versions.filter(({ schema }) => nameOf(schema) === nameOf(topic.schema));
+const pairs = topics.flatMap((topic) => listVersions(topic).map(({ file, schema }) => ({ topic, file, schema })));
 
-const typeOf = (schema: string) => avsc.Type.forSchema(JSON.parse(schema));
+const parseType = (schema: string) => avsc.Type.forSchema(JSON.parse(schema));
 /**
  * Checks two schemas.
  *
  * @throws if a reader of one schema cannot read records that a writer of the other schema wrote.
  */
 function compare(one: string, other: string): void {
-  typeOf(one).createResolver(typeOf(other));
-  typeOf(other).createResolver(typeOf(one));
+  parseType(one).createResolver(parseType(other));
+  parseType(other).createResolver(parseType(one));
 }
 
 test('every schema has a released version, and every released version has a schema', () => {
-  expect(topics.filter((topic) => versionsOf(topic).length === 0)).toEqual([]);
+  expect(topics.filter((topic) => listVersions(topic).length === 0)).toEqual([]);
   expect(pairs).toHaveLength(versions.length);
 });
 
@@ -43,8 +43,8 @@ describe.each(pairs)('$topic.name and $file', ({ topic, schema }) => {
 
   test('read random records of each other, with the same values for common fields', () => {
     for (const [writer, reader] of [
-      [typeOf(topic.schema), typeOf(schema)],
-      [typeOf(schema), typeOf(topic.schema)],
+      [parseType(topic.schema), parseType(schema)],
+      [parseType(schema), parseType(topic.schema)],
     ] as const) {
       const record = writer.random() as unknown as Record<string, unknown>;
       const read = reader.fromBuffer(writer.toBuffer(record), reader.createResolver(writer)) as Record<string, unknown>;

@@ -6,8 +6,13 @@ import type { LogRecord } from '../../infra/event-log/event-log.ts';
 import { insertBatch } from '../../pipelines/ingest/sink/insert-batch.ts';
 import { findPage } from '../../pipelines/runs/find-page.ts';
 import { attachmentEvents, feedbackEvents, runEvents, streamEvents, topics } from '../../schemas/topics.ts';
-import { onStoredTable } from '../engines/on-stored-table.ts';
-import { containerOf, messageOf, openSink, type SinkUnderTest } from '../pipelines/ingest/sink/sink-under-test.ts';
+import { runOnStoredTable } from '../engines/on-stored-table.ts';
+import {
+  buildContainer,
+  openSink,
+  type SinkUnderTest,
+  toLogMessage,
+} from '../pipelines/ingest/sink/sink-under-test.ts';
 import { insertEvents, noonMicros, runEvent, tenantId } from '../pipelines/runs/run-events.ts';
 
 let under: SinkUnderTest;
@@ -91,7 +96,7 @@ describe('an insert batch', () => {
         startTimeMicros: noonMicros + index * weekMicros,
         values: { name: `${name} ${index}` },
       });
-      return { ...messageOf(event), partition: 0, offset: index, headers: {}, version: BigInt(index + 1) };
+      return { ...toLogMessage(event), partition: 0, offset: index, headers: {}, version: BigInt(index + 1) };
     });
 
   const insert = (records: readonly LogRecord[], other: ClickHouse = clickhouse) =>
@@ -99,7 +104,7 @@ describe('an insert batch', () => {
       {
         topic: runEvents,
         partition: 0,
-        schema: containerOf(runEvents),
+        schema: buildContainer(runEvents),
         records: records.map((record) => ({ record, schemaId: 1 })),
       },
       { log: under.log, clickhouse: other, database: under.stores.database, inFlight: new Set() },
@@ -126,7 +131,7 @@ describe('an insert batch', () => {
       const at = noonMicros + week * weekMicros;
       const monday = `toMonday(fromUnixTimestamp64Micro(${at}, 'UTC'))`;
       const [row] = await under.rows<{ monday: string }>(`SELECT toString(${monday}) AS monday`);
-      await onStoredTable(clickhouse, 'runs', (stored) => `ALTER TABLE ${stored} DROP PARTITION '${row!.monday}'`);
+      await runOnStoredTable(clickhouse, 'runs', (stored) => `ALTER TABLE ${stored} DROP PARTITION '${row!.monday}'`);
     }
     expect(await stored()).toEqual([{ ...whole[0], runs: 9, partitions: 9 }]);
     for (let time = 0; time < 2; time += 1) {
@@ -144,7 +149,7 @@ describe('the keys of a page', () => {
       runEvent({ projectId, startTimeMicros: noonMicros + index * 1_000_000 }),
     );
     await insertEvents(clickhouse, events);
-    await onStoredTable(clickhouse, 'runs', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
+    await runOnStoredTable(clickhouse, 'runs', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
     const queries: Query[] = [];
     const recording: ClickHouse = {
       ...clickhouse,

@@ -9,7 +9,7 @@ const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
 const pin = { version: '1.0', files: { 'a.jar': sha256('a'), 'b.jar': sha256('b') } };
 
 /** Returns options of a download that provides these files and counts its calls. */
-function bringing(files: Record<string, string>, options: Partial<PinnedDownload> = {}) {
+function createDownload(files: Record<string, string>, options: Partial<PinnedDownload> = {}) {
   let downloads = 0;
   const cacheFolder = options.cacheFolder ?? join(temporaryFolder(), 'cache');
   const download = async (folder: string) => {
@@ -24,7 +24,7 @@ const whole = { 'a.jar': 'a', 'b.jar': 'b' };
 
 describe('fetchPinned', () => {
   it('downloads once, verifies, unpacks, and publishes the folder atomically', async () => {
-    const source = bringing(whole, { unpack: async (folder) => writeFileSync(join(folder, 'unpacked'), 'yes') });
+    const source = createDownload(whole, { unpack: async (folder) => writeFileSync(join(folder, 'unpacked'), 'yes') });
     const folder = await source.fetch();
     expect(readdirSync(folder).sort()).toEqual(['files', 'unpacked']);
     expect(readFileSync(join(folder, 'files', 'b.jar'), 'utf8')).toBe('b');
@@ -34,7 +34,7 @@ describe('fetchPinned', () => {
   });
 
   it('returns the same folder to concurrent callers', async () => {
-    const source = bringing(whole);
+    const source = createDownload(whole);
     const folders = await Promise.all([source.fetch(), source.fetch(), source.fetch()]);
     expect(new Set(folders).size).toBe(1);
     expect(readdirSync(source.cacheFolder)).toHaveLength(1);
@@ -49,13 +49,13 @@ describe('fetchPinned', () => {
     ['a missing file', { 'a.jar': 'a' }, /b\.jar is missing/],
     ['a file without a pin', { ...whole, 'c.jar': 'c' }, /files\/c\.jar is not the pinned file.*expected none/],
   ])('%s: fails with the path of the file and leaves nothing behind', async (_what, files, reason) => {
-    const source = bringing(files);
+    const source = createDownload(files);
     await expect(source.fetch()).rejects.toThrow(reason);
     expect(readdirSync(source.cacheFolder)).toEqual([]);
   });
 
   it('fails with the path of a file that was changed in the cache', async () => {
-    const source = bringing(whole);
+    const source = createDownload(whole);
     const file = join(await source.fetch(), 'files', 'a.jar');
     writeFileSync(file, 'changed');
     await expect(source.fetch()).rejects.toThrow(`${file} is not the pinned file`);
@@ -63,15 +63,15 @@ describe('fetchPinned', () => {
   });
 
   it('accepts unpinned and missing files if the source verifies signatures itself', async () => {
-    const folder = await bringing({ 'a.jar': 'a', 'b2.jar': 'b' }, { allowsUnpinned: true }).fetch();
+    const folder = await createDownload({ 'a.jar': 'a', 'b2.jar': 'b' }, { allowsUnpinned: true }).fetch();
     expect(readdirSync(join(folder, 'files')).sort()).toEqual(['a.jar', 'b2.jar']);
-    await expect(bringing({ 'a.jar': 'A' }, { allowsUnpinned: true }).fetch()).rejects.toThrow(
+    await expect(createDownload({ 'a.jar': 'A' }, { allowsUnpinned: true }).fetch()).rejects.toThrow(
       /a\.jar is not the pinned file/,
     );
   });
 
   it('removes the draft of a killed process after a day', async () => {
-    const source = bringing(whole);
+    const source = createDownload(whole);
     const [old, young] = ['part.1.draft', 'part.2.draft'].map((name) => join(source.cacheFolder, name)) as [
       string,
       string,

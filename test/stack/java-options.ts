@@ -2,4 +2,4 @@
  * JVM options for short-lived or lightly loaded processes. They halve the CPU time of the start: the JVM uses only the
  * first compiler tier and the serial garbage collector. A server under load would be slower.
  */
-export const startsSoon: readonly string[] = ['-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC'];
+export const fastStartOptions: readonly string[] = ['-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC'];

@@ -2,9 +2,9 @@ import { spawn } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { LastLines } from '../../infra/embedded/child-program.ts';
-import { endLeftover, recordProcess } from '../../infra/embedded/process-identity.ts';
+import { killLeftoverProcess, recordProcess } from '../../infra/embedded/process-identity.ts';
 import { type EngineProcess, waitUntilReady } from '../../infra/embedded/supervise-engine.ts';
-import { markOf } from './marked-processes.ts';
+import { buildProcessMark } from './marked-processes.ts';
 
 export interface ProgramLaunch {
   readonly title: string;
@@ -34,7 +34,7 @@ export async function launchProgram(launch: ProgramLaunch): Promise<EngineProces
   const { title, folder, workFolder, log } = launch;
   mkdirSync(workFolder, { recursive: true, mode: 0o700 });
   const note = processNote(workFolder);
-  await endLeftover(note);
+  await killLeftoverProcess(note);
   const child = spawn(launch.program, [...launch.args], {
     cwd: workFolder,
     env: {
@@ -42,7 +42,7 @@ export async function launchProgram(launch: ProgramLaunch): Promise<EngineProces
       TZ: 'UTC',
       PATH: '/usr/bin:/bin',
       HOME: workFolder,
-      ...markOf(folder),
+      ...buildProcessMark(folder),
       ...launch.environment,
     },
     // Runs in its own process group, because only the supervisor handles Ctrl-C.
@@ -56,7 +56,7 @@ export async function launchProgram(launch: ProgramLaunch): Promise<EngineProces
     child,
     probe: launch.ask,
     explain: () => output.map((lines) => lines.last(launch.explains)).find((line) => line !== undefined),
-    endGently: () => child.kill('SIGTERM'),
+    requestShutdown: () => child.kill('SIGTERM'),
     readyTimeoutMs,
     stopTimeoutMs,
   });

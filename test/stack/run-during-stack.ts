@@ -18,21 +18,21 @@ import { takeDown } from './take-down.ts';
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 /** Exit code if a signal ended the program, as in shells. */
-const endedBySignal = 128;
+const signalExitCode = 128;
 
 export async function runDuringStack(
   settings: StackSettings,
   [program = '', ...args]: readonly string[],
-  hear: { readonly say: (line: string) => void; readonly sayError: (error: unknown) => void },
+  output: { readonly say: (line: string) => void; readonly sayError: (error: unknown) => void },
 ): Promise<number> {
   let onSignal = (_signal: NodeJS.Signals) => {
-    void takeDown(settings.folder).finally(() => process.exit(endedBySignal));
+    void takeDown(settings.folder).finally(() => process.exit(signalExitCode));
   };
   for (const signal of signals) process.on(signal, () => onSignal(signal));
-  const isUp = await bringUp(settings, hear.say).then(
+  const isUp = await bringUp(settings, output.say).then(
     () => true,
     (error: unknown) => {
-      hear.sayError(error);
+      output.sayError(error);
       return false;
     },
   );
@@ -40,7 +40,7 @@ export async function runDuringStack(
   // The terminal sends Ctrl-C to the program directly.
   onSignal = (signal) => void (signal === 'SIGINT' || child.kill(signal));
   const code = await once(child, 'exit').then(([exitCode]) =>
-    typeof exitCode === 'number' ? exitCode : endedBySignal,
+    typeof exitCode === 'number' ? exitCode : signalExitCode,
   );
   await takeDown(settings.folder);
   return code === 0 && !isUp ? 1 : code;

@@ -14,7 +14,7 @@ export async function downloadWithMaven(
   draft: string,
   { goal, args }: { readonly goal: 'copy' | 'copy-dependencies'; readonly args: readonly string[] },
 ): Promise<void> {
-  const maven = tools.need(title, ['mvn'], install);
+  const maven = tools.requireProgram(title, ['mvn'], install);
   tools.say(`${title}: downloading`);
   const plugin = `org.apache.maven.plugins:maven-dependency-plugin:${mavenDependencyPlugin}:${goal}`;
   await tools.run(title, maven, ['-q', '-B', plugin, ...args, `-DoutputDirectory=${join(draft, 'files')}`], draft);

@@ -16,7 +16,7 @@
  */
 import { once } from 'node:events';
 import { lockFolder } from '../../infra/embedded/data-folder.ts';
-import { processIdentity } from '../../infra/embedded/process-identity.ts';
+import { readProcessIdentity } from '../../infra/embedded/process-identity.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { allParts } from './parts/all-parts.ts';
@@ -45,7 +45,11 @@ async function own({ folder, ports, parts, skipped }: StackPlan): Promise<void> 
   const running: RunningPart[] = [];
   try {
     await clearStack(folder);
-    const state: StackState = { pid: process.pid, process: processIdentity(process.pid) ?? '', parts: { ...skipped } };
+    const state: StackState = {
+      pid: process.pid,
+      process: readProcessIdentity(process.pid) ?? '',
+      parts: { ...skipped },
+    };
     const failures: string[] = [];
     const start = async ({ name, installation }: StackPlan['parts'][number]) => {
       const part = allParts[name];

@@ -1,8 +1,8 @@
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { endLeftovers as endPostgres } from '../../infra/embedded/postgres/leftovers.ts';
-import { readFileIfThere } from '../../infra/embedded/private-file.ts';
-import { endLeftover, waitForExit } from '../../infra/embedded/process-identity.ts';
+import { stopLeftoverServers as endPostgres } from '../../infra/embedded/postgres/leftovers.ts';
+import { readFileIfExists } from '../../infra/embedded/private-file.ts';
+import { killLeftoverProcess, waitForExit } from '../../infra/embedded/process-identity.ts';
 import { processNote } from './launch-program.ts';
 import { markedProcesses } from './marked-processes.ts';
 import { stackParts } from './stack-settings.ts';
@@ -32,8 +32,8 @@ export function makeStackFolder(folder: string): void {
  */
 export async function clearStack(folder: string): Promise<void> {
   const { parts, state, exports } = stackFiles(folder);
-  await Promise.all(stackParts.map((name) => endLeftover(processNote(join(parts, name)))));
-  const elsewhere = readFileIfThere(join(parts, 'postgres.location'))?.trim();
+  await Promise.all(stackParts.map((name) => killLeftoverProcess(processNote(join(parts, name)))));
+  const elsewhere = readFileIfExists(join(parts, 'postgres.location'))?.trim();
   await endPostgres(join(elsewhere ?? join(parts, 'postgres'), 'data'));
   await waitForExit(() => killAll(markedProcesses(parts)), exitTimeoutMs);
   if (elsewhere !== undefined) rmSync(elsewhere, { recursive: true, force: true });

@@ -15,20 +15,20 @@ export interface Said {
 }
 
 /** Creates a separate stack for one test: it runs the stack command on a folder that is removed when the test ends. */
-export function stackOfTest(environment: Record<string, string>) {
+export function createTestStack(environment: Record<string, string>) {
   const folder = join(temporaryFolder(), 'stack');
   onTestFinished(() => takeDown(folder));
   const env = { ...process.env, CI: '', RUNLAKE_STACK_DIR: folder, ...environment };
-  const argsOf = (args: readonly string[]) => ['--import', 'tsx', program, ...args];
+  const buildArgs = (args: readonly string[]) => ['--import', 'tsx', program, ...args];
   return {
     folder,
     run: (...args: string[]) =>
       new Promise<Said>((resolve) => {
-        const child = execFile(process.execPath, argsOf(args), { env }, (_error, stdout, stderr) =>
+        const child = execFile(process.execPath, buildArgs(args), { env }, (_error, stdout, stderr) =>
           resolve({ code: child.exitCode ?? -1, text: `${stdout}${stderr}` }),
         );
       }),
-    start: (...args: string[]) => spawn(process.execPath, argsOf(args), { env, stdio: 'ignore' }),
+    start: (...args: string[]) => spawn(process.execPath, buildArgs(args), { env, stdio: 'ignore' }),
     state: () => readStackState(folder),
     /** Returns the connection settings of a part that is running. */
     values(name: string): Readonly<Record<string, string>> {

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { Value } from 'typebox/value';
-import { readFileIfThere, writePrivateFile } from '../../infra/embedded/private-file.ts';
+import { readFileIfExists, writePrivateFile } from '../../infra/embedded/private-file.ts';
 import { isSameProcess } from '../../infra/embedded/process-identity.ts';
 import { stackFiles } from './stack-folder.ts';
 import { type StackPartName, stackParts } from './stack-settings.ts';
@@ -26,7 +26,7 @@ export type StackState = Static<typeof StackState>;
 /** Reads the state of the stack in `folder`, if its supervisor is still running. */
 export function readStackState(folder: string): StackState | undefined {
   try {
-    const state: unknown = JSON.parse(readFileIfThere(stackFiles(folder).state) ?? 'null');
+    const state: unknown = JSON.parse(readFileIfExists(stackFiles(folder).state) ?? 'null');
     if (Value.Check(StackState, state) && isSameProcess(state.pid, state.process)) return state;
   } catch {
     // Not a valid state file.

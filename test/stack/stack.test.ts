@@ -5,17 +5,17 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
-import { processesOn, temporaryFolder } from '../infra/embedded/processes.ts';
+import { listProcesses, temporaryFolder } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { allParts } from './parts/all-parts.ts';
-import { stackOfTest } from './stack-of-test.ts';
+import { createTestStack } from './stack-of-test.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
 
 // If the stack is running, the downloads are in the cache.
 describe.runIf(stackPart('redis'))('a stack', () => {
   it('starts, responds at its addresses, reports that it is up when started again, and leaves nothing behind', async () => {
-    const stack = stackOfTest({ RUNLAKE_STACK_PARTS: 'redis,clickhouse,postgres' });
+    const stack = createTestStack({ RUNLAKE_STACK_PARTS: 'redis,clickhouse,postgres' });
     const { code, text } = await stack.run('up');
     expect(code, text).toBe(0);
     for (const name of ['redis', 'clickhouse', 'postgres'] as const) {
@@ -36,28 +36,28 @@ describe.runIf(stackPart('redis'))('a stack', () => {
     expect(await stack.run('status')).toEqual({ code: 0, text: expect.stringMatching(/Postgres +ready/) });
 
     expect(await stack.run('down')).toEqual({ code: 0, text: 'The stack is down.\n' });
-    expect(processesOn(stack.folder)).toEqual([]);
+    expect(listProcesses(stack.folder)).toEqual([]);
     expect(existsSync(join(stack.folder, 'parts'))).toBe(false);
     expect(await stack.run('status')).toEqual({ code: 1, text: 'The stack is not up.\n' });
     expect((await stack.run('down')).code).toBe(0);
   });
 
   it.each(['down', 'up'])('whose supervisor was killed leaves nothing behind once `%s` ran', async (command) => {
-    const stack = stackOfTest({ RUNLAKE_STACK_PARTS: 'redis,postgres' });
+    const stack = createTestStack({ RUNLAKE_STACK_PARTS: 'redis,postgres' });
     expect((await stack.run('up')).code).toBe(0);
-    const before = processesOn(stack.folder);
+    const before = listProcesses(stack.folder);
     process.kill(stack.state()?.pid ?? 0, 'SIGKILL');
     await until('the supervisor is gone', () => stack.state() === undefined);
 
     expect((await stack.run(command)).code).toBe(0);
-    const after = processesOn(stack.folder);
+    const after = listProcesses(stack.folder);
     expect(after.filter((line) => before.includes(line))).toEqual([]);
     if (command === 'up') expect(await allParts.redis.check(stack.values('redis'))).toBe('ready');
     else expect(after).toEqual([]);
   });
 
   it('restarts a killed part with its data and address', async () => {
-    const stack = stackOfTest({ RUNLAKE_STACK_PARTS: 'redis' });
+    const stack = createTestStack({ RUNLAKE_STACK_PARTS: 'redis' });
     expect((await stack.run('up')).code).toBe(0);
     const { url = '' } = stack.values('redis');
     const redis = new Redis(url);
@@ -79,40 +79,40 @@ describe.runIf(stackPart('redis'))('a stack', () => {
     onTestFinished(() => void server.close());
     const address = server.address();
     const port = typeof address === 'object' && address ? address.port : 0;
-    const stack = stackOfTest({ RUNLAKE_STACK_PARTS: 'redis,postgres', RUNLAKE_STACK_REDIS_PORT: String(port) });
+    const stack = createTestStack({ RUNLAKE_STACK_PARTS: 'redis,postgres', RUNLAKE_STACK_REDIS_PORT: String(port) });
     const { code, text } = await stack.run('up');
     expect(code).toBe(1);
     expect(text).toContain(`Redis cannot listen on port ${port}`);
     expect(text).toContain('RUNLAKE_STACK_REDIS_PORT');
-    expect(processesOn(stack.folder)).toEqual([]);
+    expect(listProcesses(stack.folder)).toEqual([]);
   });
 
   it('uses a configured port', async () => {
-    const first = stackOfTest({ RUNLAKE_STACK_PARTS: 'redis' });
+    const first = createTestStack({ RUNLAKE_STACK_PARTS: 'redis' });
     await first.run('up');
     const { port } = new URL(first.values('redis').url ?? '');
     await first.run('down');
-    const second = stackOfTest({ RUNLAKE_STACK_PARTS: 'redis', RUNLAKE_STACK_REDIS_PORT: port });
+    const second = createTestStack({ RUNLAKE_STACK_PARTS: 'redis', RUNLAKE_STACK_REDIS_PORT: port });
     expect((await second.run('up')).code).toBe(0);
     expect(new URL(second.values('redis').url ?? '').port).toBe(port);
   });
 
   it('is up while a program runs, stops after it, and returns its exit code', async () => {
-    const stack = stackOfTest({ RUNLAKE_STACK_PARTS: 'redis' });
+    const stack = createTestStack({ RUNLAKE_STACK_PARTS: 'redis' });
     const look = `process.exit(fs.existsSync(${JSON.stringify(join(stack.folder, 'state.json'))}) ? 7 : 8)`;
     expect((await stack.run('during', process.execPath, '-e', look)).code).toBe(7);
     expect(stack.state()).toBeUndefined();
-    expect(processesOn(stack.folder)).toEqual([]);
+    expect(listProcesses(stack.folder)).toEqual([]);
   });
 
   it('stops after a program that received a signal', async () => {
-    const stack = stackOfTest({ RUNLAKE_STACK_PARTS: 'redis' });
+    const stack = createTestStack({ RUNLAKE_STACK_PARTS: 'redis' });
     const child = stack.start('during', process.execPath, '-e', 'setInterval(() => {}, 1000)');
     const exit = once(child, 'exit');
     await until('the stack is up', () => stack.state() !== undefined, 60_000);
     child.kill('SIGTERM');
     expect(await exit).toEqual([128, null]);
-    expect(processesOn(stack.folder)).toEqual([]);
+    expect(listProcesses(stack.folder)).toEqual([]);
   });
 });
 
@@ -120,7 +120,7 @@ describe('if a tool is missing', () => {
   const parts = { RUNLAKE_STACK_PARTS: 'kafka,registry,redis,s3', PATH: '' };
 
   it('the part is skipped, and the output names what to install', async () => {
-    const stack = stackOfTest({ ...parts, RUNLAKE_STACK_CACHE_DIR: temporaryFolder() });
+    const stack = createTestStack({ ...parts, RUNLAKE_STACK_CACHE_DIR: temporaryFolder() });
     const { code, text } = await stack.run('up');
     expect(code, text).toBe(0);
     expect(text).toMatch(/Kafka \S+ is skipped: .*needs java, which is not on PATH\. Install a Java runtime/);
@@ -130,7 +130,7 @@ describe('if a tool is missing', () => {
   });
 
   it('the start fails in CI', async () => {
-    const stack = stackOfTest({ ...parts, RUNLAKE_STACK_CACHE_DIR: temporaryFolder(), CI: 'true' });
+    const stack = createTestStack({ ...parts, RUNLAKE_STACK_CACHE_DIR: temporaryFolder(), CI: 'true' });
     expect(await stack.run('up')).toEqual({ code: 1, text: expect.stringContaining('needs java') });
     const marker = join(temporaryFolder(), 'ran');
     const write = `fs.writeFileSync(${JSON.stringify(marker)}, '')`;

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { BoundedLog } from '../../infra/embedded/child-program.ts';
-import { freePorts, isPortInUse, withFreePorts } from '../../infra/embedded/free-port.ts';
+import { findFreePorts, isPortInUse, withFreePorts } from '../../infra/embedded/free-port.ts';
 import { type EngineExit, type EngineProcess, superviseEngine } from '../../infra/embedded/supervise-engine.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
@@ -58,7 +58,7 @@ export async function startPart(
     if (await isPortInUse(port)) {
       throw runlakeError('STACK_PORT_IN_USE', { part: part.title, port, variable: portVariable(part.name) });
     }
-    return launchFirst([port, ...(await freePorts(part.portCount - 1))]);
+    return launchFirst([port, ...(await findFreePorts(part.portCount - 1))]);
   };
   mkdirSync(folder, { recursive: true });
   const engine = await superviseEngine(part.title, launch, logger);

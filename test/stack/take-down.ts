@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { lockFolder } from '../../infra/embedded/data-folder.ts';
-import { processIdentity, waitForExit } from '../../infra/embedded/process-identity.ts';
+import { readProcessIdentity, waitForExit } from '../../infra/embedded/process-identity.ts';
 import { clearStack } from './stack-folder.ts';
 
 const stopTimeoutMs = 30_000;
@@ -24,8 +24,8 @@ export async function takeDown(folder: string): Promise<void> {
 
 async function endSupervisor(pid: number): Promise<void> {
   // The lock has just verified that this process is its holder.
-  const identity = processIdentity(pid);
-  const isGone = () => identity === undefined || processIdentity(pid) !== identity;
+  const identity = readProcessIdentity(pid);
+  const isGone = () => identity === undefined || readProcessIdentity(pid) !== identity;
   signal(pid, 'SIGTERM');
   if (await waitForExit(isGone, stopTimeoutMs)) return;
   signal(pid, 'SIGKILL');

@@ -17,7 +17,7 @@ export interface Tools {
    *
    * @throws STACK_TOOL_MISSING with `install`.
    */
-  need(part: string, programs: readonly string[], install: string): string;
+  requireProgram(part: string, programs: readonly string[], install: string): string;
   /** Returns the path of a program, if it is on PATH. */
   find(program: string): string | undefined;
   /**
@@ -38,7 +38,7 @@ export function openTools(settings: StackSettings, say: (line: string) => void):
     clickhouseShards,
     say,
     find,
-    need(part, programs, install) {
+    requireProgram(part, programs, install) {
       const found = programs.map(find).find((path) => path !== undefined);
       if (found === undefined)
         throw runlakeError('STACK_TOOL_MISSING', { part, program: programs.join(' or '), install });

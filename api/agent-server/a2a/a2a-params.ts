@@ -131,8 +131,8 @@ export function readMessageContent(parts: readonly { readonly kind: string }[]):
  */
 export function buildInput({ text, data }: MessageContent, { role }: { readonly role: string }) {
   if (text === undefined) return data;
-  const before = Array.isArray(data?.messages) ? data.messages : [];
-  return { ...data, messages: [...before, { role: role === 'user' ? 'user' : 'assistant', content: text }] };
+  const previousMessages = Array.isArray(data?.messages) ? data.messages : [];
+  return { ...data, messages: [...previousMessages, { role: role === 'user' ? 'user' : 'assistant', content: text }] };
 }
 
 /**
@@ -141,7 +141,8 @@ export function buildInput({ text, data }: MessageContent, { role }: { readonly 
  */
 export function buildResumeValue({ text, data }: MessageContent): unknown {
   if (data === undefined) return text;
-  const resume = 'resume' in data ? data.resume : data;
-  if (!Array.isArray(resume) || !resume.every((one) => isObject(one) && typeof one.id === 'string')) return resume;
-  return Object.fromEntries(resume.map(({ id, value }) => [id, value]));
+  const resumeValue = 'resume' in data ? data.resume : data;
+  if (!Array.isArray(resumeValue) || !resumeValue.every((one) => isObject(one) && typeof one.id === 'string'))
+    return resumeValue;
+  return Object.fromEntries(resumeValue.map(({ id, value }) => [id, value]));
 }

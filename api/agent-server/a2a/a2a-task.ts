@@ -11,7 +11,7 @@ import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.
 import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import type { ThreadState } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadHistory } from '../../../pipelines/agents/threads/thread-state.ts';
-import { asOperation } from '../access/agent-access.ts';
+import { executeRequestPart } from '../access/agent-access.ts';
 import type { AgentInput, Agents } from '../agent-operation.ts';
 import { isObject } from '../agent-schema.ts';
 import { waitForRun } from '../runs/create.ts';
@@ -93,7 +93,7 @@ const taskStateByRunStatus = {
  *
  * @throws RUN_NOT_FOUND if the run does not exist or its assistant is not `assistantId`; the errors of graph code.
  */
-export async function readTaskOfRun(
+export async function readRunTask(
   agents: Agents,
   ids: TaskIds,
   { historyLength = 10, assistantId }: { readonly historyLength?: number; readonly assistantId?: string } = {},
@@ -110,7 +110,7 @@ export async function readTaskOfRun(
     ...{ kind: 'message', role: 'agent', parts, messageId: `${run.run_id}-status` },
     ...task,
   });
-  const message = needsInput ? buildAgentMessage(toInterruptParts(lastState.state)) : await readFailure();
+  const message = needsInput ? buildAgentMessage(toInterruptParts(lastState.state)) : await readFailureMessage();
   return {
     kind: 'task',
     id: run.run_id,
@@ -125,7 +125,7 @@ export async function readTaskOfRun(
       run.status === 'success' && !needsInput && lastState ? [buildArtifact(run.run_id, lastState.state.values)] : [],
   };
 
-  async function readFailure(): Promise<A2aMessage | undefined> {
+  async function readFailureMessage(): Promise<A2aMessage | undefined> {
     if (taskStateByRunStatus[run.status] !== 'failed') return undefined;
     const error = (await readRunEnd(database, deploymentId, ids))?.error;
     return error ? buildAgentMessage([{ kind: 'text', text: `${error.error}: ${error.message}` }]) : undefined;
@@ -134,13 +134,13 @@ export async function readTaskOfRun(
 
 /** Returns the last state that a run stored. `isHead` is true if it is still the newest state of the thread. */
 async function readRunState(agents: Agents, { threadId, runId }: TaskIds) {
-  const readNewest = async (metadata?: object): Promise<ThreadState | undefined> =>
+  const readNewestState = async (metadata?: object): Promise<ThreadState | undefined> =>
     JSON.parse(
       await readThreadHistory(agents, threadId, { limit: 1, ...(metadata && { metadata: { ...metadata } }) }),
     )[0];
-  const head = await readNewest();
-  if (head?.metadata.run_id === runId) return { state: head, isHead: true };
-  const state = await readNewest({ run_id: runId });
+  const newestState = await readNewestState();
+  if (newestState?.metadata.run_id === runId) return { state: newestState, isHead: true };
+  const state = await readNewestState({ run_id: runId });
   return state && { state, isHead: false };
 }
 
@@ -150,8 +150,10 @@ function toInterruptParts({ interrupts }: ThreadState): MessagePart[] {
 
 /** Builds the artifact. It contains the text of the last model message or, if there is none, the state. */
 function buildArtifact(runId: string, values: unknown): Artifact {
-  const last = readMessages(values, {}).findLast(({ role }) => role === 'agent');
-  const parts: readonly MessagePart[] = last?.parts ?? [{ kind: 'data', data: isObject(values) ? values : { values } }];
+  const lastAgentMessage = readMessages(values, {}).findLast(({ role }) => role === 'agent');
+  const parts: readonly MessagePart[] = lastAgentMessage?.parts ?? [
+    { kind: 'data', data: isObject(values) ? values : { values } },
+  ];
   return {
     artifactId: `${runId}-response`,
     name: 'Assistant Response',
@@ -215,9 +217,9 @@ export async function startTask(
     throw new A2aError('pushNotSupported', 'Push notifications are not supported.');
   }
   const content = readMessageContent(message.parts);
-  const context = (message.contextId ?? thread?.threadId)?.toLowerCase();
+  const requestedContextId = (message.contextId ?? thread?.threadId)?.toLowerCase();
   const resumedTask =
-    message.taskId && (await findWaitingTask(input, assistant, message.taskId.toLowerCase(), context));
+    message.taskId && (await findWaitingTask(input, assistant, message.taskId.toLowerCase(), requestedContextId));
   if (!resumedTask && content.text !== undefined) await requireMessages(input, assistant);
   const body = {
     assistant_id: assistant.assistant_id,
@@ -225,8 +227,8 @@ export async function startTask(
     stream_mode: ['messages-tuple'],
     ...(resumedTask ? { command: { resume: buildResumeValue(content) } } : { input: buildInput(content, message) }),
   };
-  const params = { thread_id: resumedTask ? resumedTask.threadId : (context ?? uuidv7()) };
-  const { run, reader } = await asOperation(input.request, waitForRun, { params, body }, (part) =>
+  const params = { thread_id: resumedTask ? resumedTask.threadId : (requestedContextId ?? uuidv7()) };
+  const { run, reader } = await executeRequestPart(input.request, waitForRun, { params, body }, (part) =>
     requestFollowedRun(agents, toRunRequest({ ...input, ...part })),
   );
   return { threadId: run.thread_id, runId: run.run_id, reader };
@@ -252,7 +254,7 @@ async function findWaitingTask(
 const uuidPattern = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/;
 
 /**
- * Reads a task of an assistant. Without `context`, searches all threads.
+ * Reads a task of an assistant. Without `requestedContextId`, searches all threads.
  *
  * @throws RUN_NOT_FOUND
  */
@@ -266,7 +268,7 @@ export async function readTask(
   const threadId = context ?? (await findThreadOfRun(agents.database, agents.deploymentId, runId));
   const options = { assistantId, ...(historyLength !== undefined && { historyLength }) };
   const params = { thread_id: threadId, run_id: runId };
-  return asOperation(request, getAgentRun, { params }, () => readTaskOfRun(agents, { threadId, runId }, options));
+  return executeRequestPart(request, getAgentRun, { params }, () => readRunTask(agents, { threadId, runId }, options));
 }
 
 /**
@@ -299,8 +301,8 @@ export async function* streamTask(
   signal.addEventListener('abort', closeReader);
   if (signal.aborted) closeReader();
   try {
-    const submitted = { state: 'submitted', timestamp: new Date().toISOString() } as const;
-    yield { kind: 'task', id: taskId, contextId, status: submitted, history: [], artifacts: [] };
+    const submittedStatus = { state: 'submitted', timestamp: new Date().toISOString() } as const;
+    yield { kind: 'task', id: taskId, contextId, status: submittedStatus, history: [], artifacts: [] };
     for await (const event of reader) {
       const message = event.event === 'messages' ? toModelMessage(event, task) : undefined;
       if (event.event !== 'metadata' && message === undefined) continue;
@@ -316,7 +318,7 @@ export async function* streamTask(
     closeReader();
   }
   await awaitRunEnd(agents, { deploymentId: agents.deploymentId, ...ids }, { signal });
-  const { artifacts, status } = await readTaskOfRun(agents, ids);
+  const { artifacts, status } = await readRunTask(agents, ids);
   for (const artifact of artifacts)
     yield { kind: 'artifact-update', ...task, artifact, append: false, lastChunk: true };
   yield { kind: 'status-update', ...task, status, final: true };

@@ -2,19 +2,19 @@ import { type Assistant, resolveAssistant } from '../../../pipelines/agents/assi
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import { JsonObject } from '../../server/formats.ts';
-import { type LiveSource, liveBody } from '../../server/live-body.ts';
+import { createLiveBody, type LiveSource } from '../../server/live-body.ts';
 import { RawResponse } from '../../server/operation.ts';
 import { getRequestOrigin } from '../../server/public-base.ts';
 import {
   type AgentInput,
   defineAgentOperation,
   graphErrors,
-  reads,
+  readAccess,
   requireProtocol,
-  runs,
+  runAccess,
 } from '../agent-operation.ts';
 import { AssistantParams, isObject, JsonValue } from '../agent-schema.ts';
-import { acceptsEventStream, buildLiveOptions, eventStream, eventStreamHeaders } from '../streaming/sse.ts';
+import { acceptsEventStream, buildLiveOptions, createEventStream, eventStreamHeaders } from '../streaming/sse.ts';
 import {
   A2aError,
   GetParams,
@@ -25,7 +25,7 @@ import {
   SendParams,
   toRpcError,
 } from './a2a-params.ts';
-import { readTask, readTaskOfRun, type StreamedResult, startTask, streamTask, type Task } from './a2a-task.ts';
+import { readRunTask, readTask, type StreamedResult, startTask, streamTask, type Task } from './a2a-task.ts';
 
 export const postA2a = defineAgentOperation({
   operationId: 'postA2a',
@@ -35,10 +35,10 @@ export const postA2a = defineAgentOperation({
   summary: 'Send a message to an assistant (Agent2Agent protocol 0.3)',
   description:
     'JSON-RPC 2.0: message/send, message/stream (server-sent events) and tasks/get. A context is a thread, a task is a run. Errors of methods are JSON-RPC errors with status 200.',
-  access: runs,
+  access: runAccess,
   // Sending a message also requires the authorisation for `waitForRun`, and reading a task that for `getAgentRun`.
-  rule: async ({ params }, ask, proceed) => {
-    await ask.authorizeUseAssistant(params.assistant_id as string);
+  rule: async ({ params }, authorizer, proceed) => {
+    await authorizer.authorizeUseAssistant(params.assistant_id as string);
     return proceed();
   },
   errorStyle: 'json-rpc',
@@ -77,19 +77,19 @@ export const postA2a = defineAgentOperation({
 
 type Id = string | number | null;
 
-interface Call extends AgentInput {
+interface MethodCall extends AgentInput {
   readonly assistant: Assistant;
   readonly id: Id;
 }
 
-async function callMethod(input: Call, method: string, params: unknown): Promise<RawResponse> {
+async function callMethod(input: MethodCall, method: string, params: unknown): Promise<RawResponse> {
   switch (method) {
     case 'message/send':
-      return send(input, params);
+      return sendMessage(input, params);
     case 'message/stream':
-      return stream(input, params);
+      return streamMessage(input, params);
     case 'tasks/get':
-      return buildResponse(input.id, { result: await get(input, params) });
+      return buildResponse(input.id, { result: await getTask(input, params) });
     case 'tasks/cancel':
     case 'tasks/resubscribe':
       throw new A2aError('unsupported', `${method} is not supported.`);
@@ -105,24 +105,24 @@ async function callMethod(input: Call, method: string, params: unknown): Promise
  * Responds to `message/send`. Sends line feeds to keep the connection open until the task has ended or needs input. If
  * the server stops first, the response contains the current state of the task.
  */
-async function send(input: Call, params: unknown): Promise<RawResponse> {
+async function sendMessage(input: MethodCall, params: unknown): Promise<RawResponse> {
   const { agents } = input.services;
   const sendParams = readParams(SendParams, params);
   const { reader, ...ids } = await startTask(input, input.assistant, sendParams);
   const historyLength = sendParams.configuration?.historyLength ?? 10;
   if (sendParams.configuration?.blocking === false) {
     reader.close();
-    return buildResponse(input.id, { result: await readTaskOfRun(agents, ids, { historyLength }) });
+    return buildResponse(input.id, { result: await readRunTask(agents, ids, { historyLength }) });
   }
-  const body = liveBody<string>({
+  const body = createLiveBody<string>({
     ...createStoppableSource(input, async function* (signal) {
       await awaitRunEnd(agents, { deploymentId: agents.deploymentId, ...ids }, { attached: reader, signal });
-      yield formatRpcResponse(input.id, { result: await readTaskOfRun(agents, ids, { historyLength }) });
+      yield formatRpcResponse(input.id, { result: await readRunTask(agents, ids, { historyLength }) });
     }),
     encode: (text) => [text],
     heartbeat: '\n',
-    stopped: undefined,
-    failed: (err) => {
+    encodeServerStop: undefined,
+    encodeSourceError: (err) => {
       input.request.log.warn({ err }, 'reading the task failed');
       return Buffer.from(formatRpcResponse(input.id, { error: toRpcError(err) ?? internalError }));
     },
@@ -130,9 +130,9 @@ async function send(input: Call, params: unknown): Promise<RawResponse> {
   return new RawResponse({ headers: { 'content-type': 'application/json' }, body });
 }
 
-async function stream(input: Call, params: unknown): Promise<RawResponse> {
+async function streamMessage(input: MethodCall, params: unknown): Promise<RawResponse> {
   const task = await startTask(input, input.assistant, readParams(SendParams, params));
-  const body = eventStream<string>({
+  const body = createEventStream<string>({
     ...createStoppableSource(input, async function* (signal) {
       try {
         for await (const result of streamTask(input.services.agents, task, signal))
@@ -148,7 +148,7 @@ async function stream(input: Call, params: unknown): Promise<RawResponse> {
   return new RawResponse({ headers: eventStreamHeaders, body });
 }
 
-async function get(input: Call, params: unknown): Promise<Task> {
+async function getTask(input: MethodCall, params: unknown): Promise<Task> {
   const { id, taskId, contextId, historyLength } = readParams(GetParams, params);
   const runId = (id ?? taskId)?.toLowerCase();
   if (!runId) throw new A2aError('invalidParams', 'params.id: must be the id of a task');
@@ -162,12 +162,12 @@ async function get(input: Call, params: unknown): Promise<Task> {
  * Wraps `items` as a live source. `items` receives an abort signal and must return when it is aborted, that is, when
  * the server stops or the body is closed.
  */
-function createStoppableSource(input: Call, items: (signal: AbortSignal) => AsyncGenerator<string>) {
-  const closed = new AbortController();
-  const signal = AbortSignal.any([closed.signal, input.request.server.drainStarted]);
+function createStoppableSource(input: MethodCall, generateItems: (signal: AbortSignal) => AsyncGenerator<string>) {
+  const closeController = new AbortController();
+  const signal = AbortSignal.any([closeController.signal, input.request.server.drainStarted]);
   const source: LiveSource<string> = {
-    [Symbol.asyncIterator]: () => items(signal),
-    close: () => closed.abort(),
+    [Symbol.asyncIterator]: () => generateItems(signal),
+    close: () => closeController.abort(),
   };
   return { ...buildLiveOptions(input), source, stopping: new AbortController().signal };
 }
@@ -195,9 +195,9 @@ export const getAgentCard = defineAgentOperation({
   path: '/.well-known/agent-card.json',
   tag: 'a2a',
   summary: 'Get the agent card of an assistant (Agent2Agent protocol 0.3)',
-  access: reads,
-  rule: async ({ query }, ask, proceed) => {
-    await ask.authorizeReadAssistant(query.assistant_id as string);
+  access: readAccess,
+  rule: async ({ query }, authorizer, proceed) => {
+    await authorizer.authorizeReadAssistant(query.assistant_id as string);
     return proceed();
   },
   errors: ['ROUTE_NOT_FOUND', ...graphErrors],
@@ -208,7 +208,7 @@ export const getAgentCard = defineAgentOperation({
     const { assistant_id: id, graph_id: graphId, name, config, version } = assistant;
     const { input_schema } = await describeGraph(agents, graphId, config);
     const description = assistant.description ?? `The assistant ${name}`;
-    const card = {
+    const agentCard = {
       protocolVersion: '0.3.0',
       name,
       description,
@@ -233,6 +233,6 @@ export const getAgentCard = defineAgentOperation({
       ],
       version: String(version),
     };
-    return new RawResponse({ body: card });
+    return new RawResponse({ body: agentCard });
   },
 });

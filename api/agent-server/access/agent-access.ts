@@ -23,15 +23,15 @@ export interface AgentAccess {
    * Authorises one part of the request with the rule of `operation`. Then calls `proceed` with the input that the rule
    * returned and an access object that is valid only for this part.
    */
-  part(
+  authorizePart(
     operation: AgentOperation,
-    input: PartInput,
-    proceed: (input: PartInput & { readonly access: AgentAccess }) => Promise<unknown>,
+    input: RequestPartInput,
+    proceed: (input: RequestPartInput & { readonly access: AgentAccess }) => Promise<unknown>,
   ): Promise<unknown>;
 }
 
 /** Input of one part of a request, validated against the schema of the part's operation. */
-interface PartInput {
+interface RequestPartInput {
   readonly params?: Readonly<Record<string, string>>;
   readonly query?: Readonly<Record<string, unknown>>;
   readonly body?: Readonly<Record<string, unknown>>;
@@ -45,12 +45,16 @@ interface PartInput {
  *
  * @throws the errors of the rule of `operation`, such as AUTH_FORBIDDEN
  */
-export function asOperation<Input extends PartInput, Result>(
+export function executeRequestPart<Input extends RequestPartInput, Result>(
   { agentAccess }: FastifyRequest,
   operation: AgentOperation,
   input: Input,
   proceed: (input: Input & { readonly access?: AgentAccess }) => Promise<Result>,
 ): Promise<Result> {
   if (agentAccess === undefined) return proceed(input);
-  return agentAccess.part(operation, input, proceed as Parameters<AgentAccess['part']>[2]) as Promise<Result>;
+  return agentAccess.authorizePart(
+    operation,
+    input,
+    proceed as Parameters<AgentAccess['authorizePart']>[2],
+  ) as Promise<Result>;
 }

@@ -3,12 +3,12 @@ import type { Database } from '../../../infra/postgres/database.ts';
 import { resolveAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
 import {
   AuthorizedRows,
-  addRequired,
+  addRequiredMetadata,
   type ProtectedTable,
   type RequiredMetadata,
 } from '../../../pipelines/agents/auth/access-filter.ts';
 import type { AuthorizationRequest } from '../../../pipelines/agents/auth/agent-user.ts';
-import type { Allowed, AuthProcess } from '../../../pipelines/agents/auth/auth-process.ts';
+import type { AccessGrant, AuthProcess } from '../../../pipelines/agents/auth/auth-process.ts';
 import { toRecord } from '../agent-schema.ts';
 import type { AgentAccess } from './agent-access.ts';
 import type { Values } from './rules.ts';
@@ -40,29 +40,29 @@ export class Authorizer {
    *
    * @throws AUTH_FORBIDDEN, AUTH_UNAVAILABLE, AUTH_HANDLER_INVALID
    */
-  allow(event: AuthorizationRequest['event'], value: Values): Promise<Allowed> {
+  allow(event: AuthorizationRequest['event'], value: Values): Promise<AccessGrant> {
     return this.deps.authProcess.allow({ event, value, user: this.deps.access.user });
   }
 
   /**
-   * Authorises access to an existing row. @throws `missing` if the row does not exist or lacks the required metadata;
+   * Authorises access to an existing row. @throws `notFoundError` if the row does not exist or lacks the required metadata;
    * the errors of {@link allow}.
    */
   async authorizeRow(
     event: AuthorizationRequest['event'],
     id: string,
     value: Values,
-    missing: RunlakeError,
-  ): Promise<Allowed> {
+    notFoundError: RunlakeError,
+  ): Promise<AccessGrant> {
     const allowed = await this.allow(event, value);
     const kind = event.split(':')[0] as ProtectedTable;
-    if (!(await this.rowMatches(kind, id, allowed.required))) throw missing;
+    if (!(await this.rowMatches(kind, id, allowed.required))) throw notFoundError;
     return allowed;
   }
 
-  /** Returns true if the row exists and its metadata contains `required`, or if `required` is undefined. */
-  async rowMatches(kind: ProtectedTable, id: string, required: RequiredMetadata | undefined): Promise<boolean> {
-    return required === undefined || this.rows.rowMatches(kind, id, required);
+  /** Returns true if the row exists and its metadata contains `requiredMetadata`, or if `requiredMetadata` is undefined. */
+  async rowMatches(kind: ProtectedTable, id: string, requiredMetadata: RequiredMetadata | undefined): Promise<boolean> {
+    return requiredMetadata === undefined || this.rows.rowMatches(kind, id, requiredMetadata);
   }
 
   /**
@@ -95,7 +95,7 @@ export class Authorizer {
    * Authorises a new run and records in the access object which threads the run may use. Returns the metadata of the
    * run.
    */
-  async startRun(
+  async authorizeNewRun(
     threadId: string | undefined,
     body: Values & { readonly assistant_id?: string | undefined },
   ): Promise<Values> {
@@ -113,9 +113,9 @@ export class Authorizer {
       after_seconds: after_seconds ?? 0,
       kwargs,
     });
-    const given = toRecord(value.metadata);
+    const runMetadata = toRecord(value.metadata);
     this.deps.access.assistantId = assistant_id;
-    this.deps.access.threads = { required, metadata: addRequired(given, required) };
-    return given;
+    this.deps.access.threads = { required, metadata: addRequiredMetadata(runMetadata, required) };
+    return runMetadata;
   }
 }

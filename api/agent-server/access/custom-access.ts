@@ -1,28 +1,28 @@
 import type { Database } from '../../../infra/postgres/database.ts';
-import { systemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
+import { computeSystemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
 import type { AgentUser } from '../../../pipelines/agents/auth/agent-user.ts';
 import type { AuthProcess } from '../../../pipelines/agents/auth/auth-process.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
-import type { HandledInput, OwnAccess } from '../../server/api-form.ts';
+import type { AuthorisationInput, CustomAccess } from '../../server/api-form.ts';
 import type { Operation } from '../../server/operation.ts';
 import type { AgentOperation } from '../agent-operation.ts';
 import type { AgentAccess } from './agent-access.ts';
 import { Authorizer } from './authorizer.ts';
-import type { Rule, RuledInput } from './rules.ts';
+import type { Rule, RuleInput } from './rules.ts';
 
 /**
  * Returns an access check that authenticates and authorises requests with project code instead of API keys. The rule of
  * each operation decides what the caller can access. All other code of Runlake treats every such caller as `operator`.
  */
-export function customAccess(options: {
+export function createCustomAccess(options: {
   readonly authProcess: AuthProcess;
   readonly database: Database;
   readonly deploymentId: string;
   readonly operator: Caller;
   readonly graphIds: readonly string[];
-}): OwnAccess {
+}): CustomAccess {
   const { authProcess, database, deploymentId, operator } = options;
-  const systemAssistants = new Set(options.graphIds.map(systemAssistantId));
+  const systemAssistants = new Set(options.graphIds.map(computeSystemAssistantId));
   const authorise = <Input extends object>(
     operation: Operation,
     access: AgentAccess,
@@ -32,13 +32,13 @@ export function customAccess(options: {
     // Every operation that is not public has a rule; see `defineAgentOperation`.
     const rule = (operation as AgentOperation).rule as Rule;
     const authorizer = new Authorizer({ authProcess, database, deploymentId, systemAssistants, access });
-    return rule(input as unknown as RuledInput, authorizer, (changes) => proceed({ ...input, ...changes }));
+    return rule(input as unknown as RuleInput, authorizer, (changes) => proceed({ ...input, ...changes }));
   };
   const toAgentAccess = (user: AgentUser): AgentAccess => ({
     user,
-    async part(operation, input, proceed) {
+    async authorizePart(operation, input, proceed) {
       const access = toAgentAccess(user);
-      return authorise(operation, access, input, (changed) => proceed({ ...changed, access }));
+      return authorise(operation, access, input, (changedInput) => proceed({ ...changedInput, access }));
     },
   });
   return {
@@ -51,7 +51,7 @@ export function customAccess(options: {
       request.agentAccess = toAgentAccess(await authProcess.identify({ method: request.method, url, headers }));
       return operator;
     },
-    async handle(operation, input: HandledInput, handler) {
+    async handle(operation, input: AuthorisationInput, handler) {
       return authorise(operation, input.request.agentAccess as AgentAccess, input, handler);
     },
   };

@@ -1,5 +1,9 @@
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { addRequired, addRequiredToChanges, combineFilters } from '../../../pipelines/agents/auth/access-filter.ts';
+import {
+  addRequiredMetadata,
+  addRequiredMetadataToChanges,
+  combineFilters,
+} from '../../../pipelines/agents/auth/access-filter.ts';
 import type { AuthorizationRequest } from '../../../pipelines/agents/auth/agent-user.ts';
 import { toRecord } from '../agent-schema.ts';
 import type { Authorizer } from './authorizer.ts';
@@ -8,7 +12,7 @@ export type Values = Readonly<Record<string, unknown>>;
 type Event = AuthorizationRequest['event'];
 
 /** Input of an operation, already validated against the operation's schema. */
-export interface RuledInput {
+export interface RuleInput {
   readonly params: Readonly<Record<string, string>>;
   readonly query: Values;
   readonly body: Values;
@@ -20,17 +24,20 @@ type Proceed = (changes?: { readonly query?: unknown; readonly body?: unknown })
  * Authorises an operation under custom authentication. Runs checks, then calls `proceed` with the input, which the rule
  * may have restricted. Resolves with the response.
  */
-export type Rule = (input: RuledInput, authorizer: Authorizer, proceed: Proceed) => Promise<unknown>;
+export type Rule = (input: RuleInput, authorizer: Authorizer, proceed: Proceed) => Promise<unknown>;
 
 /** Rule without checks, for operations that authorise the parts of a request themselves; see `asOperation`. */
-export const open: Rule = (_input, _ask, proceed) => proceed();
+export const allowAllRule: Rule = (_input, _authorizer, proceed) => proceed();
 
-export const readThreadId = ({ params }: RuledInput) => (params.thread_id as string).toLowerCase();
-export const threadNotFound = (thread: string) => runlakeError('THREAD_NOT_FOUND', { thread });
+export const readThreadId = ({ params }: RuleInput) => (params.thread_id as string).toLowerCase();
+export const createThreadNotFoundError = (thread: string) => runlakeError('THREAD_NOT_FOUND', { thread });
 
 /** Returns a rule that checks access to the thread. A run is accessible if its thread is. */
-export const onThread =
-  (event: Event, missing: (input: RuledInput) => RunlakeError = (input) => threadNotFound(readThreadId(input))): Rule =>
+export const createThreadRule =
+  (
+    event: Event,
+    missing: (input: RuleInput) => RunlakeError = (input) => createThreadNotFoundError(readThreadId(input)),
+  ): Rule =>
   async (input, authorizer, proceed) => {
     const id = readThreadId(input);
     const { run_id } = input.params;
@@ -44,16 +51,16 @@ export const onThread =
  * Returns a rule that authorises the creation of a row. If the row already existed (`if_exists`), the caller must also
  * have access to it.
  */
-export const creating =
-  (event: 'threads:create' | 'assistants:create', exists: (id: string) => RunlakeError): Rule =>
+export const createCreationRule =
+  (event: 'threads:create' | 'assistants:create', createExistsError: (id: string) => RunlakeError): Rule =>
   async (input, authorizer, proceed) => {
     const { required, value } = await authorizer.allow(event, { ...input.body, metadata: input.body.metadata ?? {} });
-    const metadata = addRequired(toRecord(value.metadata), required);
+    const metadata = addRequiredMetadata(toRecord(value.metadata), required);
     const created = toRecord(await proceed({ body: { ...input.body, metadata } }));
     const [kind, column] =
       event === 'threads:create' ? (['threads', 'thread_id'] as const) : (['assistants', 'assistant_id'] as const);
     const id = created[column] as string;
-    if (!(await authorizer.rowMatches(kind, id, required))) throw exists(id);
+    if (!(await authorizer.rowMatches(kind, id, required))) throw createExistsError(id);
     return created;
   };
 
@@ -61,23 +68,23 @@ export const creating =
  * Returns a rule that authorises a change of a row. If the metadata is changed, the metadata that the handler requires
  * is kept, so that the row stays accessible.
  */
-export const changing =
-  (event: Event, idOf: (input: RuledInput) => string, missing: (id: string) => RunlakeError): Rule =>
+export const createChangeRule =
+  (event: Event, readId: (input: RuleInput) => string, missing: (id: string) => RunlakeError): Rule =>
   async (input, authorizer, proceed) => {
     const [kind] = event.split(':');
-    const id = idOf(input);
+    const id = readId(input);
     const value = { ...input.body, [`${kind?.slice(0, -1)}_id`]: id };
     const { required, value: allowedValue } = await authorizer.authorizeRow(event, id, value, missing(id));
     const metadata = allowedValue.metadata;
     if (metadata === undefined || metadata === null) return proceed();
-    return proceed({ body: { ...input.body, metadata: addRequiredToChanges(toRecord(metadata), required) } });
+    return proceed({ body: { ...input.body, metadata: addRequiredMetadataToChanges(toRecord(metadata), required) } });
   };
 
-/** Returns a rule that authorises a search. `nothing` builds the response if no row can match. */
-export const searching =
-  (event: Event, nothing: () => unknown): Rule =>
+/** Returns a rule that authorises a search. `buildEmptyResponse` builds the response if no row can match. */
+export const createSearchRule =
+  (event: Event, buildEmptyResponse: () => unknown): Rule =>
   async (input, authorizer, proceed) => {
     const { required, value } = await authorizer.allow(event, { ...input.body, metadata: input.body.metadata ?? {} });
     const metadata = combineFilters(toRecord(value.metadata), required ?? {});
-    return metadata === undefined ? nothing() : proceed({ body: { ...input.body, metadata } });
+    return metadata === undefined ? buildEmptyResponse() : proceed({ body: { ...input.body, metadata } });
   };

@@ -1,7 +1,7 @@
 import { type Static, type TSchema, Type } from 'typebox';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
-import { compileCheck } from '../../server/schema-check.ts';
+import { compileValidator } from '../../server/schema-check.ts';
 import type { AgentAccess } from '../access/agent-access.ts';
 import type { AgentInput, Agents } from '../agent-operation.ts';
 
@@ -58,7 +58,7 @@ export class CommandRejectedError extends Error {
   }
 }
 
-const protocolCodes: Readonly<Record<string, CommandErrorCode>> = {
+const protocolCodeByErrorCode: Readonly<Record<string, CommandErrorCode>> = {
   CHECKPOINT_NOT_FOUND: 'no_such_checkpoint',
   RUN_NOT_FOUND: 'no_such_run',
   FIELD_NOT_BUILT: 'not_supported',
@@ -76,7 +76,7 @@ export function buildErrorResponse(id: number | null, error: unknown): CommandEr
   const { fields } = error;
   const fieldErrors = fields?.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
   return {
-    ...{ type: 'error', id, error: protocolCodes[error.code] ?? 'invalid_argument' },
+    ...{ type: 'error', id, error: protocolCodeByErrorCode[error.code] ?? 'invalid_argument' },
     message: fieldErrors ? `${error.message} ${fieldErrors}` : error.message,
   };
 }
@@ -87,7 +87,7 @@ export function buildErrorResponse(id: number | null, error: unknown): CommandEr
  * @throws INVALID_REQUEST
  */
 export function createParamsReader<const S extends TSchema>(schema: S): (params: unknown) => Static<S> {
-  const check = compileCheck({ schema, httpPart: 'body', method: '', url: '' });
+  const check = compileValidator({ schema, httpPart: 'body', method: '', url: '' });
   return (params) => {
     const { error } = check(params ?? {}) as { readonly error?: Error };
     if (error !== undefined) throw error;

@@ -1,10 +1,10 @@
 import { Type } from 'typebox';
-import { replayPosition } from '../../../pipelines/agents/protocol/protocol-event.ts';
+import { findReplayPosition } from '../../../pipelines/agents/protocol/protocol-event.ts';
 import { requirePermission } from '../../../pipelines/tenants/caller.ts';
 import { RawResponse } from '../../server/operation.ts';
-import { compileCheck } from '../../server/schema-check.ts';
-import { onThread, readThreadId, threadNotFound } from '../access/rules.ts';
-import { defineAgentOperation, runs } from '../agent-operation.ts';
+import { compileValidator } from '../../server/schema-check.ts';
+import { createThreadNotFoundError, createThreadRule, readThreadId } from '../access/rules.ts';
+import { defineAgentOperation, runAccess } from '../agent-operation.ts';
 import { JsonValue, ThreadParams, toRecord } from '../agent-schema.ts';
 import {
   buildErrorResponse,
@@ -43,7 +43,7 @@ const unsupportedCommands = new Set([
   'subscription.reconnect',
 ]);
 
-const validateMessage = compileCheck({ schema: Command, httpPart: 'body', method: '', url: '' });
+const validateMessage = compileValidator({ schema: Command, httpPart: 'body', method: '', url: '' });
 
 /** Validates a message. Returns the command, or the error response if the message is not a valid command. */
 export function readCommand(
@@ -65,10 +65,11 @@ export function readCommand(
 export async function handleCommand(
   context: CommandContext,
   { id, method, params }: Command,
-  also: Readonly<Record<string, CommandHandler>> = {},
+  additionalHandlers: Readonly<Record<string, CommandHandler>> = {},
 ): Promise<CommandSuccess | CommandError> {
   try {
-    const handle = (Object.hasOwn(also, method) && also[method]) || requireHandler(context, method);
+    const handle =
+      (Object.hasOwn(additionalHandlers, method) && additionalHandlers[method]) || requireHandler(context, method);
     return await buildSuccess(context, id, await handle(context, params));
   } catch (error) {
     const errorResponse = buildErrorResponse(id, error);
@@ -90,15 +91,15 @@ function requireHandler({ caller }: CommandContext, method: string): CommandHand
 }
 
 async function buildSuccess({ agents, threadId }: CommandContext, id: number, result: object): Promise<CommandSuccess> {
-  const { threadSeq } = await replayPosition(agents.database, agents.deploymentId, threadId);
+  const { threadSeq } = await findReplayPosition(agents.database, agents.deploymentId, threadId);
   return { type: 'success', id, result, meta: { thread_id: threadId, applied_through_seq: threadSeq } };
 }
 
 function createUnsupportedError(method: string): CommandRejectedError {
   if (!unsupportedCommands.has(method))
     return new CommandRejectedError('unknown_command', `Unknown command '${method}'.`);
-  const where = method.startsWith('subscription.') ? ' here: subscribe on a WebSocket, or open a stream of events' : '';
-  return new CommandRejectedError('not_supported', `The command '${method}' is not supported${where}.`);
+  const hint = method.startsWith('subscription.') ? ' here: subscribe on a WebSocket, or open a stream of events' : '';
+  return new CommandRejectedError('not_supported', `The command '${method}' is not supported${hint}.`);
 }
 
 const Success = Type.Object({
@@ -122,21 +123,23 @@ export const postThreadCommand = defineAgentOperation({
   summary: 'Send a command of the event-stream protocol',
   description:
     'run.start {assistant_id, input, config, metadata, multitaskStrategy}, which creates the thread if it does not exist; input.respond {interrupt_id, response} or {responses}, with update and goto; state.get {namespace, keys}; state.listCheckpoints {namespace, limit, before}; state.fork {checkpoint_id, input, config}, which runs from there; agent.getTree. A failed command results in 200 with an `error`, an invalid command in 400.',
-  access: runs,
+  access: runAccess,
   // A command that starts a run is authorised like the creation of a run. Other commands need read access to the
   // thread, which must exist.
-  rule: async (input, ask, proceed) => {
+  rule: async (input, authorizer, proceed) => {
     const threadId = readThreadId(input);
     const { method, params } = toRecord(input.body);
-    if (commands.get(method)?.permission !== 'agents:run') return onThread('threads:read')(input, ask, proceed);
+    if (commands.get(method)?.permission !== 'agents:run')
+      return createThreadRule('threads:read')(input, authorizer, proceed);
     const { assistant_id, ...startParams } = toRecord(params);
     // Only `run.start` can select an assistant; other commands continue with the assistant of the thread.
     const choosesAssistant = method === 'run.start' && typeof assistant_id === 'string';
-    const started = choosesAssistant ? assistant_id : await ask.rows.assistantOfThread(threadId);
-    const metadata = await ask.startRun(threadId, { ...startParams, assistant_id: started });
-    const required = ask.deps.access.threads?.required;
-    const exists = await ask.rows.rowMatches('threads', threadId, {});
-    if (exists && !(await ask.rowMatches('threads', threadId, required))) throw threadNotFound(threadId);
+    const assistantId = choosesAssistant ? assistant_id : await authorizer.rows.findThreadAssistant(threadId);
+    const metadata = await authorizer.authorizeNewRun(threadId, { ...startParams, assistant_id: assistantId });
+    const required = authorizer.deps.access.threads?.required;
+    const exists = await authorizer.rows.rowMatches('threads', threadId, {});
+    if (exists && !(await authorizer.rowMatches('threads', threadId, required)))
+      throw createThreadNotFoundError(threadId);
     return proceed({ body: { ...input.body, params: { ...toRecord(params), metadata } } });
   },
   errors: ['THREAD_NOT_FOUND'],
@@ -146,9 +149,9 @@ export const postThreadCommand = defineAgentOperation({
     response: { 200: Type.Union([Success, Failure]), 400: Failure },
   },
   handler: async ({ params, body, caller, services: { agents }, request }) => {
-    const read = readCommand(body);
-    if ('errorResponse' in read) return new RawResponse({ status: 400, body: read.errorResponse });
+    const readResult = readCommand(body);
+    if ('errorResponse' in readResult) return new RawResponse({ status: 400, body: readResult.errorResponse });
     const threadId = params.thread_id.toLowerCase();
-    return new RawResponse({ body: await handleCommand({ agents, caller, request, threadId }, read.command) });
+    return new RawResponse({ body: await handleCommand({ agents, caller, request, threadId }, readResult.command) });
   },
 });

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { replayPosition, toProtocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
+import { findReplayPosition, toProtocolMessage } from '../../../pipelines/agents/protocol/protocol-event.ts';
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { listRuns, readRun } from '../../../pipelines/agents/runs/read-run.ts';
 import { requestRun } from '../../../pipelines/agents/runs/request-run.ts';
@@ -11,21 +11,23 @@ import { readThread, type Thread, type ThreadState } from '../../../pipelines/ag
 import { readThreadHistory, readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
 import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 import type { Agents } from '../agent-operation.ts';
-import { Closed, GraphConfigBody, JsonValue, Limit, stringEnum } from '../agent-schema.ts';
+import { ClosedObject, GraphConfigBody, JsonValue, Limit, stringEnum } from '../agent-schema.ts';
 import { toRunRequest } from '../runs/run-schema.ts';
 import { type CommandContext, CommandRejectedError, createParamsReader } from './command.ts';
 
-const strategy = () => optional(stringEnum(multitaskStrategies));
+const MultitaskStrategy = () => optional(stringEnum(multitaskStrategies));
 const readStartParams = createParamsReader(
-  Closed({
+  ClosedObject({
     assistant_id: Type.String({ minLength: 1, maxLength: 1_000 }),
     input: Type.Optional(JsonValue()),
     config: optional(GraphConfigBody),
     context: Type.Optional(JsonValue()),
     metadata: optional(JsonObject()),
-    multitaskStrategy: strategy(),
-    multitask_strategy: strategy(),
-    langsmith_tracer: optional(Closed({ project_name: optional(Type.String()), example_id: optional(Type.String()) })),
+    multitaskStrategy: MultitaskStrategy(),
+    multitask_strategy: MultitaskStrategy(),
+    langsmith_tracer: optional(
+      ClosedObject({ project_name: optional(Type.String()), example_id: optional(Type.String()) }),
+    ),
   }),
 );
 
@@ -42,9 +44,14 @@ export async function startRun(context: CommandContext, params: unknown): Promis
     ...startParams
   } = readStartParams(params);
   const isAnswer = input !== null && (await hasOpenInterrupt(context, startParams.config?.configurable));
-  const given = isAnswer ? { command: { resume: input } } : { input };
+  const runInput = isAnswer ? { command: { resume: input } } : { input };
   return {
-    run_id: await createRunOnThread(context, { ...startParams, ...given, multitask_strategy, if_not_exists: 'create' }),
+    run_id: await createRunOnThread(context, {
+      ...startParams,
+      ...runInput,
+      multitask_strategy,
+      if_not_exists: 'create',
+    }),
   };
 }
 
@@ -101,14 +108,14 @@ function listOpenInterrupts({ status, interrupts }: Thread): ReadonlySet<string 
   return new Set(status === 'interrupted' ? Object.values(interrupts).flatMap((list) => list.map(({ id }) => id)) : []);
 }
 
-const InterruptResponse = Closed({
+const InterruptResponse = ClosedObject({
   interrupt_id: Type.String({ minLength: 1, maxLength: 1_000 }),
   response: Type.Optional(JsonValue()),
   namespace: optional(Type.Array(Type.String()), {
     description: 'Namespace of the interrupt; optional, because the id is sufficient.',
   }),
 });
-const otherFields = {
+const commonFields = {
   update: Type.Optional(JsonValue()),
   goto: Type.Optional(JsonValue()),
   config: optional(GraphConfigBody),
@@ -118,14 +125,14 @@ const otherFields = {
   }),
 };
 const readResponses = createParamsReader(
-  Closed({ responses: Type.Array(InterruptResponse, { minItems: 1, maxItems: 1_000 }), ...otherFields }),
+  ClosedObject({ responses: Type.Array(InterruptResponse, { minItems: 1, maxItems: 1_000 }), ...commonFields }),
 );
-const readOneResponse = createParamsReader(Closed({ ...InterruptResponse.properties, ...otherFields }));
+const readSingleResponse = createParamsReader(ClosedObject({ ...InterruptResponse.properties, ...commonFields }));
 
 /** `input.respond`: starts a single run that resumes all interrupts in `params`. */
 export async function respondToInput(context: CommandContext, params: unknown): Promise<object> {
-  const hasSeveral = typeof params === 'object' && params !== null && 'responses' in params;
-  const responseParams = hasSeveral ? readResponses(params) : toResponses(readOneResponse(params));
+  const hasResponseList = typeof params === 'object' && params !== null && 'responses' in params;
+  const responseParams = hasResponseList ? readResponses(params) : toResponses(readSingleResponse(params));
   const { agents, threadId } = context;
   let thread = await readThread(agents.database, agents.deploymentId, threadId);
   // A client can respond as soon as it receives the interrupt, even if the run that raised it has not ended yet.
@@ -176,7 +183,7 @@ function toResponses({
   interrupt_id,
   response,
   ...rest
-}: ReturnType<typeof readOneResponse>): ReturnType<typeof readResponses> {
+}: ReturnType<typeof readSingleResponse>): ReturnType<typeof readResponses> {
   return { ...rest, responses: [{ interrupt_id, response }] };
 }
 
@@ -202,7 +209,7 @@ async function createRunOnThread({ agents, threadId, ...context }: CommandContex
 }
 
 const readForkParams = createParamsReader(
-  Closed({
+  ClosedObject({
     checkpoint_id: Type.String({ minLength: 1, maxLength: 1_000 }),
     input: Type.Optional(JsonValue()),
     config: optional(GraphConfigBody),
@@ -223,7 +230,7 @@ export async function forkState(context: CommandContext, params: unknown): Promi
 }
 
 const readStateParams = createParamsReader(
-  Closed({
+  ClosedObject({
     namespace: optional(Type.Array(Type.String({ maxLength: 1_000 }), { maxItems: 100 })),
     keys: optional(Type.Array(Type.String(), { maxItems: 1_000 })),
   }),
@@ -263,7 +270,7 @@ interface LifecycleEvent {
   };
 }
 
-const readTreeParams = createParamsReader(Closed({ run_id: optional(Uuid()) }));
+const readTreeParams = createParamsReader(ClosedObject({ run_id: optional(Uuid()) }));
 
 /**
  * `agent.getTree`: returns the graph and its subgraphs with their status. The status is derived from the events of the
@@ -298,7 +305,7 @@ async function openReader(
   runId: string | undefined,
 ): Promise<StreamReader> {
   if (runId === undefined) {
-    return hub.readThread({ deploymentId, threadId }, await replayPosition(database, deploymentId, threadId));
+    return hub.readThread({ deploymentId, threadId }, await findReplayPosition(database, deploymentId, threadId));
   }
   await readRun(database, deploymentId, { threadId, runId });
   return hub.readRun({ deploymentId, threadId, runId }, 'start');
@@ -314,7 +321,7 @@ function findOrAddNode(nodes: Map<string, TreeNode>, namespace: readonly string[
 }
 
 const readListParams = createParamsReader(
-  Closed({
+  ClosedObject({
     namespace: optional(Type.Array(Type.String({ maxLength: 1_000 }), { maxItems: 100 })),
     limit: Limit(),
     before: optional(Type.String({ minLength: 1, maxLength: 1_000 })),

@@ -3,7 +3,7 @@ import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-e
 import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
 import {
   type EventFilter,
-  replayPosition,
+  findReplayPosition,
   toProtocolMessage,
 } from '../../../pipelines/agents/protocol/protocol-event.ts';
 import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
@@ -11,11 +11,17 @@ import { isAccessError } from '../../server/access-watch.ts';
 import { optional } from '../../server/formats.ts';
 import { parseJsonBody } from '../../server/json-body.ts';
 import { RawResponse } from '../../server/operation.ts';
-import { asOperation } from '../access/agent-access.ts';
-import { onThread, open } from '../access/rules.ts';
-import { type Agents, defineAgentOperation, reads } from '../agent-operation.ts';
-import { Closed, ThreadParams } from '../agent-schema.ts';
-import { buildLiveOptions, eventStream, eventStreamHeaders, type SseFrame, toStreamError } from '../streaming/sse.ts';
+import { executeRequestPart } from '../access/agent-access.ts';
+import { allowAllRule, createThreadRule } from '../access/rules.ts';
+import { type Agents, defineAgentOperation, readAccess } from '../agent-operation.ts';
+import { ClosedObject, ThreadParams } from '../agent-schema.ts';
+import {
+  buildLiveOptions,
+  createEventStream,
+  eventStreamHeaders,
+  type SseFrame,
+  toStreamError,
+} from '../streaming/sse.ts';
 import {
   buildErrorResponse,
   type Command,
@@ -36,13 +42,14 @@ interface SubscriptionFilter {
 /**
  * Opens a reader for the events of a thread. Returns the reader and the filter to apply. The thread need not exist yet.
  */
-async function openEvents(
+async function openEventReader(
   { hub, database, deploymentId }: Pick<Agents, 'hub' | 'database' | 'deploymentId'>,
   threadId: string,
   { channels, namespaces, depth, since }: SubscriptionFilter,
 ): Promise<{ readonly reader: StreamReader; readonly filter: EventFilter }> {
-  const from = since == null ? await replayPosition(database, deploymentId, threadId) : { threadSeq: since };
-  const reader = await hub.readThread({ deploymentId, threadId }, from);
+  const startPosition =
+    since == null ? await findReplayPosition(database, deploymentId, threadId) : { threadSeq: since };
+  const reader = await hub.readThread({ deploymentId, threadId }, startPosition);
   return { reader, filter: { channels, namespaces: namespaces ?? undefined, depth: depth ?? undefined } };
 }
 
@@ -73,7 +80,7 @@ const Filter = Type.Object({
   }),
 });
 
-const FilterSince = Type.Object({
+const FilterWithSince = Type.Object({
   ...Filter.properties,
   since: optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), {
     description:
@@ -107,19 +114,19 @@ export const streamThreadEvents = defineAgentOperation({
   summary: 'Stream the events of a thread',
   description:
     'Server-sent events of the event-stream protocol, of all runs, until the client disconnects. The thread need not exist yet. The `event_id` of an event never changes, so that a client that reconnects can skip events that it has. Runs that were not started through the protocol have only the events of their stream modes.',
-  access: reads,
-  rule: onThread('threads:read'),
+  access: readAccess,
+  rule: createThreadRule('threads:read'),
   errors: ['THREAD_NOT_FOUND'],
   schema: {
     params: ThreadParams,
-    body: FilterSince,
+    body: FilterWithSince,
     response: { 200: Type.String() },
     produces: 'text/event-stream',
   },
   handler: async (input) => {
     const { params, body, services } = input;
-    const { reader, filter } = await openEvents(services.agents, params.thread_id.toLowerCase(), body);
-    const stream = eventStream<StreamedEvent>({
+    const { reader, filter } = await openEventReader(services.agents, params.thread_id.toLowerCase(), body);
+    const stream = createEventStream<StreamedEvent>({
       ...buildLiveOptions(input),
       source: reader,
       frame: (event) => {
@@ -164,7 +171,7 @@ function toFailureFrame(failure: CommandError): SseFrame {
 
 /** The methods of a `ws` socket that this file uses. */
 interface Socket {
-  send(text: string, sent: (error?: Error) => void): void;
+  send(text: string, onSent: (error?: Error) => void): void;
   ping(): void;
   close(code: number, reason: string): void;
   terminate(): void;
@@ -178,7 +185,7 @@ const maxQueuedCommands = 100;
 const closeTimeoutMs = 1_000;
 
 const readSubscribeParams = createParamsReader(Filter);
-const readUnsubscribeParams = createParamsReader(Closed({ subscription_id: Type.String({ maxLength: 100 }) }));
+const readUnsubscribeParams = createParamsReader(ClosedObject({ subscription_id: Type.String({ maxLength: 100 }) }));
 
 /** Returns the HTTP operation whose rule authorises a command. */
 const findOperation = ({ method }: Command) =>
@@ -203,8 +210,8 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
   const stopping = request.server.drainStarted;
   stopping.addEventListener('abort', stop);
   const accessEnded = request.access?.ended;
-  const refuse = () => close(1008, toStreamError(accessEnded?.reason).error);
-  accessEnded?.addEventListener('abort', refuse);
+  const closeWithoutAccess = () => close(1008, toStreamError(accessEnded?.reason).error);
+  accessEnded?.addEventListener('abort', closeWithoutAccess);
   const pingTimer = setInterval(
     () => {
       if (!isAlive) return socket.terminate();
@@ -220,7 +227,7 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
     isClosed = true;
     clearInterval(pingTimer);
     stopping.removeEventListener('abort', stop);
-    accessEnded?.removeEventListener('abort', refuse);
+    accessEnded?.removeEventListener('abort', closeWithoutAccess);
     for (const reader of readers.values()) reader.close();
     readers.clear();
   });
@@ -239,28 +246,28 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
   async function handleMessage(data: Buffer, isBinary: boolean): Promise<void> {
     let id: number | null = null;
     let begin: (() => void) | undefined;
-    let accessLost: RunlakeError | undefined;
+    let accessError: RunlakeError | undefined;
     try {
       if (isBinary) throw new CommandRejectedError('invalid_argument', 'Messages must be text, not binary.');
-      const read = readCommand(parseJsonBody(data, config.maxJsonDepth));
-      if ('errorResponse' in read) return await send(JSON.stringify(read.errorResponse));
-      id = read.command.id;
+      const readResult = readCommand(parseJsonBody(data, config.maxJsonDepth));
+      if ('errorResponse' in readResult) return await send(JSON.stringify(readResult.errorResponse));
+      id = readResult.command.id;
       const caller = await request.access?.renew().catch((err) => {
-        if (isAccessError(err)) accessLost = err;
+        if (isAccessError(err)) accessError = err;
         throw err;
       });
-      const commandResponse = await asOperation(
+      const commandResponse = await executeRequestPart(
         request,
-        findOperation(read.command),
-        buildInput(read.command),
+        findOperation(readResult.command),
+        buildInput(readResult.command),
         ({ body, access }) =>
           handleCommand({ ...commandContext, ...(caller && { caller }), ...(access && { access }) }, body, {
             'subscription.subscribe': async (_context, params) => {
-              const subscribed = await subscribe(params);
-              begin = subscribed.begin;
-              return { subscription_id: subscribed.id };
+              const newSubscription = await subscribe(params);
+              begin = newSubscription.begin;
+              return { subscription_id: newSubscription.id };
             },
-            'subscription.unsubscribe': async (_scene, params) => unsubscribe(params),
+            'subscription.unsubscribe': async (_commandContext, params) => unsubscribe(params),
           }),
       );
       await send(JSON.stringify(commandResponse));
@@ -270,7 +277,7 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
       if (errorResponse === undefined) request.log.warn({ err }, 'command failed');
       const failure: CommandError = { type: 'error', id, error: 'unknown_error', message: toStreamError(err).message };
       await send(JSON.stringify(errorResponse ?? failure));
-      if (accessLost) close(1008, accessLost.code);
+      if (accessError) close(1008, accessError.code);
     }
   }
 
@@ -280,7 +287,7 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
     if (readers.size >= maxSubscriptions) {
       throw new CommandRejectedError('invalid_argument', `Subscription limit reached (${maxSubscriptions}).`);
     }
-    const { reader, filter } = await openEvents(agents, commandContext.threadId, readSubscribeParams(params));
+    const { reader, filter } = await openEventReader(agents, commandContext.threadId, readSubscribeParams(params));
     const id = `s${++subscriptionCount}`;
     if (isClosed) reader.close();
     else readers.set(id, reader);
@@ -318,9 +325,9 @@ export const openThreadSocket = defineAgentOperation({
   summary: 'Open a WebSocket of the event-stream protocol',
   description:
     'Commands of postThreadCommand, and subscription.subscribe {channels, namespaces, depth} and subscription.unsubscribe {subscription_id}. Each message is one JSON text of at most 1 MiB.',
-  access: reads,
+  access: readAccess,
   // Each command and each subscription is authorised separately.
-  rule: open,
+  rule: allowAllRule,
   errors: ['WEBSOCKET_EXPECTED'],
   schema: { params: ThreadParams, response: { 200: Type.Null() } },
   handler: async () => {

@@ -5,10 +5,10 @@ import { cancelRun as cancel, cancelRuns as cancelSeveral } from '../../../pipel
 import { deleteRun as remove } from '../../../pipelines/agents/runs/delete-run.ts';
 import { optional, Uuid } from '../../server/formats.ts';
 import { RawResponse } from '../../server/operation.ts';
-import { threadNotFound } from '../access/rules.ts';
-import { defineAgentOperation, runs } from '../agent-operation.ts';
-import { Closed, stringEnum } from '../agent-schema.ts';
-import { normaliseRunIds, onRun, ThreadRunParams } from './run-schema.ts';
+import { createThreadNotFoundError } from '../access/rules.ts';
+import { defineAgentOperation, runAccess } from '../agent-operation.ts';
+import { ClosedObject, stringEnum } from '../agent-schema.ts';
+import { createRunRule, normaliseRunIds, ThreadRunParams } from './run-schema.ts';
 
 const CancelAction = stringEnum(['interrupt', 'rollback']);
 
@@ -20,8 +20,8 @@ export const cancelAgentRun = defineAgentOperation({
   summary: 'Cancel a run',
   description:
     '`interrupt` keeps the stored state; `rollback` deletes the run with its state. Rolling back a run that has ended results in 409. With `wait` the response is sent when the run has ended.',
-  access: runs,
-  rule: onRun('threads:update'),
+  access: runAccess,
+  rule: createRunRule('threads:update'),
   unsupported: { query: ['reason'] },
   errors: ['RUN_NOT_FOUND', 'RUN_ENDED'],
   schema: {
@@ -52,21 +52,22 @@ export const cancelAgentRuns = defineAgentOperation({
   tag: 'thread runs',
   summary: 'Cancel several runs',
   description: 'Either all runs with a status, or the given runs of one thread.',
-  access: runs,
-  rule: async ({ query, body }, ask, proceed) => {
+  access: runAccess,
+  rule: async ({ query, body }, authorizer, proceed) => {
     const threadId = (body.thread_id as string | null | undefined)?.toLowerCase();
     const value = { thread_id: threadId ?? null, action: query.action ?? 'interrupt' };
-    if (threadId !== undefined) await ask.authorizeRow('threads:update', threadId, value, threadNotFound(threadId));
+    if (threadId !== undefined)
+      await authorizer.authorizeRow('threads:update', threadId, value, createThreadNotFoundError(threadId));
     else {
-      const { required } = await ask.allow('threads:update', value);
-      ask.deps.access.threads = { required, metadata: {} };
+      const { required } = await authorizer.allow('threads:update', value);
+      authorizer.deps.access.threads = { required, metadata: {} };
     }
     return proceed();
   },
   errors: ['INVALID_REQUEST', 'THREAD_NOT_FOUND', 'RUN_NOT_FOUND', 'RUN_ENDED'],
   schema: {
     query: Type.Object({ action: Type.Optional(CancelAction) }),
-    body: Closed({
+    body: ClosedObject({
       status: optional(stringEnum(['pending', 'running', 'all'])),
       thread_id: optional(Uuid()),
       run_ids: optional(Type.Array(Uuid(), { minItems: 1, maxItems: 10_000 })),
@@ -76,9 +77,9 @@ export const cancelAgentRuns = defineAgentOperation({
   handler: async ({ query, body, services: { agents }, request }) => {
     const { status, thread_id: threadId, run_ids: runIds } = body;
     const namedRuns = threadId && runIds ? { threadId, runIds } : undefined;
-    const givenCount = [status, threadId, runIds].filter((value) => value).length;
+    const specifiedCount = [status, threadId, runIds].filter((value) => value).length;
     const selection = status ? { status, ofThreads: request.agentAccess?.threads?.required } : namedRuns;
-    if (selection === undefined || givenCount !== (status ? 1 : 2)) throw createFormError();
+    if (selection === undefined || specifiedCount !== (status ? 1 : 2)) throw createFormError();
     await cancelSeveral(agents.database, agents.deploymentId, selection, query.action ?? 'interrupt');
     agents.wake();
     return null;
@@ -97,8 +98,8 @@ export const deleteAgentRun = defineAgentOperation({
   tag: 'thread runs',
   summary: 'Delete a run',
   description: 'The state that it stored in its thread stays. Cancel a running run first.',
-  access: runs,
-  rule: onRun('threads:delete'),
+  access: runAccess,
+  rule: createRunRule('threads:delete'),
   errors: ['RUN_NOT_FOUND', 'THREAD_BUSY'],
   schema: { params: ThreadRunParams, response: { 204: Type.Null() } },
   handler: async ({ params, services: { agents } }) => {

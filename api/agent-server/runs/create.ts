@@ -10,21 +10,21 @@ import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
 import { JsonObject } from '../../server/formats.ts';
 import { RawResponse } from '../../server/operation.ts';
 import type { Rule, Values } from '../access/rules.ts';
-import { type AgentInput, defineAgentOperation, runs } from '../agent-operation.ts';
-import { Closed, JsonValue, ThreadParams } from '../agent-schema.ts';
+import { type AgentInput, defineAgentOperation, runAccess } from '../agent-operation.ts';
+import { ClosedObject, JsonValue, ThreadParams } from '../agent-schema.ts';
 import { type FollowedRun, respondWithRunEnd, streamRunEvents } from '../streaming/run-response.ts';
-import { Run, RunBody, runPath, toRunRequest } from './run-schema.ts';
+import { buildRunPath, Run, RunBody, toRunRequest } from './run-schema.ts';
 
-const creatingRun: Rule = async (input, ask, proceed) => {
+const runCreationRule: Rule = async (input, authorizer, proceed) => {
   const threadId = input.params?.thread_id?.toLowerCase();
-  const metadata = await ask.startRun(threadId, input.body as Values & { assistant_id: string });
+  const metadata = await authorizer.authorizeNewRun(threadId, input.body as Values & { assistant_id: string });
   return proceed({ body: { ...input.body, metadata } });
 };
 
-const creates = {
+const creationOperation = {
   method: 'POST',
-  access: runs,
-  rule: creatingRun,
+  access: runAccess,
+  rule: runCreationRule,
   errors: [
     'ASSISTANT_NOT_FOUND',
     'THREAD_NOT_FOUND',
@@ -45,7 +45,7 @@ interface RunInput extends AgentInput {
 type RunKind = 'thread' | 'stateless';
 
 export const createRun = defineAgentOperation({
-  ...creates,
+  ...creationOperation,
   operationId: 'createRun',
   path: '/threads/:thread_id/runs',
   tag: 'thread runs',
@@ -55,7 +55,7 @@ export const createRun = defineAgentOperation({
 });
 
 export const createStatelessRun = defineAgentOperation({
-  ...creates,
+  ...creationOperation,
   operationId: 'createStatelessRun',
   path: '/runs',
   tag: 'stateless runs',
@@ -66,55 +66,58 @@ export const createStatelessRun = defineAgentOperation({
 
 async function create(input: RunInput, kind: RunKind): Promise<RawResponse> {
   const { run } = await requestRun(input.services.agents, toRunRequest(input));
-  return new RawResponse({ headers: { 'content-location': runPath(run, kind === 'stateless') }, body: formatRun(run) });
+  return new RawResponse({
+    headers: { 'content-location': buildRunPath(run, kind === 'stateless') },
+    body: formatRun(run),
+  });
 }
 
-const streams = {
-  ...creates,
+const streamOperation = {
+  ...creationOperation,
   unsupported: { query: ['namespace'] },
   description:
     'Server-sent events; the body ends when the final state is stored. The first event is `metadata` with run_id and attempt. With `stream_resumable`, a client can reconnect to `Location` with `Last-Event-ID`.',
 } as const;
-const streamed = { response: { 200: Type.String() }, produces: 'text/event-stream' } as const;
+const eventStreamSchema = { response: { 200: Type.String() }, produces: 'text/event-stream' } as const;
 
 export const streamRun = defineAgentOperation({
-  ...streams,
+  ...streamOperation,
   operationId: 'streamRun',
   path: '/threads/:thread_id/runs/stream',
   tag: 'thread runs',
   summary: 'Start a run on a thread and stream its events',
-  schema: { params: ThreadParams, body: RunBody, ...streamed },
+  schema: { params: ThreadParams, body: RunBody, ...eventStreamSchema },
   handler: (input) => stream(input, 'thread'),
 });
 
 export const streamStatelessRun = defineAgentOperation({
-  ...streams,
+  ...streamOperation,
   operationId: 'streamStatelessRun',
   path: '/runs/stream',
   tag: 'stateless runs',
   summary: 'Start a run without a thread and stream its events',
-  schema: { body: RunBody, ...streamed },
+  schema: { body: RunBody, ...eventStreamSchema },
   handler: (input) => stream(input, 'stateless'),
 });
 
 async function stream(input: RunInput, kind: RunKind): Promise<RawResponse> {
-  const made = await requestFollowedRun(input.services.agents, toRunRequest(input));
-  const path = runPath(made.run, kind === 'stateless');
+  const requestedRun = await requestFollowedRun(input.services.agents, toRunRequest(input));
+  const path = buildRunPath(requestedRun.run, kind === 'stateless');
   // `-1` applies to a client that has not received any event. A client that sends the id of its last event continues
   // after that event, without a gap.
-  const reconnectTo = made.run.kwargs.resumable ? `${path}/stream?last_event_id=-1` : undefined;
-  return streamRunEvents(input, toFollowedRun(made, path, reconnectTo), made);
+  const reconnectTo = requestedRun.run.kwargs.resumable ? `${path}/stream?last_event_id=-1` : undefined;
+  return streamRunEvents(input, toFollowedRun(requestedRun, path, reconnectTo), requestedRun);
 }
 
-const waits = {
-  ...creates,
+const waitOperation = {
+  ...creationOperation,
   description:
     'Line feeds keep the connection open until the final state is stored. A failed run also results in 200: `{"__error__": {"error", "message"}}`.',
 } as const;
 const finalState = { 200: JsonValue({ description: 'The final state.' }) };
 
 export const waitForRun = defineAgentOperation({
-  ...waits,
+  ...waitOperation,
   operationId: 'waitForRun',
   path: '/threads/:thread_id/runs/wait',
   tag: 'thread runs',
@@ -124,7 +127,7 @@ export const waitForRun = defineAgentOperation({
 });
 
 export const waitForStatelessRun = defineAgentOperation({
-  ...waits,
+  ...waitOperation,
   operationId: 'waitForStatelessRun',
   path: '/runs/wait',
   tag: 'stateless runs',
@@ -134,13 +137,13 @@ export const waitForStatelessRun = defineAgentOperation({
 });
 
 async function wait(input: RunInput, kind: RunKind): Promise<RawResponse> {
-  const made = await requestFollowedRun(input.services.agents, toRunRequest(input));
-  const path = runPath(made.run, kind === 'stateless');
+  const requestedRun = await requestFollowedRun(input.services.agents, toRunRequest(input));
+  const path = buildRunPath(requestedRun.run, kind === 'stateless');
   // Clients cannot reconnect to a stateless run, because the run may be deleted when it ends.
   return respondWithRunEnd(
     input,
-    toFollowedRun(made, path, kind === 'thread' ? `${path}/join` : undefined),
-    made.reader,
+    toFollowedRun(requestedRun, path, kind === 'thread' ? `${path}/join` : undefined),
+    requestedRun.reader,
   );
 }
 
@@ -160,7 +163,7 @@ function toFollowedRun(
  * Maps camelCase names to field names. In a batch, the JavaScript client sends the request bodies as its caller wrote
  * them: with camelCase names, and with the field `signal`, which only the client uses.
  */
-const camelFields = Object.fromEntries(
+const camelCaseFields = Object.fromEntries(
   Object.entries(RunBody.properties)
     .filter(([name]) => name.includes('_'))
     .map(([name, schema]) => [toCamelCase(name), Type.Optional(schema)]),
@@ -169,7 +172,7 @@ const clientOnlyFields = { signal: Type.Optional(JsonObject({ description: 'Used
 
 const BatchBody = Type.Array(
   Type.Unsafe<Static<typeof RunBody>>(
-    Closed({ ...camelFields, ...clientOnlyFields, ...RunBody.properties }, ['thread_id', 'threadId']),
+    ClosedObject({ ...camelCaseFields, ...clientOnlyFields, ...RunBody.properties }, ['thread_id', 'threadId']),
   ),
   { minItems: 1, maxItems: 1_000 },
 );
@@ -177,10 +180,10 @@ const BatchBody = Type.Array(
 /** Converts a request body of a batch to the field names that other requests use. */
 function toSnakeCase(body: Static<typeof RunBody>): RunRequest {
   const values: Readonly<Record<string, unknown>> = { ...body };
-  const renamed = Object.keys(RunBody.properties)
+  const renamedFields = Object.keys(RunBody.properties)
     .filter((name) => values[name] === undefined && values[toCamelCase(name)] !== undefined)
     .map((name) => [name, values[toCamelCase(name)]]);
-  return { ...body, ...Object.fromEntries(renamed) };
+  return { ...body, ...Object.fromEntries(renamedFields) };
 }
 
 function toCamelCase(name: string): string {
@@ -188,26 +191,26 @@ function toCamelCase(name: string): string {
 }
 
 export const createRunBatch = defineAgentOperation({
-  ...creates,
+  ...creationOperation,
   operationId: 'createRunBatch',
   path: '/runs/batch',
   tag: 'stateless runs',
   summary: 'Start several runs without a thread, in the background',
   description: 'Runs are created in order. If one fails, the runs before it stay.',
-  rule: async (input, ask, proceed) => {
+  rule: async (input, authorizer, proceed) => {
     const created: unknown[] = [];
-    for (const each of input.body as unknown as Static<typeof BatchBody>) {
-      const body = toSnakeCase(each);
-      const metadata = await ask.startRun(undefined, { ...body });
+    for (const runBody of input.body as unknown as Static<typeof BatchBody>) {
+      const body = toSnakeCase(runBody);
+      const metadata = await authorizer.authorizeNewRun(undefined, { ...body });
       const response = (await proceed({ body: [{ ...body, metadata }] })) as RawResponse;
       created.push(...(response.body as unknown[]));
     }
     return new RawResponse({ body: created });
   },
-  errors: [...creates.errors, 'ANSWER_TOO_LARGE'],
+  errors: [...creationOperation.errors, 'ANSWER_TOO_LARGE'],
   schema: { body: BatchBody, response: { 200: Type.Array(Run) } },
   handler: async ({ body, caller, request, services: { agents } }) => {
-    const requests = body.map((each) => toRunRequest({ caller, request, body: toSnakeCase(each) }));
+    const requests = body.map((runBody) => toRunRequest({ caller, request, body: toSnakeCase(runBody) }));
     await requireBatchSize(agents.database, agents.deploymentId, requests, agents.config.maxPageBytes);
     const made = [];
     for (const each of requests) made.push(formatRun((await requestRun(agents, each)).run));

@@ -6,17 +6,17 @@ import { readThread } from '../../../pipelines/agents/threads/thread.ts';
 import { type Caller, requirePermission } from '../../../pipelines/tenants/caller.ts';
 import { Uuid } from '../../server/formats.ts';
 import type { RawResponse } from '../../server/operation.ts';
-import { onThread, type Rule } from '../access/rules.ts';
-import { type AgentInput, defineAgentOperation, reads } from '../agent-operation.ts';
+import { createThreadRule, type Rule } from '../access/rules.ts';
+import { type AgentInput, defineAgentOperation, readAccess } from '../agent-operation.ts';
 import { JsonValue, selectFields, stringEnum, ThreadParams } from '../agent-schema.ts';
 import { respondWithRunEnd, streamRunEvents } from '../streaming/run-response.ts';
-import { LastEventId, readRunFrom } from '../streaming/sse.ts';
+import { LastEventId, readRunStartPosition } from '../streaming/sse.ts';
 import {
+  buildRunPath,
+  createRunRule,
   normaliseRunIds,
-  onRun,
   Run,
   runFields,
-  runPath,
   SelectedRun,
   StreamMode,
   ThreadRunParams,
@@ -28,8 +28,8 @@ export const listRuns = defineAgentOperation({
   path: '/threads/:thread_id/runs',
   tag: 'thread runs',
   summary: 'List the runs of a thread, newest first',
-  access: reads,
-  rule: onThread('threads:read'),
+  access: readAccess,
+  rule: createThreadRule('threads:read'),
   errors: ['THREAD_NOT_FOUND', 'ANSWER_TOO_LARGE'],
   schema: {
     params: ThreadParams,
@@ -58,8 +58,8 @@ export const getAgentRun = defineAgentOperation({
   path: '/threads/:thread_id/runs/:run_id',
   tag: 'thread runs',
   summary: 'Get a run',
-  access: reads,
-  rule: onRun('threads:read'),
+  access: readAccess,
+  rule: createRunRule('threads:read'),
   errors: ['RUN_NOT_FOUND'],
   schema: { params: ThreadRunParams, response: { 200: Run } },
   handler: async ({ params, services: { agents } }) =>
@@ -70,9 +70,9 @@ export const getAgentRun = defineAgentOperation({
  * Authorises joining a run. With `cancel_on_disconnect`, the reader can cancel the run and therefore also needs
  * `threads:update`.
  */
-const joiningRun: Rule = async (input, ask, proceed) => {
-  if (input.query.cancel_on_disconnect) await onRun('threads:update')(input, ask, async () => undefined);
-  return onRun('threads:read')(input, ask, proceed);
+const runJoinRule: Rule = async (input, authorizer, proceed) => {
+  if (input.query.cancel_on_disconnect) await createRunRule('threads:update')(input, authorizer, async () => undefined);
+  return createRunRule('threads:read')(input, authorizer, proceed);
 };
 
 /**
@@ -85,10 +85,10 @@ function requireCancelPermission(caller: Caller, cancelOnDisconnect: boolean): v
   if (cancelOnDisconnect) requirePermission(caller, 'agents:run');
 }
 
-const joins = { method: 'GET', access: reads, rule: joiningRun, errors: ['RUN_NOT_FOUND'] } as const;
+const joinOperation = { method: 'GET', access: readAccess, rule: runJoinRule, errors: ['RUN_NOT_FOUND'] } as const;
 
 export const joinRun = defineAgentOperation({
-  ...joins,
+  ...joinOperation,
   operationId: 'joinRun',
   path: '/threads/:thread_id/runs/:run_id/join',
   tag: 'thread runs',
@@ -105,18 +105,18 @@ export const joinRun = defineAgentOperation({
     const { database, deploymentId } = input.services.agents;
     requireCancelPermission(input.caller, cancelOnDisconnect);
     const ids = normaliseRunIds(input.params);
-    const path = runPath(await readRun(database, deploymentId, ids), false);
+    const path = buildRunPath(await readRun(database, deploymentId, ids), false);
     return respondWithRunEnd(input, { deploymentId, ...ids, path, cancelOnDisconnect, reconnectTo: `${path}/join` });
   },
 });
 
-const joinsStream = {
-  ...joins,
+const joinStreamOperation = {
+  ...joinOperation,
   unsupported: { query: ['namespace'] },
   description:
     'Server-sent events from now on. With `Last-Event-ID`, also the earlier events after that one, if the run has `stream_resumable`. The body ends when the final state is stored.',
 } as const;
-const streamed = {
+const eventStreamSchema = {
   query: Type.Object({
     stream_mode: Type.Optional(Type.Array(StreamMode, { description: 'Only events of these modes.' })),
     cancel_on_disconnect: Type.Boolean({ default: false }),
@@ -130,27 +130,27 @@ const streamed = {
 } as const;
 
 export const joinRunStream = defineAgentOperation({
-  ...joinsStream,
+  ...joinStreamOperation,
   operationId: 'joinRunStream',
   path: '/threads/:thread_id/runs/:run_id/stream',
   tag: 'thread runs',
   summary: 'Stream the events of a run',
-  schema: { params: ThreadRunParams, ...streamed },
+  schema: { params: ThreadRunParams, ...eventStreamSchema },
   handler: (input) => joinStream(input, normaliseRunIds(input.params), false),
 });
 
 export const joinStatelessRunStream = defineAgentOperation({
-  ...joinsStream,
+  ...joinStreamOperation,
   operationId: 'joinStatelessRunStream',
   path: '/runs/:run_id/stream',
   tag: 'stateless runs',
   summary: 'Stream the events of a run by its id',
-  rule: async (input, ask, proceed) => {
+  rule: async (input, authorizer, proceed) => {
     const runId = (input.params.run_id as string).toLowerCase();
-    const threadId = await findThreadOfRun(ask.deps.database, ask.deps.deploymentId, runId);
-    return joiningRun({ ...input, params: { thread_id: threadId, run_id: runId } }, ask, proceed);
+    const threadId = await findThreadOfRun(authorizer.deps.database, authorizer.deps.deploymentId, runId);
+    return runJoinRule({ ...input, params: { thread_id: threadId, run_id: runId } }, authorizer, proceed);
   },
-  schema: { params: Type.Object({ run_id: Uuid() }), ...streamed },
+  schema: { params: Type.Object({ run_id: Uuid() }), ...eventStreamSchema },
   handler: async (input) => {
     const { database, deploymentId } = input.services.agents;
     const runId = input.params.run_id.toLowerCase();
@@ -175,9 +175,9 @@ async function joinStream(
   const { agents } = input.services;
   const { cancel_on_disconnect: cancelOnDisconnect } = query;
   requireCancelPermission(caller, cancelOnDisconnect);
-  const { reader, run } = await followRun(agents, ids, readRunFrom(request, query));
-  const path = runPath(run, stateless);
+  const { reader, run } = await followRun(agents, ids, readRunStartPosition(request, query));
+  const path = buildRunPath(run, stateless);
   const reconnectTo = run.kwargs.resumable ? `${path}/stream` : undefined;
-  const followed = { deploymentId: agents.deploymentId, ...ids, path, cancelOnDisconnect, reconnectTo };
-  return streamRunEvents(input, followed, { reader, modes: query.stream_mode });
+  const followedRun = { deploymentId: agents.deploymentId, ...ids, path, cancelOnDisconnect, reconnectTo };
+  return streamRunEvents(input, followedRun, { reader, modes: query.stream_mode });
 }

@@ -9,8 +9,8 @@ import { maxNameLength } from '../../../pipelines/projects/project.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { JsonObject, nullable, optional, Text, Uuid } from '../../server/formats.ts';
 import type { AgentAccess } from '../access/agent-access.ts';
-import { onThread } from '../access/rules.ts';
-import { Checkpoint, Closed, GraphConfigBody, JsonValue, stringEnum, ThreadParams } from '../agent-schema.ts';
+import { createThreadRule } from '../access/rules.ts';
+import { Checkpoint, ClosedObject, GraphConfigBody, JsonValue, stringEnum, ThreadParams } from '../agent-schema.ts';
 
 export const ThreadRunParams = Type.Object({ ...ThreadParams.properties, run_id: Uuid() });
 
@@ -23,13 +23,16 @@ export function normaliseRunIds(params: { readonly thread_id: string; readonly r
  * Returns the path of a run. It is below the path of the run's thread or, if the thread was created only for this run,
  * below `/runs`. Clients parse the ids from this path.
  */
-export function runPath({ thread_id, run_id }: Pick<RunRecord, 'thread_id' | 'run_id'>, stateless: boolean): string {
+export function buildRunPath(
+  { thread_id, run_id }: Pick<RunRecord, 'thread_id' | 'run_id'>,
+  stateless: boolean,
+): string {
   return stateless ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
 }
 
 /** Returns a rule that checks access to a run. A run is accessible if its thread is. */
-export const onRun = (event: 'threads:read' | 'threads:update' | 'threads:delete') =>
-  onThread(event, ({ params }) => runlakeError('RUN_NOT_FOUND', { run: params.run_id as string }));
+export const createRunRule = (event: 'threads:read' | 'threads:update' | 'threads:delete') =>
+  createThreadRule(event, ({ params }) => runlakeError('RUN_NOT_FOUND', { run: params.run_id as string }));
 
 export const StreamMode = stringEnum(streamModes);
 const nodes = () =>
@@ -40,7 +43,7 @@ const fields = {
   input: Type.Optional(JsonValue({ description: 'Null continues from the current state of the thread.' })),
   command: optional(
     Type.Unsafe<RunCommand>(
-      Closed({
+      ClosedObject({
         lg_name: Type.Optional(Type.Literal('Command', { description: 'Serialisation of the library.' })),
         update: Type.Optional(JsonValue()),
         resume: Type.Optional(
@@ -92,7 +95,7 @@ const fields = {
   strict_resume: optional(Type.Literal(false), { description: 'True is not supported yet.' }),
   checkpoint_during: optional(Type.Boolean(), { description: 'Deprecated form of durability: false is exit.' }),
   langsmith_tracer: optional(
-    Closed({
+    ClosedObject({
       project_name: optional(Text({ minLength: 1, maxLength: maxNameLength })),
       example_id: optional(Uuid()),
     }),
@@ -100,7 +103,7 @@ const fields = {
 } as const;
 
 /** Body of a request that creates a run. Source: LangGraph Platform API, RunCreateStateful and RunCreateStateless. */
-export const RunBody = Closed(fields);
+export const RunBody = ClosedObject(fields);
 
 const responseFields = Type.Object({
   run_id: Type.String(),

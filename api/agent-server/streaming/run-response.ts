@@ -9,12 +9,12 @@ import {
   type StreamedEvent,
   type StreamReader,
 } from '../../../pipelines/agents/streams/stream-types.ts';
-import { liveBody } from '../../server/live-body.ts';
+import { createLiveBody } from '../../server/live-body.ts';
 import { RawResponse } from '../../server/operation.ts';
 import type { AgentInput } from '../agent-operation.ts';
 import {
   buildLiveOptions,
-  eventStream,
+  createEventStream,
   eventStreamHeaders,
   formatEventId,
   type SseFrame,
@@ -39,7 +39,7 @@ export function streamRunEvents(
   { reader, modes }: { readonly reader: StreamReader; readonly modes?: readonly string[] | undefined },
 ): RawResponse {
   const selectedModes = modes && new Set([...modes, 'metadata', 'warning', 'error']);
-  const body = eventStream({
+  const body = createEventStream({
     ...buildRunOptions(context, run),
     source: reader,
     frame: (event) => {
@@ -62,22 +62,25 @@ export function streamRunEvents(
  * attached before the run is created.
  */
 export function respondWithRunEnd(context: RunContext, run: FollowedRun, reader?: StreamReader): RawResponse {
-  const waiting = new AbortController();
+  const waitController = new AbortController();
   const { agents } = context.services;
   const source = {
     async *[Symbol.asyncIterator]() {
-      const text = await awaitRunEnd(agents, run, { ...(reader && { attached: reader }), signal: waiting.signal });
+      const text = await awaitRunEnd(agents, run, {
+        ...(reader && { attached: reader }),
+        signal: waitController.signal,
+      });
       if (text !== undefined) yield text;
     },
-    close: () => waiting.abort(),
+    close: () => waitController.abort(),
   };
-  const body = liveBody<string>({
+  const body = createLiveBody<string>({
     ...buildRunOptions(context, run),
     source,
     encode: (text) => [text],
     heartbeat: '\n',
-    failed: encodeFailure,
-    stopped: run.reconnectTo === undefined ? () => encodeFailure(runlakeError('DRAINING')) : undefined,
+    encodeSourceError: encodeFailure,
+    encodeServerStop: run.reconnectTo === undefined ? () => encodeFailure(runlakeError('DRAINING')) : undefined,
   });
   return buildResponse(run, body, { 'content-type': 'application/json' });
 }
@@ -98,7 +101,7 @@ function buildRunOptions(context: RunContext, run: FollowedRun) {
     cancelRun(database, deploymentId, run, 'interrupt').then(wake, (err) =>
       log.warn({ err, runId: run.runId }, 'cancelling a run after its client disconnected failed'),
     );
-  return { ...buildLiveOptions(context), ...(run.cancelOnDisconnect && { left: () => void cancel() }) };
+  return { ...buildLiveOptions(context), ...(run.cancelOnDisconnect && { onClientDisconnect: () => void cancel() }) };
 }
 
 function encodeFailure(error: unknown): Buffer {

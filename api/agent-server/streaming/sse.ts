@@ -2,8 +2,8 @@ import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { RunReadFrom, StreamedEvent, ThreadReadFrom } from '../../../pipelines/agents/streams/stream-types.ts';
-import { type BodyPart, type LiveSource, liveBody } from '../../server/live-body.ts';
+import type { RunReadStart, StreamedEvent, ThreadReadStart } from '../../../pipelines/agents/streams/stream-types.ts';
+import { type BodyPart, createLiveBody, type LiveSource } from '../../server/live-body.ts';
 import type { AgentInput } from '../agent-operation.ts';
 
 /** A server-sent event. Source: HTML standard, "Server-sent events". */
@@ -32,7 +32,7 @@ interface SseOptions<Item> {
    */
   failure?(error: unknown): SseFrame;
   /** Called once if the client disconnects before the body ends. */
-  left?(): void;
+  onClientDisconnect?(): void;
 }
 
 /**
@@ -45,22 +45,22 @@ const lineFeedByte = 10;
  * Builds a body of server-sent events from the frames of each item of `source`. Sends a comment at the start and then
  * every `heartbeatMs`. If the source fails, {@link SseOptions.failure} provides the last event.
  */
-export function eventStream<Item>(sseOptions: SseOptions<Item>): Readable {
+export function createEventStream<Item>(sseOptions: SseOptions<Item>): Readable {
   const { source, frame, clientReconnects, logger, failure = buildErrorFrame, ...options } = sseOptions;
-  return liveBody({
+  return createLiveBody({
     ...options,
     source,
     heartbeat: heartbeatComment,
     encode: (item) => {
-      const framed = frame(item);
-      if (framed === undefined) return [];
-      return 'data' in framed ? toFrameParts(framed) : framed.flatMap(toFrameParts);
+      const frameOrFrames = frame(item);
+      if (frameOrFrames === undefined) return [];
+      return 'data' in frameOrFrames ? toFrameParts(frameOrFrames) : frameOrFrames.flatMap(toFrameParts);
     },
-    failed: (err) => {
+    encodeSourceError: (err) => {
       logger.warn({ err }, 'stream failed');
       return encodeFrame(failure(err));
     },
-    stopped: clientReconnects ? undefined : () => encodeFrame(failure(runlakeError('DRAINING'))),
+    encodeServerStop: clientReconnects ? undefined : () => encodeFrame(failure(runlakeError('DRAINING'))),
   });
 }
 
@@ -122,7 +122,7 @@ export function formatEventId({ attempt, seq }: Pick<StreamedEvent, 'attempt' | 
  *
  * @throws INVALID_REQUEST
  */
-export function readRunFrom(request: FastifyRequest, query: LastEventQuery): RunReadFrom {
+export function readRunStartPosition(request: FastifyRequest, query: LastEventQuery): RunReadStart {
   const id = readLastEventId(request) ?? query.last_event_id;
   if (id === undefined) return 'now';
   if (isBeginning(id)) return 'start';
@@ -132,11 +132,11 @@ export function readRunFrom(request: FastifyRequest, query: LastEventQuery): Run
 }
 
 /**
- * Returns the position at which a reader of a thread starts, like {@link readRunFrom} for a run.
+ * Returns the position at which a reader of a thread starts, like {@link readRunStartPosition} for a run.
  *
  * @throws INVALID_REQUEST
  */
-export function readThreadFrom(request: FastifyRequest, query: LastEventQuery): ThreadReadFrom {
+export function readThreadStartPosition(request: FastifyRequest, query: LastEventQuery): ThreadReadStart {
   const id = readLastEventId(request) ?? query.last_event_id;
   if (id === undefined) return 'now';
   if (isBeginning(id)) return 'start';
@@ -170,10 +170,10 @@ export function requireEventStream({ headers: { accept } }: FastifyRequest): voi
 }
 
 export function acceptsEventStream(accept: string): boolean {
-  return accept.split(',').some(acceptsEvents);
+  return accept.split(',').some(isEventStreamRange);
 }
 
-function acceptsEvents(range: string): boolean {
+function isEventStreamRange(range: string): boolean {
   const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase());
   return (
     ['', '*/*', 'text/*', eventStreamType].includes(type) && !parameters.some((part) => /^q=0(?:\.0*)?$/.test(part))

@@ -7,16 +7,16 @@ import { readThread } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
 import type { LiveSource } from '../../server/live-body.ts';
 import { RawResponse } from '../../server/operation.ts';
-import { onThread } from '../access/rules.ts';
-import { type Agents, defineAgentOperation, reads } from '../agent-operation.ts';
+import { createThreadRule } from '../access/rules.ts';
+import { type Agents, defineAgentOperation, readAccess } from '../agent-operation.ts';
 import { stringEnum, ThreadParams } from '../agent-schema.ts';
 import { buildEndFrame, formatEventName } from './run-response.ts';
 import {
   buildLiveOptions,
-  eventStream,
+  createEventStream,
   eventStreamHeaders,
   LastEventId,
-  readThreadFrom,
+  readThreadStartPosition,
   type SseFrame,
   toStreamError,
 } from './sse.ts';
@@ -62,8 +62,8 @@ export const streamThread = defineAgentOperation({
   summary: 'Stream the events of all runs of a thread',
   description:
     'Server-sent events of all runs, until the client disconnects. Mode `run_modes` (default) has the events of the runs. `lifecycle` has only their start and end: `metadata` with run_id and attempt, and `metadata` with status `run_done`. `state_update` has only `state_update` events with {thread_id, state}, when state is written outside a run and when a run has ended.',
-  access: reads,
-  rule: onThread('threads:read'),
+  access: readAccess,
+  rule: createThreadRule('threads:read'),
   errors: ['THREAD_NOT_FOUND'],
   schema: {
     params: ThreadParams,
@@ -84,7 +84,7 @@ export const streamThread = defineAgentOperation({
       (wantsAllEvents || (wantsLifecycle && (isEnd || event === 'metadata')));
     const { deploymentId, database, hub } = agents;
     const threadId = params.thread_id.toLowerCase();
-    const source = await hub.readThread({ deploymentId, threadId }, readThreadFrom(request, query));
+    const source = await hub.readThread({ deploymentId, threadId }, readThreadStartPosition(request, query));
     try {
       await readThread(database, deploymentId, threadId);
     } catch (error) {
@@ -92,7 +92,7 @@ export const streamThread = defineAgentOperation({
       throw error;
     }
     const path = `/threads/${threadId}`;
-    const plain: LiveSource<ThreadEvent> = {
+    const eventSource: LiveSource<ThreadEvent> = {
       async *[Symbol.asyncIterator]() {
         for await (const event of source) yield { event };
       },
@@ -102,9 +102,9 @@ export const streamThread = defineAgentOperation({
       },
       close: () => source.close(),
     };
-    const body = eventStream<ThreadEvent>({
+    const body = createEventStream<ThreadEvent>({
       ...buildLiveOptions(input),
-      source: wantsStates ? addStates(source, agents, threadId) : plain,
+      source: wantsStates ? addStates(source, agents, threadId) : eventSource,
       frame: ({ event, state }) => {
         if (state !== undefined) return buildStateFrame(event, state);
         if (!isIncluded(event)) return undefined;

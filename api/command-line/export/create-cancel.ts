@@ -4,7 +4,7 @@ import { readClock } from '../../../pipelines/exports/export-deps.ts';
 import type { ExportFormat } from '../../../pipelines/exports/record.ts';
 import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { formatExport } from '../../main/bulk-exports.ts';
-import { printable } from '../print-table.ts';
+import { toPrintable } from '../print-table.ts';
 import { findDestination, findExport, findProject, findWorkspace, withExports } from './export-access.ts';
 import { formatNumber, watchUntilEnd } from './watch.ts';
 
@@ -32,7 +32,7 @@ const optionByField: Readonly<Record<string, string>> = {
 };
 
 /** Runs `runlake export create`. With --watch, the exit code is 0 only if the export is COMPLETED. */
-export async function createOne(options: CreateOptions): Promise<void> {
+export async function createExportFromOptions(options: CreateOptions): Promise<void> {
   const startTimeMicros = parseMicros('--start', options.start);
   const endTimeMicros = options.end === undefined ? undefined : parseMicros('--end', options.end);
   const intervalHours = options.intervalHours === undefined ? undefined : parseHours(options.intervalHours);
@@ -66,7 +66,7 @@ export async function createOne(options: CreateOptions): Promise<void> {
       throw toOptionError(error);
     });
     if (options.json === true) console.log(JSON.stringify(formatExport(made, await readClock(deps))));
-    else if (options.watch === true) console.log(`Export ${made.id} of ${printable(project.name)}`);
+    else if (options.watch === true) console.log(`Export ${made.id} of ${toPrintable(project.name)}`);
     else {
       console.error(
         intervalHours === undefined
@@ -87,37 +87,41 @@ function toOptionError(error: unknown): unknown {
     const message = Object.entries(optionByField).reduce((text, [name, option]) => text.replaceAll(name, option), msg);
     return `${optionByField[field] ?? field}: ${message}.`;
   });
-  return runlakeError('BAD_REQUEST', { reason: printable(reasons.join(' ')) });
+  return runlakeError('BAD_REQUEST', { reason: toPrintable(reasons.join(' ')) });
 }
 
 function parseMicros(option: string, text: string): number {
   const micros = parseTime(text);
   if (micros !== undefined) return micros;
-  const reason = `${option} must be a time such as 2026-01-31 or 2026-01-31T12:00:00Z, not '${printable(text)}'.`;
+  const reason = `${option} must be a time such as 2026-01-31 or 2026-01-31T12:00:00Z, not '${toPrintable(text)}'.`;
   throw runlakeError('BAD_REQUEST', { reason });
 }
 
 function parseHours(text: string): number {
   const hours = Number(text);
   if (/^\d{1,3}$/.test(text) && hours >= 1 && hours <= 168) return hours;
-  const reason = `--interval-hours must be a whole number from 1 to 168, not '${printable(text)}'.`;
+  const reason = `--interval-hours must be a whole number from 1 to 168, not '${toPrintable(text)}'.`;
   throw runlakeError('BAD_REQUEST', { reason });
 }
 
 /**
  * Runs `runlake export cancel <id>`. Workers stop within about two seconds. Files that are already complete are kept.
  */
-export async function cancelOne(id: string, { json = false }: { readonly json?: boolean }): Promise<void> {
+export async function cancelExportById(id: string, { json = false }: { readonly json?: boolean }): Promise<void> {
   await withExports(async (access) => {
     const { workspaceId } = await findExport(access, id);
-    const ended = await cancelExport(access.deps, workspaceId, id);
-    if (json) console.log(JSON.stringify(formatExport(ended, await readClock(access.deps))));
-    else if (ended.intervalHours !== null) {
-      console.log(`The schedule ${ended.id} is cancelled; exports that it created continue.`);
+    const cancelledExport = await cancelExport(access.deps, workspaceId, id);
+    if (json) console.log(JSON.stringify(formatExport(cancelledExport, await readClock(access.deps))));
+    else if (cancelledExport.intervalHours !== null) {
+      console.log(`The schedule ${cancelledExport.id} is cancelled; exports that it created continue.`);
     } else {
       const finishedFiles =
-        ended.files === 1 ? '1 finished file stays' : `${formatNumber(ended.files)} finished files stay`;
-      console.log(`The export ${ended.id} is cancelled; ${finishedFiles} (${formatNumber(ended.rowsWritten)} rows).`);
+        cancelledExport.files === 1
+          ? '1 finished file stays'
+          : `${formatNumber(cancelledExport.files)} finished files stay`;
+      console.log(
+        `The export ${cancelledExport.id} is cancelled; ${finishedFiles} (${formatNumber(cancelledExport.rowsWritten)} rows).`,
+      );
     }
   });
 }

@@ -1,12 +1,12 @@
 import { text as readAll } from 'node:stream/consumers';
 import { Value } from 'typebox/value';
 import type { Config } from '../../../infra/config/settings.ts';
-import { type DestinationSettings, keepSecretKey, readRunFile } from '../../../infra/embedded/data-folder.ts';
+import { type DestinationSettings, loadOrCreateSecretKey, readRunFile } from '../../../infra/embedded/data-folder.ts';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { type DestinationRecord, destinationDeps } from '../../../pipelines/exports/destinations/destination.ts';
+import { createDestinationDeps, type DestinationRecord } from '../../../pipelines/exports/destinations/destination.ts';
 import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
 import { formatDestination, NewDestination } from '../../main/export-destinations.ts';
-import { printable, printTable } from '../print-table.ts';
+import { printTable, toPrintable } from '../print-table.ts';
 import { findWorkspace, findWorkspaces, listAllDestinations, withExports } from './export-access.ts';
 
 export interface DestinationOptions {
@@ -92,8 +92,8 @@ export async function createDestinationWithOptions(options: DestinationOptions):
     }
     const workspace = await findWorkspace(access, options.workspace);
     // The running process created its secret key before it wrote its run file.
-    const secretKey = config.secretKey ?? keepSecretKey(config.dataDir);
-    const made = await createDestination(destinationDeps(config, database, secretKey), workspace.id, {
+    const secretKey = config.secretKey ?? loadOrCreateSecretKey(config.dataDir);
+    const made = await createDestination(createDestinationDeps(config, database, secretKey), workspace.id, {
       type: options.type,
       displayName: requested.display_name,
       config: requested.config,
@@ -101,7 +101,7 @@ export async function createDestinationWithOptions(options: DestinationOptions):
     });
     if (options.json === true) console.log(JSON.stringify(formatDestination(made)));
     else {
-      console.error(`Destination created; a test object was written to ${printable(formatLocation(made))}`);
+      console.error(`Destination created; a test object was written to ${toPrintable(formatLocation(made))}`);
       console.log(made.id);
     }
   });

@@ -10,8 +10,8 @@ import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { loadOperator } from '../../../pipelines/tenants/operator.ts';
 import { listWorkspaces } from '../../../pipelines/tenants/workspaces.ts';
 import { withStores } from '../open-stores.ts';
-import { formatNames, isId, type Named, pickNamed } from '../pick-named.ts';
-import { printable } from '../print-table.ts';
+import { formatNames, isId, type NamedRecord, pickByNameOrId } from '../pick-named.ts';
+import { toPrintable } from '../print-table.ts';
 
 /** Dependencies of the bulk export commands. The commands have the permissions of the operator. */
 export interface ExportAccess {
@@ -33,14 +33,14 @@ export interface ExportAccess {
 export async function withExports<Result>(work: (access: ExportAccess) => Promise<Result>): Promise<Result> {
   return withStores('export', async ({ config, logger, stores, openJobs, shutdown }) => {
     const { database } = stores;
-    let opened: Promise<EventLog> | undefined;
+    let kafkaLogPromise: Promise<EventLog> | undefined;
     const openKafka = async () => {
       const { openEventLog } = await import('../open-event-log.ts');
       return (await openEventLog({ config, logger, stores }, shutdown)).log;
     };
     const openKafkaOnce = () => {
-      opened ??= openKafka();
-      return opened;
+      kafkaLogPromise ??= openKafka();
+      return kafkaLogPromise;
     };
     // The in-process log stores events before it acknowledges them, so the command need not wait for a position. It
     // could not read the position anyway, because only the running process can access that log.
@@ -63,18 +63,18 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
   });
 }
 
-const pageRows = 1_000;
+const rowsPerPage = 1_000;
 
 /**
  * Returns all workspaces of the operator, oldest first, or only the workspace with the name or id `nameOrId`.
  *
  * @throws BAD_REQUEST if there is none.
  */
-export async function findWorkspaces({ database, operator }: ExportAccess, nameOrId?: string): Promise<Named[]> {
+export async function findWorkspaces({ database, operator }: ExportAccess, nameOrId?: string): Promise<NamedRecord[]> {
   const all = (await listWorkspaces(database, operator, { includeDeleted: false })).map(
     ({ id, display_name: name }) => ({ id, name }),
   );
-  return nameOrId === undefined ? all : [pickNamed('workspace', nameOrId, all)];
+  return nameOrId === undefined ? all : [pickByNameOrId('workspace', nameOrId, all)];
 }
 
 /**
@@ -82,9 +82,9 @@ export async function findWorkspaces({ database, operator }: ExportAccess, nameO
  *
  * @throws BAD_REQUEST if there are several workspaces and `nameOrId` is undefined.
  */
-export async function findWorkspace(access: ExportAccess, nameOrId?: string): Promise<Named> {
+export async function findWorkspace(access: ExportAccess, nameOrId?: string): Promise<NamedRecord> {
   const found = await findWorkspaces(access, nameOrId);
-  if (found.length === 1) return found[0] as Named;
+  if (found.length === 1) return found[0] as NamedRecord;
   throw runlakeError('BAD_REQUEST', {
     reason: `There are several workspaces. Specify --workspace: ${formatNames(found)}.`,
   });
@@ -95,14 +95,18 @@ export async function findWorkspace(access: ExportAccess, nameOrId?: string): Pr
  *
  * @throws BAD_REQUEST if the workspace has no such project.
  */
-export async function findProject(database: Database, workspace: Named, nameOrId: string): Promise<Named> {
-  const all = { sortBy: 'name', descending: false, limit: pageRows, offset: 0 } as const;
+export async function findProject(database: Database, workspace: NamedRecord, nameOrId: string): Promise<NamedRecord> {
+  const all = { sortBy: 'name', descending: false, limit: rowsPerPage, offset: 0 } as const;
   const ids = isId(nameOrId) ? [nameOrId] : undefined;
   const [byId] = ids ? await listProjects(database, workspace.id, { ...all, ids }) : [];
   const [found = byId] = await listProjects(database, workspace.id, { ...all, name: nameOrId });
   return (
     found ??
-    pickNamed(`project in the workspace ${workspace.name}`, nameOrId, await listProjects(database, workspace.id, all))
+    pickByNameOrId(
+      `project in the workspace ${workspace.name}`,
+      nameOrId,
+      await listProjects(database, workspace.id, all),
+    )
   );
 }
 
@@ -111,21 +115,25 @@ export async function findProject(database: Database, workspace: Named, nameOrId
  *
  * @throws BAD_REQUEST if the workspace has no such destination, or several with that name.
  */
-export async function findDestination(database: Database, workspace: Named, nameOrId: string): Promise<Named> {
+export async function findDestination(
+  database: Database,
+  workspace: NamedRecord,
+  nameOrId: string,
+): Promise<NamedRecord> {
   const all = (await listAllDestinations(database, workspace.id)).map(({ id, display_name: name }) => ({ id, name }));
   if (all.length === 0) {
-    const reason = `The workspace ${printable(workspace.name)} has no destinations. Create one with \`runlake export destinations create\`.`;
+    const reason = `The workspace ${toPrintable(workspace.name)} has no destinations. Create one with \`runlake export destinations create\`.`;
     throw runlakeError('BAD_REQUEST', { reason });
   }
-  return pickNamed(`destination in the workspace ${workspace.name}`, nameOrId, all);
+  return pickByNameOrId(`destination in the workspace ${workspace.name}`, nameOrId, all);
 }
 
 export async function listAllDestinations(database: Database, workspaceId: string): Promise<DestinationRecord[]> {
   const found: DestinationRecord[] = [];
   for (;;) {
-    const page = await listDestinations(database, workspaceId, { limit: pageRows, offset: found.length });
+    const page = await listDestinations(database, workspaceId, { limit: rowsPerPage, offset: found.length });
     found.push(...page);
-    if (page.length < pageRows) return found;
+    if (page.length < rowsPerPage) return found;
   }
 }
 
@@ -142,5 +150,5 @@ export async function findExport({ database, operator }: ExportAccess, id: strin
       if (!isRunlakeError(error) || error.code !== 'NOT_FOUND') throw error;
     }
   }
-  throw runlakeError('BAD_REQUEST', { reason: `No export ${printable(id)}. See \`runlake export list\`.` });
+  throw runlakeError('BAD_REQUEST', { reason: `No export ${toPrintable(id)}. See \`runlake export list\`.` });
 }

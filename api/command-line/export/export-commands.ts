@@ -9,7 +9,7 @@ const statuses = ['CREATED', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIM
 
 /** Adds the commands `runlake export …`. The code of a command is loaded only when the command runs. */
 export function addExportCommands(program: Command): void {
-  const exports = program
+  const exportCommand = program
     .command('export')
     .description('bulk exports: runs as Parquet files in a bucket, also while an instance runs')
     .addHelpText(
@@ -24,7 +24,7 @@ Examples:
   runlake export list --status RUNNING
   runlake export cancel 0b6f1c4e-2f57-4a51-9a2e-6d1c8a3f7e90`,
     );
-  exports
+  exportCommand
     .command('create')
     .description('export the runs of a tracing project, once or on a schedule')
     .requiredOption('--project <name or id>', 'the tracing project')
@@ -58,8 +58,8 @@ Examples:
   runlake export create --project my-agent --destination lake --start 2026-01-01 --end 2026-02-01 --fields id,name,total_tokens
   runlake export create --project my-agent --destination lake --start 2026-01-01 --end 2026-02-01 --filter 'eq(status, "error")'`,
     )
-    .action(async (options: CreateOptions) => (await import('./create-cancel.ts')).createOne(options));
-  exports
+    .action(async (options: CreateOptions) => (await import('./create-cancel.ts')).createExportFromOptions(options));
+  exportCommand
     .command('list')
     .description('list exports and schedules, newest first')
     .addOption(new Option('--status <status>', 'exports with this status').choices(statuses))
@@ -69,27 +69,29 @@ Examples:
     .option('--limit <number>', 'maximum number, up to 1000', '20')
     .option('--workspace <name or id>', 'default: all')
     .option('--json', 'one JSON object a line, in the form of the API')
-    .action(async (options: ListOptions) => (await import('./list.ts')).listAll(options));
-  exports
+    .action(async (options: ListOptions) => (await import('./list.ts')).printExports(options));
+  exportCommand
     .command('watch <id>')
     .description('show the progress of an export until it ends; the exit code is 0 only if it is COMPLETED')
     .option('--json', 'one JSON object a line, in the form of the API, at each change')
     .addHelpText('after', '\nCtrl-C stops watching; the export continues.')
-    .action(async (id: string, options: object) => (await import('./watch.ts')).watchOne(id, options));
-  exports
+    .action(async (id: string, options: object) => (await import('./watch.ts')).watchExport(id, options));
+  exportCommand
     .command('cancel <id>')
     .description('cancel an export or a schedule; finished files stay')
     .option(...json)
-    .action(async (id: string, options: object) => (await import('./create-cancel.ts')).cancelOne(id, options));
+    .action(async (id: string, options: object) => (await import('./create-cancel.ts')).cancelExportById(id, options));
 
-  const destinations = exports.command('destinations').description('buckets and folders that exports are written to');
-  destinations
+  const destinationCommand = exportCommand
+    .command('destinations')
+    .description('buckets and folders that exports are written to');
+  destinationCommand
     .command('list')
     .description('list the destinations')
     .option('--workspace <name or id>', 'default: all')
     .option('--json', 'one JSON object a line, in the form of the API')
     .action(async (options: object) => (await import('./destinations.ts')).printDestinations(options));
-  destinations
+  destinationCommand
     .command('create')
     .description('create a destination; writes a test object first')
     .requiredOption('--name <name>', 'display name')

@@ -4,8 +4,8 @@ import { type ExportWithProgress, listExports } from '../../../pipelines/exports
 import type { ExportStatus } from '../../../pipelines/exports/states.ts';
 import { listProjects } from '../../../pipelines/projects/project.ts';
 import { formatExport } from '../../main/bulk-exports.ts';
-import { isId, type Named } from '../pick-named.ts';
-import { printable, printTable } from '../print-table.ts';
+import { isId, type NamedRecord } from '../pick-named.ts';
+import { printTable, toPrintable } from '../print-table.ts';
 import { type ExportAccess, findProject, findWorkspaces, listAllDestinations, withExports } from './export-access.ts';
 import { formatBytes, formatNumber } from './watch.ts';
 
@@ -22,11 +22,13 @@ export interface ListOptions {
 const maxExports = 1_000;
 
 /** Runs `runlake export list`. */
-export async function listAll(options: ListOptions): Promise<void> {
+export async function printExports(options: ListOptions): Promise<void> {
   const limit = parseLimit(options.limit);
   const { source } = options;
   if (source !== undefined && !isId(source)) {
-    throw runlakeError('BAD_REQUEST', { reason: `--source must be the id of a schedule, not '${printable(source)}'.` });
+    throw runlakeError('BAD_REQUEST', {
+      reason: `--source must be the id of a schedule, not '${toPrintable(source)}'.`,
+    });
   }
   await withExports(async (access) => {
     const workspaces = await findWorkspaces(access, options.workspace);
@@ -49,16 +51,20 @@ export async function listAll(options: ListOptions): Promise<void> {
       };
       found.push(...(await listExports(access.database, workspace.id, filter)));
     }
-    const newest = found.sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, limit);
+    const newestExports = found.sort((a, b) => b.createdAt.localeCompare(a.createdAt)).slice(0, limit);
     if (options.json === true) {
       const now = await readClock(access.deps);
-      for (const each of newest) console.log(JSON.stringify(formatExport(each, now)));
-    } else if (newest.length === 0) console.log('No matching exports.');
-    else await print(access, workspaces, newest);
+      for (const each of newestExports) console.log(JSON.stringify(formatExport(each, now)));
+    } else if (newestExports.length === 0) console.log('No matching exports.');
+    else await printExportTable(access, workspaces, newestExports);
   });
 }
 
-async function print(access: ExportAccess, workspaces: readonly Named[], exports: readonly ExportWithProgress[]) {
+async function printExportTable(
+  access: ExportAccess,
+  workspaces: readonly NamedRecord[],
+  exports: readonly ExportWithProgress[],
+) {
   const names = new Map(workspaces.map(({ id, name }) => [id, name]));
   for (const { id } of workspaces) {
     const ids = exports.flatMap(({ workspaceId, projectId }) => (workspaceId === id ? projectId : []));
@@ -69,13 +75,23 @@ async function print(access: ExportAccess, workspaces: readonly Named[], exports
       names.set(destination.id, destination.display_name);
   }
   const formatName = (id: string) => names.get(id) ?? `${id.slice(0, 8)}… (deleted)`;
-  const several = workspaces.length > 1;
+  const hasSeveralWorkspaces = workspaces.length > 1;
   printTable([
-    ['ID', 'STATUS', ...(several ? ['WORKSPACE'] : []), 'PROJECT', 'DESTINATION', 'FROM', 'UNTIL', 'ROWS', 'SIZE'],
+    [
+      'ID',
+      'STATUS',
+      ...(hasSeveralWorkspaces ? ['WORKSPACE'] : []),
+      'PROJECT',
+      'DESTINATION',
+      'FROM',
+      'UNTIL',
+      'ROWS',
+      'SIZE',
+    ],
     ...exports.map((each) => [
       each.id,
       each.intervalHours === null ? each.status : `${each.status} every ${each.intervalHours} h`,
-      ...(several ? [formatName(each.workspaceId)] : []),
+      ...(hasSeveralWorkspaces ? [formatName(each.workspaceId)] : []),
       formatName(each.projectId),
       formatName(each.destinationId),
       formatMinute(each.startTime),
@@ -93,6 +109,6 @@ function formatMinute(time: string): string {
 function parseLimit(text: string): number {
   if (/^\d{1,4}$/.test(text) && Number(text) >= 1 && Number(text) <= maxExports) return Number(text);
   throw runlakeError('BAD_REQUEST', {
-    reason: `--limit must be a number from 1 to ${maxExports}, not '${printable(text)}'.`,
+    reason: `--limit must be a number from 1 to ${maxExports}, not '${toPrintable(text)}'.`,
   });
 }

@@ -3,16 +3,16 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 import { pause } from '../../../infra/timeouts/backoff.ts';
 import { readClock } from '../../../pipelines/exports/export-deps.ts';
 import {
+  computeCompletedShare,
   type ExportRunWithFiles,
   type ExportWithProgress,
   estimateRate,
   listExportRuns,
   readExport,
-  shareDone,
 } from '../../../pipelines/exports/queries.ts';
 import { isFinished } from '../../../pipelines/exports/states.ts';
 import { formatExport } from '../../main/bulk-exports.ts';
-import { printable } from '../print-table.ts';
+import { toPrintable } from '../print-table.ts';
 import { type ExportAccess, findExport, withExports } from './export-access.ts';
 
 const pollIntervalMs = 250;
@@ -21,7 +21,7 @@ const maxRetryMs = 60_000;
 const pageRows = 1_000;
 
 /** Runs `runlake export watch <id>`. */
-export async function watchOne(id: string, { json = false }: { readonly json?: boolean }): Promise<void> {
+export async function watchExport(id: string, { json = false }: { readonly json?: boolean }): Promise<void> {
   await withExports(async (access) => {
     const found = await findExport(access, id);
     if (found.intervalHours !== null) {
@@ -45,24 +45,24 @@ export async function watchUntilEnd(
   const stopped = new AbortController();
   const stop = () => stopped.abort();
   process.once('SIGINT', stop);
-  const reported = new Set<string>();
+  const reportedFailures = new Set<string>();
   try {
     let retries = 0;
     for (;;) {
-      const of = await retryWhileUnavailable(
+      const exportRecord = await retryWhileUnavailable(
         () => readExport(database, workspaceId, id),
         stopped.signal,
         () => screen.note(`The stores do not answer; retrying for ${maxRetryMs / 1_000} s.`),
       );
-      if (of !== undefined) {
-        const over = isFinished(of.status);
-        const runs = over || of.retries > retries ? await listAllRuns({ database }, of) : [];
-        retries = of.retries;
-        if (!over) for (const line of listNewFailures(runs, reported)) screen.note(line);
-        screen.show(of, await readClock(deps));
-        if (over) {
-          screen.end(formatResult(of, runs));
-          if (of.status !== 'COMPLETED') process.exitCode = 1;
+      if (exportRecord !== undefined) {
+        const hasEnded = isFinished(exportRecord.status);
+        const runs = hasEnded || exportRecord.retries > retries ? await listAllRuns({ database }, exportRecord) : [];
+        retries = exportRecord.retries;
+        if (!hasEnded) for (const line of listNewFailures(runs, reportedFailures)) screen.note(line);
+        screen.show(exportRecord, await readClock(deps));
+        if (hasEnded) {
+          screen.end(formatResult(exportRecord, runs));
+          if (exportRecord.status !== 'COMPLETED') process.exitCode = 1;
           return;
         }
         await pause(pollIntervalMs, stopped.signal);
@@ -83,7 +83,7 @@ export async function watchUntilEnd(
  * aborted.
  */
 async function retryWhileUnavailable<Answer>(
-  ask: () => Promise<Answer>,
+  query: () => Promise<Answer>,
   signal: AbortSignal,
   onUnavailable: () => void,
 ): Promise<Answer | undefined> {
@@ -91,7 +91,7 @@ async function retryWhileUnavailable<Answer>(
   let reported = false;
   while (!signal.aborted) {
     try {
-      return await ask();
+      return await query();
     } catch (error) {
       if (!isRunlakeError(error) || !error.retryable || performance.now() > untilMs) throw error;
       if (!reported) onUnavailable();
@@ -128,13 +128,13 @@ function listNewFailures(runs: readonly ExportRunWithFiles[], reported: Set<stri
 
 /** Output of `runlake export watch`. */
 export interface WatchScreen {
-  show(of: ExportWithProgress, now: Date): void;
+  show(exportRecord: ExportWithProgress, now: Date): void;
   /** Prints a line that is not overwritten. */
   note(line: string): void;
   end(lines: readonly string[]): void;
 }
 
-type Output = Pick<NodeJS.WriteStream, 'write'> & Partial<Pick<WriteStream, 'isTTY' | 'columns'>>;
+type OutputStream = Pick<NodeJS.WriteStream, 'write'> & Partial<Pick<WriteStream, 'isTTY' | 'columns'>>;
 
 const clearLine = '\r\x1b[K';
 const plainLineIntervalMs = 10_000;
@@ -143,76 +143,79 @@ const plainLineIntervalMs = 10_000;
  * Opens the output. On a terminal, it shows a progress bar. Otherwise it prints a line for each 10 % of progress, at
  * each change of status, and every ten seconds. With `json`, it prints one object per change.
  */
-export function openScreen(output: Output, json: boolean): WatchScreen {
+export function openScreen(output: OutputStream, json: boolean): WatchScreen {
   if (json) return createJsonScreen(output);
   return output.isTTY === true ? createBarScreen(output) : createPlainScreen(output);
 }
 
-function createBarScreen(output: Output): WatchScreen {
+function createBarScreen(output: OutputStream): WatchScreen {
   return {
     // One column stays free, because some terminals wrap a full line. Some terminals report no width or 0.
-    show: (of, now) => output.write(`${clearLine}${printable(formatProgressBar(of, now, (output.columns || 80) - 1))}`),
-    note: (line) => output.write(`${clearLine}${printable(line)}\n`),
+    show: (exportRecord, now) =>
+      output.write(`${clearLine}${toPrintable(formatProgressBar(exportRecord, now, (output.columns || 80) - 1))}`),
+    note: (line) => output.write(`${clearLine}${toPrintable(line)}\n`),
     end: (lines) => output.write(`\n${lines.join('\n')}\n`),
   };
 }
 
-function createPlainScreen(output: Output): WatchScreen {
+function createPlainScreen(output: OutputStream): WatchScreen {
   let before = '';
   let lastPrintedMs = 0;
   return {
-    show: (of, now) => {
-      const step = `${of.status} ${of.statusReason} ${Math.floor(shareDone(of) * 10)}`;
+    show: (exportRecord, now) => {
+      const step = `${exportRecord.status} ${exportRecord.statusReason} ${Math.floor(computeCompletedShare(exportRecord) * 10)}`;
       if (step === before && now.getTime() - lastPrintedMs < plainLineIntervalMs) return;
       before = step;
       lastPrintedMs = now.getTime();
-      output.write(`${printable(formatProgress(of, now))}\n`);
+      output.write(`${toPrintable(formatProgress(exportRecord, now))}\n`);
     },
-    note: (line) => output.write(`${printable(line)}\n`),
+    note: (line) => output.write(`${toPrintable(line)}\n`),
     end: (lines) => output.write(`${lines.join('\n')}\n`),
   };
 }
 
-function createJsonScreen(output: Output): WatchScreen {
+function createJsonScreen(output: OutputStream): WatchScreen {
   let before = '';
   return {
-    show: (of, now) => {
+    show: (exportRecord, now) => {
       // The rate and the remaining time change constantly, so they are printed only together with another change.
-      const snapshot = JSON.stringify(of);
+      const snapshot = JSON.stringify(exportRecord);
       if (snapshot === before) return;
       before = snapshot;
-      output.write(`${JSON.stringify(formatExport(of, now))}\n`);
+      output.write(`${JSON.stringify(formatExport(exportRecord, now))}\n`);
     },
     note: () => undefined,
     end: () => undefined,
   };
 }
 
-const barCells = 24;
+const barWidth = 24;
 
 /**
  * Formats progress as `40 % 1,200 of 3,000 rows 1.2 MB 800 rows/s 3 s left`. If the export has not started, returns the
  * reason.
  */
-export function formatProgress(of: ExportWithProgress, now: Date): string {
-  if (of.status === 'CREATED') return of.statusReason ?? 'Waiting for a worker.';
-  const { rowsPerSecond, secondsLeft } = estimateRate(of, now);
-  const counted = of.runsTotal > 0 && of.runsCounted === of.runsTotal;
-  const rows = formatNumber(of.rowsWritten);
+export function formatProgress(exportRecord: ExportWithProgress, now: Date): string {
+  if (exportRecord.status === 'CREATED') return exportRecord.statusReason ?? 'Waiting for a worker.';
+  const { rowsPerSecond, secondsLeft } = estimateRate(exportRecord, now);
+  const isFullyCounted = exportRecord.runsTotal > 0 && exportRecord.runsCounted === exportRecord.runsTotal;
+  const rows = formatNumber(exportRecord.rowsWritten);
   return [
-    `${Math.floor(shareDone(of) * 100)} %`,
-    `${counted ? `${rows} of ${formatNumber(of.rowsCounted)}` : rows} rows`,
-    ...(of.runsTotal > 1 ? [`${of.runsCompleted} of ${of.runsTotal} days`] : []),
-    formatBytes(of.bytesWritten),
+    `${Math.floor(computeCompletedShare(exportRecord) * 100)} %`,
+    `${isFullyCounted ? `${rows} of ${formatNumber(exportRecord.rowsCounted)}` : rows} rows`,
+    ...(exportRecord.runsTotal > 1 ? [`${exportRecord.runsCompleted} of ${exportRecord.runsTotal} days`] : []),
+    formatBytes(exportRecord.bytesWritten),
     ...(rowsPerSecond === undefined ? [] : [`${formatNumber(rowsPerSecond)} rows/s`]),
-    ...(secondsLeft === undefined || of.status === 'COMPLETED' ? [] : [`${formatDuration(secondsLeft)} left`]),
+    ...(secondsLeft === undefined || exportRecord.status === 'COMPLETED'
+      ? []
+      : [`${formatDuration(secondsLeft)} left`]),
   ].join('  ');
 }
 
 /** Formats a progress bar followed by {@link formatProgress}. Truncates the text to `columns`. */
-export function formatProgressBar(of: ExportWithProgress, now: Date, columns: number): string {
-  const full = Math.round(barCells * shareDone(of));
-  const line = `${'█'.repeat(full)}${'░'.repeat(barCells - full)}  ${formatProgress(of, now)}`;
+export function formatProgressBar(exportRecord: ExportWithProgress, now: Date, columns: number): string {
+  const fullCells = Math.round(barWidth * computeCompletedShare(exportRecord));
+  const line = `${'█'.repeat(fullCells)}${'░'.repeat(barWidth - fullCells)}  ${formatProgress(exportRecord, now)}`;
   return line.length <= columns ? line : `${line.slice(0, Math.max(0, columns - 1))}…`;
 }
 
@@ -220,19 +223,20 @@ export function formatProgressBar(of: ExportWithProgress, now: Date, columns: nu
  * Formats the result of an export as text: the numbers of rows and files, the path of the files, and the failures of
  * each day.
  */
-export function formatResult(of: ExportWithProgress, runs: readonly ExportRunWithFiles[]): string[] {
+export function formatResult(exportRecord: ExportWithProgress, runs: readonly ExportRunWithFiles[]): string[] {
   const lines = [
-    `${of.status}${formatTimeTaken(of)}: ${counted(of.rowsWritten, 'row')} in ${counted(of.files, 'file')}, ${formatBytes(of.bytesWritten)}.`,
+    `${exportRecord.status}${formatTimeTaken(exportRecord)}: ${formatCount(exportRecord.rowsWritten, 'row')} in ${formatCount(exportRecord.files, 'file')}, ${formatBytes(exportRecord.bytesWritten)}.`,
   ];
-  if (of.status !== 'COMPLETED' && of.statusReason !== null) lines.push(printable(of.statusReason));
-  if (of.files > 0) lines.push(`Files: ${printable(runs[0]?.prefix ?? '')}`);
-  if (of.lateRuns > 0) {
-    const [were, are] = of.lateRuns === 1 ? ['run', 'is'] : ['runs', 'are'];
+  if (exportRecord.status !== 'COMPLETED' && exportRecord.statusReason !== null)
+    lines.push(toPrintable(exportRecord.statusReason));
+  if (exportRecord.files > 0) lines.push(`Files: ${toPrintable(runs[0]?.prefix ?? '')}`);
+  if (exportRecord.lateRuns > 0) {
+    const [were, are] = exportRecord.lateRuns === 1 ? ['run', 'is'] : ['runs', 'are'];
     lines.push(
-      `${formatNumber(of.lateRuns)} ${were} of the range arrived after the export was created and ${are} not included.`,
+      `${formatNumber(exportRecord.lateRuns)} ${were} of the range arrived after the export was created and ${are} not included.`,
     );
   }
-  if (of.status !== 'COMPLETED') lines.push(...runs.flatMap(formatFailures));
+  if (exportRecord.status !== 'COMPLETED') lines.push(...runs.flatMap(formatFailures));
   return lines;
 }
 
@@ -241,14 +245,18 @@ export function formatResult(of: ExportWithProgress, runs: readonly ExportRunWit
  * list if no attempt failed.
  */
 export function formatFailures(run: ExportRunWithFiles): string[] {
-  const causes = listFailedAttempts(run);
-  if (causes.length === 0) return [];
-  const lines = [`  ${run.startTime.slice(0, 10)} ${run.status}, ${counted(causes.length, 'attempt')} failed:`];
+  const failedAttempts = listFailedAttempts(run);
+  if (failedAttempts.length === 0) return [];
+  const lines = [
+    `  ${run.startTime.slice(0, 10)} ${run.status}, ${formatCount(failedAttempts.length, 'attempt')} failed:`,
+  ];
   let from = 0;
-  for (const [index, { number, cause }] of causes.entries()) {
-    if (causes[index + 1]?.cause === cause) continue;
-    const first = causes[from]?.number ?? number;
-    lines.push(`    ${first === number ? `attempt ${number}` : `attempts ${first} to ${number}`}: ${printable(cause)}`);
+  for (const [index, { number, cause }] of failedAttempts.entries()) {
+    if (failedAttempts[index + 1]?.cause === cause) continue;
+    const first = failedAttempts[from]?.number ?? number;
+    lines.push(
+      `    ${first === number ? `attempt ${number}` : `attempts ${first} to ${number}`}: ${toPrintable(cause)}`,
+    );
     from = index + 1;
   }
   return lines;
@@ -268,8 +276,8 @@ function formatTimeTaken({ startedAt, finishedAt }: ExportWithProgress): string 
   return ` in ${formatDuration(Math.max(0, Date.parse(finishedAt) - Date.parse(startedAt)) / 1_000)}`;
 }
 
-function counted(count: number, what: string): string {
-  return `${formatNumber(count)} ${what}${count === 1 ? '' : 's'}`;
+function formatCount(count: number, noun: string): string {
+  return `${formatNumber(count)} ${noun}${count === 1 ? '' : 's'}`;
 }
 
 /** Formats a number as `1,234`. */
@@ -294,10 +302,10 @@ export function formatBytes(bytes: number): string {
 /** Formats a duration as `0.4 s`, `12 s`, `3 min 20 s` or `2 h 05 min`. */
 export function formatDuration(seconds: number): string {
   if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
-  const whole = Math.round(seconds);
-  if (whole < 60) return `${whole} s`;
+  const wholeSeconds = Math.round(seconds);
+  if (wholeSeconds < 60) return `${wholeSeconds} s`;
   const padTwoDigits = (value: number) => String(value).padStart(2, '0');
-  if (whole < 3_600) return `${Math.floor(whole / 60)} min ${padTwoDigits(whole % 60)} s`;
-  const minutes = Math.round(whole / 60);
+  if (wholeSeconds < 3_600) return `${Math.floor(wholeSeconds / 60)} min ${padTwoDigits(wholeSeconds % 60)} s`;
+  const minutes = Math.round(wholeSeconds / 60);
   return `${Math.floor(minutes / 60)} h ${padTwoDigits(minutes % 60)} min`;
 }

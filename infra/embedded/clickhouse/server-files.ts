@@ -30,17 +30,17 @@ export function findLibrary(): string {
 export interface ServerFiles {
   readonly data: string;
   readonly config: string;
-  readonly users: string;
+  readonly usersConfigPath: string;
   readonly errorLog: string;
   readonly process: string;
 }
 
 /** Returns the paths of the server's files in its folder. */
-export function serverFiles(folder: string): ServerFiles {
+export function getServerFiles(folder: string): ServerFiles {
   return {
     data: join(folder, 'data'),
     config: join(folder, 'config.xml'),
-    users: join(folder, 'users.xml'),
+    usersConfigPath: join(folder, 'users.xml'),
     errorLog: join(folder, 'error.log'),
     process: join(folder, 'process.json'),
   };
@@ -60,13 +60,13 @@ export interface LocalCluster {
  * files of limited size, no system log tables (because they are written constantly), and no crash reports. Responses
  * contain the display name.
  */
-export function serverConfig(
+export function buildServerConfig(
   folder: string,
   memoryLimitBytes: number,
   displayName: string,
   cluster?: LocalCluster & { readonly user: string; readonly password: string },
 ): string {
-  const files = serverFiles(folder);
+  const files = getServerFiles(folder);
   // With more threads than CPU cores, merges would slow down inserts and queries.
   const mergeThreads = Math.min(4, Math.max(2, availableParallelism()));
   return `<clickhouse>
@@ -77,7 +77,7 @@ export function serverConfig(
     <size>5M</size>
     <count>1</count>
   </logger>
-  <users_config>${escapeXml(files.users)}</users_config>
+  <users_config>${escapeXml(files.usersConfigPath)}</users_config>
   <user_files_path>${escapeXml(join(folder, 'user_files'))}</user_files_path>
   <display_name>${displayName}</display_name>
   <timezone>UTC</timezone>
@@ -125,7 +125,7 @@ function buildClusterConfig({
  * only the permissions that this session needs. The start-up session exists before the server listens and lasts until
  * the server ends. ClickHouse therefore refuses all other sessions of `default`.
  */
-export function usersConfig(user: string, password: string): string {
+export function buildUsersConfig(user: string, password: string): string {
   const hash = createHash('sha256').update(password).digest('hex');
   return `<clickhouse>
   <profiles><default/><startup><max_sessions_for_user>1</max_sessions_for_user><max_concurrent_queries_for_user>1</max_concurrent_queries_for_user></startup></profiles>
@@ -156,5 +156,5 @@ export function usersConfig(user: string, password: string): string {
 }
 
 function escapeXml(text: string): string {
-  return text.replace(/[&<>]/g, (sign) => (sign === '&' ? '&amp;' : sign === '<' ? '&lt;' : '&gt;'));
+  return text.replace(/[&<>]/g, (character) => (character === '&' ? '&amp;' : character === '<' ? '&lt;' : '&gt;'));
 }

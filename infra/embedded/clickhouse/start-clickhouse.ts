@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { forkProgram, LastLines } from '../child-program.ts';
-import { onOnePort } from '../free-port.ts';
+import { createFixedPortLauncher } from '../free-port.ts';
 import { writePrivateFile } from '../private-file.ts';
-import { endLeftover, recordProcess } from '../process-identity.ts';
+import { killLeftoverProcess, recordProcess } from '../process-identity.ts';
 import {
   type EngineExit,
   type EngineProcess,
@@ -15,7 +15,7 @@ import {
   superviseEngine,
   waitUntilReady,
 } from '../supervise-engine.ts';
-import { findLibrary, type LocalCluster, serverConfig, serverFiles, usersConfig } from './server-files.ts';
+import { buildServerConfig, buildUsersConfig, findLibrary, getServerFiles, type LocalCluster } from './server-files.ts';
 
 export interface EmbeddedClickhouse {
   /**
@@ -53,22 +53,22 @@ export async function startClickhouse(options: {
 }): Promise<EmbeddedClickhouse> {
   const library = findLibrary();
   const folder = join(options.folder, 'clickhouse');
-  const files = serverFiles(folder);
+  const files = getServerFiles(folder);
   const { password = randomBytes(24).toString('base64url'), times = {}, cluster } = options;
   mkdirSync(files.data, { recursive: true, mode: 0o700 });
   const displayName = `runlake-${randomBytes(8).toString('hex')}`;
   writePrivateFile(
     files.config,
-    serverConfig(
+    buildServerConfig(
       folder,
       options.memoryLimitBytes ?? getDefaultMemoryLimitBytes(),
       displayName,
       cluster && { ...cluster, user, password },
     ),
   );
-  writePrivateFile(files.users, usersConfig(user, password));
+  writePrivateFile(files.usersConfigPath, buildUsersConfig(user, password));
 
-  const server = onOnePort(options.port, (port) =>
+  const server = createFixedPortLauncher(options.port, (port) =>
     launchServer({ library, folder, port, tcpPort: cluster?.tcpPort, password, displayName, times }),
   );
   const engine = await superviseEngine('ClickHouse', server.launch, options.logger, times.probeIntervalMs);
@@ -104,8 +104,8 @@ const readyTimeoutMs = 30_000;
  * gracefully.
  */
 const keepRunningSql = 'SELECT sleepEachRow(0.2) FROM system.numbers';
-const buildStartUpSql = (listen: string) =>
-  `${listen}; ${keepRunningSql} SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null`;
+const buildStartUpSql = (listenSql: string) =>
+  `${listenSql}; ${keepRunningSql} SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null`;
 
 /**
  * Starts one server process and waits until the server accepts the user, the password and the query that creates the
@@ -116,8 +116,8 @@ const buildStartUpSql = (listen: string) =>
 async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
   const { folder, port, tcpPort } = launch;
   const listen = `SYSTEM START LISTEN HTTP${tcpPort === undefined ? '' : '; SYSTEM START LISTEN TCP'}`;
-  const files = serverFiles(folder);
-  await endLeftover(files.process);
+  const files = getServerFiles(folder);
+  await killLeftoverProcess(files.process);
   const child = forkProgram({
     program: './server-child',
     base: import.meta.url,
@@ -142,7 +142,7 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
     probe: () => ensureDatabase(launch),
     isAlive: async () => (await runQuery(launch, 'SELECT 1')).responded,
     explain: () => output.last(/Exception/) ?? readLastError(files.errorLog, startedAtMs) ?? output.last(/returned/),
-    endGently: () => runQuery(launch, `KILL QUERY WHERE query LIKE '${keepRunningSql}%' ASYNC`),
+    requestShutdown: () => runQuery(launch, `KILL QUERY WHERE query LIKE '${keepRunningSql}%' ASYNC`),
     readyTimeoutMs,
     stopTimeoutMs: launch.times.stopTimeoutMs ?? 10_000,
   });

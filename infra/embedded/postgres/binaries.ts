@@ -15,7 +15,7 @@ import {
 import { createRequire } from 'node:module';
 import { basename, dirname, join } from 'node:path';
 import { runlakeError } from '../../errors/runlake-error.ts';
-import { isSystemError, readFileIfThere } from '../private-file.ts';
+import { isSystemError, readFileIfExists } from '../private-file.ts';
 
 /** A Postgres build: a folder with `bin`, `lib` and `share`. */
 export interface PostgresBinaries {
@@ -49,7 +49,7 @@ export function findBinaries(): PostgresBinaries {
  * package creates them, but may not have run. Other processes may create the same links concurrently.
  */
 export function linkLibraries(folder: string): void {
-  const list = readFileIfThere(join(folder, 'pg-symlinks.json')) ?? '[]';
+  const list = readFileIfExists(join(folder, 'pg-symlinks.json')) ?? '[]';
   for (const { source, target } of JSON.parse(list) as { source: string; target: string }[]) {
     // Paths in the list start with the folder name (`native/lib/…`). A link and its target are in the same folder.
     const link = join(folder, ...target.split('/').slice(1));
@@ -113,14 +113,14 @@ function copyTree(from: string, to: string): void {
 }
 
 function isCompleteCopy(from: string, to: string): boolean {
-  return folderNames.every((part) => isSame(join(from, part), join(to, part)));
+  return folderNames.every((part) => isSameTree(join(from, part), join(to, part)));
 }
 
-function isSame(from: string, to: string): boolean {
+function isSameTree(from: string, to: string): boolean {
   const [source, copy] = [lstatSync(from), lstatSync(to, { throwIfNoEntry: false })];
   if (!copy) return false;
   if (source.isDirectory()) {
-    return readdirSync(from).every((name) => !isNeeded(name) || isSame(join(from, name), join(to, name)));
+    return readdirSync(from).every((name) => !isNeeded(name) || isSameTree(join(from, name), join(to, name)));
   }
   return source.isSymbolicLink() ? copy.isSymbolicLink() : source.size === copy.size;
 }

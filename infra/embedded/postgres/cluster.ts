@@ -24,7 +24,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { runlakeError } from '../../errors/runlake-error.ts';
-import { isSystemError, readFileIfThere, writePrivateFile } from '../private-file.ts';
+import { isSystemError, readFileIfExists, writePrivateFile } from '../private-file.ts';
 import { copyBinaries, linkLibraries, type PostgresBinaries } from './binaries.ts';
 
 /** The account, the binaries and the folder that a cluster uses. */
@@ -52,32 +52,33 @@ export function chooseLocation(
   build: PostgresBinaries,
   shared: readonly string[] = sharedFolders,
 ): ClusterLocation {
-  const inside = join(folder, 'postgres');
+  const embeddedFolder = join(folder, 'postgres');
   if (process.getuid?.() !== 0) {
     linkLibraries(build.folder);
-    mkdirSync(inside, { recursive: true, mode: 0o700 });
-    return { account: undefined, binaries: build.folder, dataFolder: join(inside, 'data'), record: () => {} };
+    mkdirSync(embeddedFolder, { recursive: true, mode: 0o700 });
+    return { account: undefined, binaries: build.folder, dataFolder: join(embeddedFolder, 'data'), record: () => {} };
   }
 
   const locationFile = join(folder, 'postgres.location');
-  const recorded = readFileIfThere(locationFile)?.trim();
-  if (recorded && !existsSync(join(recorded, 'data'))) {
-    throw createStartError(`its data folder ${recorded}, which is recorded in ${locationFile}, does not exist`);
+  const recordedFolder = readFileIfExists(locationFile)?.trim();
+  if (recordedFolder && !existsSync(join(recordedFolder, 'data'))) {
+    throw createStartError(`its data folder ${recordedFolder}, which is recorded in ${locationFile}, does not exist`);
   }
-  const found = statSync(join(recorded ?? inside, 'data'), { throwIfNoEntry: false });
+  const found = statSync(join(recordedFolder ?? embeddedFolder, 'data'), { throwIfNoEntry: false });
   const account = found && found.uid !== 0 ? { uid: found.uid, gid: found.gid } : nobody;
 
   const parent =
-    recorded ?? (found || canPass(account, dirname(folder)) ? inside : createLocation(folder, account, shared));
-  if (parent === inside) openFolder(folder, account);
-  createFolderFor(account, parent);
-  if (!canPass(account, parent)) throw createStartError(`user ${account.uid} cannot reach ${parent}`);
+    recordedFolder ??
+    (found || canTraverse(account, dirname(folder)) ? embeddedFolder : createLocation(folder, account, shared));
+  if (parent === embeddedFolder) openFolder(folder, account);
+  createAccountFolder(account, parent);
+  if (!canTraverse(account, parent)) throw createStartError(`user ${account.uid} cannot reach ${parent}`);
   return {
     account,
     binaries: findReachableBinaries(build, account, shared),
     dataFolder: join(parent, 'data'),
     record: () => {
-      if (parent !== inside && !recorded) writePrivateFile(locationFile, `${parent}\n`);
+      if (parent !== embeddedFolder && !recordedFolder) writePrivateFile(locationFile, `${parent}\n`);
     },
   };
 }
@@ -88,7 +89,7 @@ function openFolder(folder: string, account: Account): void {
   if (uid !== account.uid && (mode & 0o001) === 0) chmodSync(folder, (mode & 0o777) | 0o011);
 }
 
-function createFolderFor(account: Account, path: string): void {
+function createAccountFolder(account: Account, path: string): void {
   mkdirSync(path, { recursive: true, mode: 0o700 });
   if (statSync(path).uid === 0) chownSync(path, account.uid, account.gid);
   if (!isOwnFolder(path, account.uid)) throw createStartError(`${path} does not belong to user ${account.uid} alone`);
@@ -100,7 +101,7 @@ function createFolderFor(account: Account, path: string): void {
  */
 function createLocation(folder: string, account: Account, shared: readonly string[]): string {
   const hash = createHash('sha256').update(folder).digest('hex').slice(0, 12);
-  return join(sharedFolder(account, shared), `data-${hash}-${randomBytes(4).toString('hex')}`);
+  return join(findSharedFolder(account, shared), `data-${hash}-${randomBytes(4).toString('hex')}`);
 }
 
 function findReachableBinaries(build: PostgresBinaries, account: Account, shared: readonly string[]): string {
@@ -111,7 +112,7 @@ function findReachableBinaries(build: PostgresBinaries, account: Account, shared
   } catch {
     // The package is read-only, so the links are created in the copy.
   }
-  const copy = copyBinaries(build, sharedFolder(account, shared));
+  const copy = copyBinaries(build, findSharedFolder(account, shared));
   if (!canRunAs(account, copy)) throw createStartError(`user ${account.uid} cannot run ${copy}/bin/postgres`);
   return copy;
 }
@@ -125,11 +126,11 @@ function canRunAs(account: Account, binaries: string): boolean {
   }
 }
 
-function sharedFolder(account: Account, shared: readonly string[]): string {
+function findSharedFolder(account: Account, shared: readonly string[]): string {
   for (const path of shared) {
     try {
       if (mkdirSync(path, { recursive: true, mode: 0o755 }) !== undefined) chmodSync(path, 0o755);
-      if (isOwnFolder(path, 0) && canPass(account, path)) return path;
+      if (isOwnFolder(path, 0) && canTraverse(account, path)) return path;
     } catch {
       // Read-only, a file, or not accessible: try the next one.
     }
@@ -210,7 +211,7 @@ const nobody: Account = { uid: 65_534, gid: 65_534 };
  * Returns true if the account has search permission on the folder and on all its parents, according to their owner and
  * mode.
  */
-function canPass(account: Account, folder: string): boolean {
+function canTraverse(account: Account, folder: string): boolean {
   for (let path = folder; ; path = dirname(path)) {
     const { uid, gid, mode } = statSync(path);
     const bit = uid === account.uid ? 0o100 : gid === account.gid ? 0o010 : 0o001;

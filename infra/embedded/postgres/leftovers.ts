@@ -8,8 +8,8 @@
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { readFileIfThere } from '../private-file.ts';
-import { processIdentity, waitForExit } from '../process-identity.ts';
+import { readFileIfExists } from '../private-file.ts';
+import { readProcessIdentity, waitForExit } from '../process-identity.ts';
 
 const fastShutdownMs = 5_000;
 const immediateShutdownMs = 2_000;
@@ -19,10 +19,10 @@ const killTimeoutMs = 2_000;
  * Stops the servers. Resolves when none is left. Also deletes a `postmaster.pid` that contains the process id of
  * another program, because Postgres would otherwise refuse to start.
  */
-export async function endLeftovers(dataFolder: string): Promise<void> {
+export async function stopLeftoverServers(dataFolder: string): Promise<void> {
   const pidFile = join(dataFolder, 'postmaster.pid');
-  const postmaster = Number.parseInt(readFileIfThere(pidFile) ?? '', 10);
-  const find = () => listServersOn(dataFolder, postmaster);
+  const postmaster = Number.parseInt(readFileIfExists(pidFile) ?? '', 10);
+  const find = () => listServerPids(dataFolder, postmaster);
   const areGone = () => find().length === 0;
   if (find().includes(postmaster)) {
     sendSignal([postmaster], 'SIGINT');
@@ -34,7 +34,7 @@ export async function endLeftovers(dataFolder: string): Promise<void> {
     await waitForExit(areGone, killTimeoutMs);
   }
   // The process id now belongs to another program. If no process had this id, Postgres would ignore the file.
-  if (areGone() && processIdentity(postmaster) !== undefined) rmSync(pidFile, { force: true });
+  if (areGone() && readProcessIdentity(postmaster) !== undefined) rmSync(pidFile, { force: true });
 }
 
 function sendSignal(pids: readonly number[], name: NodeJS.Signals): void {
@@ -48,8 +48,8 @@ function sendSignal(pids: readonly number[], name: NodeJS.Signals): void {
 }
 
 /** Returns the process ids of Postgres servers whose working directory is this data folder. */
-function listServersOn(dataFolder: string, postmaster: number): number[] {
-  if (process.platform !== 'linux') return isServerByPs(postmaster, dataFolder) ? [postmaster] : [];
+function listServerPids(dataFolder: string, postmaster: number): number[] {
+  if (process.platform !== 'linux') return isServerAccordingToPs(postmaster, dataFolder) ? [postmaster] : [];
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     .map(Number)
@@ -58,7 +58,7 @@ function listServersOn(dataFolder: string, postmaster: number): number[] {
         return (
           readlinkSync(`/proc/${pid}/cwd`) === dataFolder &&
           readFileSync(`/proc/${pid}/comm`, 'utf8').trim() === 'postgres' &&
-          processIdentity(pid) !== undefined
+          readProcessIdentity(pid) !== undefined
         );
       } catch {
         // The process belongs to another user, or has exited.
@@ -67,8 +67,8 @@ function listServersOn(dataFolder: string, postmaster: number): number[] {
     });
 }
 
-function isServerByPs(pid: number, dataFolder: string): boolean {
-  if (processIdentity(pid) === undefined) return false;
+function isServerAccordingToPs(pid: number, dataFolder: string): boolean {
+  if (readProcessIdentity(pid) === undefined) return false;
   try {
     const command = execFileSync('ps', ['-o', 'command=', '-p', String(pid)], {
       encoding: 'utf8',

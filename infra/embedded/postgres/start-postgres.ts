@@ -4,8 +4,8 @@ import pg from 'pg';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { BoundedLog, forkProgram, LastLines } from '../child-program.ts';
-import { onOnePort } from '../free-port.ts';
-import { isSystemError, loadOrCreateSecret, readFileIfThere } from '../private-file.ts';
+import { createFixedPortLauncher } from '../free-port.ts';
+import { isSystemError, loadOrCreateSecret, readFileIfExists } from '../private-file.ts';
 import {
   type EngineExit,
   type EngineProcess,
@@ -15,7 +15,7 @@ import {
 } from '../supervise-engine.ts';
 import { findBinaries, type PostgresBinaries } from './binaries.ts';
 import { type ClusterLocation, chooseLocation, ensureCluster, user } from './cluster.ts';
-import { endLeftovers } from './leftovers.ts';
+import { stopLeftoverServers } from './leftovers.ts';
 
 export interface EmbeddedPostgres {
   /**
@@ -59,17 +59,17 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
   const { folder, logger, disableFsync = false, times = {} } = options;
   const location = chooseLocation(folder, options.build ?? findBinaries(), options.sharedFolders);
   const { dataFolder } = location;
-  const password = keepPassword(folder, dataFolder);
+  const password = loadOrCreatePassword(folder, dataFolder);
   await ensureCluster(location, password);
   location.record();
 
   const log = new BoundedLog(join(folder, 'postgres.log'), maxLogBytes);
   const onLine = (line: string) => log.write(line);
-  const server = onOnePort(options.port, (port) =>
+  const server = createFixedPortLauncher(options.port, (port) =>
     launchServer({ location, port, password, disableFsync, times, onLine }),
   );
   const launch = async () => {
-    await endLeftovers(dataFolder);
+    await stopLeftoverServers(dataFolder);
     return server.launch();
   };
   const engine = await superviseEngine('Postgres', launch, logger, times.probeIntervalMs);
@@ -84,9 +84,9 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
  * Returns the stored password. A new password is stored before the cluster is created, so that a cluster never exists
  * without a stored password.
  */
-function keepPassword(folder: string, dataFolder: string): string {
+function loadOrCreatePassword(folder: string, dataFolder: string): string {
   const path = join(folder, 'postgres.password');
-  if (!readFileIfThere(path)?.trim() && existsSync(dataFolder)) {
+  if (!readFileIfExists(path)?.trim() && existsSync(dataFolder)) {
     const reason = `${path} with its password does not exist`;
     throw runlakeError('ENGINE_START_FAILED', { engine: 'Postgres', reason });
   }
@@ -164,7 +164,7 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
     probe: () => ensureDatabase(launch),
     isAlive: () => isResponding(launch),
     explain: () => output.last(/FATAL|PANIC|ERROR/),
-    endGently: () => child.kill('SIGTERM'),
+    requestShutdown: () => child.kill('SIGTERM'),
     readyTimeoutMs,
     stopTimeoutMs: launch.times.stopTimeoutMs ?? 12_000,
   });

@@ -8,7 +8,7 @@ import {
   type DeadLetterQueue,
   type DeadLetterRecord,
   type LogRecord,
-  maxCounted,
+  maxCountedDeadLetters,
   versionHeader,
 } from '../event-log.ts';
 
@@ -30,7 +30,7 @@ const headColumns = `id, topic, partition, log_offset, key, octet_length(value) 
 const idPattern = /^([\w.-]+)\/(\d{1,15})$/;
 
 /** Opens the dead-letter queue for reading. */
-export function postgresDeadLetterQueue(database: Database): DeadLetterQueue {
+export function openPostgresDeadLetterQueue(database: Database): DeadLetterQueue {
   return {
     async list({ topics, step, sinceMs, untilMs }, limit) {
       const rows = await database.query<HeadRow>(
@@ -46,7 +46,7 @@ export function postgresDeadLetterQueue(database: Database): DeadLetterQueue {
     async count({ name }) {
       const [row] = await database.query<{ records: number }>(
         'SELECT count(*) AS records FROM (SELECT FROM dead_letters WHERE topic = $1 LIMIT $2) AS counted',
-        [name, maxCounted],
+        [name, maxCountedDeadLetters],
       );
       return row?.records ?? 0;
     },
@@ -73,7 +73,7 @@ function toHead(row: HeadRow): DeadLetterHead {
     sizeBytes: row.size_bytes,
     reason: row.reason,
     step: row.step,
-    deadAtMs: Number(row.dead_at_ms),
+    deadLetteredAtMs: Number(row.dead_at_ms),
   };
 }
 

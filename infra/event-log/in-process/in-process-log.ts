@@ -25,12 +25,14 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Topic } from '../../../schemas/topics.ts';
 import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
-import { runWithoutTenant, tenantContext } from '../../fairness/tenant-context.ts';
+import { getTenantContext, runWithoutTenant } from '../../fairness/tenant-context.ts';
 import type { Database, Sql } from '../../postgres/pool.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { fieldOffset } from '../avro.ts';
+import { getFieldOffset } from '../avro.ts';
 import {
-  drainingError,
+  computeRecordVersion,
+  createDrainingError,
+  createOverloadedError,
   type EventLog,
   type FollowOptions,
   type InFlightInsert,
@@ -39,14 +41,12 @@ import {
   type LogMessage,
   type LogPosition,
   type LogRecord,
-  overloadedError,
-  recordVersion,
   type Subscription,
   type TopicFollower,
 } from '../event-log.ts';
 import { consumerLag, observePublish, pendingBytes, sumValueBytes } from '../event-log-metrics.ts';
 import { insertDeadLetter } from './dead-letter-queue.ts';
-import { dequeueBatch, type Gathering, gather, holdsLargePart, type WaitingShare } from './take-batch.ts';
+import { dequeueBatch, type GatheringPartition, gather, hasDominantTenant, type WaitingShare } from './take-batch.ts';
 
 export interface InProcessLogOptions {
   readonly database: Database;
@@ -68,7 +68,7 @@ interface WaitingRequest extends WaitingShare {
   readonly failed: (reason: unknown) => void;
 }
 
-interface Partition extends Gathering {
+interface Partition extends GatheringPartition {
   readonly topic: Topic;
   readonly number: number;
   readonly queue: WaitingRequest[];
@@ -158,7 +158,7 @@ export class InProcessLog implements EventLog {
    * Follows a topic from the next event on. There are no earlier events to deliver, because the log stores no events.
    */
   async follow(topic: Topic, { onRecords }: FollowOptions): Promise<TopicFollower> {
-    if (this.#closed) throw drainingError();
+    if (this.#closed) throw createDrainingError();
     const { partitions, followers } = this.#getState(topic);
     // The function is wrapped, so that the same function can follow a topic twice.
     const follower: FollowOptions['onRecords'] = (records) => onRecords(records);
@@ -172,14 +172,16 @@ export class InProcessLog implements EventLog {
 
   async publish(topic: Topic, messages: readonly LogMessage[], onOffsetsAssigned?: () => void): Promise<void> {
     if (messages.length === 0) return onOffsetsAssigned?.();
-    await observePublish(topic, messages, (observed) => this.#publish(topic, observed, onOffsetsAssigned));
+    await observePublish(topic, messages, (observedMessages) =>
+      this.#publish(topic, observedMessages, onOffsetsAssigned),
+    );
   }
 
   async #publish(topic: Topic, messages: readonly LogMessage[], onOffsetsAssigned?: () => void): Promise<void> {
-    if (this.#closed) throw drainingError();
+    if (this.#closed) throw createDrainingError();
     const bytes = sumValueBytes(messages);
     if (this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#options.maxPendingBytes) {
-      throw overloadedError();
+      throw createOverloadedError();
     }
     this.#pendingBytes += bytes;
     try {
@@ -208,16 +210,16 @@ export class InProcessLog implements EventLog {
 
   /** Executes step 1. */
   async #enqueue(partition: Partition, messages: readonly LogMessage[]): Promise<void> {
-    const appended = messages.map(({ key, value, headers = {} }): LogRecord => {
+    const appendedRecords = messages.map(({ key, value, headers = {} }): LogRecord => {
       const offset = partition.nextOffset++;
-      const version = recordVersion(Math.floor(offset / 1_000), offset % 1_000, headers);
+      const version = computeRecordVersion(Math.floor(offset / 1_000), offset % 1_000, headers);
       return { partition: partition.number, offset, key, value, headers, version };
     });
-    this.#passToFollowers(partition.topic, appended);
-    const records = selectStored(partition.topic, appended);
+    this.#passToFollowers(partition.topic, appendedRecords);
+    const records = selectStoredRecords(partition.topic, appendedRecords);
     if (records.length === 0) return;
     const bytes = sumValueBytes(records);
-    const tenantId = tenantContext()?.organizationId;
+    const tenantId = getTenantContext()?.organizationId;
     if (tenantId !== this.#lastTenantId) {
       if (this.#lastTenantId !== undefined) this.#sharedUntilMs = performance.now() + sharedModeMs;
       this.#lastTenantId = tenantId;
@@ -225,7 +227,7 @@ export class InProcessLog implements EventLog {
     await new Promise<void>((done, failed) => {
       partition.waitingEvents += records.length;
       partition.queue.push({ tenantId, records, rows: records.length, bytes, done, failed });
-      if (partition.queue.length === partition.gathering?.requests) partition.gathering.done();
+      if (partition.queue.length === partition.pendingGather?.requests) partition.pendingGather.done();
       this.#startSoon(partition);
     });
   }
@@ -273,10 +275,10 @@ export class InProcessLog implements EventLog {
       for (const request of waiting) request.failed(refusal);
     }
     for (const request of waiting) partition.waitingEvents -= request.records.length;
-    const tookMs = performance.now() - startedAtMs;
+    const durationMs = performance.now() - startedAtMs;
     if (this.#isShared) {
-      if (holdsLargePart(waiting)) await pause(tookMs);
-    } else await gather(partition, waiting.length + partition.queue.length, tookMs);
+      if (hasDominantTenant(waiting)) await pause(durationMs);
+    } else await gather(partition, waiting.length + partition.queue.length, durationMs);
     partition.inFlight.delete(waiting);
     this.#startBatches(partition);
   }
@@ -285,7 +287,7 @@ export class InProcessLog implements EventLog {
     const { subscriptions } = this.#getState(partition.topic);
     const rows = Math.min(...subscriptions.map((subscription) => subscription.limits.rows));
     const bytes = Math.min(...subscriptions.map((subscription) => subscription.limits.bytes));
-    const sharing = { isShared: this.#isShared, exceptFor: collectTenantIds(partition.inFlight.keys()) };
+    const sharing = { isShared: this.#isShared, excludedTenantIds: collectTenantIds(partition.inFlight.keys()) };
     return dequeueBatch(partition.queue, { rows, bytes }, sharing);
   }
 
@@ -331,7 +333,7 @@ export class InProcessLog implements EventLog {
   }
 
   async check(): Promise<void> {
-    if (this.#closed) throw drainingError();
+    if (this.#closed) throw createDrainingError();
     await this.#options.database.ping();
   }
 
@@ -375,10 +377,10 @@ function hashKey(key: string): number {
   return hash >>> 0;
 }
 
-/** Removes the records whose `storedIf` flag is false, if the topic has such a flag. */
-function selectStored(topic: Topic, records: readonly LogRecord[]): readonly LogRecord[] {
-  if (topic.storedIf === undefined) return records;
-  const at = fieldOffset(topic, topic.storedIf);
+/** Removes the records whose `storedFlag` flag is false, if the topic has such a flag. */
+function selectStoredRecords(topic: Topic, records: readonly LogRecord[]): readonly LogRecord[] {
+  if (topic.storedFlag === undefined) return records;
+  const at = getFieldOffset(topic, topic.storedFlag);
   // Records that are too short to contain the flag are kept: the sink sends them to the dead-letter queue.
   return records.filter(({ value }) => value[at] !== 0);
 }

@@ -21,7 +21,7 @@ export interface Sharing {
   /** Whether several organisations are currently publishing. */
   readonly isShared: boolean;
   /** Organisations that already have a batch in flight. Their requests are skipped. */
-  readonly exceptFor: ReadonlySet<string | undefined>;
+  readonly excludedTenantIds: ReadonlySet<string | undefined>;
 }
 
 /**
@@ -35,23 +35,24 @@ export interface Sharing {
 export function dequeueBatch<Share extends WaitingShare>(
   queue: Share[],
   limits: BatchLimits,
-  { isShared, exceptFor }: Sharing,
+  { isShared, excludedTenantIds }: Sharing,
 ): Share[] {
   const maxBytes = isShared ? Math.min(limits.bytes, maxSharedBatchBytes) : limits.bytes;
-  const candidates = exceptFor.size === 0 ? queue : queue.filter(({ tenantId }) => !exceptFor.has(tenantId));
-  const taken = new Set<Share>();
+  const candidates =
+    excludedTenantIds.size === 0 ? queue : queue.filter(({ tenantId }) => !excludedTenantIds.has(tenantId));
+  const takenShares = new Set<Share>();
   let rows = 0;
   let bytes = 0;
-  for (const share of isShared ? yieldInTurn(candidates) : candidates) {
+  for (const share of isShared ? yieldFairly(candidates) : candidates) {
     rows += share.rows;
     bytes += share.bytes;
-    if (taken.size > 0 && (rows > limits.rows || bytes > maxBytes)) break;
-    taken.add(share);
+    if (takenShares.size > 0 && (rows > limits.rows || bytes > maxBytes)) break;
+    takenShares.add(share);
   }
   const batch: Share[] = [];
   let left = 0;
   for (const share of queue) {
-    if (taken.has(share)) batch.push(share);
+    if (takenShares.has(share)) batch.push(share);
     else {
       queue[left] = share;
       left += 1;
@@ -62,7 +63,7 @@ export function dequeueBatch<Share extends WaitingShare>(
 }
 
 /** Returns true if one organisation has at least a quarter of the maximum number of bytes of a shared batch. */
-export function holdsLargePart(batch: readonly WaitingShare[]): boolean {
+export function hasDominantTenant(batch: readonly WaitingShare[]): boolean {
   const bytesByTenant = new Map<string | undefined, number>();
   for (const { tenantId, bytes } of batch) bytesByTenant.set(tenantId, (bytesByTenant.get(tenantId) ?? 0) + bytes);
   return Math.max(...bytesByTenant.values()) >= maxSharedBatchBytes / 4;
@@ -78,7 +79,7 @@ interface Tenant<Share> {
  * Yields the next share of the organisation that has the fewest bytes so far. If several organisations have equally few
  * bytes, chooses the organisation that has waited longest.
  */
-function* yieldInTurn<Share extends WaitingShare>(queue: readonly Share[]): Generator<Share> {
+function* yieldFairly<Share extends WaitingShare>(queue: readonly Share[]): Generator<Share> {
   const byId = new Map<string | undefined, Tenant<Share>>();
   for (const share of queue) {
     const tenant = byId.get(share.tenantId);
@@ -90,7 +91,10 @@ function* yieldInTurn<Share extends WaitingShare>(queue: readonly Share[]): Gene
     const waiting = tenants.filter(({ next, shares }) => next < shares.length);
     const [first] = waiting;
     if (first === undefined) return;
-    const tenant = waiting.reduce((fewest, other) => (other.bytes < fewest.bytes ? other : fewest), first);
+    const tenant = waiting.reduce(
+      (smallestTenant, other) => (other.bytes < smallestTenant.bytes ? other : smallestTenant),
+      first,
+    );
     const share = tenant.shares[tenant.next] as Share;
     tenant.next += 1;
     tenant.bytes += share.bytes;
@@ -106,17 +110,17 @@ const maxGatheringShare = 0.25;
 const maxGatheringMs = 50;
 
 /** A partition that can wait for further requests. */
-export interface Gathering {
+export interface GatheringPartition {
   readonly queue: readonly unknown[];
   /** Set while the partition waits. `done` must be called when the number of queued requests is `requests`. */
-  gathering?: { readonly requests: number; readonly done: () => void } | undefined;
+  pendingGather?: { readonly requests: number; readonly done: () => void } | undefined;
 }
 
 /**
  * Waits until `requests` requests are queued, but at most for a fraction of `batchMs`. Does not wait if there is only
  * one sender.
  */
-export async function gather(partition: Gathering, requests: number, batchMs: number): Promise<void> {
+export async function gather(partition: GatheringPartition, requests: number, batchMs: number): Promise<void> {
   if (requests < 2 || partition.queue.length >= requests) return;
   await new Promise<void>((resolve) => {
     const timer = setTimeout(resolve, Math.min(batchMs * maxGatheringShare, maxGatheringMs));
@@ -124,7 +128,7 @@ export async function gather(partition: Gathering, requests: number, batchMs: nu
       clearTimeout(timer);
       resolve();
     };
-    partition.gathering = { requests, done };
+    partition.pendingGather = { requests, done };
   });
-  partition.gathering = undefined;
+  partition.pendingGather = undefined;
 }

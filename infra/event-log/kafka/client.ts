@@ -9,7 +9,7 @@ import type { Config } from '../../config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
-import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
+import { readTrustedAuthorities } from '../../tls/trusted-authorities.ts';
 
 /** Brokers of Kafka and credentials for them. */
 export type KafkaAddress = Pick<
@@ -63,7 +63,7 @@ export function openKafkaClient(address: KafkaAddress, requestTimeoutMs: number,
     for (const [socket, openedAtMs] of sockets)
       if (openedAtMs <= openedBeforeMs) socket.destroy(createBrokenConnectionError());
   };
-  const ca = trustedAuthorities(address);
+  const ca = readTrustedAuthorities(address);
   const sasl = buildSaslOptions(address);
   const kafka = new Kafka({
     clientId: 'runlake',
@@ -111,16 +111,16 @@ const maxRememberedLines = 200;
  * its lines at each attempt; therefore the same line is logged at most once in 30 seconds.
  */
 function createLogCreator(logger: Logger, isFenced: () => boolean): logCreator {
-  const lastAtMs = new Map<string, number>();
+  const lastLoggedAtMs = new Map<string, number>();
   return () =>
     ({ namespace, level, log }) => {
       const { message } = log;
       const text = `${namespace}: ${message.replace(/\d+/g, '0')}`;
       const now = performance.now();
-      const last = lastAtMs.get(text);
+      const last = lastLoggedAtMs.get(text);
       if (last !== undefined && now - last < logIntervalMs) return;
-      if (lastAtMs.size >= maxRememberedLines) lastAtMs.clear();
-      lastAtMs.set(text, now);
+      if (lastLoggedAtMs.size >= maxRememberedLines) lastLoggedAtMs.clear();
+      lastLoggedAtMs.set(text, now);
       const fields = Object.fromEntries(
         loggedFields.filter((name) => log[name] !== undefined).map((name) => [name, log[name]]),
       );
@@ -142,17 +142,17 @@ interface ClientError {
  * the outermost error to the innermost cause.
  */
 export function listErrorNames(error: unknown): string[] {
-  const kinds: string[] = [];
+  const errorNames: string[] = [];
   let current = error as ClientError | undefined;
   for (let depth = 0; current && typeof current === 'object' && depth < 6; depth++) {
-    for (const kind of [current.type, current.name]) if (typeof kind === 'string') kinds.push(kind);
+    for (const kind of [current.type, current.name]) if (typeof kind === 'string') errorNames.push(kind);
     current = (current.cause ?? current.originalError) as ClientError | undefined;
   }
-  return kinds;
+  return errorNames;
 }
 
 /** Error names for failed authentication and missing permissions. */
-const accessKinds = [
+const accessErrorNames = [
   'KafkaJSSASLAuthenticationError',
   'SASL_AUTHENTICATION_FAILED',
   'UNSUPPORTED_SASL_MECHANISM',
@@ -163,15 +163,15 @@ const accessKinds = [
 ];
 
 /** Returns true if the error or one of its causes has a name that is in `kinds`. */
-export function isOfKind(error: unknown, kinds: readonly string[]): boolean {
+export function hasErrorName(error: unknown, kinds: readonly string[]): boolean {
   return listErrorNames(error).some((kind) => kinds.includes(kind));
 }
 
 /** Converts an error of the client to ACCESS_DENIED_BY_STORE or KAFKA_UNAVAILABLE. Returns a RunlakeError unchanged. */
-export function kafkaError(error: unknown, brokers: string | undefined): RunlakeError {
+export function toKafkaError(error: unknown, brokers: string | undefined): RunlakeError {
   if (isRunlakeError(error)) return error;
   const reason = String((error as ClientError)?.message ?? error).slice(0, 200);
-  return isOfKind(error, accessKinds)
+  return hasErrorName(error, accessErrorNames)
     ? runlakeError('ACCESS_DENIED_BY_STORE', { store: 'Kafka', reason }, { cause: error })
     : runlakeError('KAFKA_UNAVAILABLE', { brokers: brokers ?? '', reason }, { cause: error, retryAfterSeconds: 2 });
 }
@@ -202,7 +202,7 @@ export class KafkaAdmin {
     const result = link.admin.then(work);
     try {
       if (!(await settlesBeforeTimeout(result, adminCallTimeoutMs))) {
-        throw kafkaError({ message: `no answer within ${adminCallTimeoutMs} ms` }, this.#address.kafkaBrokers);
+        throw toKafkaError({ message: `no answer within ${adminCallTimeoutMs} ms` }, this.#address.kafkaBrokers);
       }
       return await result;
     } catch (error) {
@@ -210,7 +210,7 @@ export class KafkaAdmin {
       if (isRunlakeError(error) && error.code !== 'KAFKA_UNAVAILABLE') throw error;
       link.client.fence();
       if (this.#link === link) this.#link = undefined;
-      throw kafkaError(error, this.#address.kafkaBrokers);
+      throw toKafkaError(error, this.#address.kafkaBrokers);
     }
   }
 

@@ -19,10 +19,10 @@
 import type { Consumer, ConsumerConfig, EachBatchPayload } from 'kafkajs';
 import type { Logger } from '../../telemetry/logger.ts';
 import { counter } from '../../telemetry/metrics.ts';
-import { backoffMs, pause } from '../../timeouts/backoff.ts';
+import { computeBackoffMs, pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
 import type { Subscription } from '../event-log.ts';
-import { type KafkaAddress, type KafkaAdmin, type KafkaClient, kafkaError, openKafkaClient } from './client.ts';
+import { type KafkaAddress, type KafkaAdmin, type KafkaClient, openKafkaClient, toKafkaError } from './client.ts';
 import { chooseStartingPoint, findPositions, PartitionConsumer } from './partition-consumer.ts';
 import type { ByteBudget } from './record-buffer.ts';
 
@@ -87,7 +87,7 @@ export class ConsumerSupervisor {
       const startedAtMs = performance.now();
       await this.#runClient();
       if (performance.now() - startedAtMs > stallTimeoutMs) attempt = 0;
-      await pause(backoffMs(attempt, 200, 5_000), this.#stop.signal);
+      await pause(computeBackoffMs(attempt, 200, 5_000), this.#stop.signal);
     }
   }
 
@@ -114,7 +114,7 @@ export class ConsumerSupervisor {
       else if (!over.signal.aborted) await running;
       await waitForAbort(over.signal);
     } catch (error) {
-      logger.warn({ err: kafkaError(error, address.kafkaBrokers) }, 'a Kafka consumer failed: replacing it');
+      logger.warn({ err: toKafkaError(error, address.kafkaBrokers) }, 'a Kafka consumer failed: replacing it');
     } finally {
       over.abort();
       clearInterval(watch);
@@ -298,7 +298,7 @@ export class GroupConsumer {
         logger: this.#logger,
         brokers: address.kafkaBrokers,
         seek: (offset) => this.#consumer?.seek({ topic: topicName, partition, offset: String(offset) }),
-        onTaken: () => this.#balanceFetching(),
+        onBatchTaken: () => this.#balanceFetching(),
       });
       this.#partitions.set(partition, consumer);
       this.#handlers.set(
@@ -326,7 +326,7 @@ export class GroupConsumer {
         return;
       } catch (error) {
         this.#logger.warn({ err: error, attempt }, 'starting positions could not be fetched: retrying');
-        await pause(backoffMs(attempt, 200, 5_000), this.#stop.signal);
+        await pause(computeBackoffMs(attempt, 200, 5_000), this.#stop.signal);
       }
     }
   }

@@ -21,12 +21,12 @@ import {
   type DeadLetterQueue,
   type DeadLetterRecord,
   type LogRecord,
-  maxCounted,
+  maxCountedDeadLetters,
   versionHeader,
 } from '../event-log.ts';
-import { type KafkaAddress, KafkaAdmin, kafkaError, openKafkaClient } from './client.ts';
+import { type KafkaAddress, KafkaAdmin, openKafkaClient, toKafkaError } from './client.ts';
 import type { KafkaRecord } from './record-buffer.ts';
-import { type TopicNames, topicNames } from './topics.ts';
+import { buildTopicNames, type TopicNames } from './topics.ts';
 
 /**
  * Headers that are added to a dead-letter record: the reason for the refusal, and the original topic, partition and
@@ -86,7 +86,7 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
   constructor(options: KafkaDeadLetterQueueOptions) {
     this.#options = options;
     this.#admin = new KafkaAdmin(options.config, options.logger);
-    this.#names = topicNames(options.config.kafkaTopicPrefix);
+    this.#names = buildTopicNames(options.config.kafkaTopicPrefix);
   }
 
   async list(filter: DeadLetterFilter, limit: number): Promise<DeadLetterHead[]> {
@@ -105,7 +105,7 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
   async count(topic: Topic): Promise<number> {
     const offsets = await this.#admin.call((admin) => fetchOffsets(admin, this.#names.deadLetterTopic(topic)));
     const records = (offsets ?? []).reduce((sum, { low, high }) => sum + high - low, 0);
-    return Math.min(records, maxCounted);
+    return Math.min(records, maxCountedDeadLetters);
   }
 
   async find(id: string): Promise<DeadLetterRecord | undefined> {
@@ -193,18 +193,18 @@ function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): D
   const [originalPartition, originalOffset] = [readHeader('partition'), readHeader('offset')];
   if (readHeader('topic') === undefined || originalPartition === undefined || originalOffset === undefined) {
     const reason = 'unknown: Runlake did not write this record';
-    const deadAtMs = Number(timestamp);
-    return { ...record, partition, offset: Number(offset), reason, step: '', deadAtMs, headers: {} };
+    const deadLetteredAtMs = Number(timestamp);
+    return { ...record, partition, offset: Number(offset), reason, step: '', deadLetteredAtMs, headers: {} };
   }
-  const ours = new Set<string>(Object.values(deadLetterHeaders));
-  const originalHeaders = Object.entries(headers).filter(([name]) => !ours.has(name));
+  const runlakeHeaders = new Set<string>(Object.values(deadLetterHeaders));
+  const originalHeaders = Object.entries(headers).filter(([name]) => !runlakeHeaders.has(name));
   return {
     ...record,
     partition: Number(originalPartition),
     offset: Number(originalOffset),
     reason: readHeader('reason') ?? '',
     step: readHeader('step') ?? '',
-    deadAtMs: Date.parse(readHeader('time') ?? '') || Number(timestamp),
+    deadLetteredAtMs: Date.parse(readHeader('time') ?? '') || Number(timestamp),
     headers: Object.fromEntries(
       originalHeaders.map(([name, given]) => [name, String(Array.isArray(given) ? given.at(-1) : given)]),
     ),
@@ -214,13 +214,13 @@ function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): D
 function matchesFilter(head: DeadLetterHead, { step, sinceMs, untilMs }: DeadLetterFilter): boolean {
   return (
     (step === undefined || head.step === step) &&
-    (sinceMs === undefined || head.deadAtMs >= sinceMs) &&
-    (untilMs === undefined || head.deadAtMs <= untilMs)
+    (sinceMs === undefined || head.deadLetteredAtMs >= sinceMs) &&
+    (untilMs === undefined || head.deadLetteredAtMs <= untilMs)
   );
 }
 
 function compareNewestFirst(a: DeadLetterHead, b: DeadLetterHead): number {
-  return b.deadAtMs - a.deadAtMs || b.id.localeCompare(a.id, 'en', { numeric: true });
+  return b.deadLetteredAtMs - a.deadLetteredAtMs || b.id.localeCompare(a.id, 'en', { numeric: true });
 }
 
 /** Offset range of one partition; `from` is included, `end` is excluded. */
@@ -305,7 +305,7 @@ async function readOffsets(
     });
     await finished;
   } catch (error) {
-    throw kafkaError(error, address.kafkaBrokers);
+    throw toKafkaError(error, address.kafkaBrokers);
   } finally {
     clearInterval(watch);
     await settlesBeforeTimeout(consumer.disconnect(), 5_000);

@@ -5,21 +5,21 @@ import type { Config } from '../../config/settings.ts';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type { HealthCheck } from '../../telemetry/telemetry-server.ts';
-import { storingGroup } from '../event-log.ts';
+import { getSinkGroup } from '../event-log.ts';
 import { type KafkaAddress, KafkaAdmin } from './client.ts';
 import { findPositions } from './partition-consumer.ts';
 import { type RegistryAddress, SchemaRegistry } from './schema-registry.ts';
 import {
+  buildTopicNames,
   fetchTopicSettings,
-  requiredTopics,
+  listRequiredTopics,
   requireMessageSizes,
   type TopicNames,
   type TopicSettings,
-  topicNames,
 } from './topics.ts';
 
 /** Returns separate health checks for Kafka and for the schema registry. */
-export function kafkaHealthChecks(admin: KafkaAdmin, registry: SchemaRegistry): HealthCheck[] {
+export function createKafkaHealthChecks(admin: KafkaAdmin, registry: SchemaRegistry): HealthCheck[] {
   return [
     { name: 'kafka', check: () => admin.call(async (client) => void (await client.describeCluster())) },
     { name: 'schema_registry', check: () => registry.check() },
@@ -33,7 +33,7 @@ export function openKafkaProbe(
 ): { readonly healthChecks: readonly HealthCheck[]; close(): Promise<void> } {
   const admin = new KafkaAdmin(config, logger);
   const registry = new SchemaRegistry(config);
-  return { healthChecks: kafkaHealthChecks(admin, registry), close: () => admin.close() };
+  return { healthChecks: createKafkaHealthChecks(admin, registry), close: () => admin.close() };
 }
 
 export interface KafkaInspection {
@@ -48,8 +48,8 @@ export interface KafkaInspection {
  */
 export async function inspectKafka({ config, topics, logger }: KafkaInspection): Promise<string> {
   const kafka = new KafkaAdmin(config, logger);
-  const names = topicNames(config.kafkaTopicPrefix);
-  const required = requiredTopics(topics, names);
+  const names = buildTopicNames(config.kafkaTopicPrefix);
+  const required = listRequiredTopics(topics, names);
   try {
     const { brokers } = await kafka.call((admin) => admin.describeCluster());
     const existing = new Set(await kafka.call((admin) => admin.listTopics()));
@@ -82,10 +82,10 @@ const largeLagRecords = 100_000;
  * permission to describe groups, because a sink without this permission would block forever at startup.
  */
 async function describeSinks(admin: Admin, topics: readonly Topic[], names: TopicNames): Promise<string[]> {
-  const { groups } = await admin.describeGroups(topics.map((topic) => names.group(storingGroup(topic))));
+  const { groups } = await admin.describeGroups(topics.map((topic) => names.group(getSinkGroup(topic))));
   const problems: string[] = [];
   for (const topic of topics) {
-    const group = names.group(storingGroup(topic));
+    const group = names.group(getSinkGroup(topic));
     const sinks = groups.find(({ groupId }) => groupId === group)?.members.length ?? 0;
     const positions = [...(await findPositions(admin, group, names.of(topic))).values()];
     const lag = positions.reduce((sum, { committed, low, high }) => sum + high - Math.max(committed, low), 0);
@@ -128,7 +128,7 @@ export async function inspectRegistry(
   const subjects = await registry.subjects();
   let missing = 0;
   for (const topic of topics) {
-    const subject = topicNames(config.kafkaTopicPrefix).schemaSubject(topic);
+    const subject = buildTopicNames(config.kafkaTopicPrefix).schemaSubject(topic);
     if (!subjects.includes(subject)) missing++;
     else if (!(await registry.isCompatible(subject, topic.schema))) {
       const reason = 'the schema of this release is not compatible with the registered one';

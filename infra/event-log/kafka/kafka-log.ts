@@ -3,30 +3,30 @@ import type { Config } from '../../config/settings.ts';
 import { isRunlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type { HealthCheck } from '../../telemetry/telemetry-server.ts';
-import { backoffMs, pause } from '../../timeouts/backoff.ts';
+import { computeBackoffMs, pause } from '../../timeouts/backoff.ts';
 import {
-  drainingError,
+  createDrainingError,
   type EventLog,
   type FollowOptions,
+  getSinkGroup,
   type LogMessage,
   type LogPosition,
   type LogRecord,
   type Subscription,
-  storingGroup,
   type TopicFollower,
 } from '../event-log.ts';
 import { consumerLag, observePublish, pendingBytes } from '../event-log-metrics.ts';
 import { type KafkaAddress, KafkaAdmin } from './client.ts';
 import { GroupConsumer } from './consumer.ts';
 import { buildDeadLetterMessage } from './dead-letter-queue.ts';
-import { kafkaHealthChecks } from './health.ts';
-import { findPositions, isPast } from './partition-consumer.ts';
+import { createKafkaHealthChecks } from './health.ts';
+import { findPositions, hasConsumedUpTo } from './partition-consumer.ts';
 import { IdempotentProducer } from './producer.ts';
 import { Publisher } from './publisher.ts';
 import { ByteBudget } from './record-buffer.ts';
 import { SchemaRegistry } from './schema-registry.ts';
 import { type KafkaFollower, openKafkaFollower } from './topic-follower.ts';
-import { ensureTopics, requiredTopics, type TopicNames, topicNames } from './topics.ts';
+import { buildTopicNames, ensureTopics, listRequiredTopics, type TopicNames } from './topics.ts';
 
 export type KafkaConfig = KafkaAddress &
   Pick<
@@ -71,12 +71,12 @@ const leaveTimeoutMs = 5_000;
  */
 export async function openKafkaLog(options: KafkaLogOptions): Promise<KafkaLog> {
   const { config, topics, logger } = options;
-  const names = topicNames(config.kafkaTopicPrefix);
+  const names = buildTopicNames(config.kafkaTopicPrefix);
   const admin = new KafkaAdmin(config, logger);
   const registry = new SchemaRegistry(config);
   try {
     const partitions = await retryOnStart(() =>
-      admin.call((client) => ensureTopics(client, requiredTopics(topics, names), config, logger)),
+      admin.call((client) => ensureTopics(client, listRequiredTopics(topics, names), config, logger)),
     );
     const ids = new Map<Topic, number>();
     for (const topic of topics) {
@@ -97,12 +97,12 @@ async function retryOnStart<Result>(work: () => Promise<Result>): Promise<Result
     } catch (error) {
       const isTransient = isRunlakeError(error) && error.retryable;
       if (!isTransient || performance.now() - startedAtMs > startTimeoutMs) throw error;
-      await pause(backoffMs(attempt, 200, 1_000));
+      await pause(computeBackoffMs(attempt, 200, 1_000));
     }
   }
 }
 
-interface OpenedParts {
+interface OpenedKafka {
   readonly names: TopicNames;
   readonly admin: KafkaAdmin;
   readonly registry: SchemaRegistry;
@@ -113,7 +113,7 @@ interface OpenedParts {
 /** The event log on Kafka; `publisher.ts` and `partition-consumer.ts` describe how it works. */
 export class KafkaLog implements EventLog {
   readonly #options: KafkaLogOptions;
-  readonly #opened: OpenedParts;
+  readonly #opened: OpenedKafka;
   readonly #producer: IdempotentProducer;
   readonly #publisher: Publisher;
   readonly #budget: ByteBudget;
@@ -123,7 +123,7 @@ export class KafkaLog implements EventLog {
   #closing: Promise<void> | undefined;
 
   /** Do not call the constructor directly; use {@link openKafkaLog}. */
-  constructor(options: KafkaLogOptions, opened: OpenedParts) {
+  constructor(options: KafkaLogOptions, opened: OpenedKafka) {
     const { config, logger } = options;
     const { publishTimeoutMs: timeoutMs, maxPendingBytes } = config;
     this.#options = options;
@@ -170,7 +170,7 @@ export class KafkaLog implements EventLog {
   async follow(topic: Topic, options: FollowOptions): Promise<TopicFollower> {
     const { names, admin } = this.#opened;
     const { config, logger } = this.#options;
-    if (this.#closing) throw drainingError();
+    if (this.#closing) throw createDrainingError();
     const follower = await openKafkaFollower({
       ...options,
       topicName: names.of(topic),
@@ -217,31 +217,31 @@ export class KafkaLog implements EventLog {
   async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void> {
     const { names } = this.#opened;
     const message = buildDeadLetterMessage(names.of(topic), record, reason, step);
-    await this.#publisher.publishAlways(names.deadLetterTopic(topic), [message]);
+    await this.#publisher.publishUnconditionally(names.deadLetterTopic(topic), [message]);
   }
 
   async position(topic: Topic): Promise<LogPosition> {
     const { admin, names } = this.#opened;
-    const ends = await admin.call((client) => client.fetchTopicOffsets(names.of(topic)));
-    return Object.fromEntries(ends.map(({ partition, high }) => [partition, Number(high)]));
+    const topicOffsets = await admin.call((client) => client.fetchTopicOffsets(names.of(topic)));
+    return Object.fromEntries(topicOffsets.map(({ partition, high }) => [partition, Number(high)]));
   }
 
   async isStored(topic: Topic, position: LogPosition): Promise<boolean> {
     const { admin, names } = this.#opened;
     const found = await admin.call((client) =>
-      findPositions(client, names.group(storingGroup(topic)), names.of(topic)),
+      findPositions(client, names.group(getSinkGroup(topic)), names.of(topic)),
     );
-    return Object.entries(position).every(([partition, end]) => isPast(found.get(Number(partition)), end));
+    return Object.entries(position).every(([partition, end]) => hasConsumedUpTo(found.get(Number(partition)), end));
   }
 
   async check(): Promise<void> {
-    if (this.#closing) throw drainingError();
+    if (this.#closing) throw createDrainingError();
     await Promise.all(this.healthChecks().map((part) => part.check()));
   }
 
   /** Returns separate health checks for Kafka and for the schema registry. */
   healthChecks(): HealthCheck[] {
-    return kafkaHealthChecks(this.#opened.admin, this.#opened.registry);
+    return createKafkaHealthChecks(this.#opened.admin, this.#opened.registry);
   }
 
   /**
@@ -255,11 +255,11 @@ export class KafkaLog implements EventLog {
 
   async #close(): Promise<void> {
     const { drainTimeoutMs } = this.#options.config;
-    const workMs = Math.max(drainTimeoutMs - leaveTimeoutMs, drainTimeoutMs / 2);
+    const drainWorkMs = Math.max(drainTimeoutMs - leaveTimeoutMs, drainTimeoutMs / 2);
     const [published] = await Promise.all([
-      this.#publisher.close(workMs),
+      this.#publisher.close(drainWorkMs),
       ...[...this.#followers].map((follower) => follower.close()),
-      ...this.#consumers.map(({ consumer }) => consumer.close(workMs)),
+      ...this.#consumers.map(({ consumer }) => consumer.close(drainWorkMs)),
     ]);
     if (!published)
       this.#options.logger.warn('drain timeout: some events were not appended; their publishers get an error');

@@ -19,13 +19,13 @@ import type { Admin, KafkaMessage, OffsetsByTopicPartition } from 'kafkajs';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { counter } from '../../telemetry/metrics.ts';
-import { backoffMs, pause } from '../../timeouts/backoff.ts';
+import { computeBackoffMs, pause } from '../../timeouts/backoff.ts';
 import type { LogBatch, Subscription } from '../event-log.ts';
-import { isOfKind, kafkaError } from './client.ts';
+import { hasErrorName, toKafkaError } from './client.ts';
 import { type ByteBudget, type KafkaRecord, RecordBuffer, sumBytes, toKafkaRecord } from './record-buffer.ts';
 
 /** Committed offset and log bounds of a partition at its assignment. */
-export interface FoundPosition {
+export interface PartitionPosition {
   /** Committed offset of the group; negative if it has none. */
   readonly committed: number;
   /** First offset that the log still holds, and the log-end offset. */
@@ -41,12 +41,12 @@ export async function findPositions(
   admin: Admin,
   group: string,
   topic: string,
-): Promise<ReadonlyMap<number, FoundPosition>> {
+): Promise<ReadonlyMap<number, PartitionPosition>> {
   const [committed, ends] = await Promise.all([
     admin.fetchOffsets({ groupId: group, topics: [topic] }),
     admin.fetchTopicOffsets(topic),
   ]);
-  const found = new Map<number, FoundPosition>();
+  const found = new Map<number, PartitionPosition>();
   for (const { partition, offset } of committed.flatMap(({ partitions }) => partitions)) {
     const end = ends.find((each) => each.partition === partition);
     if (end === undefined) continue;
@@ -59,7 +59,7 @@ export async function findPositions(
  * Returns true if a group has consumed all records before `end`. Offsets that no longer exist count as consumed: those
  * that retention deleted, and those beyond the log-end offset of a recreated topic.
  */
-export function isPast(found: FoundPosition | undefined, end: number): boolean {
+export function hasConsumedUpTo(found: PartitionPosition | undefined, end: number): boolean {
   if (found === undefined) return end === 0;
   const { committed, low, high } = found;
   return Math.max(committed, low) >= Math.min(end, high);
@@ -78,7 +78,7 @@ export interface StartingPoint {
  * Decides where to start consuming a partition: at the committed offset or, if the log does not have it, at the first
  * offset. Events that are already stored may then be stored again, with the same result.
  */
-export function chooseStartingPoint({ committed, low, high }: FoundPosition): StartingPoint {
+export function chooseStartingPoint({ committed, low, high }: PartitionPosition): StartingPoint {
   if (committed < 0) return { offset: low, reason: 'the group has no committed offset', lostEvents: 0 };
   if (committed > high) return { offset: low, reason: 'the log is another one', lostEvents: 0 };
   if (committed < low) return { offset: low, reason: 'events were deleted', lostEvents: low - committed };
@@ -107,10 +107,10 @@ interface PartitionConsumerOptions {
   /** Makes the client continue with the record at `offset`. */
   seek(offset: number): void;
   /** Called after a batch was taken from the buffer, which then holds fewer bytes. */
-  onTaken(): void;
+  onBatchTaken(): void;
 }
 
-const lostPartitionKinds = ['ILLEGAL_GENERATION', 'UNKNOWN_MEMBER_ID', 'FENCED_INSTANCE_ID'];
+const lostPartitionErrorNames = ['ILLEGAL_GENERATION', 'UNKNOWN_MEMBER_ID', 'FENCED_INSTANCE_ID'];
 const minPauseMs = 200;
 const maxPauseMs = 5_000;
 
@@ -245,7 +245,7 @@ export class PartitionConsumer {
       if (this.hasBatch) {
         const taken = this.#buffer.take(this.#options.subscription.limits);
         this.#isHandling = true;
-        this.#options.onTaken();
+        this.#options.onBatchTaken();
         return taken;
       }
       await new Promise<void>((resolve) => {
@@ -276,7 +276,7 @@ export class PartitionConsumer {
       } catch (error) {
         if (!this.alive || this.#closing) return false;
         if (attempt % 10 === 0) this.#logger.error({ err: error, attempt }, `${failure}: retrying`);
-        await pause(backoffMs(attempt, minPauseMs, maxPauseMs), this.#ended.signal);
+        await pause(computeBackoffMs(attempt, minPauseMs, maxPauseMs), this.#ended.signal);
         if (this.#closing) return false;
       }
     }
@@ -296,7 +296,7 @@ export class PartitionConsumer {
     try {
       await this.#commit({ topics: [{ topic, partitions: [{ partition, offset: String(offset) }] }] });
     } catch (error) {
-      if (!isOfKind(error, lostPartitionKinds)) throw kafkaError(error, brokers);
+      if (!hasErrorName(error, lostPartitionErrorNames)) throw toKafkaError(error, brokers);
       this.end();
       throw this.#lost();
     }

@@ -22,9 +22,9 @@
 import { type Message, Partitioners, type Producer } from 'kafkajs';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { backoffMs, pause } from '../../timeouts/backoff.ts';
+import { computeBackoffMs, pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
-import { isOfKind, type KafkaAddress, type KafkaClient, listErrorNames, openKafkaClient } from './client.ts';
+import { hasErrorName, type KafkaAddress, type KafkaClient, listErrorNames, openKafkaClient } from './client.ts';
 
 export interface PartitionBatch {
   readonly topic: string;
@@ -41,8 +41,8 @@ interface Session {
 
 type Outcome = 'appended' | 'refused' | 'unknown' | 'silent' | 'number lost' | 'hung';
 
-const lostStateKinds = ['OUT_OF_ORDER_SEQUENCE_NUMBER', 'UNKNOWN_PRODUCER_ID', 'INVALID_PRODUCER_EPOCH'];
-const refusedBatchKinds = ['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE', 'INVALID_RECORD', 'INVALID_TIMESTAMP'];
+const lostStateErrorNames = ['OUT_OF_ORDER_SEQUENCE_NUMBER', 'UNKNOWN_PRODUCER_ID', 'INVALID_PRODUCER_EPOCH'];
+const refusedBatchErrorNames = ['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE', 'INVALID_RECORD', 'INVALID_TIMESTAMP'];
 
 export class IdempotentProducer {
   readonly #address: KafkaAddress;
@@ -107,7 +107,7 @@ export class IdempotentProducer {
           outcome satisfies never;
       }
       this.#recordFailure(batch, error);
-      await pause(backoffMs(attempt, 50, 1_000), this.#stop.signal);
+      await pause(computeBackoffMs(attempt, 50, 1_000), this.#stop.signal);
     }
     throw runlakeError('EVENT_LOG_UNAVAILABLE', {}, { retryAfterSeconds: 2 });
   }
@@ -139,9 +139,9 @@ export class IdempotentProducer {
         const results = await sending;
         outcome = results.some((answer) => answer.partition === partition) ? 'appended' : 'unknown';
       }
-    } catch (caught) {
-      error = caught;
-      outcome = classifyError(caught);
+    } catch (sendError) {
+      error = sendError;
+      outcome = classifyError(sendError);
     }
     sending.catch(() => undefined);
     return { outcome, error };
@@ -170,15 +170,15 @@ export class IdempotentProducer {
   }
 
   /**
-   * Steps 3 and 4 of the header comment: replaces the producer. With `whenQuiet`, waits until no other batch is in
+   * Steps 3 and 4 of the header comment: replaces the producer. With `waitForInFlight`, waits until no other batch is in
    * flight.
    */
-  async #replace(old: Session, whenQuiet: boolean): Promise<void> {
+  async #replace(old: Session, waitForInFlight: boolean): Promise<void> {
     if (this.#session !== old) return this.#replacing;
     this.#session = undefined;
-    this.#logger.warn({ whenQuiet }, 'replacing the Kafka producer with one that has a new id');
+    this.#logger.warn({ whenQuiet: waitForInFlight }, 'replacing the Kafka producer with one that has a new id');
     this.#replacing = (async () => {
-      while (whenQuiet && old.inFlight > 0 && !this.#stop.signal.aborted) await pause(10);
+      while (waitForInFlight && old.inFlight > 0 && !this.#stop.signal.aborted) await pause(10);
       old.client.fence();
       this.#replacing = undefined;
     })();
@@ -193,15 +193,15 @@ export class IdempotentProducer {
 
   #recordSuccess(): void {
     if (this.#failingSince === undefined) return;
-    const forMs = Math.round(performance.now() - this.#failingSince);
+    const failedForMs = Math.round(performance.now() - this.#failingSince);
     this.#failingSince = undefined;
-    this.#logger.warn({ forMs }, 'Kafka accepts events again');
+    this.#logger.warn({ forMs: failedForMs }, 'Kafka accepts events again');
   }
 }
 
 function classifyError(error: unknown): Outcome {
-  if (isOfKind(error, ['DUPLICATE_SEQUENCE_NUMBER'])) return 'appended';
-  if (isOfKind(error, lostStateKinds)) return 'number lost';
-  if (isOfKind(error, refusedBatchKinds)) return 'refused';
-  return isOfKind(error, ['KafkaJSRequestTimeoutError', 'KafkaJSLockTimeout']) ? 'silent' : 'unknown';
+  if (hasErrorName(error, ['DUPLICATE_SEQUENCE_NUMBER'])) return 'appended';
+  if (hasErrorName(error, lostStateErrorNames)) return 'number lost';
+  if (hasErrorName(error, refusedBatchErrorNames)) return 'refused';
+  return hasErrorName(error, ['KafkaJSRequestTimeoutError', 'KafkaJSLockTimeout']) ? 'silent' : 'unknown';
 }

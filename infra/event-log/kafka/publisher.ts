@@ -17,7 +17,7 @@ import { type Message, Partitioners } from 'kafkajs';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import { pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
-import { drainingError, type LogMessage, overloadedError } from '../event-log.ts';
+import { createDrainingError, createOverloadedError, type LogMessage } from '../event-log.ts';
 import type { IdempotentProducer } from './producer.ts';
 
 export interface PublisherOptions {
@@ -46,11 +46,16 @@ export class Publisher {
 
   constructor(options: PublisherOptions) {
     this.#options = options;
-    const released = (bytes: number) => {
+    const onReleased = (bytes: number) => {
       this.#pendingBytes -= bytes;
     };
     for (const [topic, partitions] of options.partitions) {
-      const queues = Array.from({ length: partitions }, (_, partition) => ({ topic, partition, ...options, released }));
+      const queues = Array.from({ length: partitions }, (_, partition) => ({
+        topic,
+        partition,
+        ...options,
+        released: onReleased,
+      }));
       this.#queues.set(
         topic,
         queues.map((each) => new PartitionQueue(each)),
@@ -65,16 +70,16 @@ export class Publisher {
   /** @throws OVERLOADED, EVENT_LOG_UNAVAILABLE, DRAINING */
   async publish(topic: string, messages: readonly LogMessage[]): Promise<void> {
     if (messages.length === 0) return;
-    if (this.#closed) throw drainingError();
+    if (this.#closed) throw createDrainingError();
     const shares = this.#divide(topic, messages.map(toKafkaMessage));
-    if (this.#pendingBytes > 0 && this.#pendingBytes + totalBytes(shares) > this.#options.maxPendingBytes) {
-      throw overloadedError();
+    if (this.#pendingBytes > 0 && this.#pendingBytes + sumShareBytes(shares) > this.#options.maxPendingBytes) {
+      throw createOverloadedError();
     }
     await this.#append(shares);
   }
 
   /** Like `publish`, but accepts messages even above the byte limit and while closing. For dead-letter records. */
-  async publishAlways(topic: string, messages: readonly Message[]): Promise<void> {
+  async publishUnconditionally(topic: string, messages: readonly Message[]): Promise<void> {
     await this.#append(this.#divide(topic, messages));
   }
 
@@ -86,7 +91,7 @@ export class Publisher {
 
   async #append(shares: readonly Share[]): Promise<void> {
     const { timeoutMs } = this.#options;
-    const bytes = totalBytes(shares);
+    const bytes = sumShareBytes(shares);
     if (shares.some(({ queue }) => queue.isOverdue(timeoutMs))) throw createUnavailableError();
     this.#pendingBytes += bytes;
     const entries = shares.map(({ queue, messages, bytes: own }) => queue.add(messages, own));
@@ -132,7 +137,7 @@ function toKafkaMessage({ key, value, headers }: LogMessage): Message {
   return { key, value, ...(headers ? { headers: { ...headers } } : {}) };
 }
 
-function totalBytes(shares: readonly Share[]): number {
+function sumShareBytes(shares: readonly Share[]): number {
   return shares.reduce((sum, share) => sum + share.bytes, 0);
 }
 
@@ -162,7 +167,7 @@ interface WaitingEntry {
    */
   readonly queueWasIdle: boolean;
   /** Number of messages that are in a batch already. */
-  begun: number;
+  batchedCount: number;
   inFlight: boolean;
   cancelled: boolean;
   readonly done: () => void;
@@ -202,7 +207,7 @@ class PartitionQueue {
     let waiting: WaitingEntry | undefined;
     const appended = new Promise<void>((done, failed) => {
       const queueWasIdle = this.#running === undefined;
-      waiting = { messages, bytes, queueWasIdle, begun: 0, inFlight: false, cancelled: false, done, failed };
+      waiting = { messages, bytes, queueWasIdle, batchedCount: 0, inFlight: false, cancelled: false, done, failed };
       this.#queue.push(waiting);
     });
     this.#running ??= this.#run();
@@ -256,13 +261,13 @@ class PartitionQueue {
     const parts: WaitingEntry[] = [];
     let bytes = 0;
     for (const waiting of this.#queue) {
-      while (waiting.begun < waiting.messages.length) {
-        const message = waiting.messages[waiting.begun] as Message;
+      while (waiting.batchedCount < waiting.messages.length) {
+        const message = waiting.messages[waiting.batchedCount] as Message;
         const own = estimateBytes(message);
         if (messages.length > 0 && bytes + own > this.#options.batchBytes) return { messages, parts };
         if (!waiting.inFlight) parts.push(waiting);
         waiting.inFlight = true;
-        waiting.begun++;
+        waiting.batchedCount++;
         messages.push(message);
         bytes += own;
       }
@@ -272,7 +277,7 @@ class PartitionQueue {
 
   #finish(waiting: WaitingEntry, error?: unknown): void {
     waiting.inFlight = false;
-    if (error === undefined && !waiting.cancelled && waiting.begun < waiting.messages.length) return;
+    if (error === undefined && !waiting.cancelled && waiting.batchedCount < waiting.messages.length) return;
     this.#queue.splice(this.#queue.indexOf(waiting), 1);
     this.#options.released(waiting.bytes);
     if (error === undefined) waiting.done();

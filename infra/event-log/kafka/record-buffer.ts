@@ -1,6 +1,6 @@
 /** Fetched records in memory: the buffer of one partition, and the byte budget that all partitions share. */
 import type { IHeaders, KafkaMessage } from 'kafkajs';
-import { type LogRecord, recordVersion, type Subscription } from '../event-log.ts';
+import { computeRecordVersion, type LogRecord, type Subscription } from '../event-log.ts';
 
 /** A record with its decoded key and headers, and with its raw key and headers, which may contain any bytes. */
 export interface KafkaRecord extends LogRecord {
@@ -31,7 +31,7 @@ export function toKafkaRecord(partition: number, message: KafkaMessage): KafkaRe
   return {
     partition,
     offset,
-    version: recordVersion(Number(message.timestamp), offset, texts),
+    version: computeRecordVersion(Number(message.timestamp), offset, texts),
     key: key?.toString() ?? '',
     value: value ?? emptyBuffer,
     headers: texts,
@@ -75,13 +75,13 @@ export class RecordBuffer {
   }
 
   add(records: readonly KafkaRecord[]): void {
-    const fresh = this.#nextOffset ?? (this.lastOffset ?? -1) + 1;
+    const firstNewOffset = this.#nextOffset ?? (this.lastOffset ?? -1) + 1;
     for (const record of records) {
-      if (record.offset < fresh) continue;
+      if (record.offset < firstNewOffset) continue;
       this.#records.push(record);
       this.#bytes += record.bytes;
     }
-    if (this.#nextOffset !== undefined) this.#nextOffset = Math.max(fresh, (this.lastOffset ?? -1) + 1);
+    if (this.#nextOffset !== undefined) this.#nextOffset = Math.max(firstNewOffset, (this.lastOffset ?? -1) + 1);
   }
 
   clear(): void {

@@ -5,8 +5,8 @@ import { Agent, request as httpsRequest } from 'node:https';
 import { COMPATIBILITY, SchemaRegistry as RegistryClient, SchemaType } from '@kafkajs/confluent-schema-registry';
 import type { Config } from '../../config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../errors/runlake-error.ts';
-import { backoffMs, pause } from '../../timeouts/backoff.ts';
-import { trustedAuthorities } from '../../tls/trusted-authorities.ts';
+import { computeBackoffMs, pause } from '../../timeouts/backoff.ts';
+import { readTrustedAuthorities } from '../../tls/trusted-authorities.ts';
 
 /** URL of the registry, with its credentials, and the file of trusted CA certificates. */
 export type RegistryAddress = Pick<Config, 'schemaRegistryUrl' | 'tlsCaFile'>;
@@ -53,7 +53,7 @@ export class SchemaRegistry {
     if (username !== '') {
       this.#auth = { username: decodeURIComponent(username), password: decodeURIComponent(password) };
     }
-    this.#ca = trustedAuthorities(address);
+    this.#ca = readTrustedAuthorities(address);
   }
 
   /**
@@ -83,7 +83,7 @@ export class SchemaRegistry {
       } catch (error) {
         const refusal = await this.#refusal(subject, error);
         if (attempt === maxRegisterAttempts) throw refusal;
-        await pause(backoffMs(attempt, 100, 1_000));
+        await pause(computeBackoffMs(attempt, 100, 1_000));
       }
     }
   }
@@ -134,8 +134,8 @@ export class SchemaRegistry {
   async #refusal(subject: string, error: unknown): Promise<Error> {
     try {
       await this.check();
-    } catch (down) {
-      if (isRunlakeError(down)) return down;
+    } catch (checkError) {
+      if (isRunlakeError(checkError)) return checkError;
     }
     const { status, message } = error as { status?: number; message?: string };
     const reason = String(message).slice(0, 300);

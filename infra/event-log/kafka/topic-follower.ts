@@ -17,7 +17,7 @@
 import { randomBytes } from 'node:crypto';
 import type { EachBatchPayload } from 'kafkajs';
 import type { Logger } from '../../telemetry/logger.ts';
-import { drainingError, type FollowOptions, type LogPosition, type TopicFollower } from '../event-log.ts';
+import { createDrainingError, type FollowOptions, type LogPosition, type TopicFollower } from '../event-log.ts';
 import type { KafkaAddress, KafkaAdmin } from './client.ts';
 import { ConsumerSupervisor } from './consumer.ts';
 import { toKafkaRecord } from './record-buffer.ts';
@@ -81,7 +81,7 @@ export class KafkaFollower implements TopicFollower {
     this.#ends = ends;
     this.caughtUp = new Promise((resolve, reject) => {
       this.#resolveCaughtUp = resolve;
-      this.#rejectCaughtUp = () => reject(drainingError());
+      this.#rejectCaughtUp = () => reject(createDrainingError());
     });
     this.caughtUp.catch(() => undefined);
     this.#supervisor = this.#join();

@@ -6,7 +6,7 @@ import type { Config } from '../../config/settings.ts';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { pause } from '../../timeouts/backoff.ts';
-import { isOfKind, listErrorNames } from './client.ts';
+import { hasErrorName, listErrorNames } from './client.ts';
 
 /** Names of topics, schema subjects and groups in Kafka. Installations that share a cluster have different prefixes. */
 export interface TopicNames {
@@ -16,7 +16,7 @@ export interface TopicNames {
   group(name: string): string;
 }
 
-export function topicNames(prefix: string): TopicNames {
+export function buildTopicNames(prefix: string): TopicNames {
   return {
     of: ({ name }) => prefix + name,
     deadLetterTopic: ({ name }) => `${prefix}${name}-dead-letters`,
@@ -32,7 +32,7 @@ const recordSlackBytes = 64 * 1024;
 /** Bytes reserved for the headers that a dead-letter record adds. */
 const deadLetterSlackBytes = 64 * 1024;
 /** Topics with at least this many replicas get `min.insync.replicas` 2. */
-const replicasWithQuorum = 3;
+const minReplicasForQuorum = 3;
 const metadataAttempts = 50;
 const timestampTypeSetting = 'message.timestamp.type';
 const appendTime = 'LogAppendTime';
@@ -45,7 +45,7 @@ export interface RequiredTopic {
 /**
  * Lists the topics that must exist in Kafka: for each topic, one for its events and one for its dead-letter records.
  */
-export function requiredTopics(topics: readonly Topic[], names: TopicNames): RequiredTopic[] {
+export function listRequiredTopics(topics: readonly Topic[], names: TopicNames): RequiredTopic[] {
   return topics.flatMap((topic) => [
     { name: names.of(topic), deadLetters: false },
     { name: names.deadLetterTopic(topic), deadLetters: true },
@@ -98,21 +98,21 @@ async function createTopics(admin: Admin, missing: readonly RequiredTopic[], con
           { name: 'max.message.bytes', value: String(computeMaxMessageBytes(topic, config)) },
           // Events are ordered by the time at which the broker appended them (`LogRecord.version`).
           { name: timestampTypeSetting, value: appendTime },
-          ...(replicas >= replicasWithQuorum ? [{ name: 'min.insync.replicas', value: '2' }] : []),
+          ...(replicas >= minReplicasForQuorum ? [{ name: 'min.insync.replicas', value: '2' }] : []),
         ],
       })),
     });
   } catch (error) {
     // Another process may create the same topics at the same time.
     const kinds = listErrorNames(error).concat(...((error as { errors?: unknown[] }).errors ?? []).map(listErrorNames));
-    const harmless = [
+    const harmlessErrorNames = [
       'TOPIC_ALREADY_EXISTS',
       'LEADER_NOT_AVAILABLE',
       'KafkaJSAggregateError',
       'KafkaJSCreateTopicError',
     ];
     if (!kinds.includes('TOPIC_ALREADY_EXISTS')) throw error;
-    if (kinds.some((kind) => /^[A-Z_]+$/.test(kind) && !harmless.includes(kind))) throw error;
+    if (kinds.some((kind) => /^[A-Z_]+$/.test(kind) && !harmlessErrorNames.includes(kind))) throw error;
   }
 }
 
@@ -163,7 +163,7 @@ async function fetchShapes(
         );
       }
     } catch (error) {
-      if (attempt >= metadataAttempts || !isOfKind(error, ['UNKNOWN_TOPIC_OR_PARTITION'])) throw error;
+      if (attempt >= metadataAttempts || !hasErrorName(error, ['UNKNOWN_TOPIC_OR_PARTITION'])) throw error;
     }
     if (attempt >= metadataAttempts) {
       // Transient: brokers that are restarting or electing leaders do not know the topics yet.
@@ -194,28 +194,31 @@ async function checkTopics(
   requireMessageSizes(topics, found, config);
   for (const topic of topics) {
     const { partitions, replicas } = shapes.get(topic.name) as TopicShape;
-    const differs = { topic: topic.name, partitions, replicas };
+    const topicFields = { topic: topic.name, partitions, replicas };
     if (partitions !== config.kafkaPartitions) {
       logger.warn(
-        differs,
+        topicFields,
         `the topic does not have the configured ${config.kafkaPartitions} partitions; Runlake does not alter it`,
       );
     }
     if (config.kafkaReplication !== undefined && replicas < config.kafkaReplication) {
       logger.warn(
-        differs,
+        topicFields,
         `the topic does not have the configured ${config.kafkaReplication} replicas; Runlake does not alter it`,
       );
     }
     if (!topic.deadLetters && (found.get(topic.name)?.timestampType ?? appendTime) !== appendTime) {
       logger.warn(
-        differs,
+        topicFields,
         `${timestampTypeSetting} of the topic is not ${appendTime}: events are ordered by the clocks of the API processes`,
       );
     }
     const quorum = found.get(topic.name)?.minInsyncReplicas ?? 2;
-    if (replicas >= replicasWithQuorum && quorum < 2) {
-      logger.warn(differs, 'min.insync.replicas of the topic is 1: accepted events may be lost when a broker fails');
+    if (replicas >= minReplicasForQuorum && quorum < 2) {
+      logger.warn(
+        topicFields,
+        'min.insync.replicas of the topic is 1: accepted events may be lost when a broker fails',
+      );
     }
   }
 }

@@ -8,9 +8,9 @@ import {
 } from '@aws-sdk/client-s3';
 import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
 import {
-  destinationError,
-  fillFrom,
-  isMissing,
+  createDestinationError,
+  fillFromFile,
+  isMissingObjectError,
   joinKey,
   type ObjectCall,
   type ObjectStat,
@@ -20,17 +20,17 @@ import {
   readAtMost,
 } from '../object-store.ts';
 import {
+  createNotS3Error,
   defaultContentType,
   getStatus,
-  isNoBucket,
-  notS3,
+  isMissingBucketError,
   openS3Connection,
   type S3CallOptions,
   type S3Connection,
   type S3Options,
   setPayloadHash,
 } from './s3-connection.ts';
-import { abortUploadsTo, uploadParts, type WriteCondition, writeOnce } from './upload-parts.ts';
+import { abortObjectUploads, uploadParts, type WriteCondition, writeOnce } from './upload-parts.ts';
 
 /** Files of at least this size are uploaded in parts. */
 const minMultipartBytes = 16 * 1024 ** 2;
@@ -42,7 +42,7 @@ export function openS3Store(options: S3Options): ObjectStore {
   const resolveKey = (key: string) => joinKey(options.prefix, key);
   const resolvePath = (key: string) =>
     joinKey(options.isBucketInEndpoint ? undefined : options.bucket, options.prefix, key);
-  const callFor = (step: ObjectStep, key: string): ObjectCall => ({ step, location: resolvePath(key) });
+  const buildCall = (step: ObjectStep, key: string): ObjectCall => ({ step, location: resolvePath(key) });
 
   return {
     resolvePath,
@@ -53,8 +53,8 @@ export function openS3Store(options: S3Options): ObjectStore {
         call,
         (run) =>
           run(new HeadBucketCommand({ Bucket: bucket })).catch((raw) => {
-            if (isNoBucket(raw)) {
-              throw destinationError('DESTINATION_BUCKET_NOT_VALID', call, 'there is no such bucket', raw);
+            if (isMissingBucketError(raw)) {
+              throw createDestinationError('DESTINATION_BUCKET_NOT_VALID', call, 'there is no such bucket', raw);
             }
             // Any other response shows that the store is reachable. Responses to HEAD have no body, so the next step
             // reports errors in more detail.
@@ -67,14 +67,14 @@ export function openS3Store(options: S3Options): ObjectStore {
       const sha256 = createHash('sha256').update(body).digest('hex');
       return uploadSmall(
         connection,
-        callFor('write', key),
+        buildCall('write', key),
         { name: resolveKey(key), body, sha256, contentType },
         { signal },
       );
     },
     get(key, { maxBytes, signal }) {
       return connection.send(
-        callFor('read', key),
+        buildCall('read', key),
         async (run) => {
           const { Body } = await run(new GetObjectCommand({ Bucket: bucket, Key: resolveKey(key) }));
           return readAtMost(Body as AsyncIterable<Uint8Array>, maxBytes);
@@ -83,17 +83,17 @@ export function openS3Store(options: S3Options): ObjectStore {
       );
     },
     stat: (key, { signal } = {}) =>
-      readObjectHead(callFor('read', key), resolveKey(key), signal).catch((error) => {
-        if (isMissing(error)) return undefined;
+      readObjectHead(buildCall('read', key), resolveKey(key), signal).catch((error) => {
+        if (isMissingObjectError(error)) return undefined;
         throw error;
       }),
     async delete(key, { signal } = {}) {
       const command = new DeleteObjectCommand({ Bucket: bucket, Key: resolveKey(key) });
-      await connection.send(callFor('delete', key), (run) => run(command), { signal });
+      await connection.send(buildCall('delete', key), (run) => run(command), { signal });
     },
     async upload(key, path, uploadOptions = {}) {
       const { signal, onProgress } = uploadOptions;
-      const call = callFor('upload', key);
+      const call = buildCall('upload', key);
       const name = resolveKey(key);
       const readStat = () => readObjectHead(call, name, signal);
       const file = await openSource(path);
@@ -110,7 +110,7 @@ export function openS3Store(options: S3Options): ObjectStore {
         }
         const hash = createHash('sha256');
         const body = Buffer.allocUnsafe(bytes);
-        await fillFrom(file, body, 0, [hash]);
+        await fillFromFile(file, body, 0, [hash]);
         const sha256 = hash.digest('hex');
         const write = (condition: WriteCondition) =>
           uploadSmall(connection, call, { name, body, sha256 }, { signal }, condition);
@@ -122,7 +122,7 @@ export function openS3Store(options: S3Options): ObjectStore {
       }
     },
     abortUploads: (key, uploadIds, { signal } = {}) =>
-      abortUploadsTo(connection, callFor('upload', key), resolveKey(key), uploadIds, { signal }),
+      abortObjectUploads(connection, buildCall('upload', key), resolveKey(key), uploadIds, { signal }),
     close: async () => connection.close(),
   };
 
@@ -149,12 +149,13 @@ export function openS3Store(options: S3Options): ObjectStore {
     const found = await readObjectHead(call, name, signal).catch((error) => {
       if (isRunlakeError(error) && error.code === 'DESTINATION_ACCESS_DENIED') return undefined;
       // The upload has just succeeded, so the object has been moved or deleted since then.
-      if (isMissing(error)) throw destinationError('DESTINATION_OBJECT_DAMAGED', call, 'it is not there', error);
+      if (isMissingObjectError(error))
+        throw createDestinationError('DESTINATION_OBJECT_DAMAGED', call, 'it is not there', error);
       throw error;
     });
     if (found === undefined || found.bytes === bytes) return found?.etag;
     const reason = `it has ${found.bytes} bytes, but ${bytes} were sent`;
-    throw destinationError('DESTINATION_OBJECT_DAMAGED', call, reason);
+    throw createDestinationError('DESTINATION_OBJECT_DAMAGED', call, reason);
   }
 }
 
@@ -191,5 +192,5 @@ async function uploadSmall(
     },
     { signal, bytes: body.length },
   );
-  if (ETag === undefined) throw notS3(call, connection.location, 'the response has no ETag');
+  if (ETag === undefined) throw createNotS3Error(call, connection.location, 'the response has no ETag');
 }

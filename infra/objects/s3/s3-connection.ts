@@ -18,23 +18,25 @@ import {
   type ServiceOutputTypes,
   type UploadPartCommand,
 } from '@aws-sdk/client-s3';
-import { quietStorageClient } from '../../config/quiet-storage-client.ts';
+import { silenceStorageClient } from '../../config/quiet-storage-client.ts';
 import { collectErrorText, explainConnection } from '../../errors/explain-connection.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../errors/runlake-error.ts';
 import { openGuardedAgents } from '../../network/guarded-agents.ts';
-import { raceAbort } from '../../timeouts/with-timeout.ts';
-import { destinationError, type ObjectCall, readAtMost } from '../object-store.ts';
+import { raceWithAbort } from '../../timeouts/with-timeout.ts';
+import { createDestinationError, type ObjectCall, readAtMost } from '../object-store.ts';
 
 const deniedCode = 'DESTINATION_ACCESS_DENIED';
 const unavailableCode = 'DESTINATION_UNAVAILABLE';
-const noBucketCode = 'DESTINATION_BUCKET_NOT_VALID';
-const noEndpointCode = 'DESTINATION_ENDPOINT_INVALID';
+const invalidBucketCode = 'DESTINATION_BUCKET_NOT_VALID';
+const invalidEndpointCode = 'DESTINATION_ENDPOINT_INVALID';
 
 /**
  * Maps error names of stores to error codes and reasons. Source: the S3 API's list of error responses, and names that
  * compatible stores add.
  */
-const errorByName: Readonly<Record<string, readonly [code: Parameters<typeof destinationError>[0], reason: string]>> = {
+const errorByName: Readonly<
+  Record<string, readonly [code: Parameters<typeof createDestinationError>[0], reason: string]>
+> = {
   InvalidAccessKeyId: ['DESTINATION_KEY_UNKNOWN', 'the store does not know the key id'],
   SignatureDoesNotMatch: [deniedCode, 'the secret access key does not match the access key id'],
   AccessDenied: [deniedCode, 'the key has no permission for this operation'],
@@ -46,12 +48,12 @@ const errorByName: Readonly<Record<string, readonly [code: Parameters<typeof des
   InvalidToken: [deniedCode, 'the session token is not valid'],
   RequestTimeTooSkewed: [deniedCode, 'the clocks of Runlake and the store differ too much'],
   CredentialsProviderError: [deniedCode, 'the S3 client found no credentials on the machine that runs Runlake'],
-  NoSuchBucket: [noBucketCode, 'there is no such bucket'],
-  InvalidBucketName: [noBucketCode, 'its name is not valid'],
-  PermanentRedirect: [noBucketCode, 'it is in another region or at another endpoint'],
+  NoSuchBucket: [invalidBucketCode, 'there is no such bucket'],
+  InvalidBucketName: [invalidBucketCode, 'its name is not valid'],
+  PermanentRedirect: [invalidBucketCode, 'it is in another region or at another endpoint'],
   TemporaryRedirect: [unavailableCode, 'the bucket was just created and is not available everywhere yet'],
-  AuthorizationHeaderMalformed: [noBucketCode, 'it is not in the region of the destination'],
-  IllegalLocationConstraintException: [noBucketCode, 'it is not in the region of the destination'],
+  AuthorizationHeaderMalformed: [invalidBucketCode, 'it is not in the region of the destination'],
+  IllegalLocationConstraintException: [invalidBucketCode, 'it is not in the region of the destination'],
   NoSuchUpload: [unavailableCode, 'the multipart upload no longer exists'],
   InvalidPart: [unavailableCode, 'a part of the upload no longer exists'],
   OperationAborted: [unavailableCode, 'another operation on the bucket is in progress'],
@@ -67,56 +69,58 @@ const namePattern = /^[A-Za-z][A-Za-z0-9.]{1,63}$/;
  * Converts an error of the S3 client to a RunlakeError. The new error never contains the text of the store, only the
  * error name.
  */
-export function s3Error(raw: unknown, call: ObjectCall, location: string): RunlakeError {
+export function toS3Error(raw: unknown, call: ObjectCall, location: string): RunlakeError {
   const own = [raw, raw instanceof Error ? raw.cause : undefined].find(isRunlakeError);
   if (own !== undefined) return own;
   const { status, name, isFromStore } = parseErrorResponse(raw);
   const known = name !== undefined && Object.hasOwn(errorByName, name) ? errorByName[name] : undefined;
   if (known !== undefined && (isFromStore || name === 'CredentialsProviderError' || name === 'InvalidBucketName')) {
-    return destinationError(known[0], call, known[1], raw);
+    return createDestinationError(known[0], call, known[1], raw);
   }
   if (status === undefined) return toConnectionError(raw, call, location);
   const responseText = `the response was ${status}${name === undefined ? '' : ` ${name}`}`;
   if (status === 404 && call.step === 'read')
     return runlakeError('DESTINATION_OBJECT_MISSING', { where: call.location });
-  if (status >= 500 && status !== 501) return destinationError(unavailableCode, call, responseText, raw);
-  if (status === 408 || status === 429) return destinationError(unavailableCode, call, responseText, raw);
-  if (status === 401 || status === 403) return destinationError(deniedCode, call, responseText, raw);
+  if (status >= 500 && status !== 501) return createDestinationError(unavailableCode, call, responseText, raw);
+  if (status === 408 || status === 429) return createDestinationError(unavailableCode, call, responseText, raw);
+  if (status === 401 || status === 403) return createDestinationError(deniedCode, call, responseText, raw);
   if (status === 301 || status === 307)
-    return destinationError(noBucketCode, call, 'it is in another region or at another endpoint', raw);
+    return createDestinationError(invalidBucketCode, call, 'it is in another region or at another endpoint', raw);
   // An S3 store names its errors. A server that does not name them is not an S3 store.
   const isStore = isFromStore && name !== undefined;
-  return isStore ? destinationError(noBucketCode, call, responseText, raw) : notS3(call, location, responseText, raw);
+  return isStore
+    ? createDestinationError(invalidBucketCode, call, responseText, raw)
+    : createNotS3Error(call, location, responseText, raw);
 }
 
 /** Creates the error for a server at `location` that is not an S3 store. */
-export function notS3(call: ObjectCall, location: string, found: string, raw?: unknown): RunlakeError {
-  return destinationError(noEndpointCode, call, `${location} does not speak the S3 API (${found})`, raw);
+export function createNotS3Error(call: ObjectCall, location: string, found: string, raw?: unknown): RunlakeError {
+  return createDestinationError(invalidEndpointCode, call, `${location} does not speak the S3 API (${found})`, raw);
 }
 
 /** Converts an error without a response, or with a response that cannot be parsed. */
 function toConnectionError(raw: unknown, call: ObjectCall, location: string): RunlakeError {
   const signs = collectErrorText(raw);
-  const explained = explainConnection(raw, {
+  const explanation = explainConnection(raw, {
     location,
     variable: 'endpoint_url',
     withTls: 'https://',
     withoutTls: 'http://',
   });
-  const reason = explained?.words ?? `the connection to ${location} failed`;
+  const reason = explanation?.words ?? `the connection to ${location} failed`;
   // Nothing was sent, because the client could not build a URL from its options.
   if (/\b(ERR_INVALID_URL|EndpointError)\b/.test(signs)) {
-    return destinationError(noBucketCode, call, 'its name is not valid in the URL of a store', raw);
+    return createDestinationError(invalidBucketCode, call, 'its name is not valid in the URL of a store', raw);
   }
   const isPermanent =
     /\bENOTFOUND\b|getaddrinfo EINVAL|\bHPE_|\bCERT_|CERT\b|CERTIFICATE|certificate|\bERR_(TLS|SSL)_|\bEPROTO\b|wrong version/.test(
       signs,
     );
-  if (isPermanent) return destinationError(noEndpointCode, call, reason, raw);
+  if (isPermanent) return createDestinationError(invalidEndpointCode, call, reason, raw);
   if (/\b(SyntaxError|Deserialization)\b|[Dd]eseriali[sz]ation|xml|XML/.test(signs)) {
-    return notS3(call, location, 'the response is not XML', raw);
+    return createNotS3Error(call, location, 'the response is not XML', raw);
   }
-  return destinationError(unavailableCode, call, reason, raw);
+  return createDestinationError(unavailableCode, call, reason, raw);
 }
 
 /** Returns the HTTP status in an error of the S3 client; undefined if there was no response. */
@@ -128,7 +132,7 @@ export function getStatus(raw: unknown): number | undefined {
  * Returns true if the response to HEAD of a bucket means that the bucket does not exist. Servers other than S3 stores
  * send no request id.
  */
-export function isNoBucket(raw: unknown): boolean {
+export function isMissingBucketError(raw: unknown): boolean {
   const { requestId } = (raw as { $metadata?: { requestId?: string } }).$metadata ?? {};
   return getStatus(raw) === 404 && requestId !== undefined;
 }
@@ -239,7 +243,7 @@ export function openS3Connection(options: S3Options): S3Connection {
     maxConnections,
     authorities: options.authorities,
   });
-  quietStorageClient();
+  silenceStorageClient();
   const client = new S3Client({
     region,
     maxAttempts: limits.attempts,
@@ -273,14 +277,14 @@ export function openS3Connection(options: S3Options): S3Connection {
       try {
         const run: RunCommand = (command) => client.send(command, { abortSignal });
         // The client ignores the signal while it looks up credentials.
-        return await raceAbort(work(run), abortSignal);
+        return await raceWithAbort(work(run), abortSignal);
       } catch (raw) {
         if (signal?.aborted) throw signal.reason;
-        if (!abortSignal.aborted) throw s3Error(raw, call, location);
+        if (!abortSignal.aborted) throw toS3Error(raw, call, location);
         const reason = timeout.aborted
           ? `${location} did not respond within ${callMs} ms`
           : 'Runlake closed the connection';
-        throw destinationError('DESTINATION_UNAVAILABLE', call, reason, raw);
+        throw createDestinationError('DESTINATION_UNAVAILABLE', call, reason, raw);
       }
     },
     close() {
@@ -312,8 +316,8 @@ function limitResponseSize(client: S3Client): void {
     (next, context) => async (args) => {
       const result = await next(args);
       const response = result.response as { statusCode?: number; body?: unknown } | undefined;
-      const isContents = context.commandName === 'GetObjectCommand' && (response?.statusCode ?? 0) < 300;
-      if (response && !isContents && isStream(response.body)) {
+      const isObjectBody = context.commandName === 'GetObjectCommand' && (response?.statusCode ?? 0) < 300;
+      if (response && !isObjectBody && isStream(response.body)) {
         response.body = await readAtMost(response.body, maxResponseBytes);
       }
       return result;

@@ -20,20 +20,20 @@ import {
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
 import { isRunlakeError } from '../../errors/runlake-error.ts';
-import { raceAbort, withTimeout } from '../../timeouts/with-timeout.ts';
+import { raceWithAbort, withTimeout } from '../../timeouts/with-timeout.ts';
 import {
-  destinationError,
-  fillFrom,
-  isMissing,
+  createDestinationError,
+  fillFromFile,
+  isMissingObjectError,
   type ObjectCall,
   type ObjectStat,
-  type Uploaded,
   type UploadOptions,
+  type UploadResult,
 } from '../object-store.ts';
 import {
+  createNotS3Error,
   defaultContentType,
   getStatus,
-  notS3,
   type S3CallOptions,
   type S3Connection,
   setPayloadHash,
@@ -70,7 +70,7 @@ export async function uploadParts(
   call: ObjectCall,
   object: LargeObject,
   options: UploadOptions & WriteOnceOptions,
-): Promise<Uploaded> {
+): Promise<UploadResult> {
   const { id, attempts } = await begin(connection, call, object, options);
   try {
     await options.recordUpload?.(id);
@@ -86,7 +86,7 @@ export async function uploadParts(
       await connection.send(call, (run) => run(command), { signal: options.signal });
     };
     await writeOnce(call, complete, options);
-    if (attempts > 1) await abortUploadsTo(connection, call, object.name, [], options);
+    if (attempts > 1) await abortObjectUploads(connection, call, object.name, [], options);
     return { bytes: object.bytes, sha256 };
   } catch (error) {
     // After the timeout the abort continues in the background.
@@ -110,14 +110,14 @@ async function begin(
   const created = connection.send(call, (run) =>
     run(new CreateMultipartUploadCommand({ Bucket: connection.bucket, Key: name, ContentType: defaultContentType })),
   );
-  const { UploadId: id, $metadata } = await raceAbort(created, signal).catch((error) => {
+  const { UploadId: id, $metadata } = await raceWithAbort(created, signal).catch((error) => {
     void created.then(
       ({ UploadId: late }) => (late === undefined ? undefined : abortUpload(connection, call, name, late)),
       () => undefined,
     );
     throw error;
   });
-  if (id === undefined) throw notS3(call, connection.location, 'the response has no upload id');
+  if (id === undefined) throw createNotS3Error(call, connection.location, 'the response has no upload id');
   return { id, attempts: $metadata.attempts ?? 1 };
 }
 
@@ -132,11 +132,11 @@ async function sendParts(
   const partBytes = choosePartSize(bytes);
   const count = Math.ceil(bytes / partBytes);
   const failed = new AbortController();
-  const giveUp = () => failed.abort(signal?.reason);
-  signal?.addEventListener('abort', giveUp, { once: true });
-  if (signal?.aborted) giveUp();
+  const abortParts = () => failed.abort(signal?.reason);
+  signal?.addEventListener('abort', abortParts, { once: true });
+  if (signal?.aborted) abortParts();
   const parts: UploadPart[] = [];
-  let arrived = 0;
+  let uploadedBytes = 0;
   const sendPart = async (number: number, body: Buffer, sha256: string) => {
     const { ETag } = await connection.send(
       call,
@@ -154,10 +154,10 @@ async function sendParts(
       },
       { signal: failed.signal, bytes: body.length },
     );
-    if (ETag === undefined) throw notS3(call, connection.location, 'the response has no ETag');
+    if (ETag === undefined) throw createNotS3Error(call, connection.location, 'the response has no ETag');
     parts[number - 1] = { PartNumber: number, ETag };
-    arrived += body.length;
-    onProgress?.(arrived);
+    uploadedBytes += body.length;
+    onProgress?.(uploadedBytes);
   };
   const buffers: Buffer[] = Array.from({ length: Math.min(maxPartsInFlight, count) }, () =>
     Buffer.allocUnsafe(partBytes),
@@ -168,7 +168,7 @@ async function sendParts(
       const buffer = buffers.pop() as Buffer;
       const part = createHash('sha256');
       const body = buffer.subarray(0, Math.min(partBytes, bytes - (number - 1) * partBytes));
-      await fillFrom(file, body, (number - 1) * partBytes, [whole, part]);
+      await fillFromFile(file, body, (number - 1) * partBytes, [whole, part]);
       const sending = sendPart(number, body, part.digest('hex'))
         .catch((error) => failed.abort(error))
         .finally(() => {
@@ -182,7 +182,7 @@ async function sendParts(
     failed.abort(error);
   } finally {
     await Promise.all(inFlight);
-    signal?.removeEventListener('abort', giveUp);
+    signal?.removeEventListener('abort', abortParts);
   }
   failed.signal.throwIfAborted();
   return { parts, sha256: whole.digest('hex') };
@@ -209,18 +209,18 @@ async function abortUpload(
  * Listing finds uploads whose id was never recorded, because the process died or the response was lost. Rejects only if
  * `signal` is aborted.
  */
-export async function abortUploadsTo(
+export async function abortObjectUploads(
   connection: S3Connection,
   call: ObjectCall,
   name: string,
   known: readonly string[],
   { signal }: S3CallOptions = {},
 ): Promise<void> {
-  const listed = await listUploadsTo(connection, call, name, signal);
+  const listed = await listObjectUploads(connection, call, name, signal);
   for (const id of new Set([...known, ...listed])) await abortUpload(connection, call, name, id, { signal });
 }
 
-async function listUploadsTo(
+async function listObjectUploads(
   connection: S3Connection,
   call: ObjectCall,
   name: string,
@@ -245,7 +245,7 @@ async function listUploadsTo(
  * it may still write.
  *
  *   1. Write on the condition that no object exists.
- *   2. If one exists, `mayReplace` confirms that the caller may still write, for example that its lease is not lost.
+ *   2. If one exists, `confirmReplace` confirms that the caller may still write, for example that its lease is not lost.
  *   3. Write on the condition that the same object still exists; otherwise repeat step 2. If the store ignores or
  *      rejects conditions, or the ETag cannot be read, step 3 is an unconditional write; the check before the manifest
  *      of an export (`pipelines/exports/manifest.ts`) then detects an overwritten file.
@@ -261,7 +261,7 @@ export interface WriteCondition {
   readonly IfMatch?: string;
 }
 
-export interface WriteOnceOptions extends Pick<UploadOptions, 'mayReplace'> {
+export interface WriteOnceOptions extends Pick<UploadOptions, 'confirmReplace'> {
   /** Reads size and ETag of the existing object. */
   readonly now: () => Promise<ObjectStat>;
 }
@@ -272,21 +272,21 @@ type Outcome = 'stored' | 'refused' | 'unknown condition';
 
 /**
  * @param write Writes the object if the condition holds.
- * @throws errors of `write`, `now` and `mayReplace`; DESTINATION_UNAVAILABLE if other clients keep writing the object.
+ * @throws errors of `write`, `now` and `confirmReplace`; DESTINATION_UNAVAILABLE if other clients keep writing the object.
  */
 export async function writeOnce(
   call: ObjectCall,
   write: (condition: WriteCondition) => Promise<void>,
-  { mayReplace, now }: WriteOnceOptions,
+  { confirmReplace, now }: WriteOnceOptions,
 ): Promise<void> {
   let condition: WriteCondition | undefined = { IfNoneMatch: '*' };
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
     const outcome = await tryWrite(condition);
     if (outcome === 'stored') return;
-    await mayReplace?.();
+    await confirmReplace?.();
     condition = outcome === 'refused' ? await readCondition(now) : undefined;
   }
-  throw destinationError('DESTINATION_UNAVAILABLE', call, 'other clients keep writing the same object');
+  throw createDestinationError('DESTINATION_UNAVAILABLE', call, 'other clients keep writing the same object');
 
   async function tryWrite(named: WriteCondition | undefined): Promise<Outcome> {
     try {
@@ -312,7 +312,7 @@ async function readCondition(now: () => Promise<ObjectStat>): Promise<WriteCondi
     const { etag } = await now();
     return etag === undefined ? undefined : { IfMatch: etag };
   } catch (error) {
-    if (isMissing(error)) return { IfNoneMatch: '*' };
+    if (isMissingObjectError(error)) return { IfNoneMatch: '*' };
     if (isRunlakeError(error) && error.code === 'DESTINATION_ACCESS_DENIED') return undefined;
     throw error;
   }

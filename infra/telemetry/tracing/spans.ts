@@ -17,7 +17,7 @@ import {
 import type { Topic } from '../../../schemas/topics.ts';
 import { isRunlakeError } from '../../errors/runlake-error.ts';
 import type { LogMessage, LogRecord } from '../../event-log/event-log.ts';
-import { type ActiveTracing, activeTracing } from './start-tracing.ts';
+import { type ActiveTracing, getActiveTracing } from './start-tracing.ts';
 
 export interface TracedRequest {
   readonly method: string;
@@ -46,7 +46,7 @@ export class RequestSpan {
 
   /** Runs `work`. Spans that `work` starts are children of this span. */
   run<Result>(work: () => Result): Result {
-    return this.#tracing.contexts.with(this.#context, work);
+    return this.#tracing.contextManager.with(this.#context, work);
   }
 
   /** Records the code of the error that the response contains. */
@@ -66,7 +66,7 @@ export class RequestSpan {
 
 /** Continues the trace in the request's `traceparent`, or starts a new one. Returns `undefined` if tracing is off. */
 export function startRequestSpan({ method, route, operation, headers }: TracedRequest): RequestSpan | undefined {
-  const tracing = activeTracing();
+  const tracing = getActiveTracing();
   if (tracing === undefined) return undefined;
   const parent = tracing.propagator.extract(ROOT_CONTEXT, headers, defaultTextMapGetter);
   const attributes = { 'http.request.method': method, 'http.route': route, 'runlake.operation': operation };
@@ -74,16 +74,16 @@ export function startRequestSpan({ method, route, operation, headers }: TracedRe
   return new RequestSpan(tracing, span, trace.setSpan(parent, span));
 }
 
-type Send = (messages: readonly LogMessage[]) => Promise<void>;
+type SendMessages = (messages: readonly LogMessage[]) => Promise<void>;
 
 /**
  * Sends `messages` in a new span, and sets their header `traceparent` to the context of that span. If tracing is off,
  * or the current span is not recorded, `send` gets the messages unchanged.
  */
-export function tracePublish(topic: string, messages: readonly LogMessage[], send: Send): Promise<void> {
-  const tracing = activeTracing();
+export function tracePublish(topic: string, messages: readonly LogMessage[], send: SendMessages): Promise<void> {
+  const tracing = getActiveTracing();
   if (tracing === undefined) return send(messages);
-  const context = tracing.contexts.active();
+  const context = tracing.contextManager.active();
   return trace.getSpan(context)?.isRecording() ? sendTraced(tracing, context, topic, messages, send) : send(messages);
 }
 
@@ -92,7 +92,7 @@ async function sendTraced(
   context: Context,
   topic: string,
   messages: readonly LogMessage[],
-  send: Send,
+  send: SendMessages,
 ): Promise<void> {
   const attributes = {
     'messaging.operation.type': 'send',
@@ -103,7 +103,7 @@ async function sendTraced(
   const carrier = { traceparent: '' };
   propagator.inject(trace.setSpan(context, span), carrier, defaultTextMapSetter);
   try {
-    await send(withTraceparent(messages, carrier.traceparent));
+    await send(addTraceparent(messages, carrier.traceparent));
   } catch (error) {
     markFailed(span, error);
     throw error;
@@ -112,7 +112,7 @@ async function sendTraced(
   }
 }
 
-function withTraceparent(messages: readonly LogMessage[], traceparent: string): LogMessage[] {
+function addTraceparent(messages: readonly LogMessage[], traceparent: string): LogMessage[] {
   const only = { traceparent };
   return messages.map((message) => ({
     ...message,
@@ -133,7 +133,7 @@ const maxLinks = 32;
  * the batch, and links to up to 32 traced publishes. A batch without traced publishes is not traced.
  */
 export function traceInsert<Result>(insert: TracedInsert, work: () => Promise<Result>): Promise<Result> {
-  const tracing = activeTracing();
+  const tracing = getActiveTracing();
   return tracing === undefined ? work() : runInSpan(tracing, insert, work);
 }
 
@@ -142,14 +142,14 @@ async function runInSpan<Result>(
   insert: TracedInsert,
   work: () => Promise<Result>,
 ): Promise<Result> {
-  const producers = listPublishContexts(insert.records, propagator);
-  const [first] = producers;
+  const producerContexts = listPublishContexts(insert.records, propagator);
+  const [first] = producerContexts;
   if (first === undefined) return work();
   const span = tracer.startSpan(
     `process ${insert.topic.name}`,
     {
       kind: SpanKind.CONSUMER,
-      links: producers.map((context) => ({ context })),
+      links: producerContexts.map((context) => ({ context })),
       attributes: {
         'messaging.operation.type': 'process',
         'messaging.destination.name': insert.topic.name,

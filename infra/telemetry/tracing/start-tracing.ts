@@ -21,7 +21,7 @@ export interface Tracing {
 export interface ActiveTracing {
   readonly tracer: Tracer;
   /** Tracks the current span. Runlake uses its own context manager, so that a globally registered tracer is not affected. */
-  readonly contexts: ContextManager;
+  readonly contextManager: ContextManager;
   /**
    * Reads and writes `traceparent` (W3C Trace Context). Runlake does not register it globally, so that a globally
    * registered tracer is not affected.
@@ -29,11 +29,11 @@ export interface ActiveTracing {
   readonly propagator: TextMapPropagator;
 }
 
-let active: ActiveTracing | undefined;
+let currentTracing: ActiveTracing | undefined;
 
 /** Returns the active tracing; `undefined` if no exporter is configured. Tracing then costs nothing but this check. */
-export function activeTracing(): ActiveTracing | undefined {
-  return active;
+export function getActiveTracing(): ActiveTracing | undefined {
+  return currentTracing;
 }
 
 const flushTimeoutMs = 5_000;
@@ -50,7 +50,7 @@ const exportedSpans = counter(
  */
 export async function startTracing(options: TracingOptions): Promise<Tracing> {
   const { config, version, logger } = options;
-  const url = tracesUrl(config);
+  const url = buildTracesUrl(config);
   if (url === undefined) return { stop: async () => undefined };
   const [{ openProvider }, { AsyncLocalStorageContextManager }, { W3CTraceContextPropagator }] = await Promise.all([
     import('./open-provider.ts'),
@@ -58,21 +58,21 @@ export async function startTracing(options: TracingOptions): Promise<Tracing> {
     import('@opentelemetry/core'),
   ]);
   const provider = openProvider(url, options, exportedSpans);
-  const contexts = new AsyncLocalStorageContextManager().enable();
+  const contextManager = new AsyncLocalStorageContextManager().enable();
   const propagator = new W3CTraceContextPropagator();
-  active = { tracer: provider.getTracer('runlake', version), contexts, propagator };
+  currentTracing = { tracer: provider.getTracer('runlake', version), contextManager, propagator };
   logger.info({ endpoint: new URL(url).host }, 'tracing started');
   return {
     async stop() {
-      active = undefined;
-      contexts.disable();
+      currentTracing = undefined;
+      contextManager.disable();
       await settlesBeforeTimeout(provider.shutdown(), flushTimeoutMs);
     },
   };
 }
 
 /** Returns the URL for trace exports; `undefined` if none is configured. */
-export function tracesUrl({ otlpTracesEndpoint, otlpEndpoint }: Config): string | undefined {
+export function buildTracesUrl({ otlpTracesEndpoint, otlpEndpoint }: Config): string | undefined {
   if (otlpTracesEndpoint !== undefined) return otlpTracesEndpoint;
   return otlpEndpoint === undefined ? undefined : `${otlpEndpoint.replace(/\/+$/, '')}/v1/traces`;
 }

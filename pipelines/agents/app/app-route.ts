@@ -67,7 +67,7 @@ interface AppUser {
  */
 export const userHeader = 'x-runlake-app-user';
 
-export function userText(user: AgentUser): string {
+export function encodeUser(user: AgentUser): string {
   return Buffer.from(JSON.stringify({ user, scopes: user.permissions } satisfies AppUser)).toString('base64url');
 }
 

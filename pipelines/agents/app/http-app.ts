@@ -20,7 +20,7 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
-import { violation } from '../workers/frames.ts';
+import { createViolationError } from '../workers/frames.ts';
 import { openModuleWorker } from '../workers/front/module-worker.ts';
 import { createRouteMatcher } from './app-route.ts';
 
@@ -90,7 +90,7 @@ export async function openHttpApp(options: {
   let isClosing = false;
   /** Folder in which the process listens: the home folder of its account, if the process has a separate account. */
   let socketFolder: string | undefined;
-  const ownAccounts = accounts && {
+  const trackedAccounts = accounts && {
     take() {
       const account = accounts.take();
       socketFolder = account.home;
@@ -110,7 +110,7 @@ export async function openHttpApp(options: {
     },
     file,
     environment,
-    accounts: ownAccounts,
+    accounts: trackedAccounts,
     heartbeatTimeoutMs,
     onLine: (line) => logger.info({ line }, 'output of the custom app'),
     hooks: {
@@ -119,7 +119,7 @@ export async function openHttpApp(options: {
         names = createRouteMatcher(routes);
       },
       onMessage: ({ kind }) => {
-        throw violation(`an unexpected message '${kind}' from the process of the custom app`);
+        throw createViolationError(`an unexpected message '${kind}' from the process of the custom app`);
       },
       onExit: ({ reason }) => {
         if (!isClosing) logger.warn({ reason }, 'process of the custom app ended');
@@ -176,5 +176,5 @@ function moveSocket(from: string, to: string): void {
     // The file does not exist.
   }
   rmSync(to, { recursive: true, force: true });
-  throw violation('no socket at the path where the custom app must listen');
+  throw createViolationError('no socket at the path where the custom app must listen');
 }

@@ -4,7 +4,7 @@ import { getRequestListener } from '@hono/node-server';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ExportReference } from '../graphs/graphs-file.ts';
 import { importExport } from '../graphs/load-graph.ts';
-import { actingFor } from '../workers/child/project-globals.ts';
+import { runWithCredentials } from '../workers/child/project-globals.ts';
 import { type AppRoute, listRoutes, parseUser, userHeader } from './app-route.ts';
 
 interface App {
@@ -36,7 +36,7 @@ export async function serveApp(source: ExportReference, socketPath: string): Pro
       const user = users.get(incoming);
       const environment = { incoming, outgoing, ...(user !== undefined && { auth: parseUser(user) }) };
       const onEnd = (forget: () => void) => outgoing.once('close', forget);
-      return actingFor(incoming.headers, onEnd, () => app.fetch(request, environment));
+      return runWithCredentials(incoming.headers, onEnd, () => app.fetch(request, environment));
     },
     { overrideGlobalObjects: false },
   );

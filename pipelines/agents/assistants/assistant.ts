@@ -38,7 +38,7 @@ export const insertVersionSql = `INSERT INTO agents.assistant_versions
 const graphNamespace = '6ba7b821-9dad-11d1-80b4-00c04fd430c8';
 
 /** Returns the id of a graph's system assistant. The server creates this assistant when it first serves the graph. */
-export function systemAssistantId(graphId: string): string {
+export function computeSystemAssistantId(graphId: string): string {
   // Pass bytes, because the package throws if the text contains a lone surrogate.
   return uuidv5(Buffer.from(graphId), graphNamespace);
 }
@@ -47,7 +47,7 @@ const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Returns an assistant id in lower case or, for a graph id, the id of the graph's system assistant. */
 export function resolveAssistantId(idOrGraphId: string): string {
-  return uuidPattern.test(idOrGraphId) ? idOrGraphId.toLowerCase() : systemAssistantId(idOrGraphId);
+  return uuidPattern.test(idOrGraphId) ? idOrGraphId.toLowerCase() : computeSystemAssistantId(idOrGraphId);
 }
 
 /** Reads an assistant by its id, or the system assistant of a graph by the id of the graph. @throws ASSISTANT_NOT_FOUND */

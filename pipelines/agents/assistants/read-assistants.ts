@@ -1,5 +1,5 @@
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { pageWithin, selectedColumns } from '../../../infra/postgres/page-within.ts';
+import { buildSelectList, queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
 import { requireStorableJson } from '../threads/thread.ts';
 import { type Assistant, type AssistantVersion, assistantColumns } from './assistant.ts';
 
@@ -60,9 +60,9 @@ export async function searchAssistants<Field extends keyof Assistant = keyof Ass
   const { sortBy, sortOrder, limit, offset, select, limitBytes } = search;
   const order = sortOrder === 'asc' ? 'ASC' : 'DESC';
   const [assistants, total] = await Promise.all([
-    pageWithin<Pick<Assistant, Field>>(
+    queryPageWithinLimit<Pick<Assistant, Field>>(
       database,
-      `SELECT ${selectedColumns(assistantColumns, select)} FROM agents.assistants WHERE ${filterCondition}
+      `SELECT ${buildSelectList(assistantColumns, select)} FROM agents.assistants WHERE ${filterCondition}
        ORDER BY ${sortBy} ${order}, assistant_id ${order} LIMIT $6 OFFSET $7`,
       [...buildFilterParams(deploymentId, search), limit, offset],
       limitBytes,
@@ -91,7 +91,7 @@ export async function listAssistantVersions(
   },
 ): Promise<AssistantVersion[]> {
   requireStorableJson(metadata ?? null, ['body', 'metadata']);
-  return pageWithin<AssistantVersion>(
+  return queryPageWithinLimit<AssistantVersion>(
     database,
     `SELECT assistant_id, graph_id, name, description, config, context, metadata, version, created_at
      FROM agents.assistant_versions

@@ -10,12 +10,12 @@ import { requireStorableJson } from '../threads/thread.ts';
 import {
   type Assistant,
   assistantColumns,
+  computeSystemAssistantId,
   insertVersionSql,
   resolveAssistant,
-  systemAssistantId,
 } from './assistant.ts';
 
-interface GraphOfAssistant {
+interface SystemAssistantInput {
   readonly graphId: string;
   readonly name: string;
   readonly description: string | null;
@@ -29,10 +29,10 @@ interface GraphOfAssistant {
 export async function ensureSystemAssistants(
   database: Database,
   deploymentId: string,
-  graphs: readonly GraphOfAssistant[],
+  graphs: readonly SystemAssistantInput[],
 ): Promise<void> {
   for (const { graphId, name, description, config = {}, context } of graphs) {
-    const id = systemAssistantId(graphId);
+    const id = computeSystemAssistantId(graphId);
     await database.transaction(async (tx) => {
       const created = await tx.execute(
         `INSERT INTO agents.assistants (deployment_id, assistant_id, graph_id, name, description, config, context, metadata)
@@ -200,12 +200,12 @@ export async function deleteAssistant(
     if (deleteThreads) {
       await removeThreads(tx, deploymentId, await lockThreads('metadata @> $2', { assistant_id: assistantId }));
     }
-    const used = await lockThreads(
+    const usedThreadIds = await lockThreads(
       'thread_id IN (SELECT thread_id FROM agents.runs WHERE deployment_id = $1 AND assistant_id = $2)',
       assistantId,
     );
-    await removeRuns(tx, deploymentId, used, assistantId);
-    for (const threadId of used) await updateThreadStatus(tx, deploymentId, threadId);
+    await removeRuns(tx, deploymentId, usedThreadIds, assistantId);
+    for (const threadId of usedThreadIds) await updateThreadStatus(tx, deploymentId, threadId);
   });
 }
 

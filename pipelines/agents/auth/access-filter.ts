@@ -16,25 +16,25 @@ export type RequiredMetadata = Readonly<Record<string, string | number | boolean
  * @returns undefined, which means access to all objects, if the filter is null or empty.
  * @throws AUTH_HANDLER_INVALID for any other filter, so that a filter that Runlake does not support denies access.
  */
-export function requiredMetadata(filter: unknown, event: string): RequiredMetadata | undefined {
+export function parseRequiredMetadata(filter: unknown, event: string): RequiredMetadata | undefined {
   if (filter === null || filter === undefined) return undefined;
-  const invalid = (reason: string) => runlakeError('AUTH_HANDLER_INVALID', { event, reason });
+  const createInvalidError = (reason: string) => runlakeError('AUTH_HANDLER_INVALID', { event, reason });
   if (typeof filter !== 'object' || Array.isArray(filter))
-    throw invalid(`it returned a ${typeof filter}, not a filter`);
+    throw createInvalidError(`it returned a ${typeof filter}, not a filter`);
   const required = Object.entries(filter).map(([key, condition]): [string, string | number | boolean | string[]] => {
-    if (isPlain(condition)) return [key, condition];
+    if (isPrimitive(condition)) return [key, condition];
     const [[operator, operand] = [], ...more] = Object.entries((condition ?? {}) as object);
-    if (more.length === 0 && operator === '$eq' && isPlain(operand)) return [key, operand];
+    if (more.length === 0 && operator === '$eq' && isPrimitive(operand)) return [key, operand];
     const list = Array.isArray(operand) ? operand : [operand];
     if (more.length === 0 && operator === '$contains' && list.every((one) => typeof one === 'string'))
       return [key, list];
-    throw invalid(`the condition on '${key}' is neither a value nor $eq nor $contains`);
+    throw createInvalidError(`the condition on '${key}' is neither a value nor $eq nor $contains`);
   });
   return required.length === 0 ? undefined : Object.fromEntries(required);
 }
 
 /** Returns true if `metadata` contains `required`, with the semantics of `metadata @> required` in Postgres. */
-export function containsRequired(metadata: Metadata, required: RequiredMetadata = {}): boolean {
+export function containsRequiredMetadata(metadata: Metadata, required: RequiredMetadata = {}): boolean {
   return Object.entries(required).every(([key, value]) => {
     const given = metadata[key];
     if (!Array.isArray(value)) return given === value;
@@ -43,7 +43,7 @@ export function containsRequired(metadata: Metadata, required: RequiredMetadata 
 }
 
 /** Adds `required` to the metadata of a new object, so that its creator has access to it. */
-export function addRequired(metadata: Metadata, required: RequiredMetadata = {}): Record<string, unknown> {
+export function addRequiredMetadata(metadata: Metadata, required: RequiredMetadata = {}): Record<string, unknown> {
   const added = Object.entries(required).map(([key, value]) => {
     if (!Array.isArray(value)) return [key, value];
     const given = metadata[key];
@@ -53,9 +53,12 @@ export function addRequired(metadata: Metadata, required: RequiredMetadata = {})
 }
 
 /** Adjusts changes of metadata so that the changed object still contains `required`. */
-export function addRequiredToChanges(changes: Metadata, required: RequiredMetadata = {}): Record<string, unknown> {
+export function addRequiredMetadataToChanges(
+  changes: Metadata,
+  required: RequiredMetadata = {},
+): Record<string, unknown> {
   const changed = Object.entries(required).filter(([key]) => Object.hasOwn(changes, key));
-  return addRequired(changes, Object.fromEntries(changed));
+  return addRequiredMetadata(changes, Object.fromEntries(changed));
 }
 
 /** Combines a requested metadata filter with `required`. Returns undefined if no object can contain both. */
@@ -64,10 +67,10 @@ export function combineFilters(requested: Metadata, required: RequiredMetadata):
     if (!Object.hasOwn(requested, key)) return false;
     return Array.isArray(value) ? !Array.isArray(requested[key]) : requested[key] !== value;
   });
-  return hasConflict ? undefined : addRequired(requested, required);
+  return hasConflict ? undefined : addRequiredMetadata(requested, required);
 }
 
-function isPlain(value: unknown): value is string | number | boolean {
+function isPrimitive(value: unknown): value is string | number | boolean {
   return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean';
 }
 
@@ -103,7 +106,7 @@ export class AuthorizedRows {
    * Returns the assistant or graph that the metadata of a thread names. The next run of the thread uses it. Users can
    * write metadata, so the caller must check access to this assistant as to any other assistant.
    */
-  async assistantOfThread(threadId: string): Promise<string | undefined> {
+  async findThreadAssistant(threadId: string): Promise<string | undefined> {
     const [row] = await this.#database.query<{ assistant: string | null }>(
       `SELECT coalesce(metadata->>'assistant_id', metadata->>'graph_id') AS assistant FROM agents.threads
        WHERE deployment_id = $1 AND thread_id = $2`,
@@ -113,7 +116,7 @@ export class AuthorizedRows {
   }
 
   /** Returns true if the metadata of all threads that the assistant ran on contains `required`. */
-  async ownsThreadsOf(assistantId: string, required: RequiredMetadata): Promise<boolean> {
+  async ownsAssistantThreads(assistantId: string, required: RequiredMetadata): Promise<boolean> {
     const others = await this.#database.query(
       `SELECT FROM agents.threads thread WHERE deployment_id = $1 AND NOT metadata @> $3
          AND (metadata @> $4 OR EXISTS (SELECT FROM agents.runs run WHERE run.deployment_id = $1

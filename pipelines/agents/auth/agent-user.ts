@@ -53,7 +53,7 @@ export type AuthIdentity =
  * identity for usage reports. Identities that differ only in NUL characters or lone surrogates get the same id, because
  * Postgres cannot store these characters.
  */
-export async function endUserId(sql: Sql, organizationId: string, identity: string): Promise<string> {
+export async function registerEndUser(sql: Sql, organizationId: string, identity: string): Promise<string> {
   const name = identity.replace(/[\0\p{Surrogate}]/gu, '\u{fffd}');
   // Pass bytes, because the package rejects the text of a namespace that has no RFC 9562 version.
   const namespace = Buffer.from(organizationId.replaceAll('-', ''), 'hex');

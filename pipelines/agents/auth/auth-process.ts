@@ -12,10 +12,10 @@ import type { AccountSource } from '../../../infra/isolation/process-accounts.ts
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { timedOut, withTimeout } from '../../../infra/timeouts/with-timeout.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
-import { violation } from '../workers/frames.ts';
+import { createViolationError } from '../workers/frames.ts';
 import { openModuleWorker } from '../workers/front/module-worker.ts';
 import type { FromWorker } from '../workers/messages.ts';
-import { type RequiredMetadata, requiredMetadata } from './access-filter.ts';
+import { parseRequiredMetadata, type RequiredMetadata } from './access-filter.ts';
 import type { AgentUser, AuthIdentity, AuthorizationRequest, AuthRequest, AuthVerdict } from './agent-user.ts';
 
 export interface AuthProcess {
@@ -26,11 +26,11 @@ export interface AuthProcess {
    *
    * @throws AUTH_FORBIDDEN with the handler's status and text, AUTH_HANDLER_INVALID, AUTH_UNAVAILABLE
    */
-  allow(request: AuthorizationRequest): Promise<Allowed>;
+  allow(request: AuthorizationRequest): Promise<AccessGrant>;
   close(): Promise<void>;
 }
 
-export interface Allowed {
+export interface AccessGrant {
   /** Members that the metadata of an object must contain. If undefined, the user has access to all objects. */
   readonly required: RequiredMetadata | undefined;
   readonly value: Readonly<Record<string, unknown>>;
@@ -83,9 +83,10 @@ export async function openAuthProcess(options: {
   });
 
   function receive(message: FromWorker): void {
-    if (message.kind !== 'response') throw violation(`an unexpected message '${message.kind}' from the auth process`);
+    if (message.kind !== 'response')
+      throw createViolationError(`an unexpected message '${message.kind}' from the auth process`);
     if (pending.has(message.key)) end(message.key, message.json);
-    else if (!timedOutKeys.delete(message.key)) throw violation('a response without a request');
+    else if (!timedOutKeys.delete(message.key)) throw createViolationError('a response without a request');
   }
 
   function end(key: number, outcome: string | Error): void {
@@ -122,7 +123,7 @@ export async function openAuthProcess(options: {
     async allow(request) {
       const verdict = (await call({ authorize: request })) as AuthVerdict;
       if (verdict.allowed) {
-        return { required: requiredMetadata(verdict.filter, request.event), value: verdict.value };
+        return { required: parseRequiredMetadata(verdict.filter, request.event), value: verdict.value };
       }
       const { status, message } = verdict.rejection;
       throw runlakeError('AUTH_FORBIDDEN', { reason: message }, { status });

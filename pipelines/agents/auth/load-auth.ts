@@ -69,9 +69,11 @@ function findHandlers(exported: unknown): { authenticate?: Handler; callbacks?: 
  * Accepts an identity as text, or an object with `identity`. Refuses anything else, and users with `is_authenticated:
  * false`.
  */
-function parseIdentity(returned: unknown): AuthIdentity {
+function parseIdentity(handlerResult: unknown): AuthIdentity {
   const fields =
-    typeof returned === 'string' ? { identity: returned } : (returned as Record<string, unknown> | null | undefined);
+    typeof handlerResult === 'string'
+      ? { identity: handlerResult }
+      : (handlerResult as Record<string, unknown> | null | undefined);
   const identity = fields?.identity;
   if (
     typeof identity !== 'string' ||

@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
-import type { CheckpointChoice } from '../runs/run.ts';
+import type { CheckpointReference } from '../runs/run.ts';
 
 const keyPattern = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;
 
@@ -8,17 +8,17 @@ const keyPattern = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):([0-9a-f]{8}(
  * Returns the `thread_id` of a thread in the checkpoint tables. It includes the deployment id, because LangGraph has no
  * field for the deployment.
  */
-export function threadKey(deploymentId: string, threadId: string): string {
+export function buildThreadKey(deploymentId: string, threadId: string): string {
   return `${deploymentId}:${threadId}`;
 }
 
-/** Inverse of {@link threadKey}. Returns undefined if `key` is not a thread key. */
+/** Inverse of {@link buildThreadKey}. Returns undefined if `key` is not a thread key. */
 export function splitThreadKey(key: unknown): { readonly deploymentId: string; readonly threadId: string } | undefined {
   const match = typeof key === 'string' ? keyPattern.exec(key) : null;
   return match === null ? undefined : { deploymentId: match[1]!, threadId: match[2]! };
 }
 
-/** Copies all checkpoints of a thread to a thread that has none. Both arguments are thread keys ({@link threadKey}). */
+/** Copies all checkpoints of a thread to a thread that has none. Both arguments are thread keys ({@link buildThreadKey}). */
 export async function copyCheckpoints(sql: Sql, fromKey: string, toKey: string): Promise<void> {
   const threadId = splitThreadKey(toKey)?.threadId ?? toKey;
   await sql.execute(copySql, [fromKey, toKey, threadId], { name: 'agents_copy_checkpoints' });
@@ -41,7 +41,7 @@ SELECT $2, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint,
   metadata || jsonb_build_object('thread_id', $3::text)
 FROM agents.checkpoints WHERE thread_id = $1`;
 
-/** Deletes all checkpoints of threads, with their blobs and writes. `keys` are thread keys ({@link threadKey}). */
+/** Deletes all checkpoints of threads, with their blobs and writes. `keys` are thread keys ({@link buildThreadKey}). */
 export async function deleteCheckpoints(sql: Sql, keys: readonly string[]): Promise<void> {
   if (keys.length === 0) return;
   await sql.execute(deleteSql, [keys], { name: 'agents_delete_threads_checkpoints' });
@@ -110,7 +110,7 @@ WHERE b.thread_id = ANY ($1) AND NOT EXISTS (
 
 /**
  * Deletes the checkpoints and writes of a run and restores those that the run replaced. `key` is a thread key
- * (`threadKey`).
+ * (`buildThreadKey`).
  */
 export async function rollbackCheckpoints(sql: Sql, key: string, runId: string): Promise<void> {
   await sql.query('SELECT agents.rollback_checkpoints($1, $2)', [key, runId], { name: 'agents_rollback_checkpoints' });
@@ -126,7 +126,7 @@ export async function requireCheckpoint(
   sql: Sql,
   deploymentId: string,
   threadId: string,
-  { checkpoint_id: id, checkpoint_ns: namespace = '' }: CheckpointChoice,
+  { checkpoint_id: id, checkpoint_ns: namespace = '' }: CheckpointReference,
 ): Promise<void> {
   if (id === undefined) return;
   const [row] = await sql.query<{ found: boolean }>(
@@ -136,7 +136,7 @@ export async function requireCheckpoint(
         NOT EXISTS (SELECT FROM agents.checkpoints WHERE thread_id = $3)
         AND EXISTS (SELECT FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND starts > 0)
       ) AS found`,
-    [deploymentId, threadId, threadKey(deploymentId, threadId), namespace, id],
+    [deploymentId, threadId, buildThreadKey(deploymentId, threadId), namespace, id],
   );
   if (row?.found !== true) throw runlakeError('CHECKPOINT_NOT_FOUND', { thread: threadId, checkpoint: id });
 }

@@ -20,7 +20,7 @@ export interface GatheredPart {
   readonly writes: readonly WritePart[];
 }
 
-export interface GatheringOptions {
+export interface GatheredWritesOptions {
   /** Sends one statement. Rejects if the part was not written. */
   readonly send: (part: GatheredPart) => Promise<void>;
   /** How long to buffer parts. If undefined, `add` waits until its part is written. */
@@ -41,13 +41,13 @@ interface Statement {
 }
 
 export class GatheredWrites {
-  readonly #options: GatheringOptions;
+  readonly #options: GatheredWritesOptions;
   #open: Statement | undefined;
   /** Settles when the newest statement has finished; never rejects. */
   #last: Promise<void> = Promise.resolve();
   #failure: { readonly reason: unknown } | undefined;
 
-  constructor(options: GatheringOptions) {
+  constructor(options: GatheredWritesOptions) {
     this.#options = options;
   }
 

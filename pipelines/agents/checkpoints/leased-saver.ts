@@ -13,11 +13,18 @@ import {
 } from '@langchain/langgraph-checkpoint';
 import type pg from 'pg';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { databaseError } from '../../../infra/postgres/database-error.ts';
+import { toDatabaseError } from '../../../infra/postgres/database-error.ts';
 import { splitThreadKey } from './copy-checkpoints.ts';
 import { GatheredWrites } from './gathered-writes.ts';
-import { consumedResumeSql, deleteThreadSql, writeSql, writeValues } from './leased-statements.ts';
-import { jsonbText, listQuery, PageSizes, type StoredTuple, selectTuples, toTuple } from './stored-tuples.ts';
+import { buildWriteParameters, consumedResumeSql, deleteThreadSql, writeSql } from './leased-statements.ts';
+import {
+  AdaptivePageSize,
+  buildListQuery,
+  type StoredTuple,
+  selectTuplesSql,
+  toJsonbText,
+  toTuple,
+} from './stored-tuples.ts';
 
 /** The lease under which a saver writes, and the ids that the saver adds to checkpoints. */
 export interface Lease {
@@ -46,7 +53,7 @@ interface Owner {
  * Options for returning from `put` and `putWrites` before the data is written. Writes keep their order, and reads wait
  * for them.
  */
-export interface EarlyAcks {
+export interface EarlyAckOptions {
   /** How long to buffer writes for one statement. */
   readonly batchDelayMs: number;
   /**
@@ -85,16 +92,16 @@ export function isLeaseLost(error: unknown): boolean {
 export class LeasedSaver extends BaseCheckpointSaver {
   readonly #pool: pg.Pool;
   readonly #lease: Lease | undefined;
-  readonly #early: EarlyAcks | undefined;
+  readonly #early: EarlyAckOptions | undefined;
   /** Writes by thread key. A lease is valid for one thread only; writes to another thread fail with LEASE_LOST. */
   readonly #writes = new Map<string, GatheredWrites>();
 
   /** @param lease If undefined, the saver is read-only. */
-  constructor(pool: pg.Pool, lease?: Lease, early?: EarlyAcks) {
+  constructor(pool: pg.Pool, lease?: Lease, earlyAcks?: EarlyAckOptions) {
     super();
     this.#pool = pool;
     this.#lease = lease;
-    this.#early = early;
+    this.#early = earlyAcks;
   }
 
   /** Resolves when all puts are written. With `early`, rejects with the error of a write that failed. */
@@ -111,13 +118,13 @@ export class LeasedSaver extends BaseCheckpointSaver {
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
     await this.settled();
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
-    const exact = Boolean(checkpoint_id);
+    const hasCheckpointId = Boolean(checkpoint_id);
     const { rows } = await this.#query<StoredTuple>({
-      name: exact ? 'agents_checkpoint' : 'agents_latest_checkpoint',
-      text: exact
-        ? `${selectTuples} WHERE thread_id = $1 AND checkpoint_ns = $2 AND checkpoint_id = $3`
-        : `${selectTuples} WHERE thread_id = $1 AND checkpoint_ns = $2 ORDER BY checkpoint_id DESC LIMIT 1`,
-      values: exact ? [thread_id, checkpoint_ns, checkpoint_id] : [thread_id, checkpoint_ns],
+      name: hasCheckpointId ? 'agents_checkpoint' : 'agents_latest_checkpoint',
+      text: hasCheckpointId
+        ? `${selectTuplesSql} WHERE thread_id = $1 AND checkpoint_ns = $2 AND checkpoint_id = $3`
+        : `${selectTuplesSql} WHERE thread_id = $1 AND checkpoint_ns = $2 ORDER BY checkpoint_id DESC LIMIT 1`,
+      values: hasCheckpointId ? [thread_id, checkpoint_ns, checkpoint_id] : [thread_id, checkpoint_ns],
     });
     return rows[0] && toTuple(this.serde, rows[0]);
   }
@@ -127,12 +134,12 @@ export class LeasedSaver extends BaseCheckpointSaver {
     await this.settled();
     const { filter: given, limit = Number.POSITIVE_INFINITY } = options ?? {};
     // Normalise the filter in the same way as stored metadata.
-    const filter = given && JSON.parse(jsonbText(JSON.stringify(given)));
-    const pages = new PageSizes();
+    const filter = given && JSON.parse(toJsonbText(JSON.stringify(given)));
+    const pages = new AdaptivePageSize();
     let before = options?.before;
     for (let left = limit, pageRows = 0; left > 0; left -= pageRows) {
       pageRows = Math.min(left, pages.nextRows);
-      const { rows } = await this.#query<StoredTuple>(listQuery(config, { filter, before, limit: pageRows }));
+      const { rows } = await this.#query<StoredTuple>(buildListQuery(config, { filter, before, limit: pageRows }));
       pages.record(rows);
       for (const row of rows) yield await toTuple(this.serde, row);
       if (rows.length < pageRows) return;
@@ -170,7 +177,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
       namespace: checkpoint_ns,
       checkpointId: checkpoint.id,
       parentId: checkpoint_id,
-      checkpoint: jsonbText(JSON.stringify(stored)),
+      checkpoint: toJsonbText(JSON.stringify(stored)),
       metadata: await this.#metadata(metadata, lease, threadId),
       blobs,
     };
@@ -188,9 +195,9 @@ export class LeasedSaver extends BaseCheckpointSaver {
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
     this.#requireLease(thread_id);
     // One statement cannot write a row twice, so keep only the last write with each index.
-    const byIndex = new Map(writes.map((write, position) => [WRITES_IDX_MAP[write[0]] ?? position, write]));
+    const writesByIndex = new Map(writes.map((write, position) => [WRITES_IDX_MAP[write[0]] ?? position, write]));
     const parts = await Promise.all(
-      [...byIndex].map(async ([index, [channel, value]]) => {
+      [...writesByIndex].map(async ([index, [channel, value]]) => {
         const [type, bytes] = await this.serde.dumpsTyped(value);
         const task = { namespace: checkpoint_ns, checkpointId: checkpoint_id, taskId };
         return { ...task, index, channel: String(channel), type, bytes };
@@ -216,7 +223,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
       send: ({ checkpoints, writes }) =>
         this.#write('agents_write_state', writeSql, key, [
           ...leaseParams,
-          ...writeValues(checkpoints, writes, lease.runId),
+          ...buildWriteParameters(checkpoints, writes, lease.runId),
         ]),
     });
     this.#writes.set(key, created);
@@ -251,7 +258,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
       ...owner,
       thread_id: threadId,
     });
-    return jsonbText(new TextDecoder().decode(bytes));
+    return toJsonbText(new TextDecoder().decode(bytes));
   }
 
   async #write(name: string, text: string, key: string, values: unknown[]): Promise<void> {
@@ -269,7 +276,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
       try {
         return await this.#pool.query<Row>(query);
       } catch (raw) {
-        const error = databaseError(raw);
+        const error = toDatabaseError(raw);
         const isTransient = isRunlakeError(error) && error.retryable;
         if (!isTransient || performance.now() - startedAtMs > retryTimeoutMs) throw error;
         await pause(pauseMs);

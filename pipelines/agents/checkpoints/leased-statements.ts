@@ -85,7 +85,7 @@ written AS (
 SELECT holds FROM lease`;
 
 /** Returns the parameters $4 to $24 of {@link writeSql}. */
-export function writeValues(
+export function buildWriteParameters(
   checkpoints: readonly CheckpointPart[],
   writes: readonly WritePart[],
   runId: string | undefined,

@@ -9,7 +9,7 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 
 type ValuePart = readonly [...names: string[], type: string, length: number | null];
 
-/** A row of {@link selectTuples}. `*_parts` describe the values that are concatenated in `*_bytes`. */
+/** A row of {@link selectTuplesSql}. `*_parts` describe the values that are concatenated in `*_bytes`. */
 export interface StoredTuple {
   readonly thread_id: string;
   readonly checkpoint_ns: string;
@@ -31,7 +31,7 @@ export interface StoredTuple {
  * Postgres look up each blob by its key; otherwise it may read all blobs of the thread, which can be a thousand times
  * as many.
  */
-export const selectTuples = `
+export const selectTuplesSql = `
 SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata::text AS metadata,
   blobs.parts AS blob_parts, blobs.bytes AS blob_bytes, writes.parts AS write_parts, writes.bytes AS write_bytes
 FROM agents.checkpoints cp
@@ -58,7 +58,7 @@ CROSS JOIN LATERAL (
  * Returns the query for the newest checkpoints of a thread. As in the savers of LangGraph, a member that is absent from
  * `configurable` does not restrict the result.
  */
-export function listQuery(
+export function buildListQuery(
   { configurable = {} }: RunnableConfig,
   {
     filter = {},
@@ -81,7 +81,7 @@ export function listQuery(
   const beforeId: unknown = before?.configurable?.checkpoint_id;
   if (beforeId !== undefined) add('checkpoint_id <', beforeId);
   const where = conditions.length > 0 ? `WHERE ${conditions.join(' AND ')}` : '';
-  return { text: `${selectTuples} ${where} ORDER BY checkpoint_id DESC LIMIT $${values.push(limit)}`, values };
+  return { text: `${selectTuplesSql} ${where} ORDER BY checkpoint_id DESC LIMIT $${values.push(limit)}`, values };
 }
 
 /** Converts a row to the tuple that LangGraph expects, with all values deserialised. */
@@ -150,7 +150,7 @@ const pageBytes = 4 * 1024 * 1024;
 const maxPageRows = 64;
 
 /** Chooses the number of rows of the next page from the average row size of the last one. The first page has one row. */
-export class PageSizes {
+export class AdaptivePageSize {
   #rows = 0;
   #bytes = 0;
 
@@ -175,7 +175,7 @@ export class PageSizes {
 const unstorableEscapes = /\\(?:\\|u0000|ud[89a-f][0-9a-f]{2})/g;
 
 /** Makes JSON text acceptable to `jsonb`: removes NUL characters and replaces lone surrogates with U+FFFD. */
-export function jsonbText(json: string): string {
+export function toJsonbText(json: string): string {
   if (!json.includes('\\u')) return json;
   return json.replace(unstorableEscapes, (found) => (found === '\\\\' ? found : found === '\\u0000' ? '' : '\ufffd'));
 }

@@ -20,7 +20,7 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { resolveAssistant } from '../assistants/assistant.ts';
-import { type AgentUser, endUserId } from '../auth/agent-user.ts';
+import { type AgentUser, registerEndUser } from '../auth/agent-user.ts';
 import { type DueClock, type ReadClock, readDatabaseClock, startDueClock } from '../due-clock.ts';
 import { createRun } from '../runs/create-run.ts';
 import type { GraphConfig } from '../runs/run.ts';
@@ -52,16 +52,16 @@ const firingRetentionMs = 24 * 3_600_000;
 export async function fireCrons(deps: FiringDeps): Promise<number> {
   const { database, logger } = deps;
   const failed: string[] = [];
-  for (let fired = 0; ; ) {
+  for (let firedCount = 0; ; ) {
     let cron: Cron | undefined;
     try {
       await database.transaction(async (tx) => {
         const nowMs = await readNow(deps, tx);
-        cron = await lockDue(tx, deps, nowMs, 'AND cron_id <> ALL ($3::uuid[])', failed);
+        cron = await lockDueCron(tx, deps, nowMs, 'AND cron_id <> ALL ($3::uuid[])', failed);
         if (cron !== undefined) await fireCron(tx, deps, nowMs, cron, deps.createCronRun);
       });
-      if (cron === undefined) return fired;
-      fired += 1;
+      if (cron === undefined) return firedCount;
+      firedCount += 1;
     } catch (err) {
       if (cron === undefined) throw err;
       const { cron_id: cronId } = cron as Cron;
@@ -80,7 +80,7 @@ export async function fireCrons(deps: FiringDeps): Promise<number> {
 async function skipFireTime(deps: FiringDeps, cronId: string): Promise<void> {
   await deps.database.transaction(async (tx) => {
     const nowMs = await readNow(deps, tx);
-    const cron = await lockDue(tx, deps, nowMs, 'AND cron_id = $3', cronId);
+    const cron = await lockDueCron(tx, deps, nowMs, 'AND cron_id = $3', cronId);
     if (cron !== undefined) await fireCron(tx, deps, nowMs, cron, async () => null);
   });
 }
@@ -104,7 +104,7 @@ function readNow({ now = readDatabaseClock }: FiringDeps, sql: Sql): Promise<num
 /**
  * Locks and returns the cron that has been due longest among those that match `condition`, in which `$3` is `value`.
  */
-async function lockDue(
+async function lockDueCron(
   tx: Sql,
   { deploymentId }: FiringDeps,
   nowMs: number,
@@ -131,16 +131,16 @@ async function fireCron(
   const endMs = cron.end_time === null ? Number.POSITIVE_INFINITY : Date.parse(cron.end_time);
   const schedule = readSchedule(cron.schedule, cron.timezone, dueMs - 1);
   const fireTimeMs = schedule.latest(dueMs, Math.min(nowMs, endMs));
-  const firing = [deploymentId, cron.cron_id, new Date(fireTimeMs).toISOString()];
+  const firingKey = [deploymentId, cron.cron_id, new Date(fireTimeMs).toISOString()];
   const isFirst = await tx.execute(
     'INSERT INTO agents.cron_firings (deployment_id, cron_id, due_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING',
-    firing,
+    firingKey,
   );
   if (isFirst === 1) {
     const runId = await startRun(tx, cron);
     await tx.execute(
       'UPDATE agents.cron_firings SET run_id = $4 WHERE deployment_id = $1 AND cron_id = $2 AND due_at = $3',
-      [...firing, runId],
+      [...firingKey, runId],
     );
   }
   const nextMs = schedule.next(Math.max(fireTimeMs, nowMs));
@@ -195,7 +195,7 @@ export async function createCronRun(
       ...{ webhooks: rules.webhooks, acceptsFeedbackKeys: rules.acceptsFeedbackKeys },
     },
   );
-  const endUser = user && { userId: await endUserId(tx, rules.organizationId, user.identity) };
+  const endUser = user && { userId: await registerEndUser(tx, rules.organizationId, user.identity) };
   await createRun(tx, deploymentId, {
     assistant,
     ...runRequest,

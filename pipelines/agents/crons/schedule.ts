@@ -51,10 +51,10 @@ export function readSchedule(schedule: string, timezone: string | null, nowMs: n
 }
 
 function findNextTime(text: string, zone: string, isHourly: boolean, afterMs: number): number | undefined {
-  const isNear = isNearClockChange(afterMs, zone);
-  const startMs = getLocalTime(afterMs, zone) - (isNear ? maxClockChangeMs : 0);
+  const isNearChange = isNearClockChange(afterMs, zone);
+  const startMs = getLocalTime(afterMs, zone) - (isNearChange ? maxClockChangeMs : 0);
   const first = findFirstAfter(text, startMs, afterMs, (clockMs) => findInstants(clockMs, zone).first);
-  if (!isHourly || !isNear) return first;
+  if (!isHourly || !isNearChange) return first;
   const last = findFirstAfter(text, startMs, afterMs, (clockMs) => findInstants(clockMs, zone).last);
   return first === undefined || last === undefined ? (first ?? last) : Math.min(first, last);
 }
@@ -88,12 +88,12 @@ function findLatestTime(schedule: Schedule, fromMs: number, untilMs: number): nu
   for (const spanMs of [hourMs, dayMs, 32 * dayMs, 400 * dayMs]) {
     if (untilMs - spanMs <= fromMs) break;
     const found = schedule.next(untilMs - spanMs - 1);
-    if (found !== undefined && found <= untilMs) return findLast(schedule, found, untilMs);
+    if (found !== undefined && found <= untilMs) return findLastTime(schedule, found, untilMs);
   }
-  return findLast(schedule, fromMs, untilMs);
+  return findLastTime(schedule, fromMs, untilMs);
 }
 
-function findLast(schedule: Schedule, fromMs: number, untilMs: number): number {
+function findLastTime(schedule: Schedule, fromMs: number, untilMs: number): number {
   let last = fromMs;
   for (;;) {
     const next = schedule.next(last);

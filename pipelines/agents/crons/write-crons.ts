@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
-import { pageWithin, selectedColumns } from '../../../infra/postgres/page-within.ts';
+import { buildSelectList, queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
 import { enforceLimit } from '../../tenants/enforce-limit.ts';
 import { type ReadClock, readDatabaseClock } from '../due-clock.ts';
 import { requireStorableJson } from '../threads/thread.ts';
@@ -103,7 +103,7 @@ export async function updateCron(
       payload: { ...current.payload, ...changes.payload },
       metadata: { ...current.metadata, ...changes.metadata },
     };
-    const reschedules = (['schedule', 'timezone', 'end_time', 'enabled'] as const).some(
+    const mustReschedule = (['schedule', 'timezone', 'end_time', 'enabled'] as const).some(
       (field) => changed[field] !== current[field],
     );
     const [updated] = await tx.query<Cron>(
@@ -116,7 +116,7 @@ export async function updateCron(
         changed.schedule,
         changed.timezone,
         changed.end_time,
-        reschedules ? computeNextRunDate(changed, await now(tx)) : current.next_run_date,
+        mustReschedule ? computeNextRunDate(changed, await now(tx)) : current.next_run_date,
         changed.on_run_completed,
         changed.enabled,
         changed.payload,
@@ -224,7 +224,7 @@ export interface CronFilter {
   readonly metadata?: Readonly<Record<string, unknown>> | undefined;
 }
 
-export const cronSorts = [
+export const cronSortFields = [
   'cron_id',
   'assistant_id',
   'thread_id',
@@ -235,7 +235,7 @@ export const cronSorts = [
 ] as const;
 
 interface CronPage {
-  readonly sortBy: (typeof cronSorts)[number];
+  readonly sortBy: (typeof cronSortFields)[number];
   readonly sortOrder: 'asc' | 'desc';
   readonly limitRows: number;
   readonly offsetRows: number;
@@ -264,9 +264,9 @@ export async function searchCrons(
   filter: CronFilter,
   { sortBy, sortOrder, limitRows, offsetRows, select, limitBytes }: CronPage,
 ): Promise<readonly Partial<Cron>[]> {
-  return pageWithin<Partial<Cron>>(
+  return queryPageWithinLimit<Partial<Cron>>(
     sql,
-    `SELECT ${selectedColumns(cronColumns, select)} FROM agents.crons WHERE ${filterCondition}
+    `SELECT ${buildSelectList(cronColumns, select)} FROM agents.crons WHERE ${filterCondition}
      ORDER BY ${sortBy} ${sortOrder} NULLS LAST, cron_id LIMIT $6 OFFSET $7`,
     [...buildFilterParams(deploymentId, filter), limitRows, offsetRows],
     limitBytes,

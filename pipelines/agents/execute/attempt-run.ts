@@ -22,7 +22,7 @@ import type { Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { AcceptDeps, Sender } from '../../ingest/accept/accept-drafts.ts';
 import { runsEnded } from '../agent-metrics.ts';
-import { threadKey } from '../checkpoints/copy-checkpoints.ts';
+import { buildThreadKey } from '../checkpoints/copy-checkpoints.ts';
 import { readHeadCheckpoint } from '../checkpoints/stored-tuples.ts';
 import { endRun, type RunResult, releaseRun } from '../runs/end-run.ts';
 import type { ClaimedRun, EndedRun, RunFailure } from '../runs/run-row.ts';
@@ -71,7 +71,7 @@ function createChunk(name: string, value: object): Chunk {
 async function chooseAttemptStart(database: Sql, run: ClaimedRun): Promise<RunJob['start']> {
   const { checkpoint, durability } = run.kwargs;
   if (run.attempt > 1 && durability !== 'exit') {
-    const head = await readHeadCheckpoint(database, threadKey(run.deploymentId, run.threadId));
+    const head = await readHeadCheckpoint(database, buildThreadKey(run.deploymentId, run.threadId));
     if (head?.runId === run.runId) return { kind: 'continue' };
   }
   if (checkpoint !== undefined) return { kind: 'input', checkpoint };
@@ -101,7 +101,7 @@ export async function attemptRun(
   const { database, pool, publisher, logger, isStopping } = deps;
   const { threadStart, baseCheckpointId: _, metadata: __, sender: ___, startedAt: ____, ...job } = run;
   const { deploymentId, threadId, runId, attempt, kwargs } = job;
-  const traced = deps.childRuns.open(run);
+  const tracedAttempt = deps.childRuns.open(run);
   const stream = publisher.open({ deploymentId, threadId, runId, attempt, threadStart, kept: kwargs.resumable });
   let isCancelled = false;
   let hasLostLease = false;
@@ -139,16 +139,16 @@ export async function attemptRun(
         ...job,
         start: await retryWhileLeased(() => chooseAttemptStart(database, run)),
         timeoutMs: deps.runTimeoutMs,
-        ...(traced && { trace: traced.order }),
+        ...(tracedAttempt && { trace: tracedAttempt.order }),
       },
       (chunks) => stream.write(chunks),
-      traced?.take,
+      tracedAttempt?.take,
     );
     deps.onAccepted();
     cancel = () => handle.cancel();
     if (isCancelled || hasLostLease) cancel();
     const outcome = await handle.outcome;
-    traced?.ended(outcome.kind === 'lost' ? outcome.message : `The run ended: ${outcome.kind}.`);
+    tracedAttempt?.ended(outcome.kind === 'lost' ? outcome.message : `The run ended: ${outcome.kind}.`);
     if (hasLostLease || outcome.kind === 'fenced') {
       logger.warn({ runId, attempt }, 'run lost its lease; attempt stopped');
       hasLostLease = true;
@@ -181,7 +181,7 @@ export async function attemptRun(
     if (!ended) return;
     runsEnded.inc({ status: ended.status });
     releaseLease();
-    await publishEnd(deps, ended, traced?.marks);
+    await publishEnd(deps, ended, tracedAttempt?.marks);
   } finally {
     releaseLease();
     if (!hasEnded) await requeue(deps, run, { countLoss: !hasLostLease });
@@ -305,10 +305,10 @@ function toTraceRecord(
     traceId: run.runId,
     project: findProject(run),
     parts: ({ values, withRequestFields }) => {
-      const included = values ? form : { inputs: false, outputs: false };
+      const includedValues = values ? form : { inputs: false, outputs: false };
       return {
         location: encodeRootLocation(run),
-        ...encodeRootMembers(run, { ...included, withRequestFields }, marks),
+        ...encodeRootMembers(run, { ...includedValues, withRequestFields }, marks),
       };
     },
   };

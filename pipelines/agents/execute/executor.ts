@@ -26,11 +26,11 @@ import { sweepRuns } from '../runs/delete-run.ts';
 import { releaseRun } from '../runs/end-run.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 import type { StreamPublisher } from '../streams/stream-types.ts';
-import type { ChildRuns } from '../traces/child-runs.ts';
+import type { ChildRunTracer } from '../traces/child-runs.ts';
 import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import { attemptRun, type TraceRun } from './attempt-run.ts';
 import { Leases } from './leases.ts';
-import { type FeedbackLinks, type MarkEndPublished, publishLateEnds } from './publish-end.ts';
+import { type FeedbackLinkFactory, type MarkEndPublished, publishLateEnds } from './publish-end.ts';
 
 export interface ExecutorDeps {
   readonly database: Database;
@@ -39,10 +39,10 @@ export interface ExecutorDeps {
   readonly deploymentId: string;
   /** Writes an ended run as a trace. Idempotent. */
   readonly traceRun: TraceRun;
-  readonly childRuns: Pick<ChildRuns, 'open'>;
+  readonly childRuns: Pick<ChildRunTracer, 'open'>;
   readonly markEndPublished: MarkEndPublished;
   /** Creates feedback links for runs that request them. If unset, runs cannot request links. */
-  readonly feedbackLinks?: FeedbackLinks | undefined;
+  readonly feedbackLinks?: FeedbackLinkFactory | undefined;
   readonly logger: Logger;
   /** A dedicated connection for the heartbeat, with a statement timeout below `leaseMs`. */
   readonly heartbeats: Sql;
@@ -64,9 +64,9 @@ export interface Executor {
 
 const sweepIntervalMs = 1_000;
 /** A claim may miss runs that became due less than this time before the claim. */
-const recentlyDueMs = 20;
+const dueRecheckDelayMs = 20;
 /** Delay before a claim for extra slots, so that runs created while all slots are used share one claim. */
-const extraDelayMs = 25;
+const extraClaimDelayMs = 25;
 
 export function startExecutor(deps: ExecutorDeps): Executor {
   const { database, pool, deploymentId, logger } = deps;
@@ -118,28 +118,29 @@ export function startExecutor(deps: ExecutorDeps): Executor {
     const slots = Math.max(0, countFreeSlots());
     isFull = slots === 0;
     const extraSlots = isFull && !isExtraClaimDue ? 0 : countExtraSlots();
-    if (isFull && !isExtraClaimDue && countExtraSlots() > 0) extraTimer ??= setTimeout(claimExtra, extraDelayMs);
+    if (isFull && !isExtraClaimDue && countExtraSlots() > 0)
+      extraTimer ??= setTimeout(claimExtraRuns, extraClaimDelayMs);
     isExtraClaimDue = false;
     if (slots + extraSlots === 0) return;
     const claimedAtMs = performance.now();
     reservedSlots += slots + extraSlots;
-    let claimed: readonly ClaimedRun[] = [];
+    let claimedRuns: readonly ClaimedRun[] = [];
     try {
-      claimed = await claimRuns(database, deploymentId, { slots, extraSlots, processId });
+      claimedRuns = await claimRuns(database, deploymentId, { slots, extraSlots, processId });
     } finally {
-      reservedSlots -= slots + extraSlots - claimed.length;
+      reservedSlots -= slots + extraSlots - claimedRuns.length;
     }
-    for (const run of claimed) attempt(run, claimedAtMs);
-    needsAnotherSearch ||= claimed.length > 0;
+    for (const run of claimedRuns) attempt(run, claimedAtMs);
+    needsAnotherSearch ||= claimedRuns.length > 0;
     if (needsAnotherSearch || isFull) return;
     // `getMsToNextRun` omits runs that are overdue because a request writes to their thread; that request wakes the
     // executor.
-    const dueMs = await getMsToNextRun(database, deploymentId, recentlyDueMs);
+    const dueMs = await getMsToNextRun(database, deploymentId, dueRecheckDelayMs);
     if (dueMs === undefined || isStopping) return;
-    dueTimer = setTimeout(wake, dueMs > 0 ? Math.min(Math.ceil(dueMs), 60_000) : recentlyDueMs);
+    dueTimer = setTimeout(wake, dueMs > 0 ? Math.min(Math.ceil(dueMs), 60_000) : dueRecheckDelayMs);
   }
 
-  function claimExtra(): void {
+  function claimExtraRuns(): void {
     extraTimer = undefined;
     isExtraClaimDue = true;
     wake();
@@ -152,7 +153,7 @@ export function startExecutor(deps: ExecutorDeps): Executor {
       if (isReserved) reservedSlots -= 1;
       isReserved = false;
     };
-    const attempted = attemptRun(
+    const attemptPromise = attemptRun(
       { ...deps, isStopping: () => isStopping, onAccepted: endReservation },
       leases,
       run,
@@ -161,10 +162,10 @@ export function startExecutor(deps: ExecutorDeps): Executor {
       .catch((err) => logger.error({ err, runId: run.runId }, 'attempt failed unexpectedly'))
       .finally(() => {
         endReservation();
-        attempts.delete(attempted);
+        attempts.delete(attemptPromise);
         wakeIfFull();
       });
-    attempts.add(attempted);
+    attempts.add(attemptPromise);
   }
 
   async function waitForAttempts(): Promise<void> {

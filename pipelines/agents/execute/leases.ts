@@ -140,11 +140,11 @@ export class Leases {
   }
 
   #compare(requestedTokens: readonly string[], runs: readonly LeasedRun[]): void {
-    const byToken = new Map(runs.map((run) => [run.leaseToken, run]));
+    const runsByToken = new Map(runs.map((run) => [run.leaseToken, run]));
     for (const token of requestedTokens) {
       const held = this.#watchedByToken.get(token);
       if (held === undefined) continue;
-      const run = byToken.get(token);
+      const run = runsByToken.get(token);
       if (run === undefined) this.#lose(token);
       else if (run.cancelAction !== undefined && !held.cancelled) {
         held.cancelled = true;
@@ -153,8 +153,8 @@ export class Leases {
     }
     const nowMs = performance.now();
     for (const token of this.#firstSeenWithoutAttempt.keys())
-      if (!byToken.has(token)) this.#firstSeenWithoutAttempt.delete(token);
-    for (const [token, run] of byToken) {
+      if (!runsByToken.has(token)) this.#firstSeenWithoutAttempt.delete(token);
+    for (const [token, run] of runsByToken) {
       if (this.#watchedByToken.has(token)) continue;
       const sinceMs = this.#firstSeenWithoutAttempt.get(token) ?? nowMs;
       this.#firstSeenWithoutAttempt.set(token, sinceMs);

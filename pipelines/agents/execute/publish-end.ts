@@ -2,7 +2,7 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { TokenSigner } from '../../../infra/signing/token-signer.ts';
 import { createFeedbackToken } from '../../feedback/feedback-token.ts';
-import { isGivenUp } from '../runs/end-run.ts';
+import { isLostRunFailure } from '../runs/end-run.ts';
 import { claimUnpublishedEnds, fitsEndEvent, markEndsPublished } from '../runs/published-ends.ts';
 import type { EndedRun, RunSender } from '../runs/run-row.ts';
 import type { RunEnd } from '../streams/stream-types.ts';
@@ -10,9 +10,9 @@ import type { TraceMarks } from '../traces/trace-order.ts';
 import type { ExecutorDeps } from './executor.ts';
 
 /** Encodes the {@link RunEnd} of a run as JSON text. */
-export function endData(run: EndedRun, feedback: RunEnd['feedback']): Buffer {
+export function encodeRunEnd(run: EndedRun, feedback: RunEnd['feedback']): Buffer {
   const { status, graphId, error, values, kwargs, interrupted, interrupts } = run;
-  const isUnreported = !run.eventsMissing && error !== undefined && isGivenUp(error);
+  const isUnreported = !run.eventsMissing && error !== undefined && isLostRunFailure(error);
   const end: RunEnd = {
     status,
     graph_id: graphId,
@@ -28,7 +28,7 @@ export function endData(run: EndedRun, feedback: RunEnd['feedback']): Buffer {
   return Buffer.from(`${text.slice(0, -1)},"values":${values}}`);
 }
 
-/** Decodes the output of {@link endData}. */
+/** Decodes the output of {@link encodeRunEnd}. */
 export function decodeEnd(data: Uint8Array): RunEnd {
   return JSON.parse(Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString('utf8')) as RunEnd;
 }
@@ -55,7 +55,7 @@ export async function publishEnd(deps: ExecutorDeps, run: EndedRun, marks?: Trac
     attempt,
     threadStart,
     kept: kwargs.resumable,
-    data: endData(run, deps.feedbackLinks?.(run)),
+    data: encodeRunEnd(run, deps.feedbackLinks?.(run)),
     endedAtMicros: Date.parse(run.endedAt) * 1_000,
   });
   await deps.traceRun(run, marks);
@@ -72,14 +72,14 @@ export async function publishLateEnds(deps: ExecutorDeps): Promise<void> {
   const late = await claimUnpublishedEnds(deps.database, deps.deploymentId, publishTimeoutMs);
   for (let from = 0; from < late.length; from += publishBatchSize) {
     // Publish in parallel, because each end waits for the next flush of traces to the log.
-    const published = late.slice(from, from + publishBatchSize).map((run) =>
+    const publications = late.slice(from, from + publishBatchSize).map((run) =>
       publishEnd(deps, run).catch((err: unknown) => {
         deps.logger.warn({ err, runId: run.runId }, 'end of a run not published; retrying');
         return err;
       }),
     );
     // If the log is unavailable, the other ends would fail as well.
-    if ((await Promise.all(published)).some((err) => isRunlakeError(err) && err.retryable)) return;
+    if ((await Promise.all(publications)).some((err) => isRunlakeError(err) && err.retryable)) return;
   }
 }
 
@@ -90,7 +90,7 @@ export type MarkEndPublished = (run: EndedRun) => Promise<void>;
  * Returns a function that coalesces calls: ends that arrive while a statement executes are marked together by the next
  * statement.
  */
-export function markEndsTogether(database: Database, resumeMs: number): MarkEndPublished {
+export function createEndMarker(database: Database, resumeMs: number): MarkEndPublished {
   let running: Promise<void> = Promise.resolve();
   let next: { readonly runs: EndedRun[]; readonly marked: Promise<void> } | undefined;
 
@@ -110,7 +110,7 @@ export function markEndsTogether(database: Database, resumeMs: number): MarkEndP
 }
 
 /** Returns the feedback links of a run by feedback key; undefined if the run has none. */
-export type FeedbackLinks = (run: EndedRun) => Readonly<Record<string, string>> | undefined;
+export type FeedbackLinkFactory = (run: EndedRun) => Readonly<Record<string, string>> | undefined;
 
 /**
  * Returns a function that creates signed links, which accept feedback on a run's trace without an API key. The links of
@@ -123,7 +123,7 @@ export function createFeedbackLinks(deps: {
   readonly validHours: number;
   /** Trace owner for runs without a sender. */
   readonly defaultSender: RunSender;
-}): FeedbackLinks {
+}): FeedbackLinkFactory {
   return ({ kwargs, sender, runId, endedAt, removed }) => {
     if (removed || kwargs.feedback_keys === undefined) return undefined;
     const { workspaceId, userId } = { ...deps.defaultSender, ...sender };

@@ -1,5 +1,5 @@
 import type { Interrupt } from '../threads/thread.ts';
-import { graphJson } from '../workers/child/graph-json.ts';
+import { toGraphJson } from '../workers/child/graph-json.ts';
 
 /**
  * The part of a compiled LangGraph graph that Runlake uses. It is a structural type, because a project may use a
@@ -101,23 +101,23 @@ export async function readSnapshot(
   return graph.getState({ ...location, configurable: { ...location.configurable, ...config.configurable } }, options);
 }
 
-export interface StateOfRun {
+export interface RunState {
   readonly values: string;
   readonly next: readonly string[];
   readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
 }
 
 /** Reads the state at the head of the thread from the checkpointer. @throws errors of the saver. */
-export async function readStoredState(graph: CompiledGraph, threadId: string): Promise<StateOfRun> {
+export async function readStoredState(graph: CompiledGraph, threadId: string): Promise<RunState> {
   const { values, next, tasks } = await readSnapshot(graph, { configurable: { thread_id: threadId } });
-  return { values: graphJson(values ?? {}), next: [...next], interrupts: collectInterrupts({ tasks, next }) };
+  return { values: toGraphJson(values ?? {}), next: [...next], interrupts: collectInterrupts({ tasks, next }) };
 }
 
 /**
  * Converts the last state that a graph without a checkpointer streamed to its final state. Its run cannot be resumed.
  */
-export function toStreamedState(values: unknown): StateOfRun {
-  return { values: graphJson(values ?? {}), next: [], interrupts: {} };
+export function toStreamedState(values: unknown): RunState {
+  return { values: toGraphJson(values ?? {}), next: [], interrupts: {} };
 }
 
 /**
@@ -131,5 +131,5 @@ export function collectInterrupts({
   const waiting = tasks.filter(
     ({ name, interrupts }) => interrupts !== undefined && interrupts.length > 0 && next.includes(name),
   );
-  return Object.fromEntries(waiting.map((task) => [task.id, JSON.parse(graphJson(task.interrupts)) as Interrupt[]]));
+  return Object.fromEntries(waiting.map((task) => [task.id, JSON.parse(toGraphJson(task.interrupts)) as Interrupt[]]));
 }

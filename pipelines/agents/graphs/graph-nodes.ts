@@ -55,7 +55,7 @@ export function listUnknownBreakpoints(
  * @throws GRAPH_NODE_UNKNOWN
  */
 export function requireNodes(graphId: string, { names, targets }: GraphNodes, command: NodeCommand): void {
-  if (goesToEnd(command)) return;
+  if (isEndCommand(command)) return;
   for (const to of toList(command?.goto)) {
     const known = isSend(to) ? names : targets;
     const node = isSend(to) ? to.node : to;
@@ -73,7 +73,7 @@ export function requireTargets(graphId: string, nodes: GraphNodes, command: Node
 }
 
 /** Returns true if a command only ends the graph: its single `goto` is `__end__`, and it does not resume. */
-export function goesToEnd(command: NodeCommand): boolean {
+export function isEndCommand(command: NodeCommand): boolean {
   const to = toList(command?.goto);
   return to.length === 1 && to[0] === endNode && (command?.resume ?? undefined) === undefined;
 }

@@ -102,7 +102,7 @@ export interface GraphsFile {
   readonly graphs: readonly GraphSource[];
   readonly env: Readonly<Record<string, string>>;
   /** Default configs of assistants, by graph id. */
-  readonly defaults: ReadonlyMap<string, DefaultConfig>;
+  readonly defaultConfigs: ReadonlyMap<string, DefaultConfig>;
   readonly auth?: ExportReference & { readonly disableStudioAuth: boolean };
   readonly app?: ExportReference;
   readonly http: HttpSettings;
@@ -110,7 +110,7 @@ export interface GraphsFile {
   readonly checkpointer: NonNullable<FileContent['checkpointer']>;
   readonly webhooks: NonNullable<FileContent['webhooks']>;
   /** Fields of the file that this agent server does not support and ignores. */
-  readonly ignored: readonly string[];
+  readonly ignoredFields: readonly string[];
 }
 
 /**
@@ -136,9 +136,9 @@ export async function readGraphsFile(file: string): Promise<GraphsFile> {
   }
   if (!isValid(fileSchema, content)) {
     // Each alternative of a union reports an error. Prefer the deepest error and, at the same depth, a missing field.
-    const specificity = ({ instancePath, keyword }: { instancePath: string; keyword: string }) =>
+    const computeSpecificity = ({ instancePath, keyword }: { instancePath: string; keyword: string }) =>
       2 * instancePath.split('/').length + (keyword === 'required' ? 1 : 0);
-    const [first] = Value.Errors(fileSchema, content).sort((a, b) => specificity(b) - specificity(a));
+    const [first] = Value.Errors(fileSchema, content).sort((a, b) => computeSpecificity(b) - computeSpecificity(a));
     throw invalid(
       first?.instancePath.slice(1).replaceAll('/', '.') || 'the file',
       first?.message ?? 'it does not match the schema',
@@ -157,7 +157,7 @@ export async function readGraphsFile(file: string): Promise<GraphsFile> {
     folder,
     graphs: sources,
     env: environment,
-    defaults: parseDefaultConfigs({ path, env: environment, graphs: sources }),
+    defaultConfigs: parseDefaultConfigs({ path, env: environment, graphs: sources }),
     ...(auth && {
       auth: { ...parseReference(folder, auth.path), disableStudioAuth: auth.disable_studio_auth ?? false },
     }),
@@ -166,7 +166,7 @@ export async function readGraphsFile(file: string): Promise<GraphsFile> {
     store,
     checkpointer,
     webhooks,
-    ignored: unsupportedFields.filter((name) => Object.hasOwn(content as object, name)),
+    ignoredFields: unsupportedFields.filter((name) => Object.hasOwn(content as object, name)),
   };
 }
 
@@ -212,10 +212,10 @@ const defaultConfigSchema = Type.Object(
 );
 const defaultConfigsSchema = Type.Record(Type.String(), defaultConfigSchema);
 
-type Defaults = Static<typeof defaultConfigSchema>;
+type ParsedDefaultConfig = Static<typeof defaultConfigSchema>;
 
 export interface DefaultConfig {
-  readonly config: Omit<Defaults, 'context'>;
+  readonly config: Omit<ParsedDefaultConfig, 'context'>;
   readonly context?: unknown;
 }
 

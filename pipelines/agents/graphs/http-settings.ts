@@ -110,11 +110,11 @@ export function toOriginPattern(text: string): RegExp {
 
 /** Returns lower-case header patterns, in which `*` matches any text. */
 export function toHeaderPatterns(choice: ConfigurableHeaders | null | undefined) {
-  const lowered = (...lists: (readonly string[] | null | undefined)[]) =>
+  const toLowerCaseList = (...lists: (readonly string[] | null | undefined)[]) =>
     lists.flatMap((list) => list ?? []).map((name) => name.toLowerCase());
   return {
-    includes: lowered(choice?.includes, choice?.include),
-    excludes: lowered(choice?.excludes, choice?.exclude),
+    includes: toLowerCaseList(choice?.includes, choice?.include),
+    excludes: toLowerCaseList(choice?.excludes, choice?.exclude),
   };
 }
 

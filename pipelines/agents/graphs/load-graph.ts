@@ -31,30 +31,32 @@ export interface LoadedGraph {
  */
 export async function loadGraph(source: GraphSource): Promise<LoadedGraph> {
   const { graphId } = source;
-  const unusable = (reason: string, cause?: unknown) =>
+  const createUnusableGraphError = (reason: string, cause?: unknown) =>
     runlakeError('GRAPH_UNUSABLE', { graph: graphId, reason }, cause === undefined ? {} : { cause });
-  if (source.path.endsWith('.py')) throw unusable(`${source.path} is Python: graphs must be JavaScript or TypeScript`);
+  if (source.path.endsWith('.py'))
+    throw createUnusableGraphError(`${source.path} is Python: graphs must be JavaScript or TypeScript`);
   let exported: unknown;
   try {
     exported = await importExport(source);
   } catch (error) {
-    throw unusable(`${source.path} cannot be loaded: ${formatError(error)}`, error);
+    throw createUnusableGraphError(`${source.path} cannot be loaded: ${formatError(error)}`, error);
   }
   const where = `the export '${source.name}' of ${source.path}`;
-  if (exported === undefined) throw unusable(`${where} does not exist`);
+  if (exported === undefined) throw createUnusableGraphError(`${where} does not exist`);
   if (typeof exported === 'function') {
     const make = exported as (config: object) => unknown;
     return {
       graphId,
       instance: async (config) => {
         const made = toCompiledGraph(await make(config));
-        if (made === undefined) throw unusable(`${where} did not return a graph`);
+        if (made === undefined) throw createUnusableGraphError(`${where} did not return a graph`);
         return made.withConfig({});
       },
     };
   }
   const graph = toCompiledGraph(exported);
-  if (graph === undefined) throw unusable(`${where} is not a graph, a builder of one, or a function that returns one`);
+  if (graph === undefined)
+    throw createUnusableGraphError(`${where} is not a graph, a builder of one, or a function that returns one`);
   return { graphId, nodes: readNodes(graph), instance: async () => graph.withConfig({}) };
 }
 
@@ -87,7 +89,7 @@ function formatError(error: unknown): string {
 const libraryPackage = '@langchain/langgraph';
 
 /** Description of the LangGraph versions that Runlake is tested with. */
-export const testedLibraries = '1.x';
+export const testedLibraryVersions = '1.x';
 
 const isTested = (version: string) => /^1\./.test(version);
 
@@ -95,7 +97,7 @@ const isTested = (version: string) => /^1\./.test(version);
 export async function findUntestedLibraries({ graphs }: GraphsFile): Promise<{ path: string; version: string }[]> {
   const found = new Map<string, string>();
   for (const folder of new Set(graphs.map(({ path }) => dirname(path)))) {
-    const copy = await findCopy(folder);
+    const copy = await findLibraryCopy(folder);
     if (copy !== undefined && !isTested(copy.version)) found.set(copy.path, copy.version);
   }
   return [...found].map(([path, version]) => ({ path, version }));
@@ -104,14 +106,14 @@ export async function findUntestedLibraries({ graphs }: GraphsFile): Promise<{ p
 /** Returns the LangGraph version that the first graph of the file loads; undefined if none is found. */
 export async function findLibraryVersion({ graphs }: Pick<GraphsFile, 'graphs'>): Promise<string | undefined> {
   const [first] = graphs;
-  return first && (await findCopy(dirname(first.path)))?.version;
+  return first && (await findLibraryCopy(dirname(first.path)))?.version;
 }
 
 /** Finds the package as Node does: in this folder, then in each parent folder. */
-async function findCopy(folder: string): Promise<{ path: string; version: string } | undefined> {
+async function findLibraryCopy(folder: string): Promise<{ path: string; version: string } | undefined> {
   const path = join(folder, 'node_modules', libraryPackage);
   const text = await readFile(join(path, 'package.json'), 'utf8').catch(() => undefined);
   if (text !== undefined) return { path, version: String((JSON.parse(text) as { version?: unknown }).version) };
-  const above = dirname(folder);
-  return above === folder ? undefined : findCopy(above);
+  const parentFolder = dirname(folder);
+  return parentFolder === folder ? undefined : findLibraryCopy(parentFolder);
 }

@@ -42,13 +42,13 @@ export function toProtocolMessage(event: StreamedEvent, filter: EventFilter): Pr
   if (content === undefined) return undefined;
   const { method, rest, name } = content;
   const namespace = event.namespace === '' ? [] : event.namespace.split('|');
-  const matchable = { method, params: { namespace, data: { ...(name !== undefined && { name }) } } };
+  const matchableEvent = { method, params: { namespace, data: { ...(name !== undefined && { name }) } } };
   const subscription = {
     ...filter,
     channels: [...filter.channels],
     namespaces: filter.namespaces?.map((each) => [...each]),
   };
-  if (!matchesSubscription(matchable as never, subscription as never)) return undefined;
+  if (!matchesSubscription(matchableEvent as never, subscription as never)) return undefined;
   const id = String(event.threadSeq);
   const timestamp = Math.floor(event.createdAtMicros / 1_000);
   const params = `{"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp},${rest}`;
@@ -158,7 +158,7 @@ export function getPositionBeforeStart(start: number): number {
  * the next pending run, else of the last run. Excludes earlier runs, because their result is the state of the thread
  * and clients would mistake their ends for the end of the active run.
  */
-export async function replayPosition(
+export async function findReplayPosition(
   database: Sql,
   deploymentId: string,
   threadId: string,

@@ -5,13 +5,13 @@ import { type CompiledGraph, collectInterrupts, readSnapshot } from '../graphs/c
 import { type NodeCommand, readNodes, requireTargets } from '../graphs/graph-nodes.ts';
 import type { LoadedGraph } from '../graphs/load-graph.ts';
 import type { GraphConfig, RunCommand } from '../runs/run.ts';
-import type { StoreFor } from '../store/agent-store.ts';
+import type { StoreFactory } from '../store/agent-store.ts';
 import type { StoreConfig } from '../store/store-item.ts';
 import { embedTexts } from '../store/write-items.ts';
-import { selectedState, type ThreadCheckpoint, type ThreadState } from '../threads/thread.ts';
-import { graphJson } from '../workers/child/graph-json.ts';
+import { selectStateFields, type ThreadCheckpoint, type ThreadState } from '../threads/thread.ts';
+import { toGraphJson } from '../workers/child/graph-json.ts';
 import { toLibraryCommand, toLibraryConfig } from '../workers/child/run-config.ts';
-import { type SaverFor, ThreadSaver } from '../workers/child/thread-saver.ts';
+import { type SaverFactory, ThreadSaver } from '../workers/child/thread-saver.ts';
 import type { GraphRequest } from '../workers/messages.ts';
 import { readSchemas, readSubgraphSchemas } from './schemas.ts';
 import { toCheckpoint, toThreadState } from './thread-state.ts';
@@ -20,8 +20,8 @@ export interface RequestDeps {
   readonly graphs: ReadonlyMap<string, LoadedGraph>;
   /** Reasons why graphs are unusable, by graph id. */
   readonly loadErrors: Readonly<Record<string, string>>;
-  readonly saverFor: SaverFor;
-  readonly storeFor: StoreFor;
+  readonly saverFor: SaverFactory;
+  readonly storeFor: StoreFactory;
   readonly config: StoreConfig;
 }
 
@@ -44,21 +44,21 @@ export async function handleQuery(request: GraphRequest, deps: RequestDeps): Pro
     graph.checkpointer ??= new ThreadSaver(deps.saverFor(lease), deploymentId);
     graph.store ??= deps.storeFor(deploymentId);
     // A graph with `checkpointer: false` has no stored state.
-    if (graph.checkpointer === false) return graphJson(request.kind === 'history' ? [] : null);
+    if (graph.checkpointer === false) return toGraphJson(request.kind === 'history' ? [] : null);
   }
   switch (request.kind) {
     case 'state':
-      return graphJson(await readState(graph, config, request));
+      return toGraphJson(await readState(graph, config, request));
     case 'history':
       return readHistory(graph, config, request);
     case 'update-state':
-      return graphJson(await updateState(graph, config, request));
+      return toGraphJson(await updateState(graph, config, request));
     case 'schemas':
-      return graphJson({ graph_id: request.graphId, ...readSchemas(graph) });
+      return toGraphJson({ graph_id: request.graphId, ...readSchemas(graph) });
     case 'subgraphs':
-      return graphJson(await readSubgraphSchemas(graph, request));
+      return toGraphJson(await readSubgraphSchemas(graph, request));
     case 'drawing':
-      return graphJson((await graph.getGraphAsync({ ...config, xray: request.xray })).toJSON());
+      return toGraphJson((await graph.getGraphAsync({ ...config, xray: request.xray })).toJSON());
   }
 }
 
@@ -94,7 +94,7 @@ export async function readState(
   const state = toThreadState(snapshot);
   // Without a stored state there is no checkpoint to return.
   const known = snapshot.createdAt === undefined ? { ...state, checkpoint: null, metadata: {} } : state;
-  return selectedState(known, select);
+  return selectStateFields(known, select);
 }
 
 type HistoryRequest = Extract<GraphRequest, { kind: 'history' }>;
@@ -114,7 +114,7 @@ export async function readHistory(
   let bytes = 0;
   const options = { limit, ...(before && { before: toConfig(before) }), ...(metadata && { filter: metadata }) };
   for await (const snapshot of graph.getStateHistory(toConfig(checkpoint), options)) {
-    const state = graphJson(selectedState(toThreadState(snapshot), select));
+    const state = toGraphJson(selectStateFields(toThreadState(snapshot), select));
     bytes += Buffer.byteLength(state);
     requireWithin(states.push(state), bytes, limitBytes);
     if (states.length === limit) break;

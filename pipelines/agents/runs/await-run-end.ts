@@ -1,6 +1,6 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
-import { endSeq, type RunEnd, type RunReadFrom, type StreamHub, type StreamReader } from '../streams/stream-types.ts';
+import { endSeq, type RunEnd, type RunReadStart, type StreamHub, type StreamReader } from '../streams/stream-types.ts';
 import { readRunEnd } from './published-ends.ts';
 import { readRun } from './read-run.ts';
 import type { Run } from './run.ts';
@@ -78,7 +78,7 @@ async function readEnd(reader: StreamReader, signal: AbortSignal): Promise<RunEn
       if (isEnd) return JSON.parse(Buffer.from(data).toString('utf8')) as RunEnd;
     }
   } catch (error) {
-    if (!isRunlakeError(error) || !replaceReaderCodes.has(error.code)) throw error;
+    if (!isRunlakeError(error) || !readerReplacementCodes.has(error.code)) throw error;
   } finally {
     signal.removeEventListener('abort', close);
     close();
@@ -86,7 +86,7 @@ async function readEnd(reader: StreamReader, signal: AbortSignal): Promise<RunEn
   return undefined;
 }
 
-const replaceReaderCodes: ReadonlySet<string> = new Set(['STREAM_READER_TOO_SLOW', 'STREAM_INCOMPLETE']);
+const readerReplacementCodes: ReadonlySet<string> = new Set(['STREAM_READER_TOO_SLOW', 'STREAM_INCOMPLETE']);
 
 async function encodeEnd(database: Database, run: AwaitedRun, end: RunEnd): Promise<string> {
   if (end.error !== undefined) return encodeError(end.error);
@@ -121,7 +121,7 @@ interface FollowDeps {
 
 /**
  * Attaches a reader to an existing run. If the run is resumable, its events are stored and the reader starts at
- * `requestedFrom`. Otherwise the reader starts at the next event.
+ * `requestedStart`. Otherwise the reader starts at the next event.
  *
  * Reads the row of the run again after the reader is attached, so that no end is missed. If the run is unfinished, the
  * reader receives its end. If the run has ended, a reader that starts at the next event is closed. Any other reader
@@ -133,11 +133,11 @@ interface FollowDeps {
 export async function followRun(
   deps: FollowDeps,
   ids: { readonly threadId: string; readonly runId: string },
-  requestedFrom: RunReadFrom,
+  requestedStart: RunReadStart,
 ): Promise<{ readonly run: Run; readonly reader: StreamReader }> {
   const { deploymentId, database, hub } = deps;
   const run = await readRun(database, deploymentId, ids);
-  const from = run.kwargs.resumable ? requestedFrom : 'now';
+  const from = run.kwargs.resumable ? requestedStart : 'now';
   const reader = await hub.readRun({ deploymentId, ...ids }, from);
   try {
     const { status } = hasEnded(run) ? run : await readRun(database, deploymentId, ids);
@@ -165,7 +165,7 @@ async function readUnpublishedAttempt({ deploymentId, database }: FollowDeps, ru
 }
 
 /** Returns true if the reader has already received the end of this attempt. */
-function isPastEnd(from: RunReadFrom, attempt: number): boolean {
+function isPastEnd(from: RunReadStart, attempt: number): boolean {
   if (typeof from === 'string') return false;
   return from.attempt > attempt || (from.attempt === attempt && from.seq >= endSeq);
 }

@@ -35,7 +35,7 @@ export async function cancelRun(
   await database.transaction(async (tx) => {
     if ((await lockThread(tx, deploymentId, threadId)) === undefined)
       throw runlakeError('RUN_NOT_FOUND', { run: runId });
-    await cancelLocked(tx, deploymentId, { threadId, runIds: [runId] }, action);
+    await cancelLockedRuns(tx, deploymentId, { threadId, runIds: [runId] }, action);
   });
 }
 
@@ -43,7 +43,7 @@ export async function cancelRun(
  * Like {@link cancelRun}, for several runs of a thread that `tx` has locked. @throws RUN_NOT_FOUND, RUN_ENDED; the
  * caller must then roll back `tx`.
  */
-async function cancelLocked(
+async function cancelLockedRuns(
   tx: Sql,
   deploymentId: string,
   { threadId, runIds }: { readonly threadId: string; readonly runIds: readonly string[] },
@@ -94,16 +94,16 @@ export async function cancelRuns(
     await database.transaction(async (tx) => {
       const thread = await lockThread(tx, deploymentId, selection.threadId);
       if (thread === undefined || thread.hidden) throw runlakeError('THREAD_NOT_FOUND', { thread: selection.threadId });
-      await cancelLocked(tx, deploymentId, selection, action);
+      await cancelLockedRuns(tx, deploymentId, selection, action);
     });
     return;
   }
   const statuses = selection.status === 'all' ? ['pending', 'running'] : [selection.status];
-  const selectRuns = (where: string) => `SELECT thread_id, run_id FROM agents.runs
+  const buildSelectRunsSql = (where: string) => `SELECT thread_id, run_id FROM agents.runs
     WHERE deployment_id = $1 AND status IN ('pending', 'running') AND status = ANY ($2::text[]) AND NOT removed ${where}`;
   const threadCondition = `AND EXISTS (SELECT FROM agents.threads thread WHERE thread.deployment_id = $1
     AND thread.thread_id = runs.thread_id AND thread.metadata @> $3)`;
-  const rows = await database.query<{ thread_id: string }>(selectRuns(threadCondition), [
+  const rows = await database.query<{ thread_id: string }>(buildSelectRunsSql(threadCondition), [
     deploymentId,
     statuses,
     selection.ofThreads ?? {},
@@ -111,12 +111,12 @@ export async function cancelRuns(
   for (const threadId of new Set(rows.map(({ thread_id }) => thread_id))) {
     await database.transaction(async (tx) => {
       if ((await lockThread(tx, deploymentId, threadId)) === undefined) return;
-      const now = await tx.query<{ run_id: string }>(selectRuns('AND thread_id = $3'), [
+      const now = await tx.query<{ run_id: string }>(buildSelectRunsSql('AND thread_id = $3'), [
         deploymentId,
         statuses,
         threadId,
       ]);
-      await cancelLocked(tx, deploymentId, { threadId, runIds: now.map(({ run_id }) => run_id) }, action);
+      await cancelLockedRuns(tx, deploymentId, { threadId, runIds: now.map(({ run_id }) => run_id) }, action);
     });
   }
 }

@@ -1,7 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
-import { withinTransaction } from '../../../infra/postgres/pool.ts';
+import { runInTransaction } from '../../../infra/postgres/pool.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
 import { requireStorableJson } from '../threads/thread.ts';
@@ -57,7 +57,7 @@ export interface NewRun {
  *   INVALID_REQUEST if Postgres cannot store the metadata
  */
 export async function createRun(sql: Database | Sql, deploymentId: string, run: NewRun): Promise<Run> {
-  return (await createAsSeen(sql, deploymentId, run, undefined)) as Run;
+  return (await createRunIfAssistantUnchanged(sql, deploymentId, run, undefined)) as Run;
 }
 
 /**
@@ -67,7 +67,7 @@ export async function createRun(sql: Database | Sql, deploymentId: string, run: 
  * @returns undefined if the assistant has changed and no run was created.
  * @throws the errors of {@link createRun}
  */
-export async function createAsSeen(
+export async function createRunIfAssistantUnchanged(
   sql: Database | Sql,
   deploymentId: string,
   run: NewRun,
@@ -79,14 +79,14 @@ export async function createAsSeen(
   const added = await addRun(sql, ids, run, { allowOthers: strategy === 'enqueue', seenAt });
   if (added !== 'going') return added;
   if (strategy === 'reject') throw runlakeError('THREAD_BUSY', { thread: ids.threadId });
-  return withinTransaction(sql, async (tx) => {
+  return runInTransaction(sql, async (tx) => {
     await lockThread(tx, deploymentId, ids.threadId);
     await stopOtherRuns(tx, deploymentId, ids.threadId, strategy === 'rollback' ? 'rollback' : 'interrupt');
     return (await addRun(tx, ids, run, { allowOthers: true })) as Run;
   });
 }
 
-interface NewIds {
+interface NewRunIds {
   readonly deploymentId: string;
   readonly threadId: string;
   readonly runId: string;
@@ -97,20 +97,20 @@ interface AddedRow {
   readonly made_at: string;
 }
 
-interface AddOptions {
+interface AddRunOptions {
   readonly allowOthers: boolean;
   readonly seenAt?: string | undefined;
 }
 
-const buildAddSql = (assistant: string) =>
+const buildAddRunSql = (assistant: string) =>
   `agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ${assistant}, $12, $13, $14, $15, $16, $17, $18, $19)`;
-const addRunSql = `SELECT * FROM ${buildAddSql('$11')}`;
+const addRunSql = `SELECT * FROM ${buildAddRunSql('$11')}`;
 /**
  * Adds a run only if the assistant is unchanged. `agents.add_run` gets the id from the row of the assistant, so that
  * Postgres calls the function only if it has found the row.
  */
-const addRunAsSeenSql = `
-SELECT added.* FROM agents.assistants seen, LATERAL ${buildAddSql('seen.assistant_id')} added
+const addRunIfAssistantUnchangedSql = `
+SELECT added.* FROM agents.assistants seen, LATERAL ${buildAddRunSql('seen.assistant_id')} added
 WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $20`;
 
 /**
@@ -119,16 +119,16 @@ WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = 
  */
 async function addRun(
   sql: Sql,
-  ids: NewIds,
+  ids: NewRunIds,
   run: NewRun,
-  { allowOthers, seenAt }: AddOptions,
+  { allowOthers, seenAt }: AddRunOptions,
 ): Promise<Run | 'going' | undefined> {
   const { deploymentId, threadId, runId } = ids;
   const { assistant, kwargs, metadata, multitaskStrategy, threadAccess, sender } = run;
   const isNewThread = run.stateless ?? run.threadId === undefined;
   const ttl = isNewThread && run.temporary ? undefined : run.threadTtl;
   const [added] = await sql.query<AddedRow>(
-    seenAt === undefined ? addRunSql : addRunAsSeenSql,
+    seenAt === undefined ? addRunSql : addRunIfAssistantUnchangedSql,
     [
       deploymentId,
       threadId,

@@ -17,8 +17,8 @@
  * `publishLateEnds` publishes the end.
  */
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
-import { rollbackCheckpoints, threadKey } from '../checkpoints/copy-checkpoints.ts';
-import { type Interrupt, searchableText } from '../threads/thread.ts';
+import { buildThreadKey, rollbackCheckpoints } from '../checkpoints/copy-checkpoints.ts';
+import { type Interrupt, toSearchableText } from '../threads/thread.ts';
 import { recordWebhook } from '../webhooks/webhook-rules.ts';
 import { lockThread, updateThreadStatus } from './lock-thread.ts';
 import { fitsEndEvent, storeFinalValues } from './published-ends.ts';
@@ -102,7 +102,7 @@ async function writeEnd(
       error ?? null,
       threadStatus,
       values ?? null,
-      values === undefined ? null : searchableText(values),
+      values === undefined ? null : toSearchableText(values),
       encodeInterrupts(result) ?? null,
       eventsMissing,
     ],
@@ -146,7 +146,7 @@ export async function endWaitingRuns(
   );
   if (rows.length === 0) return 0;
   for (const row of rows) {
-    if (remove && row.attempt > 0) await rollbackCheckpoints(tx, threadKey(deploymentId, threadId), row.run_id);
+    if (remove && row.attempt > 0) await rollbackCheckpoints(tx, buildThreadKey(deploymentId, threadId), row.run_id);
     await recordWebhook(tx, { deploymentId, runId: row.run_id, webhook: row.kwargs.webhook });
   }
   await tx.execute("SELECT pg_notify('agent_ends', $1)", [deploymentId]);
@@ -154,7 +154,7 @@ export async function endWaitingRuns(
 }
 
 /** Number of lost attempts after which a run fails. */
-const maxLosses = 3;
+const maxLostAttempts = 3;
 
 type RunToRelease = Pick<ClaimedRun, 'deploymentId' | 'threadId' | 'runId' | 'leaseToken'>;
 
@@ -186,12 +186,21 @@ export async function requeueRun(
   await lockThread(tx, deploymentId, threadId);
   const [row] = await tx.query<{ status: string; removed: boolean; kwargs: RunKwargs }>(
     requeueSql,
-    [deploymentId, runId, leaseToken, countLoss ? 1 : 0, maxLosses, JSON.stringify(lostRunFailure), alone, onlyExpired],
+    [
+      deploymentId,
+      runId,
+      leaseToken,
+      countLoss ? 1 : 0,
+      maxLostAttempts,
+      JSON.stringify(lostRunFailure),
+      alone,
+      onlyExpired,
+    ],
     { name: 'agents_release_run' },
   );
   if (row === undefined) return;
   const { status, removed, kwargs } = row;
-  if (removed) await rollbackCheckpoints(tx, threadKey(deploymentId, threadId), runId);
+  if (removed) await rollbackCheckpoints(tx, buildThreadKey(deploymentId, threadId), runId);
   else if (status !== 'pending') {
     const error = status === 'error' ? JSON.stringify(lostRunFailure) : null;
     await tx.execute(
@@ -234,10 +243,10 @@ WHERE run.deployment_id = $1 AND run.run_id = $2 AND run.lease_token = $3 AND ru
 RETURNING run.status, run.removed, run.kwargs`;
 
 /** Returns true if a run failed because its attempts were lost, rather than with its own error. */
-export const isGivenUp = ({ error, message }: RunFailure) =>
+export const isLostRunFailure = ({ error, message }: RunFailure) =>
   error === lostRunFailure.error && message === lostRunFailure.message;
 
 const lostRunFailure: RunFailure = {
   error: 'RunLost',
-  message: `The process that executed the run was lost ${maxLosses} times. It is not retried.`,
+  message: `The process that executed the run was lost ${maxLostAttempts} times. It is not retried.`,
 };

@@ -1,5 +1,5 @@
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
-import { deleteCheckpoints, threadKey } from '../checkpoints/copy-checkpoints.ts';
+import { buildThreadKey, deleteCheckpoints } from '../checkpoints/copy-checkpoints.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { RunStatus } from './run.ts';
 import { type EndedRow, type EndedRun, endedColumns, toEndedRun } from './run-row.ts';
@@ -65,7 +65,7 @@ export async function markEndsPublished(
     }
   }
   await Promise.all(
-    runs.filter(({ kwargs }) => kwargs.temporary).map((run) => deleteTemporary(database, run, resumeMs)),
+    runs.filter(({ kwargs }) => kwargs.temporary).map((run) => deleteTemporaryRun(database, run, resumeMs)),
   );
 }
 
@@ -81,7 +81,7 @@ async function markPublished(sql: Sql, deploymentId: string, runIds: readonly st
 }
 
 /** Deletes a temporary run, or sets the TTL of its thread if the stream is resumable. */
-async function deleteTemporary(
+async function deleteTemporaryRun(
   database: Database,
   { deploymentId, threadId, runId, kwargs }: EndedRun,
   resumeMs: number,
@@ -100,7 +100,7 @@ async function deleteTemporary(
       [deploymentId, threadId],
       { name: 'agents_delete_hidden' },
     );
-    if (deleted > 0) await deleteCheckpoints(tx, [threadKey(deploymentId, threadId)]);
+    if (deleted > 0) await deleteCheckpoints(tx, [buildThreadKey(deploymentId, threadId)]);
     await tx.execute('DELETE FROM agents.runs WHERE deployment_id = $1 AND run_id = $2 AND end_published = false', [
       deploymentId,
       runId,

@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { pageWithin, selectedColumns } from '../../../infra/postgres/page-within.ts';
+import { buildSelectList, queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
 import { findProject } from '../traces/root-run.ts';
 import type { Run, RunStatus } from './run.ts';
 import { type GraphRunRow, runColumns } from './run-row.ts';
@@ -42,9 +42,9 @@ export async function listRuns<Field extends keyof Run = keyof Run>(
   threadId: string,
   { limit, offset, status, select, limitBytes }: RunPage<Field>,
 ): Promise<Pick<Run, Field>[]> {
-  return pageWithin(
+  return queryPageWithinLimit(
     sql,
-    `SELECT ${selectedColumns(runColumns, select)} FROM agents.runs
+    `SELECT ${buildSelectList(runColumns, select)} FROM agents.runs
      WHERE deployment_id = $1 AND thread_id = $2 AND NOT removed AND ($5::text IS NULL OR status = $5)
      ORDER BY queue_position DESC LIMIT $3 OFFSET $4`,
     [deploymentId, threadId, limit, offset, status ?? null],

@@ -7,7 +7,7 @@ import {
   resolveAssistant,
   resolveAssistantId,
 } from '../assistants/assistant.ts';
-import { type AgentUser, endUserId } from '../auth/agent-user.ts';
+import { type AgentUser, registerEndUser } from '../auth/agent-user.ts';
 import { requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
 import { type GraphNodes, requireNodes } from '../graphs/graph-nodes.ts';
 import type { StreamHub, StreamReader } from '../streams/stream-types.ts';
@@ -15,7 +15,7 @@ import { findThread, type Thread } from '../threads/thread.ts';
 import { recordThreadConfig } from '../threads/update-thread-state.ts';
 import type { ThreadTtl } from '../threads/write-threads.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
-import { createAsSeen, type ThreadAccess } from './create-run.ts';
+import { createRunIfAssistantUnchanged, type ThreadAccess } from './create-run.ts';
 import type { Run } from './run.ts';
 import { type HeaderRule, type RunRequest, readRunRequest } from './run-request.ts';
 
@@ -91,13 +91,13 @@ interface NewIds {
 
 async function validateAndCreate(deps: RequestDeps, requested: RequestedRun, ids: NewIds): Promise<RequestedRunResult> {
   const { database, deploymentId, recentAssistants } = deps;
-  const recent = recentAssistants?.get(deploymentId, requested.request.assistant_id);
+  const cachedAssistant = recentAssistants?.get(deploymentId, requested.request.assistant_id);
   const thread = requested.threadId && (await findThread(database, deploymentId, requested.threadId));
   const from = { ...requested, ...(thread && { thread }) };
   let failure: { readonly reason: unknown } | undefined;
-  if (recent !== undefined) {
+  if (cachedAssistant !== undefined) {
     try {
-      const created = await createFor(deps, from, ids, recent, recent.updated_at);
+      const created = await createRunForAssistant(deps, from, ids, cachedAssistant, cachedAssistant.updated_at);
       if (created !== undefined) return created;
     } catch (reason) {
       failure = { reason };
@@ -105,13 +105,13 @@ async function validateAndCreate(deps: RequestDeps, requested: RequestedRun, ids
   }
   const assistant = await resolveAssistant(database, deploymentId, requested.request.assistant_id);
   // A stale cached assistant may have caused the error, so report the error only if the assistant has not changed.
-  if (failure !== undefined && assistant.updated_at === recent?.updated_at) throw failure.reason;
+  if (failure !== undefined && assistant.updated_at === cachedAssistant?.updated_at) throw failure.reason;
   recentAssistants?.record(deploymentId, assistant);
-  return (await createFor(deps, from, ids, assistant)) as RequestedRunResult;
+  return (await createRunForAssistant(deps, from, ids, assistant)) as RequestedRunResult;
 }
 
 /** Creates the run of a request for `assistant`. @returns undefined if the assistant has changed since `seenAt`. */
-async function createFor(
+async function createRunForAssistant(
   deps: RequestDeps,
   { request, threadId, thread, sender, headers, user, threadAccess }: RequestedRun & { readonly thread?: Thread },
   ids: NewIds,
@@ -128,7 +128,7 @@ async function createFor(
   const { checkpoint } = parsed.kwargs;
   if (checkpoint) await requireCheckpoint(database, deploymentId, ids.threadId, checkpoint);
   const { workspaceId } = sender;
-  const endUser = user && { userId: await endUserId(database, deps.organizationId, user.identity) };
+  const endUser = user && { userId: await registerEndUser(database, deps.organizationId, user.identity) };
   const newRun = {
     ...{ assistant, ...parsed, ...ids, stateless: isStateless, threadAccess, threadTtl },
     callerId: endUser?.userId ?? sender.keyId,
@@ -136,7 +136,7 @@ async function createFor(
       ? endUser && { sender: endUser }
       : { sender: { ...sender, workspaceId, ...endUser } }),
   };
-  const run = await createAsSeen(database, deploymentId, newRun, seenAt);
+  const run = await createRunIfAssistantUnchanged(database, deploymentId, newRun, seenAt);
   deps.wake();
   if (run === undefined) return undefined;
   if (!parsed.temporary)

@@ -4,7 +4,7 @@ import type { AgentUser } from '../auth/agent-user.ts';
 import { type ConfigurableHeaders, toHeaderPatterns } from '../graphs/http-settings.ts';
 import type { Thread } from '../threads/thread.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
-import type { CheckpointChoice, Durability, GraphConfig, MultitaskStrategy, RunCommand, RunKwargs } from './run.ts';
+import type { CheckpointReference, Durability, GraphConfig, MultitaskStrategy, RunCommand, RunKwargs } from './run.ts';
 
 /** Headers with longer names are not copied, because matching a pattern against a long name can be slow. */
 const maxNameLength = 200;
@@ -33,13 +33,13 @@ const isConfidential = (name: string) => confidentialHeaders.has(name) || secret
  */
 export function createHeaderRule(choice?: ConfigurableHeaders | null): HeaderRule {
   const { includes, excludes } = toHeaderPatterns(choice);
-  const excluded = compilePatterns(excludes);
-  const included = compilePatterns(includes.length === 0 ? ['user-agent'] : includes);
+  const isExcluded = compilePatterns(excludes);
+  const isIncluded = compilePatterns(includes.length === 0 ? ['user-agent'] : includes);
   return (name) =>
     name.length <= maxNameLength &&
     !checkpointKeys.has(name) &&
-    !excluded(name) &&
-    (isConfidential(name) ? includes.includes(name) : included(name));
+    !isExcluded(name) &&
+    (isConfidential(name) ? includes.includes(name) : isIncluded(name));
 }
 
 /** Returns the headers that are copied to the run, with lists of values joined by commas. */
@@ -47,8 +47,8 @@ function selectCopiedHeaders(
   headers: Readonly<Record<string, string | readonly string[] | undefined>>,
   isCopied: HeaderRule,
 ): Record<string, string> {
-  const copied = Object.entries(headers).filter(([name, value]) => value !== undefined && isCopied(name));
-  return Object.fromEntries(copied.map(([name, value]) => [name, String(value)]));
+  const copiedHeaders = Object.entries(headers).filter(([name, value]) => value !== undefined && isCopied(name));
+  return Object.fromEntries(copiedHeaders.map(([name, value]) => [name, String(value)]));
 }
 
 function compilePatterns(patterns: readonly string[]): HeaderRule {
@@ -76,7 +76,7 @@ export interface RunRequest {
   readonly feedback_keys?: Nullish<readonly string[]>;
   readonly interrupt_before?: Nullish<string | readonly string[]>;
   readonly interrupt_after?: Nullish<string | readonly string[]>;
-  readonly checkpoint?: Nullish<{ readonly [Key in keyof CheckpointChoice]?: Nullish<CheckpointChoice[Key]> }>;
+  readonly checkpoint?: Nullish<{ readonly [Key in keyof CheckpointReference]?: Nullish<CheckpointReference[Key]> }>;
   readonly checkpoint_id?: Nullish<string>;
   readonly webhook?: Nullish<string>;
   readonly multitask_strategy?: Nullish<MultitaskStrategy>;
@@ -221,7 +221,7 @@ function buildConfig({ config: requested }: RunRequest, origin: RunOrigin, metad
   };
   const checkpoint =
     typeof checkpoint_id === 'string' ? dropNulls({ checkpoint_id, checkpoint_ns, checkpoint_map }) : {};
-  return { config, checkpoint: checkpoint as CheckpointChoice };
+  return { config, checkpoint: checkpoint as CheckpointReference };
 }
 
 /** Returns the first `user_id` that is set in `configs`. */
@@ -237,10 +237,10 @@ export function chooseUserId(...configs: readonly Nullish<Readonly<Record<string
  * Merges the contexts if both are objects; otherwise the requested context takes precedence. Returns undefined if
  * neither context is set.
  */
-function mergeContext(ofAssistant: unknown, requested: unknown): unknown {
-  const isEmpty = isRecord(ofAssistant) && Object.keys(ofAssistant).length === 0;
-  if (requested === undefined || requested === null) return isEmpty ? undefined : (ofAssistant ?? undefined);
-  return isRecord(ofAssistant) && isRecord(requested) ? { ...ofAssistant, ...requested } : requested;
+function mergeContext(assistantContext: unknown, requested: unknown): unknown {
+  const isEmpty = isRecord(assistantContext) && Object.keys(assistantContext).length === 0;
+  if (requested === undefined || requested === null) return isEmpty ? undefined : (assistantContext ?? undefined);
+  return isRecord(assistantContext) && isRecord(requested) ? { ...assistantContext, ...requested } : requested;
 }
 
 function parseModes(requested: RunRequest['stream_mode']): readonly string[] {

@@ -25,7 +25,7 @@ export interface GraphConfig {
 }
 
 /** The checkpoint that a run starts from, or that a state query reads. */
-export interface CheckpointChoice {
+export interface CheckpointReference {
   readonly checkpoint_id?: string;
   readonly checkpoint_ns?: string;
   readonly checkpoint_map?: Readonly<Record<string, string>>;
@@ -43,7 +43,7 @@ export interface RunKwargs {
   readonly resumable: boolean;
   readonly interrupt_before?: '*' | readonly string[];
   readonly interrupt_after?: '*' | readonly string[];
-  readonly checkpoint?: CheckpointChoice;
+  readonly checkpoint?: CheckpointReference;
   readonly durability: Durability;
   readonly webhook?: string;
   readonly feedback_keys?: readonly string[];

@@ -2,7 +2,7 @@ import type { GraphSchemas } from '../requests/schemas.ts';
 import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import { type GraphTypes, isComplete } from './read-types-in-background.ts';
 
-export interface GraphKnowledge {
+export interface DescribeGraphDeps {
   readonly pool: Pick<WorkerPool, 'query'>;
   readonly types: GraphTypes;
 }
@@ -14,7 +14,7 @@ export interface GraphKnowledge {
  * @throws GRAPH_NOT_FOUND, GRAPH_UNUSABLE, GRAPH_WORKER_BUSY, GRAPH_FAILED
  */
 export async function describeGraph(
-  { pool, types }: GraphKnowledge,
+  { pool, types }: DescribeGraphDeps,
   graphId: string,
   config: object,
   maxWaitMs = 0,
@@ -26,7 +26,7 @@ export async function describeGraph(
 
 /** Returns the schemas of a graph's subgraphs, by namespace. @throws the same errors as {@link describeGraph}. */
 export async function describeSubgraphs(
-  { pool, types }: GraphKnowledge,
+  { pool, types }: DescribeGraphDeps,
   graphId: string,
   selection: { readonly config: object; readonly recurse: boolean; readonly namespace?: string },
   maxWaitMs: number,

@@ -3,7 +3,7 @@ import type * as ts from 'typescript';
 export type JsonSchema = { [keyword: string]: unknown };
 
 /** The TypeScript compiler of the project, with a type checker. */
-export interface TypeReading {
+export interface TypeCheckContext {
   readonly ts: typeof ts;
   readonly checker: ts.TypeChecker;
   /** Source-code node at which types are resolved. */
@@ -45,7 +45,7 @@ const messageSchema: JsonSchema = {
  * Converts a TypeScript type to the JSON Schema of its JSON form. Functions are omitted; types without an equivalent
  * become `{}`; recursive types become `definitions`.
  */
-export function buildJsonSchema(type: ts.Type, reading: TypeReading): JsonSchema {
+export function buildJsonSchema(type: ts.Type, reading: TypeCheckContext): JsonSchema {
   const reader = new TypeReader(reading);
   const schema = reader.readType(type) ?? {};
   return {
@@ -57,12 +57,12 @@ export function buildJsonSchema(type: ts.Type, reading: TypeReading): JsonSchema
 
 class TypeReader {
   readonly definitions: Record<string, JsonSchema> = {};
-  readonly #reading: TypeReading;
+  readonly #reading: TypeCheckContext;
   readonly #open = new Map<ts.Type, string | undefined>();
   #parts = 0;
   #depth = 0;
 
-  constructor(reading: TypeReading) {
+  constructor(reading: TypeCheckContext) {
     this.#reading = reading;
   }
 
@@ -78,7 +78,7 @@ class TypeReader {
   #read(type: ts.Type): JsonSchema | undefined {
     const { ts, checker } = this.#reading;
     const { flags } = type;
-    const is = (some: ts.TypeFlags) => (flags & some) !== 0;
+    const is = (mask: ts.TypeFlags) => (flags & mask) !== 0;
     this.#parts += 1;
     if (this.#parts > maxParts) return {};
     if (is(ts.TypeFlags.Any | ts.TypeFlags.Unknown)) return {};
@@ -109,18 +109,19 @@ class TypeReader {
     // If one alternative of the union is a message, omit all other alternatives, such as a string or a pair.
     const message = members.find((each) => this.#isMessage(isList(each) ? this.#getElementType(each) : each));
     if (message !== undefined) {
-      const isOf = (each: ts.Type) => this.#isMessage(each) || (each.isUnion() && each.types.some(isOf));
-      const lists = members.some((each) => isList(each) && isOf(this.#getElementType(each)));
+      const isMessageOrUnion = (each: ts.Type) =>
+        this.#isMessage(each) || (each.isUnion() && each.types.some(isMessageOrUnion));
+      const lists = members.some((each) => isList(each) && isMessageOrUnion(this.#getElementType(each)));
       return lists ? { type: 'array', items: this.#message() } : this.#message();
     }
     const schemas = members.map((each) => this.readType(each)).filter((each) => each !== undefined);
     if (schemas.some((each) => Object.keys(each).length === 0)) return {};
     const constants = schemas.filter((each) => 'const' in each).map((each) => each.const as Literal);
     const rest = schemas.filter((each) => !('const' in each));
-    const truths = constants.filter((each) => typeof each === 'boolean');
+    const booleans = constants.filter((each) => typeof each === 'boolean');
     const others = constants.filter((each) => typeof each !== 'boolean');
-    if (truths.length === 2) rest.push({ type: 'boolean' });
-    else if (truths.length === 1) rest.push(createLiteralSchema(truths));
+    if (booleans.length === 2) rest.push({ type: 'boolean' });
+    else if (booleans.length === 1) rest.push(createLiteralSchema(booleans));
     if (others.length > 0) rest.unshift(createLiteralSchema(others));
     return rest.length > 1 ? { anyOf: rest } : rest[0];
   }

@@ -3,8 +3,8 @@ import type * as ts from 'typescript';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ExportReference } from '../graphs/graphs-file.ts';
 import type { GraphSchemas } from '../requests/schemas.ts';
-import { buildJsonSchema, type JsonSchema, type TypeReading } from './json-schema-of-type.ts';
-import { subgraphsIn } from './subgraphs-in.ts';
+import { buildJsonSchema, type JsonSchema, type TypeCheckContext } from './json-schema-of-type.ts';
+import { findSubgraphs } from './subgraphs-in.ts';
 
 /** Schemas of a graph, read from its TypeScript types. */
 export interface TypedGraph {
@@ -20,7 +20,7 @@ export interface TypedGraph {
  * @throws GRAPH_TYPES_UNREADABLE with the reason if the types do not describe a graph, and errors of the compiler.
  */
 export function readGraphTypes(compiler: typeof ts, { path, name }: ExportReference): TypedGraph & { files: string[] } {
-  const { options, configFile } = compilerOptions(compiler, path);
+  const { options, configFile } = readCompilerOptions(compiler, path);
   const program = compiler.createProgram({ rootNames: [path], options });
   const checker = program.getTypeChecker();
   const source = program.getSourceFile(path);
@@ -36,7 +36,7 @@ export function readGraphTypes(compiler: typeof ts, { path, name }: ExportRefere
     );
   }
   const subgraphs: Record<string, GraphSchemas> = {};
-  for (const [namespace, type] of subgraphsIn(exported, reading)) {
+  for (const [namespace, type] of findSubgraphs(exported, reading)) {
     const found = readSchemas(type, reading);
     if (found !== undefined) subgraphs[namespace] ??= found;
   }
@@ -49,7 +49,7 @@ export function createUnreadableTypesError(reason: string): Error {
 }
 
 /** Reads the schemas of a compiled graph, a builder, or a function or promise of either; undefined for other types. */
-function readSchemas(type: ts.Type, reading: TypeReading): GraphSchemas | undefined {
+function readSchemas(type: ts.Type, reading: TypeCheckContext): GraphSchemas | undefined {
   const graph = findCompiledType(type, reading);
   const input = graph && findPropertyType(graph, '~InputType', reading);
   const output = graph && findPropertyType(graph, '~OutputType', reading);
@@ -69,7 +69,7 @@ function readSchemas(type: ts.Type, reading: TypeReading): GraphSchemas | undefi
 }
 
 /** Returns the schema of a type; null for a missing type and for a type without any constraint. */
-function describeType(type: ts.Type | undefined, reading: TypeReading): JsonSchema | null {
+function describeType(type: ts.Type | undefined, reading: TypeCheckContext): JsonSchema | null {
   if (type === undefined) return null;
   const { $schema, ...schema } = buildJsonSchema(type, reading);
   const { type: kind, properties } = schema;
@@ -81,7 +81,7 @@ function hasKeys(value: unknown): boolean {
   return typeof value === 'object' && value !== null && Object.keys(value).length > 0;
 }
 
-function findCompiledType(type: ts.Type, reading: TypeReading, depth = 0): ts.Type | undefined {
+function findCompiledType(type: ts.Type, reading: TypeCheckContext, depth = 0): ts.Type | undefined {
   const { checker, ts } = reading;
   if ((type.flags & ts.TypeFlags.Any) !== 0 || depth > 4) return undefined;
   if (type.getProperty('lg_is_pregel') !== undefined) return type;
@@ -94,18 +94,18 @@ function findCompiledType(type: ts.Type, reading: TypeReading, depth = 0): ts.Ty
 }
 
 /** Returns the context type of a run: the type of `context` in the last overload of the graph's `withConfig`. */
-function findContextType(graph: ts.Type, reading: TypeReading): ts.Type | undefined {
+function findContextType(graph: ts.Type, reading: TypeCheckContext): ts.Type | undefined {
   const [parameter] = findPropertyType(graph, 'withConfig', reading)?.getCallSignatures().at(-1)?.getParameters() ?? [];
   const options = parameter && reading.checker.getTypeOfSymbolAtLocation(parameter, reading.location);
   return options && findPropertyType(options.getNonNullableType(), 'context', reading)?.getNonNullableType();
 }
 
-function findPropertyType(type: ts.Type, name: string, { checker, location }: TypeReading): ts.Type | undefined {
+function findPropertyType(type: ts.Type, name: string, { checker, location }: TypeCheckContext): ts.Type | undefined {
   const symbol = checker.getPropertyOfType(type, name);
   return symbol && checker.getTypeOfSymbolAtLocation(symbol, location);
 }
 
-function compilerOptions(compiler: typeof ts, path: string) {
+function readCompilerOptions(compiler: typeof ts, path: string) {
   const configFile = compiler.findConfigFile(dirname(path), compiler.sys.fileExists);
   const { config } = configFile ? compiler.readConfigFile(configFile, compiler.sys.readFile) : { config: undefined };
   const given =

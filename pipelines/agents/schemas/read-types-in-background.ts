@@ -18,12 +18,12 @@ import type { AccountSource } from '../../../infra/isolation/process-accounts.ts
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphSource } from '../graphs/graphs-file.ts';
 import type { GraphSchemas } from '../requests/schemas.ts';
-import { computeWorkerFrameLimits, type Frame, requireJson, violation } from '../workers/frames.ts';
+import { computeWorkerFrameLimits, createViolationError, type Frame, requireJson } from '../workers/frames.ts';
 import { type ProcessEnd, ProjectProcess } from '../workers/front/project-process.ts';
 import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import { type CachedTypes, cacheTypes, readCachedTypes } from './cached-types.ts';
 import type { TypedGraph } from './read-graph-types.ts';
-import type { FromTypesProcess, TypesTask } from './types-process.ts';
+import type { TypesProcessMessage, TypesTask } from './types-process.ts';
 
 export interface TypesOptions {
   /** The usable graphs. */
@@ -45,12 +45,12 @@ export interface GraphTypes {
   waitFor(graphId: string, maxWaitMs: number): Promise<TypedGraph | undefined>;
 }
 
-export interface ReadingTypes extends GraphTypes {
+export interface GraphTypesReader extends GraphTypes {
   /** Stops reading. Resolves when no process remains. */
   stop(): Promise<void>;
 }
 
-export function readTypesInBackground(options: TypesOptions): ReadingTypes {
+export function readTypesInBackground(options: TypesOptions): GraphTypesReader {
   const { graphs, pool, logger, limitMs } = options;
   const found = new Map<string, TypedGraph>();
   const typescript = limitMs === 0 ? [] : graphs.filter(({ path }) => /\.[cm]?tsx?$/.test(path));
@@ -60,20 +60,20 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
   let child: ProjectProcess | undefined;
   let isStopped = false;
 
-  function settle(graphId: string): void {
+  function markSettled(graphId: string): void {
     pending.delete(graphId);
     settled.emit(`graph ${graphId}`);
   }
 
   function giveUp(graph: string, reason: string): void {
     if (!isStopped) logger.warn({ graph, reason }, 'schemas of a graph not read from its types');
-    settle(graph);
+    markSettled(graph);
   }
 
   async function readAll(): Promise<void> {
     let rest: readonly GraphSource[] = [];
     for (const source of typescript) {
-      if (await hasRuntimeSchemas(pool, source.graphId)) settle(source.graphId);
+      if (await hasRuntimeSchemas(pool, source.graphId)) markSettled(source.graphId);
       else rest = [...rest, source];
     }
     while (rest.length > 0 && !isStopped) rest = await readInProcess(rest);
@@ -87,9 +87,9 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
     let current = sources[0]!;
     let hasTimedOut = false;
     let timeout: NodeJS.Timeout | undefined;
-    const receive = (message: FromTypesProcess) => {
+    const receive = (message: TypesProcessMessage) => {
       const source = sources.find(({ graphId }) => graphId === message.graphId);
-      if (source === undefined || !remaining.has(source)) throw violation('a graph that it was not given');
+      if (source === undefined || !remaining.has(source)) throw createViolationError('a graph that it was not given');
       clearTimeout(timeout);
       if (message.kind === 'reading') {
         current = source;
@@ -104,7 +104,7 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
       const { typed, files } = message;
       found.set(message.graphId, typed);
       if (files !== undefined) keeping.push(cacheTypes(options.cacheFolder, source, { files, typed }));
-      settle(message.graphId);
+      markSettled(message.graphId);
     };
     const reason = await new Promise<string>((resolve) => {
       child = startProcess(options, receive, ({ code, signal, error, violation }) => {
@@ -123,7 +123,7 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
     .catch((error: unknown) => {
       if (!isStopped) logger.warn({ error }, 'schemas of graphs not read from their types');
     })
-    .finally(() => [...pending].forEach(settle))
+    .finally(() => [...pending].forEach(markSettled))
     .then(() => Promise.all(keeping));
   return {
     of: (graphId) => found.get(graphId),
@@ -136,7 +136,7 @@ export function readTypesInBackground(options: TypesOptions): ReadingTypes {
     },
     async stop() {
       isStopped = true;
-      for (const graphId of pending) settle(graphId);
+      for (const graphId of pending) markSettled(graphId);
       child?.kill();
       await done;
     },
@@ -169,33 +169,33 @@ async function hasRuntimeSchemas(pool: Pick<WorkerPool, 'query'>, graphId: strin
 
 function startProcess(
   { heapMegabytes, accounts }: TypesOptions,
-  receive: (message: FromTypesProcess) => void,
+  receive: (message: TypesProcessMessage) => void,
   onExit: (end: ProcessEnd) => void,
 ): ProjectProcess {
-  const fromSource = import.meta.url.endsWith('.ts');
-  const program = fileURLToPath(new URL(`./types-process.${fromSource ? 'ts' : 'js'}`, import.meta.url));
+  const runsFromSource = import.meta.url.endsWith('.ts');
+  const program = fileURLToPath(new URL(`./types-process.${runsFromSource ? 'ts' : 'js'}`, import.meta.url));
   const tsx = () => pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
   return new ProjectProcess({
     program,
     environment: {},
     accounts,
-    execArgv: [`--max-old-space-size=${heapMegabytes}`, ...(fromSource ? ['--import', tsx()] : [])],
+    execArgv: [`--max-old-space-size=${heapMegabytes}`, ...(runsFromSource ? ['--import', tsx()] : [])],
     limits: { ...computeWorkerFrameLimits(0), bodyBytes: 0 },
     onFrame: (frame) => receive(decodeTypes(frame)),
     onExit,
   });
 }
 
-const anyJson = Type.Record(Type.String(), Type.Unknown());
+const jsonObjectSchema = Type.Record(Type.String(), Type.Unknown());
 const schemas = Type.Object({
-  input_schema: Type.Union([anyJson, Type.Null()]),
-  output_schema: Type.Union([anyJson, Type.Null()]),
-  state_schema: Type.Union([anyJson, Type.Null()]),
-  config_schema: Type.Union([anyJson, Type.Null()]),
-  context_schema: Type.Union([anyJson, Type.Null()]),
+  input_schema: Type.Union([jsonObjectSchema, Type.Null()]),
+  output_schema: Type.Union([jsonObjectSchema, Type.Null()]),
+  state_schema: Type.Union([jsonObjectSchema, Type.Null()]),
+  config_schema: Type.Union([jsonObjectSchema, Type.Null()]),
+  context_schema: Type.Union([jsonObjectSchema, Type.Null()]),
 });
 const graphId = Type.String();
-const fromProcess = Compile(
+const messageValidator = Compile(
   Type.Union([
     Type.Object({ kind: Type.Literal('reading'), graphId }),
     Type.Object({
@@ -209,9 +209,9 @@ const fromProcess = Compile(
 );
 
 /** Validates a message. The compiler is project code, so the message is untrusted. @throws WORKER_PROTOCOL_VIOLATED */
-function decodeTypes({ head }: Frame): FromTypesProcess {
+function decodeTypes({ head }: Frame): TypesProcessMessage {
   requireJson(head);
   const message: unknown = JSON.parse(head.toString('utf8'));
-  if (!fromProcess.Check(message)) throw violation('a message that does not match its schema');
-  return message as FromTypesProcess;
+  if (!messageValidator.Check(message)) throw createViolationError('a message that does not match its schema');
+  return message as TypesProcessMessage;
 }

@@ -1,25 +1,30 @@
 import type * as ts from 'typescript';
-import type { TypeReading } from './json-schema-of-type.ts';
+import type { TypeCheckContext } from './json-schema-of-type.ts';
 
 /**
  * Finds the subgraphs of an exported graph, by namespace, from the `addNode` calls in the source code. Finds nested
  * subgraphs only if modules of the project declare them.
  */
-export function subgraphsIn(exported: ts.Symbol, reading: TypeReading): Map<string, ts.Type> {
+export function findSubgraphs(exported: ts.Symbol, reading: TypeCheckContext): Map<string, ts.Type> {
   const found = new Map<string, ts.Type>();
   collect(getDeclarations(exported, reading), '', reading, found);
   return found;
 }
 
 /** Returns the declarations of a symbol or, for an imported symbol, the declarations in its module. */
-function getDeclarations(symbol: ts.Symbol | undefined, { ts, checker }: TypeReading): readonly ts.Node[] {
+function getDeclarations(symbol: ts.Symbol | undefined, { ts, checker }: TypeCheckContext): readonly ts.Node[] {
   const isImport = symbol !== undefined && (symbol.flags & ts.SymbolFlags.Alias) !== 0;
   return (isImport ? checker.getAliasedSymbol(symbol) : symbol)?.declarations ?? [];
 }
 
-function collect(nodes: readonly ts.Node[], prefix: string, reading: TypeReading, found: Map<string, ts.Type>): void {
+function collect(
+  nodes: readonly ts.Node[],
+  prefix: string,
+  reading: TypeCheckContext,
+  found: Map<string, ts.Type>,
+): void {
   const { ts, checker } = reading;
-  const seen = new Set<ts.Symbol>();
+  const visitedSymbols = new Set<ts.Symbol>();
   for (const node of nodes) visit(node);
 
   /**
@@ -30,7 +35,7 @@ function collect(nodes: readonly ts.Node[], prefix: string, reading: TypeReading
     if (ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression)) {
       const isAddNode = node.expression.name.text === 'addNode';
       if (isAddNode) for (const [name, value] of listAddedNodes(node)) add(name, value);
-      const made = checker.getSymbolAtLocation(rootExpression(node.expression.expression));
+      const made = checker.getSymbolAtLocation(getRootExpression(node.expression.expression));
       if (made !== undefined) visitDeclarations(made);
       if (isAddNode) {
         // Do not visit the arguments, because graphs that are created there have their own nodes.
@@ -42,8 +47,8 @@ function collect(nodes: readonly ts.Node[], prefix: string, reading: TypeReading
   }
 
   function visitDeclarations(made: ts.Symbol): void {
-    if (seen.has(made) || seen.size > 100) return;
-    seen.add(made);
+    if (visitedSymbols.has(made) || visitedSymbols.size > 100) return;
+    visitedSymbols.add(made);
     for (const declaration of getDeclarations(made, reading)) {
       if (!ts.isVariableDeclaration(declaration) || declaration.getSourceFile().isDeclarationFile) continue;
       visit(declaration);
@@ -54,7 +59,7 @@ function collect(nodes: readonly ts.Node[], prefix: string, reading: TypeReading
         for (const statement of statements.statements) {
           if (
             ts.isExpressionStatement(statement) &&
-            checker.getSymbolAtLocation(rootExpression(statement.expression)) === checker.getSymbolAtLocation(name)
+            checker.getSymbolAtLocation(getRootExpression(statement.expression)) === checker.getSymbolAtLocation(name)
           ) {
             visit(statement);
           }
@@ -63,8 +68,8 @@ function collect(nodes: readonly ts.Node[], prefix: string, reading: TypeReading
     }
   }
 
-  function rootExpression(node: ts.Node): ts.Node {
-    if (ts.isCallExpression(node) || ts.isPropertyAccessExpression(node)) return rootExpression(node.expression);
+  function getRootExpression(node: ts.Node): ts.Node {
+    if (ts.isCallExpression(node) || ts.isPropertyAccessExpression(node)) return getRootExpression(node.expression);
     return node;
   }
 
@@ -86,12 +91,12 @@ function collect(nodes: readonly ts.Node[], prefix: string, reading: TypeReading
     const namespace = prefix === '' ? name : `${prefix}|${name}`;
     if (found.has(namespace) || namespace.split('|').length > 10) return;
     found.set(namespace, type);
-    collect(creationNodes(value), namespace, reading, found);
+    collect(findCreationNodes(value), namespace, reading, found);
   }
 
   /** Returns the nodes that create a graph: the declarations of a name or of a called function, else the expression. */
-  function creationNodes(value: ts.Expression): readonly ts.Node[] {
-    if (ts.isAwaitExpression(value)) return creationNodes(value.expression);
+  function findCreationNodes(value: ts.Expression): readonly ts.Node[] {
+    if (ts.isAwaitExpression(value)) return findCreationNodes(value.expression);
     const name = ts.isCallExpression(value) ? value.expression : value;
     if (ts.isCallExpression(value) && !ts.isIdentifier(name)) return [value];
     const isShorthand = ts.isShorthandPropertyAssignment(value.parent);

@@ -19,7 +19,7 @@ export interface TypesTask {
   readonly kept: Readonly<Record<string, CachedTypes>>;
 }
 
-export type FromTypesProcess =
+export type TypesProcessMessage =
   | { readonly kind: 'reading'; readonly graphId: string }
   /** `files` contains hashes of the files that the types depend on; it is absent if the types came from the cache. */
   | {
@@ -49,7 +49,7 @@ async function readAll(task: TypesTask): Promise<void> {
 }
 
 /** Resolves when the message is written, because the next step may block or end this process. */
-function send(message: FromTypesProcess): Promise<void> {
+function send(message: TypesProcessMessage): Promise<void> {
   return new Promise((resolve) => pipe.write(encodeFrame(message), resolve));
 }
 

@@ -18,7 +18,7 @@ import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/
 import { createSql } from '../../../infra/postgres/connection.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { getItems, listNamespaces, searchItems } from './read-items.ts';
-import type { Embed, FoundItem, StoreConfig } from './store-item.ts';
+import type { Embedder, FoundItem, StoreConfig } from './store-item.ts';
 import { deleteItems, putItems } from './write-items.ts';
 
 /**
@@ -48,18 +48,18 @@ export class AgentStore extends BaseStore {
   override async batch<Op extends Operation[]>(operations: Op): Promise<OperationResults<Op>> {
     const results: unknown[] = operations.map(() => undefined);
     const entries = operations.map((operation, index) => ({ operation, index }));
-    const gets = entries.filter((one): one is Indexed<GetOperation> => isGet(one.operation));
-    const puts = entries
-      .filter((one): one is Indexed<PutOperation> => isPut(one.operation))
+    const indexedGets = entries.filter((one): one is IndexedOperation<GetOperation> => isGet(one.operation));
+    const putOperations = entries
+      .filter((one): one is IndexedOperation<PutOperation> => isPut(one.operation))
       .map((one) => one.operation);
     const [sql, deploymentId, config] = [this.#sql, this.#deploymentId, this.#config];
 
     const read = async () => {
-      const keys = gets.map(({ operation }) => operation);
+      const keys = indexedGets.map(({ operation }) => operation);
       const items = await getItems(sql, deploymentId, keys, config.refreshOnRead);
-      for (const [order, { index }] of gets.entries()) results[index] = items[order] && toItem(items[order]);
+      for (const [order, { index }] of indexedGets.entries()) results[index] = items[order] && toItem(items[order]);
     };
-    const search = async ({ operation, index }: Indexed<Operation>) => {
+    const search = async ({ operation, index }: IndexedOperation<Operation>) => {
       if (isSearch(operation)) {
         const { namespacePrefix, filter, query, limit = 10, offset = 0 } = operation;
         const itemSearch = { namespacePrefix, filter, query, limit, offset, refresh: config.refreshOnRead };
@@ -72,7 +72,7 @@ export class AgentStore extends BaseStore {
     };
     await Promise.all([read(), ...entries.map(search)]);
 
-    const last = [...new Map(puts.map((put) => [JSON.stringify([put.namespace, put.key]), put])).values()];
+    const last = [...new Map(putOperations.map((put) => [JSON.stringify([put.namespace, put.key]), put])).values()];
     const stored = last.flatMap(({ value, ...rest }) => (value === null ? [] : [{ ...rest, value }]));
     await putItems(sql, deploymentId, config, stored);
     await deleteItems(
@@ -84,7 +84,7 @@ export class AgentStore extends BaseStore {
   }
 }
 
-interface Indexed<Op> {
+interface IndexedOperation<Op> {
   readonly operation: Op;
   readonly index: number;
 }
@@ -100,10 +100,10 @@ function toItem({ created_at, updated_at, namespace, ...item }: FoundItem): Item
 }
 
 /** Returns the store of a deployment, for graphs without a store of their own. */
-export type StoreFor = (deploymentId: string) => BaseStore;
+export type StoreFactory = (deploymentId: string) => BaseStore;
 
 /** Returns a function that finds stores. Without connections, stores keep items in the memory of this process. */
-export function openStores(connections: pg.Pool | undefined, config: StoreConfig): StoreFor {
+export function openStores(connections: pg.Pool | undefined, config: StoreConfig): StoreFactory {
   const stores = new Map<string, BaseStore>();
   return (deploymentId) => {
     const store =
@@ -130,12 +130,12 @@ const providers: Readonly<Record<string, readonly [string, string]>> = {
  *
  * @throws STORE_EMBEDDER_UNUSABLE if it cannot be loaded.
  */
-export async function loadEmbedder(embed: string, folder: string): Promise<Embed> {
+export async function loadEmbedder(embed: string, folder: string): Promise<Embedder> {
   try {
     const split = embed.lastIndexOf(':');
     const isPath = /^[./]/.test(embed);
     const [before, after] = split < 0 ? [embed, 'default'] : [embed.slice(0, split), embed.slice(split + 1)];
-    return toEmbed(
+    return toEmbedder(
       isPath ? await importExport(resolve(folder, before), after) : await createProviderEmbedder(embed, folder),
     );
   } catch (cause) {
@@ -160,11 +160,11 @@ async function createProviderEmbedder(embed: string, folder: string): Promise<un
     );
   const [name, className] = provider;
   const path = createRequire(join(folder, 'langgraph.json')).resolve(name);
-  const Class = (await importExport(path, className)) as new (options: { model: string }) => unknown;
-  return new Class({ model: embed.slice(colon + 1) });
+  const EmbeddingsClass = (await importExport(path, className)) as new (options: { model: string }) => unknown;
+  return new EmbeddingsClass({ model: embed.slice(colon + 1) });
 }
 
-function toEmbed(found: unknown): Embed {
+function toEmbedder(found: unknown): Embedder {
   if (typeof found === 'function') return async (texts) => (await found([...texts])) as number[][];
   const embeddings = found as { embedDocuments?: (texts: string[]) => Promise<number[][]> } | null;
   if (typeof embeddings?.embedDocuments !== 'function')

@@ -1,14 +1,14 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { pageWithin } from '../../../infra/postgres/page-within.ts';
+import { queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
-import { jsonbText } from '../checkpoints/stored-tuples.ts';
+import { toJsonbText } from '../checkpoints/stored-tuples.ts';
 import {
+  buildNamespacePathSql,
   Conditions,
   type FoundItem,
   itemColumns,
   labels,
-  namespacePath,
   notExpiredCondition,
   type StoreConfig,
   type StoreItem,
@@ -25,7 +25,7 @@ export async function getItems(
 ): Promise<(StoreItem | null)[]> {
   if (keys.length === 0) return [];
   const rows = await sql.query<StoreItem>(
-    getSql,
+    getItemsSql,
     [deploymentId, keys.map(({ namespace }) => JSON.stringify(namespace)), keys.map(({ key }) => key), refresh],
     { name: 'agents_get_items' },
   );
@@ -33,11 +33,11 @@ export async function getItems(
   return keys.map(({ namespace, key }) => found.get(JSON.stringify([namespace, key])) ?? null);
 }
 
-const getSql = `
+const getItemsSql = `
 WITH given AS MATERIALIZED (
   SELECT ${labels('labels_json')} AS namespace, key FROM unnest($2::text[], $3::text[]) AS item (labels_json, key)
 ),
-placed AS MATERIALIZED (SELECT ${namespacePath('namespace')} AS path, namespace, key FROM given),
+placed AS MATERIALIZED (SELECT ${buildNamespacePathSql('namespace')} AS path, namespace, key FROM given),
 refreshed AS (
   UPDATE agents.store_items SET expires_at = now() + ttl_minutes * interval '1 minute'
   WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed)
@@ -60,7 +60,7 @@ function filterItems(conditions: Conditions, filter: Readonly<Record<string, unk
     const value = `(searchable -> ${conditions.bind(field.replaceAll('\0', ''))}::text)`;
     const operators = parseOperators(filterValue) ?? { $eq: filterValue };
     for (const [operator, operand] of Object.entries(operators)) {
-      const given = `${conditions.bind(jsonbText(JSON.stringify(operand ?? null)))}::jsonb`;
+      const given = `${conditions.bind(toJsonbText(JSON.stringify(operand ?? null)))}::jsonb`;
       const comparison = comparisonOperators[operator];
       if (operator === '$eq') conditions.add(`${value} = ${given}`);
       else if (operator === '$ne') conditions.add(`${value} IS DISTINCT FROM ${given}`);
@@ -164,14 +164,20 @@ async function readPage(
   { values }: Conditions,
   { refresh, limitBytes }: Pick<ItemSearch, 'refresh' | 'limitBytes'>,
 ): Promise<FoundItem[]> {
-  const rows = await pageWithin<FoundItem & { score?: number | null }>(sql, page, [...values, refresh], limitBytes, {
-    cte: `placed AS MATERIALIZED (SELECT ${namespacePath('namespace')} AS path, key FROM page),
+  const rows = await queryPageWithinLimit<FoundItem & { score?: number | null }>(
+    sql,
+    page,
+    [...values, refresh],
+    limitBytes,
+    {
+      cte: `placed AS MATERIALIZED (SELECT ${buildNamespacePathSql('namespace')} AS path, key FROM page),
      refreshed AS (
        UPDATE agents.store_items SET expires_at = now() + ttl_minutes * interval '1 minute'
        WHERE deployment_id = $1
          AND (namespace_path, key) IN (SELECT path, key FROM placed) AND ttl_minutes IS NOT NULL AND $${values.length + 1}::boolean AND (SELECT page_fits FROM measured)
      )`,
-  });
+    },
+  );
   return rows.map(({ score, ...item }) => ({ ...item, ...(typeof score === 'number' && { score }) }));
 }
 
@@ -196,8 +202,8 @@ export async function listNamespaces(sql: Sql, deploymentId: string, search: Nam
       const at = side === 'prefix' ? `${index + 1}` : `cardinality(namespace) - ${labels.length - index - 1}`;
       conditions.add(`namespace[${at}] = ${conditions.bind(label.replaceAll('\0', ''))}`);
     }
-    const stars = labels.indexOf('*');
-    if (side === 'prefix') conditions.restrictToPrefix(stars < 0 ? labels : labels.slice(0, stars));
+    const wildcardIndex = labels.indexOf('*');
+    if (side === 'prefix') conditions.restrictToPrefix(wildcardIndex < 0 ? labels : labels.slice(0, wildcardIndex));
   }
   conditions.requireMembers(search.required);
   const cut = search.maxDepth === undefined ? 'namespace' : `namespace[1:${conditions.bind(search.maxDepth)}::int]`;

@@ -22,13 +22,13 @@ export interface StoreKey {
 }
 
 /** Computes one vector for each text, in the same order. */
-export type Embed = (texts: readonly string[]) => Promise<readonly (readonly number[])[]>;
+export type Embedder = (texts: readonly string[]) => Promise<readonly (readonly number[])[]>;
 
 /** Settings of a deployment's store, from `store` of its langgraph.json. */
 export interface StoreConfig {
   /** Settings of similarity search. If absent, the store has no similarity search. */
   readonly index?: {
-    readonly embed: Embed;
+    readonly embed: Embedder;
     readonly dims: number;
     /** Paths of the indexed texts in values; `$` is the whole value. */
     readonly fields: readonly string[];
@@ -48,11 +48,11 @@ export function checkNamespace(namespace: readonly string[]): void {
       ? 'it is empty'
       : namespace[0] === 'langgraph'
         ? "its first label is 'langgraph', which is reserved"
-        : namespace.map(findFlaw).find((found) => found !== undefined);
+        : namespace.map(findLabelFlaw).find((found) => found !== undefined);
   if (reason !== undefined) throw runlakeError('STORE_NAMESPACE_INVALID', { namespace: namespace.join('/'), reason });
 }
 
-function findFlaw(label: unknown): string | undefined {
+function findLabelFlaw(label: unknown): string | undefined {
   if (typeof label !== 'string') return 'a label is not text';
   if (label === '') return 'a label is empty';
   if (label.includes('.')) return `the label '${label}' has a dot`;
@@ -69,7 +69,7 @@ export function checkKey(key: unknown): void {
  * Builds the configuration from `store` of a langgraph.json. The store has an index only if the file configures one and
  * `embed` is given.
  */
-export function buildStoreConfig({ index, ttl = {} }: GraphsFile['store'], embed: Embed | undefined): StoreConfig {
+export function buildStoreConfig({ index, ttl = {} }: GraphsFile['store'], embed: Embedder | undefined): StoreConfig {
   const { default_ttl: defaultTtlMinutes, refresh_on_read: refreshOnRead = true } = ttl;
   return {
     ...(index && embed && { index: { embed, dims: index.dims, fields: index.fields ?? ['$'] } }),
@@ -81,10 +81,10 @@ export function buildStoreConfig({ index, ttl = {} }: GraphsFile['store'], embed
 // SQL fragments for `agents.store_items`. They format times themselves, because connections of graph code do not have
 // Runlake's parsers.
 
-const timeColumn = (column: string) =>
+const buildTimeColumnSql = (column: string) =>
   `to_char(${column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS ${column}`;
 
-export const itemColumns = `namespace, key, value, ${timeColumn('created_at')}, ${timeColumn('updated_at')}`;
+export const itemColumns = `namespace, key, value, ${buildTimeColumnSql('created_at')}, ${buildTimeColumnSql('updated_at')}`;
 
 /** Condition for items that have not expired; expired rows can remain until the next sweep. */
 export const notExpiredCondition = '(expires_at IS NULL OR expires_at > now())';
@@ -101,7 +101,7 @@ export const labels = (json: string) =>
  * row-level security, Postgres does not use the index for a condition that contains an array or a call of this
  * function.
  */
-export const namespacePath = (namespace: string) => `agents.namespace_path(${namespace})`;
+export const buildNamespacePathSql = (namespace: string) => `agents.namespace_path(${namespace})`;
 
 /** Collects the conditions and parameters of a statement. */
 export class Conditions {

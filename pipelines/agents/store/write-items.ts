@@ -1,7 +1,14 @@
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { jsonbText } from '../checkpoints/stored-tuples.ts';
-import { checkKey, checkNamespace, labels, namespacePath, type StoreConfig, type StoreKey } from './store-item.ts';
+import { toJsonbText } from '../checkpoints/stored-tuples.ts';
+import {
+  buildNamespacePathSql,
+  checkKey,
+  checkNamespace,
+  labels,
+  type StoreConfig,
+  type StoreKey,
+} from './store-item.ts';
 
 interface TextAtPath {
   /** Path of the text. If the path matches several texts, it ends with the index of the text. */
@@ -50,15 +57,17 @@ function followPath(from: readonly unknown[], steps: readonly string[]): readonl
 export async function embedTexts({ index }: StoreConfig, texts: readonly string[]): Promise<number[][]> {
   if (index === undefined || texts.length === 0) return [];
   const unusable = (reason: string, cause?: unknown) => runlakeError('STORE_EMBEDDER_UNUSABLE', { reason }, { cause });
-  const distinct = [...new Set(texts)];
-  const vectors = await index.embed(distinct).catch((error) => {
+  const distinctTexts = [...new Set(texts)];
+  const vectors = await index.embed(distinctTexts).catch((error) => {
     if (isRunlakeError(error)) throw error;
     throw unusable(error instanceof Error ? error.message : String(error), error);
   });
-  if (vectors.length !== distinct.length)
-    throw unusable(`it returned ${vectors.length} vectors for ${distinct.length} texts`);
-  const byText = new Map(distinct.map((text, order) => [text, normaliseVector(vectors[order]!, index.dims, unusable)]));
-  return texts.map((text) => byText.get(text)!);
+  if (vectors.length !== distinctTexts.length)
+    throw unusable(`it returned ${vectors.length} vectors for ${distinctTexts.length} texts`);
+  const vectorsByText = new Map(
+    distinctTexts.map((text, order) => [text, normaliseVector(vectors[order]!, index.dims, unusable)]),
+  );
+  return texts.map((text) => vectorsByText.get(text)!);
 }
 
 function normaliseVector(vector: readonly number[], dims: number, unusable: (reason: string) => Error): number[] {
@@ -103,13 +112,13 @@ export async function putItems(
   );
   const values = last.map((item) => JSON.stringify(item.value));
   await sql.execute(
-    putSql,
+    putItemsSql,
     [
       deploymentId,
       last.map((item) => JSON.stringify(item.namespace)),
       last.map((item) => item.key),
       values,
-      values.map(jsonbText),
+      values.map(toJsonbText),
       last.map((item) => (item.ttl === undefined ? (config.defaultTtlMinutes ?? null) : item.ttl)),
       texts.map(({ itemIndex }) => itemIndex + 1),
       texts.map(({ path }) => path),
@@ -123,13 +132,13 @@ export async function putItems(
  * Statement that stores items. It deletes only vectors that it does not replace, because two of its CTEs must not
  * change the same row.
  */
-const putSql = `
+const putItemsSql = `
 WITH given AS MATERIALIZED (
   SELECT ordinality, ${labels('labels_json')} AS namespace, key, value, searchable, ttl
   FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::float8[])
     WITH ORDINALITY AS item (labels_json, key, value, searchable, ttl, ordinality)
 ),
-placed AS MATERIALIZED (SELECT ${namespacePath('namespace')} AS path, key FROM given),
+placed AS MATERIALIZED (SELECT ${buildNamespacePathSql('namespace')} AS path, key FROM given),
 vectors AS MATERIALIZED (
   SELECT given.namespace, given.key, vector.path, vector.embedding::real[] AS embedding
   FROM unnest($7::int[], $8::text[], $9::text[]) AS vector (ordinality, path, embedding) JOIN given USING (ordinality)
@@ -159,7 +168,7 @@ export async function deleteItems(sql: Sql, deploymentId: string, keys: readonly
     `WITH given AS MATERIALIZED (
        SELECT ${labels('labels_json')} AS namespace, key FROM unnest($2::text[], $3::text[]) AS item (labels_json, key)
      ),
-     placed AS MATERIALIZED (SELECT ${namespacePath('namespace')} AS path, namespace, key FROM given)
+     placed AS MATERIALIZED (SELECT ${buildNamespacePathSql('namespace')} AS path, namespace, key FROM given)
      DELETE FROM agents.store_items
      WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed)`,
     [deploymentId, keys.map(({ namespace }) => JSON.stringify(namespace)), keys.map(({ key }) => key)],

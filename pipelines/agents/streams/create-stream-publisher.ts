@@ -15,7 +15,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { wirePrefix } from '../../../infra/event-log/avro.ts';
+import { buildWirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import { encodeStreamEvents } from '../../streams/encode-stream-event.ts';
@@ -50,16 +50,16 @@ export function createStreamPublisher(options: StreamPublisherOptions): StreamPu
     maxBytesInFlight = 4 * 1024 * 1024,
     retryTimeoutMs = 120_000,
   } = options;
-  const prefix = wirePrefix(log.schemaId(streamEvents));
+  const prefix = buildWirePrefix(log.schemaId(streamEvents));
 
   function encode(
     start: RunStreamStart,
     chunks: readonly Chunk[],
-    numbered: { readonly firstSeq: number; readonly isEnd: boolean; readonly createdAtMicros: number },
+    numbering: { readonly firstSeq: number; readonly isEnd: boolean; readonly createdAtMicros: number },
   ): readonly LogMessage[] {
     const key = `${start.deploymentId}:${start.threadId}`;
     const { deploymentId, threadId, runId, attempt, kept } = start;
-    const { firstSeq, isEnd, createdAtMicros } = numbered;
+    const { firstSeq, isEnd, createdAtMicros } = numbering;
     const expiresAtMicros = createdAtMicros + retentionMs * 1_000;
     const head = { deploymentId, threadId, runId, attempt, kept, createdAtMicros, expiresAtMicros };
     const events = chunks.map(({ mode, event, namespace, data }, index) => {
@@ -80,7 +80,9 @@ export function createStreamPublisher(options: StreamPublisherOptions): StreamPu
         encode: (chunks, firstSeq) =>
           encode(
             start,
-            chunks.map((chunk) => (chunk.data.length > maxEventBytes ? replaceTooLarge(chunk, maxEventBytes) : chunk)),
+            chunks.map((chunk) =>
+              chunk.data.length > maxEventBytes ? replaceOversizedEvent(chunk, maxEventBytes) : chunk,
+            ),
             { firstSeq, isEnd: false, createdAtMicros: Date.now() * 1_000 },
           ),
       }),
@@ -92,7 +94,7 @@ export function createStreamPublisher(options: StreamPublisherOptions): StreamPu
   };
 }
 
-function replaceTooLarge({ event, namespace, data }: Chunk, maxEventBytes: number): Chunk {
+function replaceOversizedEvent({ event, namespace, data }: Chunk, maxEventBytes: number): Chunk {
   const message = `Event '${event}' has ${data.length} bytes; the limit is ${maxEventBytes}. The event is dropped; the run continues.`;
   return {
     mode: 'error',
@@ -131,7 +133,7 @@ export class RetryBackoff {
    *
    * @returns false, without a pause, if `reason` is not retryable or the deadline would pass.
    */
-  async retryAfter(reason: unknown): Promise<boolean> {
+  async waitForRetry(reason: unknown): Promise<boolean> {
     const isRetryable = isRunlakeError(reason) && reason.class === 'transient' && reason.code !== 'DRAINING';
     if (!isRetryable || performance.now() + this.#pauseMs > this.#endsAtMs) return false;
     await pause(this.#pauseMs);
@@ -155,7 +157,7 @@ export async function publishWithRetry(
     try {
       return await log.publish(streamEvents, messages);
     } catch (error) {
-      if (!(await backoff.retryAfter(error))) throw error;
+      if (!(await backoff.waitForRetry(error))) throw error;
     }
   }
 }
@@ -170,7 +172,7 @@ export interface PublishingOptions {
 /** A batch that was sent; the batch itself or an earlier one may still fail. */
 interface InFlightBatch {
   readonly batch: readonly LogMessage[];
-  durable: boolean;
+  isDurable: boolean;
   ended: Promise<void>;
 }
 
@@ -229,13 +231,13 @@ export class PublishingWriter implements RunStreamWriter {
   /** Step 2 of the header comment: sends a batch. Resolves when the batch has its offset in the log, or has failed. */
   #publish(batch: readonly LogMessage[]): Promise<void> {
     return new Promise<void>((resolve) => {
-      const flight: InFlightBatch = { batch, durable: false, ended: Promise.resolve() };
-      this.#inFlight.push(flight);
-      flight.ended = this.#options.log
+      const inFlightBatch: InFlightBatch = { batch, isDurable: false, ended: Promise.resolve() };
+      this.#inFlight.push(inFlightBatch);
+      inFlightBatch.ended = this.#options.log
         .publish(streamEvents, batch, resolve)
         .then(
           () => {
-            flight.durable = true;
+            inFlightBatch.isDurable = true;
           },
           (reason: unknown) => {
             this.#rejection ??= { reason };
@@ -255,7 +257,7 @@ export class PublishingWriter implements RunStreamWriter {
   async #resendInFlight(reason: unknown): Promise<void> {
     await Promise.all(this.#inFlight.map(({ ended }) => ended));
     this.#backoff ??= new RetryBackoff(this.#options.retryTimeoutMs);
-    if (await this.#backoff.retryAfter(reason)) {
+    if (await this.#backoff.waitForRetry(reason)) {
       this.#resend = [...this.#inFlight.splice(0).map(({ batch }) => batch), ...this.#resend];
       this.#rejection = undefined;
     } else {
@@ -277,7 +279,7 @@ export class PublishingWriter implements RunStreamWriter {
 
   /** Removes durable batches from the front of the queue, in order. */
   #removeDurable(): void {
-    while (this.#inFlight[0]?.durable) {
+    while (this.#inFlight[0]?.isDurable) {
       for (const { value } of this.#inFlight.shift()?.batch ?? []) this.#bytesInFlight -= value.length;
       this.#backoff = undefined;
     }

@@ -18,7 +18,7 @@ export type PublishState = (update: {
   readonly state: ThreadState;
 }) => Promise<void>;
 
-export function publishStateBy(publisher: Pick<StreamPublisher, 'open'>, logger: Logger): PublishState {
+export function createStatePublisher(publisher: Pick<StreamPublisher, 'open'>, logger: Logger): PublishState {
   return async ({ deploymentId, threadId, threadStart, updateId, state }) => {
     const writer = publisher.open({ deploymentId, threadId, runId: updateId, attempt: 1, threadStart, kept: true });
     const data = Buffer.from(encodeStateUpdate(threadId, JSON.stringify(state)));

@@ -1,11 +1,11 @@
 import {
   endSeq,
-  type RunReadFrom,
+  type RunReadStart,
   type StreamedEvent,
-  type ThreadReadFrom,
+  type ThreadReadStart,
   toSeq,
-  toStart,
   toThreadSeq,
+  toThreadStart,
 } from './stream-types.ts';
 
 /** Relation of an event to a reader's position: the next event, an event to skip, or an event after a gap. */
@@ -36,7 +36,7 @@ export class RunPosition implements ReadPosition {
   /** Whether the position has advanced, so that later events are in the ring buffer of this process. */
   #hasAdvanced = false;
 
-  constructor(from: RunReadFrom) {
+  constructor(from: RunReadStart) {
     this.isPositionKnown = from !== 'now';
     if (typeof from === 'object') [this.#attempt, this.#seq] = [from.attempt, from.seq];
   }
@@ -84,11 +84,11 @@ export class ThreadPosition implements ReadPosition {
   #hasAdvanced = false;
   readonly #openStarts = new Set<number>();
 
-  constructor(from: ThreadReadFrom) {
+  constructor(from: ThreadReadStart) {
     this.isPositionKnown = from !== 'now';
     if (typeof from === 'object') {
       this.#threadSeq = Math.max(0, from.threadSeq);
-      if (from.threadSeq > 0 && toSeq(from.threadSeq) !== endSeq) this.#openStarts.add(toStart(from.threadSeq));
+      if (from.threadSeq > 0 && toSeq(from.threadSeq) !== endSeq) this.#openStarts.add(toThreadStart(from.threadSeq));
     }
   }
 
@@ -98,8 +98,8 @@ export class ThreadPosition implements ReadPosition {
 
   classify(event: StreamedEvent, kept: boolean): EventOrder {
     const { threadSeq, isEnd } = event;
-    if (threadSeq <= this.#threadSeq) return isEnd && this.#openStarts.has(toStart(threadSeq)) ? 'next' : 'past';
-    const [start, currentStart] = [toStart(threadSeq), toStart(this.#threadSeq)];
+    if (threadSeq <= this.#threadSeq) return isEnd && this.#openStarts.has(toThreadStart(threadSeq)) ? 'next' : 'past';
+    const [start, currentStart] = [toThreadStart(threadSeq), toThreadStart(this.#threadSeq)];
     if (start <= this.#skippedUpTo && !isEnd) return 'past';
     const isFirstOfStart = start > currentStart && toSeq(threadSeq) === 1;
     // The first events of the oldest stored run may have expired.
@@ -113,7 +113,7 @@ export class ThreadPosition implements ReadPosition {
   }
 
   advanceTo({ threadSeq, isEnd }: StreamedEvent): void {
-    const start = toStart(threadSeq);
+    const start = toThreadStart(threadSeq);
     if (isEnd) this.#openStarts.delete(start);
     else this.#openStarts.add(start);
     if (this.#openStarts.size > maxOpenStarts)
@@ -127,6 +127,6 @@ export class ThreadPosition implements ReadPosition {
   }
 
   skipAttempt({ threadSeq }: StreamedEvent): void {
-    this.#skippedUpTo = toStart(threadSeq);
+    this.#skippedUpTo = toThreadStart(threadSeq);
   }
 }

@@ -10,7 +10,7 @@
  *   3. A thread is removed when it has neither records nor cursors.
  */
 
-import { fieldOffset, readFlagAt, readTimeMicrosAt, readUuidAt } from '../../../infra/event-log/avro.ts';
+import { getFieldOffset, readFlagAt, readTimeMicrosAt, readUuidAt } from '../../../infra/event-log/avro.ts';
 import type { LogPosition, LogRecord } from '../../../infra/event-log/event-log.ts';
 import { fixedWidthBytes, streamEvents } from '../../../schemas/topics.ts';
 import type { StreamedEvent } from './stream-types.ts';
@@ -26,7 +26,7 @@ interface RingRecord extends BufferedRecord {
   readonly offset: number;
   readonly thread: Thread;
   readonly arrivedAtMs: number;
-  newer: RingRecord | undefined;
+  newerRecord: RingRecord | undefined;
   next: RingRecord | undefined;
   event: StreamedEvent | 'unreadable' | undefined;
 }
@@ -76,7 +76,7 @@ export class RecordRingBuffer {
   constructor(limits: RingBufferLimits, from: LogPosition = {}) {
     this.#limits = limits;
     this.#attempts = new LatestAttempts(limits.runs);
-    this.beginAt(from);
+    this.setStartPosition(from);
   }
 
   get bytes(): number {
@@ -94,7 +94,7 @@ export class RecordRingBuffer {
   }
 
   /** Sets the start position of partitions. Does not change partitions whose position is known. */
-  beginAt(from: LogPosition): void {
+  setStartPosition(from: LogPosition): void {
     for (const [partition, offset] of Object.entries(from)) {
       if (!this.#floor.has(Number(partition))) this.#floor.set(Number(partition), offset);
     }
@@ -116,12 +116,12 @@ export class RecordRingBuffer {
         offset,
         thread,
         arrivedAtMs,
-        newer: undefined,
+        newerRecord: undefined,
         next: undefined,
         event: undefined,
       };
       this.#bytes += value.length + recordOverheadBytes;
-      if (this.#newest) this.#newest.newer = record;
+      if (this.#newest) this.#newest.newerRecord = record;
       else this.#oldest = record;
       this.#newest = record;
       if (thread.last) thread.last.next = record;
@@ -136,7 +136,7 @@ export class RecordRingBuffer {
   }
 
   /** Evicts records that exceed the maximum age (step 2). Call it at intervals. */
-  dropOld(): void {
+  evictExpiredRecords(): void {
     const before = performance.now() - this.#limits.ageMs;
     while (this.#oldest && this.#oldest.arrivedAtMs < before) this.#evict(this.#oldest);
   }
@@ -170,7 +170,7 @@ export class RecordRingBuffer {
 
   #evict(record: RingRecord): void {
     const { thread, value, partition, offset, kept } = record;
-    this.#oldest = record.newer;
+    this.#oldest = record.newerRecord;
     if (this.#oldest === undefined) this.#newest = undefined;
     this.#bytes -= value.length + recordOverheadBytes;
     this.#floor.set(partition, offset + 1);
@@ -186,7 +186,7 @@ export class RecordRingBuffer {
     }
     // Clear the links: otherwise a reader that holds the record would keep all later records in memory.
     record.next = undefined;
-    record.newer = undefined;
+    record.newerRecord = undefined;
     this.#forgetUnused(thread);
   }
 
@@ -240,9 +240,9 @@ export interface StreamRecordHead {
   readonly kept: boolean;
 }
 
-const runIdOffset = fieldOffset(streamEvents, 'run_id');
-const keptOffset = fieldOffset(streamEvents, 'kept');
-const createdAtOffset = fieldOffset(streamEvents, 'created_at');
+const runIdOffset = getFieldOffset(streamEvents, 'run_id');
+const keptOffset = getFieldOffset(streamEvents, 'kept');
+const createdAtOffset = getFieldOffset(streamEvents, 'created_at');
 const variableFieldsOffset = createdAtOffset + fixedWidthBytes.time;
 
 /** Decodes the head of a framed record of `stream-events`; undefined if the record is invalid. */

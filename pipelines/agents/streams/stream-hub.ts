@@ -5,7 +5,7 @@ import { streamEvents } from '../../../schemas/topics.ts';
 import { readAttemptOutcome, readRunStream, readThreadStream } from '../../streams/read-streams.ts';
 import { RunPosition, ThreadPosition } from './read-position.ts';
 import { RecordRingBuffer } from './ring-buffer.ts';
-import { type FollowedStream, StoredWatch, StreamSubscription } from './stream-subscription.ts';
+import { type FollowedStream, StoredPositionTracker, StreamSubscription } from './stream-subscription.ts';
 import type { StreamHub } from './stream-types.ts';
 
 export interface StreamHubOptions {
@@ -14,7 +14,7 @@ export interface StreamHubOptions {
   /** Deployment whose streams this process serves. */
   readonly deploymentId: string;
   /** Size limit of the ring buffer. Default: 64 MiB. */
-  readonly recentBytes?: number;
+  readonly ringBufferBytes?: number;
   /**
    * Maximum time to wait until older events are stored, and until the follower reaches the end of the log. Default: 10
    * s.
@@ -49,11 +49,11 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
     log,
     clickhouse,
     deploymentId: own,
-    recentBytes = 64 * 1024 * 1024,
+    ringBufferBytes = 64 * 1024 * 1024,
     storeTimeoutMs = 10_000,
     gapTimeoutMs = storeTimeoutMs,
   } = options;
-  const ringBuffer = new RecordRingBuffer({ bytes: recentBytes, ageMs: maxRecordAgeMs, runs: maxRememberedRuns });
+  const ringBuffer = new RecordRingBuffer({ bytes: ringBufferBytes, ageMs: maxRecordAgeMs, runs: maxRememberedRuns });
   const deploymentKeyPrefix = `${own}:`;
   const tail = await log.follow(streamEvents, {
     sinceMs: maxRecordAgeMs,
@@ -61,10 +61,10 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
     // records of this deployment.
     onRecords: (records) => ringBuffer.add(records.filter(({ key }) => key.startsWith(deploymentKeyPrefix))),
   });
-  ringBuffer.beginAt(tail.from);
-  const stored = new StoredWatch(log);
+  ringBuffer.setStartPosition(tail.from);
+  const stored = new StoredPositionTracker(log);
   const readers = new Set<StreamSubscription>();
-  const dropping = setInterval(() => ringBuffer.dropOld(), evictionIntervalMs).unref();
+  const evictionTimer = setInterval(() => ringBuffer.evictExpiredRecords(), evictionIntervalMs).unref();
 
   async function waitForLogEnd(signal: AbortSignal): Promise<void> {
     const position = await log.position(streamEvents).catch(() => ({}));
@@ -73,7 +73,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
 
   function follow(
     { deploymentId, threadId }: { readonly deploymentId: string; readonly threadId: string },
-    stream: Pick<FollowedStream, 'position' | 'fromStored' | 'runId' | 'readPage'>,
+    stream: Pick<FollowedStream, 'position' | 'includesStored' | 'runId' | 'readPage'>,
   ) {
     const reader: StreamSubscription = new StreamSubscription({
       ...stream,
@@ -98,7 +98,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
         { deploymentId, threadId },
         {
           position,
-          fromStored: from !== 'now',
+          includesStored: from !== 'now',
           runId,
           readPage: (signal) =>
             readRunStream(clickhouse, { deploymentId, threadId, runId, after: position.after, ...pageLimits, signal }),
@@ -111,7 +111,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
         { deploymentId, threadId },
         {
           position,
-          fromStored: from !== 'now',
+          includesStored: from !== 'now',
           runId: undefined,
           readPage: (signal) =>
             readThreadStream(clickhouse, { deploymentId, threadId, after: position.after, ...pageLimits, signal }),
@@ -119,7 +119,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
       );
     },
     async close() {
-      clearInterval(dropping);
+      clearInterval(evictionTimer);
       for (const reader of readers) reader.close();
       await tail.close();
     },

@@ -32,10 +32,10 @@ import type { StreamedEvent, StreamReader } from './stream-types.ts';
 export interface FollowedStream {
   readonly key: string;
   readonly ringBuffer: RecordRingBuffer;
-  readonly stored: StoredWatch;
+  readonly stored: StoredPositionTracker;
   readonly position: ReadPosition;
   /** Whether to yield stored events before live ones. */
-  readonly fromStored: boolean;
+  readonly includesStored: boolean;
   /** The run to read. If undefined, the reader yields the events of all runs of the thread and never ends by itself. */
   readonly runId: string | undefined;
   /** Maximum time to wait until older events are stored. */
@@ -127,8 +127,8 @@ export class StreamSubscription implements StreamReader {
   }
 
   async *#follow(): AsyncGenerator<StreamedEvent, void, undefined> {
-    const { position, fromStored } = this.#stream;
-    if (fromStored) yield* this.#readStored();
+    const { position, includesStored } = this.#stream;
+    if (includesStored) yield* this.#readStored();
     while (!this.#closed) {
       if (this.#cursor.missed !== 'nothing') {
         // Step 4 of the header comment: records were evicted before the reader reached them.
@@ -182,7 +182,7 @@ export class StreamSubscription implements StreamReader {
    */
   async *#readStored(): AsyncGenerator<StreamedEvent, void, undefined> {
     const { ringBuffer, key, stored, storeTimeoutMs } = this.#stream;
-    for (let following: StreamedEvent | undefined; !this.#closed; ) {
+    for (let nextEvent: StreamedEvent | undefined; !this.#closed; ) {
       ringBuffer.rewind(key, this.#cursor);
       const { floor } = ringBuffer;
       if (this.#isBufferContiguous()) return;
@@ -190,9 +190,9 @@ export class StreamSubscription implements StreamReader {
         if (this.#closed) return;
         throw runlakeError('STREAM_INCOMPLETE');
       }
-      following = yield* this.#readRows();
-      if (following === undefined) return;
-      yield* this.#resolveGap(following, true);
+      nextEvent = yield* this.#readRows();
+      if (nextEvent === undefined) return;
+      yield* this.#resolveGap(nextEvent, true);
     }
   }
 
@@ -292,7 +292,7 @@ const pollIntervalMs = 100;
  * Tracks the log position up to which events are stored in ClickHouse. Concurrent queries for the same position are
  * coalesced.
  */
-export class StoredWatch {
+export class StoredPositionTracker {
   readonly #log: Pick<EventLog, 'isStored'>;
   readonly #known = new Map<string, number>();
   readonly #pending = new Map<string, Promise<boolean>>();

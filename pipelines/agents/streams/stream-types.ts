@@ -82,8 +82,8 @@ export type StreamedEvent = Omit<StreamEvent, 'deploymentId' | 'threadId' | 'kep
  * `now`: at the first event that arrives after the reader has attached. An object: directly after the event with these
  * sequence numbers.
  */
-export type RunReadFrom = 'start' | 'now' | { readonly attempt: number; readonly seq: number };
-export type ThreadReadFrom = 'start' | 'now' | { readonly threadSeq: number };
+export type RunReadStart = 'start' | 'now' | { readonly attempt: number; readonly seq: number };
+export type ThreadReadStart = 'start' | 'now' | { readonly threadSeq: number };
 
 /**
  * An attached reader. It can be iterated only once. A reader of a run yields the end event and then ends; a reader of a
@@ -116,11 +116,11 @@ export interface StreamHub {
   /** Attaches a reader. Resolves when it is attached; the reader receives every event that is published afterwards. */
   readRun(
     run: { readonly deploymentId: string; readonly threadId: string; readonly runId: string },
-    from: RunReadFrom,
+    from: RunReadStart,
   ): Promise<StreamReader>;
   readThread(
     thread: { readonly deploymentId: string; readonly threadId: string },
-    from: ThreadReadFrom,
+    from: ThreadReadStart,
   ): Promise<StreamReader>;
   /** Ends all readers at their current positions. */
   close(): Promise<void>;
@@ -143,7 +143,7 @@ export function toThreadSeq(threadStart: number, seq: number): number {
   return threadStart * seqNumbersPerAttempt + seq;
 }
 
-export function toStart(threadSeq: number): number {
+export function toThreadStart(threadSeq: number): number {
   return Math.floor(threadSeq / seqNumbersPerAttempt);
 }
 

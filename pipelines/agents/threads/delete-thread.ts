@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
-import { deleteCheckpoints, keepLatestCheckpoint, threadKey } from '../checkpoints/copy-checkpoints.ts';
+import { buildThreadKey, deleteCheckpoints, keepLatestCheckpoint } from '../checkpoints/copy-checkpoints.ts';
 import { removeRuns } from '../runs/delete-run.ts';
 import type { TtlStrategy } from './thread.ts';
 
@@ -36,7 +36,7 @@ export async function removeThreads(
   await removeRuns(tx, deploymentId, found);
   await deleteCheckpoints(
     tx,
-    found.map((threadId) => threadKey(deploymentId, threadId)),
+    found.map((threadId) => buildThreadKey(deploymentId, threadId)),
   );
   return tx.execute('DELETE FROM agents.threads WHERE deployment_id = $1 AND thread_id = ANY ($2::uuid[])', [
     deploymentId,
@@ -64,7 +64,7 @@ export async function pruneThreads(
        ORDER BY thread_id FOR UPDATE`,
       [deploymentId, threadIds],
     );
-    const keys = rows.map((row) => threadKey(deploymentId, row.thread_id));
+    const keys = rows.map((row) => buildThreadKey(deploymentId, row.thread_id));
     if (keys.length > 0) await keepLatestCheckpoint(tx, keys);
     return rows.length;
   });
@@ -84,14 +84,14 @@ export async function expireThreads(database: Database, deploymentId: string): P
        ORDER BY expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED`,
       [deploymentId],
     );
-    const idsWith = (strategy: TtlStrategy) =>
+    const selectThreadIds = (strategy: TtlStrategy) =>
       rows.filter((row) => row.ttl_strategy === strategy).map((row) => row.thread_id);
-    const [deleted, pruned] = [idsWith('delete'), idsWith('keep_latest')];
+    const [deleted, pruned] = [selectThreadIds('delete'), selectThreadIds('keep_latest')];
     if (deleted.length > 0) await removeThreads(tx, deploymentId, deleted, { hidden: true });
     if (pruned.length > 0) {
       await keepLatestCheckpoint(
         tx,
-        pruned.map((threadId) => threadKey(deploymentId, threadId)),
+        pruned.map((threadId) => buildThreadKey(deploymentId, threadId)),
       );
       // A pruned thread needs no further pruning until its next run, which sets a new expiry.
       await tx.execute(

@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { pageWithin, selectedColumns } from '../../../infra/postgres/page-within.ts';
+import { buildSelectList, queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
 import { requireStorableJson, responseColumns, type Thread, type ThreadStatus } from './thread.ts';
 
 interface ThreadFilter {
@@ -66,9 +66,9 @@ export async function searchThreads<Field extends keyof Thread = keyof Thread>(
   const order = sortOrder === 'asc' ? 'ASC' : 'DESC';
   const params = buildFilterParams(deploymentId, search);
   const [threads, total] = await Promise.all([
-    pageWithin<Pick<Thread, Field>>(
+    queryPageWithinLimit<Pick<Thread, Field>>(
       database,
-      `SELECT ${selectedColumns(responseColumns, fields)} FROM agents.threads WHERE ${filterCondition}
+      `SELECT ${buildSelectList(responseColumns, fields)} FROM agents.threads WHERE ${filterCondition}
        ORDER BY ${sortBy} ${order}, thread_id ${order} LIMIT $6 OFFSET $7`,
       [...params, limit, offset],
       limitBytes,
@@ -78,7 +78,7 @@ export async function searchThreads<Field extends keyof Thread = keyof Thread>(
   return { threads, total };
 }
 
-const roots = ['values', 'metadata', 'config', 'interrupts'] as const;
+const rootFields = ['values', 'metadata', 'config', 'interrupts'] as const;
 const pathStep = /\.([^.[\]]+)|\[(-?\d{1,9})\]/y;
 
 /** Returns the thread fields with which the paths begin. */
@@ -105,7 +105,7 @@ export function checkPaths(paths: Readonly<Record<string, string>>): void {
       ? [
           {
             loc: ['body', 'extract', alias],
-            msg: `must be a path that begins with one of ${roots.join(', ')}`,
+            msg: `must be a path that begins with one of ${rootFields.join(', ')}`,
             type: 'path',
           },
         ]
@@ -125,7 +125,7 @@ function getValueAt(thread: Partial<Thread>, path: string): unknown {
 
 /** Parses a path into field names and list indexes. Returns undefined if the path is invalid. */
 function parsePath(path: string): (string | number)[] | undefined {
-  const root = roots.find((name) => path === name || path.startsWith(`${name}.`) || path.startsWith(`${name}[`));
+  const root = rootFields.find((name) => path === name || path.startsWith(`${name}.`) || path.startsWith(`${name}[`));
   if (root === undefined) return undefined;
   const steps: (string | number)[] = [root];
   pathStep.lastIndex = root.length;

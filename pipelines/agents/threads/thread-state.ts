@@ -1,7 +1,7 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { CheckpointChoice } from '../runs/run.ts';
-import { readThread, selectedState, type ThreadState } from './thread.ts';
+import type { CheckpointReference } from '../runs/run.ts';
+import { readThread, selectStateFields, type ThreadState } from './thread.ts';
 import { resolveGraphThread, type ThreadDeps } from './write-threads.ts';
 
 const emptyState: ThreadState = {
@@ -16,7 +16,7 @@ const emptyState: ThreadState = {
 };
 
 interface StateQuery {
-  readonly checkpoint?: CheckpointChoice;
+  readonly checkpoint?: CheckpointReference;
   readonly subgraphs: boolean;
   /** The fields to return. Default: all. */
   readonly select?: readonly string[];
@@ -43,15 +43,15 @@ export async function readThreadState(
   if (checkpoint?.checkpoint_id !== undefined) {
     throw runlakeError('CHECKPOINT_NOT_FOUND', { thread: threadId, checkpoint: checkpoint.checkpoint_id });
   }
-  return JSON.stringify(selectedState(emptyState, select));
+  return JSON.stringify(selectStateFields(emptyState, select));
 }
 
 interface HistoryQuery {
   readonly limit: number;
   /** If set, only states that are older than this checkpoint are returned. */
-  readonly before?: CheckpointChoice;
+  readonly before?: CheckpointReference;
   /** If set, the history of the subgraph of this checkpoint is returned. */
-  readonly checkpoint?: CheckpointChoice;
+  readonly checkpoint?: CheckpointReference;
   /** Members that the metadata of each returned state must contain. */
   readonly metadata?: Readonly<Record<string, unknown>>;
   /** The fields of each state to return. Default: all. */

@@ -5,9 +5,9 @@
 
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { jsonbText } from '../checkpoints/stored-tuples.ts';
+import { toJsonbText } from '../checkpoints/stored-tuples.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
-import type { CheckpointChoice } from '../runs/run.ts';
+import type { CheckpointReference } from '../runs/run.ts';
 import type { ThreadTtl } from './write-threads.ts';
 
 export const threadStatuses = ['idle', 'busy', 'interrupted', 'error'] as const;
@@ -37,7 +37,7 @@ export interface Thread {
   readonly ttl?: { readonly strategy: TtlStrategy; readonly ttl_minutes: number; readonly expires_at: string };
 }
 
-export interface ThreadCheckpoint extends CheckpointChoice {
+export interface ThreadCheckpoint extends CheckpointReference {
   readonly thread_id: string;
 }
 
@@ -114,8 +114,8 @@ const maxCharacters = 1024 * 1024;
  * Converts values, given as JSON text, to the text of the searchable `jsonb` column. Returns null if they are too
  * large.
  */
-export function searchableText(text: string): string | null {
-  return text.length > maxCharacters ? null : jsonbText(text);
+export function toSearchableText(text: string): string | null {
+  return text.length > maxCharacters ? null : toJsonbText(text);
 }
 
 /**
@@ -141,7 +141,7 @@ const valuesPrefix = 'values.';
  * Returns the fields of a state that `select` lists, or all fields if `select` is undefined. An entry such as
  * `values.messages` selects one key of the values.
  */
-export function selectedState(state: ThreadState, select: readonly string[] | undefined): Partial<ThreadState> {
+export function selectStateFields(state: ThreadState, select: readonly string[] | undefined): Partial<ThreadState> {
   if (select === undefined) return state;
   const fields = Object.fromEntries(Object.entries(state).filter(([name]) => select.includes(name)));
   const keys = select.filter((name) => name.startsWith(valuesPrefix)).map((name) => name.slice(valuesPrefix.length));

@@ -18,17 +18,17 @@
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
-import type { CheckpointChoice, GraphConfig } from '../runs/run.ts';
+import type { CheckpointReference, GraphConfig } from '../runs/run.ts';
 import { chooseUserId } from '../runs/run-request.ts';
 import type { PublishState } from '../streams/publish-state.ts';
 import { deleteThread } from './delete-thread.ts';
 import {
   type Interrupt,
   readThread,
-  searchableText,
   type Thread,
   type ThreadCheckpoint,
   type ThreadState,
+  toSearchableText,
 } from './thread.ts';
 import { createThread, type NewThread, resolveGraphThread, type ThreadDeps } from './write-threads.ts';
 
@@ -109,7 +109,7 @@ export async function recordThreadState(
       deploymentId,
       threadId,
       text,
-      searchableText(text),
+      toSearchableText(text),
       JSON.stringify(state.interrupts),
       restStatus,
       threadLeaseToken,
@@ -146,7 +146,7 @@ interface UpdatedState {
 export async function updateThreadState(
   deps: ThreadDeps & { readonly publishState?: PublishState },
   threadId: string,
-  { checkpoint, updates }: { readonly checkpoint?: CheckpointChoice; readonly updates: readonly StateUpdate[][] },
+  { checkpoint, updates }: { readonly checkpoint?: CheckpointReference; readonly updates: readonly StateUpdate[][] },
 ): Promise<ThreadCheckpoint> {
   const { database, deploymentId, pool } = deps;
   const thread = await resolveGraphThread(deps, await readThread(database, deploymentId, threadId));
@@ -161,9 +161,10 @@ export async function updateThreadState(
       updates,
       ...(checkpoint && { checkpoint }),
     });
-    const updated = JSON.parse(result) as UpdatedState | null;
-    if (!updated?.checkpoint) throw runlakeError('STATE_UPDATE_INVALID', { reason: 'the graph has no checkpointer' });
-    const { checkpoint: newCheckpoint, state, interrupts } = updated;
+    const updatedState = JSON.parse(result) as UpdatedState | null;
+    if (!updatedState?.checkpoint)
+      throw runlakeError('STATE_UPDATE_INVALID', { reason: 'the graph has no checkpointer' });
+    const { checkpoint: newCheckpoint, state, interrupts } = updatedState;
     const { values, next } = state;
     const threadStart = await recordThreadState(database, deploymentId, threadId, lease.token, {
       values,

@@ -2,7 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { resolveAssistant } from '../assistants/assistant.ts';
-import { copyCheckpoints, threadKey } from '../checkpoints/copy-checkpoints.ts';
+import { buildThreadKey, copyCheckpoints } from '../checkpoints/copy-checkpoints.ts';
 import { lockThread } from '../runs/lock-thread.ts';
 import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import type { ThreadOfGraph } from '../workers/messages.ts';
@@ -71,7 +71,7 @@ export async function copyThread(database: Database, deploymentId: string, threa
       [deploymentId, threadId, copyId],
     );
     if (row === undefined) throw runlakeError('THREAD_TO_COPY_NOT_FOUND', { thread: threadId });
-    await copyCheckpoints(tx, threadKey(deploymentId, threadId), threadKey(deploymentId, copyId));
+    await copyCheckpoints(tx, buildThreadKey(deploymentId, threadId), buildThreadKey(deploymentId, copyId));
     return toThread(row);
   });
 }

@@ -17,7 +17,7 @@
 import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts';
 import { runTypes } from '../../ingest/run-event/run-event.ts';
 import { formatTime } from '../../ingest/run-event/times.ts';
-import type { ChildRun, ChildRunBatch, TraceOrder } from './trace-order.ts';
+import type { ChildRun, ChildRunBatch, TraceInstructions } from './trace-order.ts';
 
 const flushIntervalMs = 1_000;
 const flushCharacters = 256 * 1024;
@@ -25,7 +25,7 @@ const flushCharacters = 256 * 1024;
 const maxErrorCharacters = 64 * 1024;
 
 /** The start of a run, as reported by its callback. */
-export interface BegunRun {
+export interface StartedRun {
   readonly id: string;
   readonly parentId: string | undefined;
   readonly name: string;
@@ -42,7 +42,7 @@ export interface BegunRun {
    */
   readonly order?: string | undefined;
   /** Whether the inputs are known only at the end of the run. */
-  readonly deferred?: boolean | undefined;
+  readonly hasDeferredInputs?: boolean | undefined;
 }
 
 export interface RunEnding {
@@ -54,9 +54,9 @@ export interface RunEnding {
 }
 
 /** A run that has begun but has not ended. */
-export type OpenRun = Pick<BegunRun, 'id' | 'name' | 'type' | 'tags' | 'metadata'> & { readonly order: string };
+export type OpenRun = Pick<StartedRun, 'id' | 'name' | 'type' | 'tags' | 'metadata'> & { readonly order: string };
 
-interface CollectedRun extends BegunRun {
+interface CollectedRun extends StartedRun {
   readonly order: string;
   readonly startMicros: number;
   /** Whether inputs or outputs were omitted because of a limit. */
@@ -68,7 +68,7 @@ interface CollectedRun extends BegunRun {
 }
 
 export interface CollectorOptions {
-  readonly order: TraceOrder;
+  readonly order: TraceInstructions;
   readonly hidesInputs: boolean;
   readonly hidesOutputs: boolean;
   readonly onFlush: (runs: ChildRunBatch) => void;
@@ -106,7 +106,7 @@ export class ChildRunCollector {
     );
   }
 
-  begin(run: BegunRun): void {
+  begin(run: StartedRun): void {
     if (this.#isClosed || run.id === this.rootId || this.#open.has(run.id)) return;
     const { maxRuns, root } = this.#options.order;
     if (this.#count >= maxRuns) {
@@ -120,15 +120,15 @@ export class ChildRunCollector {
       ? run.order
       : `${parent}.${formatDottedOrderSegment(startMicros, run.id)}`;
     const type = (runTypes as readonly string[]).includes(run.type) ? run.type : 'chain';
-    const initial = {
+    const initialState = {
       inputsText: undefined,
       firstTokenMicros: undefined,
       sent: false,
       lacksValues: false,
       end: undefined,
     };
-    const collected: CollectedRun = { ...run, type, order, startMicros, ...initial };
-    if (!run.deferred) collected.inputsText = this.#encodeInputs(collected, run.inputs);
+    const collected: CollectedRun = { ...run, type, order, startMicros, ...initialState };
+    if (!run.hasDeferredInputs) collected.inputsText = this.#encodeInputs(collected, run.inputs);
     this.#open.set(run.id, collected);
     this.#markChanged(collected, collected.inputsText);
   }
@@ -170,7 +170,7 @@ export class ChildRunCollector {
     this.#changedCharacters = 0;
     const runs: ChildRun[] = [];
     for (const collected of changed) {
-      if (collected.deferred && collected.end === undefined) continue;
+      if (collected.hasDeferredInputs && collected.end === undefined) continue;
       runs.push(this.#encodeRun(collected));
       collected.sent = true;
       collected.inputsText = undefined;

@@ -21,7 +21,7 @@ import type { AcceptDeps, Sender } from '../../ingest/accept/accept-drafts.ts';
 import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts';
 import { formatTime, parseTime } from '../../ingest/run-event/times.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
-import { violation } from '../workers/frames.ts';
+import { createViolationError } from '../workers/frames.ts';
 import {
   chooseTraceOptions,
   encodeRootLocation,
@@ -30,7 +30,7 @@ import {
   type HiddenValues,
 } from './root-run.ts';
 import { buildSenderKey, getMsToNextFlush, type TraceRecord, writeTraceRecords } from './take-into-traces.ts';
-import type { ChildRun, ChildRunBatch, TraceMarks, TraceOrder } from './trace-order.ts';
+import type { ChildRun, ChildRunBatch, TraceInstructions, TraceMarks } from './trace-order.ts';
 
 export interface ChildRunDeps {
   readonly accept: AcceptDeps;
@@ -45,7 +45,7 @@ export interface ChildRunDeps {
 /** Tracing of the child runs of one attempt. */
 export interface TracedAttempt {
   /** Instructions for the worker. */
-  readonly order: TraceOrder;
+  readonly order: TraceInstructions;
   /** @throws WORKER_PROTOCOL_VIOLATED if the worker has reported each of the maximum number of runs twice. */
   take(batch: ChildRunBatch): void;
   /** Completes the attempt. Child runs that are still open end with the error `reason`. */
@@ -53,7 +53,7 @@ export interface TracedAttempt {
   readonly marks: TraceMarks;
 }
 
-export interface ChildRuns {
+export interface ChildRunTracer {
   /** Starts the tracing of an attempt. Returns undefined if child runs are not traced. */
   open(run: ClaimedRun): TracedAttempt | undefined;
   /** Tries once more to write the buffered runs. */
@@ -73,7 +73,7 @@ const maxOpenRunCharacters = 16 * 1024 * 1024;
 /** Estimated memory of the objects of a run, in addition to its text. */
 const runOverheadCharacters = 1_000;
 
-export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
+export function createChildRunTracer(deps: ChildRunDeps): ChildRunTracer {
   const { accept, defaultSender, logger, maxRuns, maxCharacters } = deps;
   let pending: PendingRun[] = [];
   let pendingCharacters = 0;
@@ -102,14 +102,14 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
   async function sendPending(): Promise<void> {
     const items = pending;
     pending = [];
-    const senders = new Map<string, PendingRun[]>();
+    const runsBySender = new Map<string, PendingRun[]>();
     for (const item of items) {
       const key = buildSenderKey(item.sender);
-      const runsOfSender = senders.get(key);
-      if (runsOfSender === undefined) senders.set(key, [item]);
-      else runsOfSender.push(item);
+      const senderRuns = runsBySender.get(key);
+      if (senderRuns === undefined) runsBySender.set(key, [item]);
+      else senderRuns.push(item);
     }
-    for (const runsOfSender of senders.values()) {
+    for (const runsOfSender of runsBySender.values()) {
       try {
         const rejected = await writeTraceRecords(
           (runsOfSender[0] as PendingRun).sender,
@@ -142,11 +142,11 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
       const openRuns = new Map<string, string>();
       let marks: TraceMarks = { droppedRuns: 0, droppedValues: 0 };
       let openRunCharacters = 0;
-      let overflow = 0;
+      let overflowCount = 0;
       let reportedRuns = 0;
       let isRootSent = false;
       const enqueue = (child: ChildRun) => {
-        if (!put({ ...shared, run: child })) overflow += 1;
+        if (!put({ ...shared, run: child })) overflowCount += 1;
       };
       const close = (id: string) => {
         openRunCharacters -= countOpenRunCharacters(openRuns.get(id));
@@ -172,7 +172,7 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
         },
         take({ runs, ...ofWorker }) {
           reportedRuns += runs.length;
-          if (reportedRuns > 2 * maxRuns) throw violation(`more than ${maxRuns} traced runs`);
+          if (reportedRuns > 2 * maxRuns) throw createViolationError(`more than ${maxRuns} traced runs`);
           marks = ofWorker;
           if (!isRootSent && runs.some(({ open }) => open)) {
             isRootSent = true;
@@ -187,7 +187,7 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
           for (const child of runs) {
             if (!child.open) close(child.runId);
             else if (!keepOpen(child)) {
-              overflow += 1;
+              overflowCount += 1;
               continue;
             }
             enqueue(child);
@@ -201,7 +201,7 @@ export function traceChildRuns(deps: ChildRunDeps): ChildRuns {
           openRuns.clear();
         },
         get marks() {
-          return { ...marks, droppedRuns: marks.droppedRuns + overflow };
+          return { ...marks, droppedRuns: marks.droppedRuns + overflowCount };
         },
       };
     },

@@ -76,8 +76,8 @@ export function encodeRootMembers(
     }),
   });
   const valueMembers = encodeMembers({
-    inputs: inputs ? asObject('input', encode(kwargs.input ?? kwargs.command)) : undefined,
-    outputs: outputs ? asObject('output', run.values) : undefined,
+    inputs: inputs ? toObjectText('input', encode(kwargs.input ?? kwargs.command)) : undefined,
+    outputs: outputs ? toObjectText('output', run.values) : undefined,
   });
   return { members, values: valueMembers === '' ? '' : `,${valueMembers}` };
 }
@@ -95,7 +95,7 @@ function encode(value: unknown): string | undefined {
  * Converts JSON text to the text of an object, as ingest requires: a value that is not an object is wrapped in an
  * object, as the member `name`.
  */
-function asObject(name: string, text: string | undefined): string | undefined {
+function toObjectText(name: string, text: string | undefined): string | undefined {
   if (text === undefined || text.trimStart().startsWith('{')) return text;
   return `{"${name}":${text}}`;
 }

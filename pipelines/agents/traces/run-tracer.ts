@@ -10,9 +10,9 @@
  * `langsmith` traces. `library-versions.test.ts` fails if a version uses other members.
  */
 import { RunTree } from 'langsmith/run_trees';
-import { graphTracing } from '../../../infra/config/graph-tracing.ts';
-import { type BegunRun, ChildRunCollector, type OpenRun } from './child-run-collector.ts';
-import type { ChildRunBatch, TraceOrder } from './trace-order.ts';
+import { readGraphTracing } from '../../../infra/config/graph-tracing.ts';
+import { ChildRunCollector, type OpenRun, type StartedRun } from './child-run-collector.ts';
+import type { ChildRunBatch, TraceInstructions } from './trace-order.ts';
 
 interface Named {
   readonly id?: readonly string[];
@@ -21,14 +21,14 @@ interface Named {
 
 type Metadata = Readonly<Record<string, unknown>>;
 
-interface Generations {
+interface LlmResult {
   readonly generations?: readonly (readonly { readonly message?: { readonly usage_metadata?: Usage } }[])[];
 }
 
 type Usage = Readonly<Record<string, unknown>>;
 
 /** Metadata and tags that LangChain adds to all descendant runs that do not set their own. */
-interface Inherited {
+interface InheritedFields {
   readonly metadata?: Metadata | undefined;
   readonly tags?: readonly string[] | undefined;
 }
@@ -55,7 +55,7 @@ export class RunTracer {
   readonly client: object;
   readonly #collector: ChildRunCollector;
 
-  constructor(collector: ChildRunCollector, { metadata, tags = [] }: Inherited = {}) {
+  constructor(collector: ChildRunCollector, { metadata, tags = [] }: InheritedFields = {}) {
     this.#collector = collector;
     this.client = new LocalClient(collector);
     this.tracingMetadata = metadata;
@@ -66,10 +66,13 @@ export class RunTracer {
     return this;
   }
 
-  copyWithTracingConfig({ metadata = {}, tags = [] }: Inherited): RunTracer {
-    const merged: Record<string, unknown> = { ...metadata, ...this.tracingMetadata };
-    for (const key of innermostWinsKeys) if (metadata[key] !== undefined) merged[key] = metadata[key];
-    return new RunTracer(this.#collector, { metadata: merged, tags: [...new Set([...this.tracingTags, ...tags])] });
+  copyWithTracingConfig({ metadata = {}, tags = [] }: InheritedFields): RunTracer {
+    const mergedMetadata: Record<string, unknown> = { ...metadata, ...this.tracingMetadata };
+    for (const key of innermostWinsKeys) if (metadata[key] !== undefined) mergedMetadata[key] = metadata[key];
+    return new RunTracer(this.#collector, {
+      metadata: mergedMetadata,
+      tags: [...new Set([...this.tracingTags, ...tags])],
+    });
   }
 
   /** LangChain treats tracers with the same store key as one tracer. */
@@ -106,8 +109,18 @@ export class RunTracer {
     name?: string,
     extra?: object,
   ): void {
-    const { lc_defers_inputs: deferred, ...rest } = (extra ?? {}) as { lc_defers_inputs?: boolean };
-    this.#begin(chain, { id, parentId, name, type: type ?? 'chain', inputs, tags, metadata, extra: rest, deferred });
+    const { lc_defers_inputs: hasDeferredInputs, ...rest } = (extra ?? {}) as { lc_defers_inputs?: boolean };
+    this.#begin(chain, {
+      id,
+      parentId,
+      name,
+      type: type ?? 'chain',
+      inputs,
+      tags,
+      metadata,
+      extra: rest,
+      hasDeferredInputs,
+    });
   }
 
   handleChainEnd(
@@ -156,11 +169,11 @@ export class RunTracer {
     this.#begin(model, { id, parentId, name, type: 'llm', inputs: { messages }, tags, metadata, extra });
   }
 
-  handleLLMNewToken(_token: string, _place: unknown, id: string): void {
+  handleLLMNewToken(_token: string, _indices: unknown, id: string): void {
     this.#collector.token(id);
   }
 
-  handleLLMEnd(outputs: Generations, id: string, _parentId?: string, _tags?: string[], extra?: object): void {
+  handleLLMEnd(outputs: LlmResult, id: string, _parentId?: string, _tags?: string[], extra?: object): void {
     const usage = sumUsage(outputs);
     this.#collector.end(id, { outputs, extra, ...(usage && { metadata: { usage_metadata: usage } }) });
   }
@@ -211,7 +224,7 @@ export class RunTracer {
 
   #begin(
     serialized: Named | undefined,
-    run: Omit<BegunRun, 'name' | 'tags' | 'metadata'> & {
+    run: Omit<StartedRun, 'name' | 'tags' | 'metadata'> & {
       readonly name: string | undefined;
       readonly tags: readonly string[] | undefined;
       readonly metadata: Metadata | undefined;
@@ -337,7 +350,7 @@ function formatError(error: unknown): string {
 }
 
 /** Adds up the token usage of all messages of a model call. */
-function sumUsage({ generations = [] }: Generations): Usage | undefined {
+function sumUsage({ generations = [] }: LlmResult): Usage | undefined {
   let usage: Usage | undefined;
   for (const { message } of generations.flat()) {
     if (message?.usage_metadata !== undefined) usage = addUsage(usage, message.usage_metadata);
@@ -367,8 +380,8 @@ export interface OpenTracer {
  * Creates a tracer for one attempt of a run. Returns undefined if the environment variables of the project configure or
  * disable tracing.
  */
-export function openTracer(order: TraceOrder, onFlush: (runs: ChildRunBatch) => void): OpenTracer | undefined {
-  const { state, ...hides } = graphTracing();
+export function openTracer(order: TraceInstructions, onFlush: (runs: ChildRunBatch) => void): OpenTracer | undefined {
+  const { state, ...hides } = readGraphTracing();
   if (state !== 'unspecified') return undefined;
   const collector = new ChildRunCollector({ order, onFlush, ...hides });
   return { handler: new RunTracer(collector), close: (reason) => collector.close(reason) };

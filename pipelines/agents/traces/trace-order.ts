@@ -1,5 +1,5 @@
 /** Tells a worker how to collect the child runs of one graph run. */
-export interface TraceOrder {
+export interface TraceInstructions {
   /** `dotted_order` of the root run, which represents the graph run. All child runs are placed below it. */
   readonly root: string;
   /** Start time of the root run in microseconds since 1970. No child run begins earlier. */

@@ -47,11 +47,11 @@ async function sendWebhook(
   headers: Readonly<Record<string, string>>,
   body: string,
 ): Promise<SendResult> {
-  const isOwn = webhook.startsWith('/');
+  const isServerPath = webhook.startsWith('/');
   try {
-    const url = new URL(isOwn ? new URL(ownUrl).origin + webhook : webhook);
+    const url = new URL(isServerPath ? new URL(ownUrl).origin + webhook : webhook);
     const isTls = url.protocol === 'https:';
-    const agent = isOwn ? undefined : isTls ? agents.https : agents.http;
+    const agent = isServerPath ? undefined : isTls ? agents.https : agents.http;
     const status = await new Promise<number>((resolve, reject) => {
       const request = (isTls ? requestHttps : requestHttp)(url, {
         method: 'POST',

@@ -44,16 +44,16 @@ export interface WebhookRuleOptions {
 const defaultMaxUrlLength = 65_536;
 
 /** Builds the webhook rules of a deployment from its langgraph.json and the settings. */
-export function webhookRules(options: WebhookRuleOptions): WebhookRules {
+export function buildWebhookRules(options: WebhookRuleOptions): WebhookRules {
   const { settings = {}, disabled = false, environment = {} } = options;
   const prefix = settings.env_prefix ?? 'LG_WEBHOOK_';
-  const fill = (value: string) =>
+  const expandVariables = (value: string) =>
     value.replace(/\$\{\{\s*env\.(\w+)\s*\}\}/g, (_, name: string) =>
       name.startsWith(prefix) ? (environment[name] ?? '') : '',
     );
   return {
     headers: Object.fromEntries(
-      Object.entries(settings.headers ?? {}).map(([name, value]) => [name.toLowerCase(), fill(value)]),
+      Object.entries(settings.headers ?? {}).map(([name, value]) => [name.toLowerCase(), expandVariables(value)]),
     ),
     check(webhook) {
       const reason = disabled ? 'the langgraph.json disables webhooks' : findFlaw(webhook, options);
@@ -81,7 +81,7 @@ function findFlaw(webhook: string, { settings = {}, allowPrivate }: WebhookRuleO
   if (limits.allowed_ports !== undefined && !limits.allowed_ports.includes(port))
     return `the langgraph.json does not allow port ${port}`;
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
-  if (limits.allowed_domains?.some((domain) => isWithin(host, domain)) === false)
+  if (limits.allowed_domains?.some((domain) => isInDomain(host, domain)) === false)
     return `the langgraph.json does not allow the host ${host}`;
   if (/(?:^|\.)localhost\.?$/.test(host)) return allowPrivate ? undefined : `${host} is a loopback address`;
   const range = isIP(host) === 0 ? undefined : classifyAddress(host);
@@ -93,7 +93,7 @@ function isOwnPath(path: string): boolean {
   return new URL(path, 'http://own.invalid').origin === 'http://own.invalid';
 }
 
-function isWithin(host: string, domain: string): boolean {
+function isInDomain(host: string, domain: string): boolean {
   const name = domain.toLowerCase();
   return name.startsWith('*.') ? host.endsWith(name.slice(1)) : host === name;
 }
@@ -103,7 +103,7 @@ function redactUrl(webhook: string): string {
   return webhook.replace(/\/\/[^/?#]*@/, '//').slice(0, 200);
 }
 
-interface EndedWithWebhook {
+interface EndedRunWithWebhook {
   readonly deploymentId: string;
   readonly runId: string;
   /** Value of `kwargs.webhook`. If undefined, nothing is recorded. */
@@ -119,7 +119,7 @@ interface EndedWithWebhook {
  * run is updated and before the row may be deleted, so that a crash cannot lose the webhook. Further calls for the same
  * run change nothing.
  */
-export async function recordWebhook(sql: Sql, ended: EndedWithWebhook): Promise<void> {
+export async function recordWebhook(sql: Sql, ended: EndedRunWithWebhook): Promise<void> {
   if (ended.webhook === undefined) return;
   await sql.execute(
     `INSERT INTO agents.webhooks (deployment_id, run_id, url, body)

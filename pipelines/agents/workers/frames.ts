@@ -44,7 +44,7 @@ export const parentFrameLimits: FrameLimits = {
 
 const lengthBytes = 8;
 
-export function violation(reason: string): RunlakeError {
+export function createViolationError(reason: string): RunlakeError {
   return runlakeError('WORKER_PROTOCOL_VIOLATED', { reason });
 }
 
@@ -137,8 +137,8 @@ export class FrameReader {
   #sizeAt(bytes: Buffer, at: number): number {
     const headBytes = bytes.readUInt32LE(at);
     const bodyBytes = bytes.readUInt32LE(at + 4);
-    if (headBytes > this.#limits.headBytes) throw violation(`a message of ${headBytes} bytes`);
-    if (bodyBytes > this.#limits.bodyBytes) throw violation(`a message with ${bodyBytes} bytes of data`);
+    if (headBytes > this.#limits.headBytes) throw createViolationError(`a message of ${headBytes} bytes`);
+    if (bodyBytes > this.#limits.bodyBytes) throw createViolationError(`a message with ${bodyBytes} bytes of data`);
     return lengthBytes + headBytes + bodyBytes;
   }
 
@@ -148,7 +148,7 @@ export class FrameReader {
     const end = bodyAt + bytes.readUInt32LE(at + 4);
     const head = bytes.subarray(headAt, bodyAt);
     if (exceedsValueCount(head, this.#limits.headValues))
-      throw violation(`more than ${this.#limits.headValues} values`);
+      throw createViolationError(`more than ${this.#limits.headValues} values`);
     this.#onFrame({ head, body: bytes.subarray(bodyAt, end) });
   }
 
@@ -177,6 +177,6 @@ export function requireJson(bytes: Buffer, from = 0, to = bytes.byteLength): voi
   try {
     scanValue(bytes, from, to, { part: 'a message of the worker', maxDepth });
   } catch (error) {
-    throw violation(isRunlakeError(error) ? error.message : String(error));
+    throw createViolationError(isRunlakeError(error) ? error.message : String(error));
   }
 }

@@ -11,8 +11,8 @@ import { catalogue, type ErrorCode } from '../../../infra/errors/catalogue.ts';
 import { protocolMode } from '../streams/stream-types.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { ChildRun } from '../traces/trace-order.ts';
-import { encodeFrame, type Frame, requireJson, violation } from './frames.ts';
-import type { Chunk, FromWorker, RunOutcome, SerializedError } from './messages.ts';
+import { createViolationError, encodeFrame, type Frame, requireJson } from './frames.ts';
+import type { Chunk, FromWorker as MessageFromWorker, RunOutcome, SerializedError } from './messages.ts';
 
 /** Maximum length of an error text, in characters; longer texts are truncated. */
 export const maxReasonCharacters = 128 * 1024;
@@ -38,23 +38,23 @@ const names = Type.Array(name, { maxItems: maxNames });
 const bytes = Type.Integer({ minimum: 0, maximum: 0xffff_ffff });
 const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 /** Mode, event, namespace and size in bytes of a chunk. The data of the chunk is in the body. */
-const chunkHead = Type.Tuple([
+const chunkHeadSchema = Type.Tuple([
   Type.String({ minLength: 1, maxLength: 256 }),
   Type.String({ minLength: 1, maxLength: 1_024, pattern: '^[^\\r\\n\\0]*$' }),
   Type.String({ maxLength: 8_192, pattern: '^[^\\r\\n\\0]*$' }),
   bytes,
 ]);
-const serializedError = closedObject({
+const serializedErrorSchema = closedObject({
   code: Type.Union(Object.keys(catalogue).map((code) => Type.Literal(code as ErrorCode))),
   params: Type.Record(Type.String(), Type.Union([reason, Type.Number()]), { maxProperties: 20 }),
 });
-const interrupt = Type.Object({ id: Type.Optional(Type.String()), value: Type.Optional(Type.Unknown()) });
+const interruptSchema = Type.Object({ id: Type.Optional(Type.String()), value: Type.Optional(Type.Unknown()) });
 /** Head of an outcome message. Its `values` are sent as the body of the frame. */
 const outcome = Type.Union([
   closedObject({
     kind: Type.Literal('finished'),
     next: names,
-    interrupts: Type.Record(Type.String(), Type.Array(interrupt), { maxProperties: maxNames }),
+    interrupts: Type.Record(Type.String(), Type.Array(interruptSchema), { maxProperties: maxNames }),
   }),
   closedObject({ kind: Type.Literal('failed'), error: reason, message: reason, hasValues: Type.Boolean() }),
   closedObject({ kind: Type.Enum(['cancelled', 'timeout', 'fenced']) }),
@@ -69,7 +69,7 @@ const messageSchemas = {
     nodes: Type.Record(Type.String(), closedObject({ names, targets: names }), { maxProperties: maxNames }),
   }),
   heartbeat: messageSchema('heartbeat', {}),
-  chunks: messageSchema('chunks', { key, heads: Type.Array(chunkHead, { minItems: 1 }) }),
+  chunks: messageSchema('chunks', { key, heads: Type.Array(chunkHeadSchema, { minItems: 1 }) }),
   traced: messageSchema('traced', {
     key,
     droppedRuns: count,
@@ -87,31 +87,31 @@ const messageSchemas = {
   }),
   ended: messageSchema('ended', { key, outcome }),
   response: messageSchema('response', { key }),
-  'query-error': messageSchema('query-error', { key, error: serializedError }),
+  'query-error': messageSchema('query-error', { key, error: serializedErrorSchema }),
   dying: messageSchema('dying', { reason }),
-  unusable: messageSchema('unusable', { error: serializedError }),
+  unusable: messageSchema('unusable', { error: serializedErrorSchema }),
 };
 
 /** @throws WORKER_PROTOCOL_VIOLATED */
-export function decodeMessage({ head, body }: Frame, maxEventBytes: number): FromWorker {
+export function decodeMessage({ head, body }: Frame, maxEventBytes: number): MessageFromWorker {
   requireJson(head);
   const parsed = JSON.parse(head.toString('utf8')) as unknown;
   const kind = typeof parsed === 'object' && parsed !== null && 'kind' in parsed ? String(parsed.kind) : '';
-  const decode = Object.hasOwn(decoders, kind) ? decoders[kind as FromWorker['kind']] : undefined;
-  if (decode === undefined) throw violation('a message of unknown kind');
+  const decode = Object.hasOwn(decoders, kind) ? decoders[kind as MessageFromWorker['kind']] : undefined;
+  if (decode === undefined) throw createViolationError('a message of unknown kind');
   return decode(parsed, body, maxEventBytes);
 }
 
-type Decoder = (parsed: unknown, body: Buffer, maxEventBytes: number) => FromWorker;
+type Decoder = (parsed: unknown, body: Buffer, maxEventBytes: number) => MessageFromWorker;
 
-const decoders: Readonly<Record<FromWorker['kind'], Decoder>> = {
+const decoders: Readonly<Record<MessageFromWorker['kind'], Decoder>> = {
   loading: (parsed, body) => validateBodiless('loading', parsed, body),
   ready: (parsed, body) => {
     const { nodes, ...ready } = validateBodiless('ready', parsed, body);
-    const sets = Object.entries(nodes).map(
+    const nodeSets = Object.entries(nodes).map(
       ([id, graph]) => [id, { names: new Set(graph.names), targets: new Set(graph.targets) }] as const,
     );
-    return { ...ready, nodes: Object.fromEntries(sets) };
+    return { ...ready, nodes: Object.fromEntries(nodeSets) };
   },
   heartbeat: (parsed, body) => validateBodiless('heartbeat', parsed, body),
   chunks: (parsed, body, maxEventBytes) => {
@@ -122,14 +122,14 @@ const decoders: Readonly<Record<FromWorker['kind'], Decoder>> = {
     const { kind, key, runs, ...marks } = validate('traced', parsed);
     let at = 0;
     const text = (size: number) => {
-      if (at + size > body.byteLength) throw violation('traced runs without their text');
+      if (at + size > body.byteLength) throw createViolationError('traced runs without their text');
       at += size;
       return body.toString('utf8', at - size, at);
     };
     const traced = runs.map(({ sizes: [location, members, values], ...run }): ChildRun => {
       return { ...run, location: text(location), members: text(members), values: text(values) };
     });
-    if (at < body.byteLength) throw violation('text without a traced run');
+    if (at < body.byteLength) throw createViolationError('text without a traced run');
     return { kind, key, traced: { ...marks, runs: traced } };
   },
   ended: (parsed, body) => {
@@ -151,31 +151,33 @@ type Head<Kind extends keyof MessageSchemas> = MessageSchemas[Kind] extends { Pa
   : never;
 
 function validate<Kind extends keyof MessageSchemas>(kind: Kind, parsed: unknown): Head<Kind> {
-  if (!messageSchemas[kind].Check(parsed)) throw violation(`a message '${kind}' that does not match its schema`);
+  if (!messageSchemas[kind].Check(parsed))
+    throw createViolationError(`a message '${kind}' that does not match its schema`);
   return parsed as Head<Kind>;
 }
 
 function validateBodiless<Kind extends keyof MessageSchemas>(kind: Kind, parsed: unknown, body: Buffer): Head<Kind> {
-  if (body.byteLength > 0) throw violation(`a message '${kind}' with data`);
+  if (body.byteLength > 0) throw createViolationError(`a message '${kind}' with data`);
   return validate(kind, parsed);
 }
 
 /** Returns the chunks, which share the memory of `body`. Each chunk must be JSON text on one line. */
 function decodeChunks(heads: Head<'chunks'>['heads'], body: Buffer, maxEventBytes: number): Chunk[] {
   const limitBytes = Math.max(maxEventBytes, minEventLimitBytes);
-  if (body.includes(lineFeed) || body.includes(carriageReturn)) throw violation('an event of several lines');
+  if (body.includes(lineFeed) || body.includes(carriageReturn)) throw createViolationError('an event of several lines');
   let from = 0;
   const chunks = heads.map(([mode, event, namespace, size]) => {
     const to = from + size;
-    if (size > limitBytes) throw violation(`an event of ${size} bytes`);
-    if (to > body.byteLength) throw violation('events without their data');
+    if (size > limitBytes) throw createViolationError(`an event of ${size} bytes`);
+    if (to > body.byteLength) throw createViolationError('events without their data');
     requireJson(body, from, to);
-    if (mode === protocolMode && body[from] !== openBrace) throw violation('an event of the protocol without params');
+    if (mode === protocolMode && body[from] !== openBrace)
+      throw createViolationError('an event of the protocol without params');
     const chunk = { mode, event, namespace, data: body.subarray(from, to) };
     from = to;
     return chunk;
   });
-  if (from !== body.byteLength) throw violation('data without an event');
+  if (from !== body.byteLength) throw createViolationError('data without an event');
   return chunks;
 }
 
@@ -192,13 +194,13 @@ function decodeOutcome(outcome: Head<'ended'>['outcome'], body: Buffer): RunOutc
     const { hasValues, ...failed } = outcome;
     if (hasValues) return { ...failed, values: values() };
   }
-  if (body.byteLength > 0) throw violation('an outcome with a state that it cannot have');
+  if (body.byteLength > 0) throw createViolationError('an outcome with a state that it cannot have');
   if (outcome.kind !== 'failed') return outcome as RunOutcome;
   return { kind: 'failed', error: outcome.error, message: outcome.message };
 }
 
 /** Encodes a message and returns its buffers. Does not check the size limits, because the outbox checks them. */
-export function encodeMessage(message: FromWorker): Uint8Array[] {
+export function encodeMessage(message: MessageFromWorker): Uint8Array[] {
   switch (message.kind) {
     case 'chunks': {
       const { kind, key, chunks } = message;
@@ -248,10 +250,10 @@ export function encodeMessage(message: FromWorker): Uint8Array[] {
 }
 
 function truncateError({ code, params }: SerializedError): SerializedError {
-  const short = Object.entries(params).map(
+  const truncatedParams = Object.entries(params).map(
     ([name, value]) => [name, typeof value === 'string' ? truncate(value) : value] as const,
   );
-  return { code, params: Object.fromEntries(short) };
+  return { code, params: Object.fromEntries(truncatedParams) };
 }
 
 function truncate(text: string): string {

@@ -7,10 +7,10 @@ import type { AppRoute } from '../app/app-route.ts';
 import type { AuthorizationRequest, AuthRequest } from '../auth/agent-user.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import type { ExportReference, GraphSource, GraphsFile } from '../graphs/graphs-file.ts';
-import type { CheckpointChoice } from '../runs/run.ts';
+import type { CheckpointReference } from '../runs/run.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 import type { Interrupt } from '../threads/thread.ts';
-import type { ChildRunBatch, TraceOrder } from '../traces/trace-order.ts';
+import type { ChildRunBatch, TraceInstructions } from '../traces/trace-order.ts';
 
 /** One attempt of a run. Its saver writes under the lease; after the lease is lost, every write is refused. */
 export interface RunJob
@@ -21,11 +21,11 @@ export interface RunJob
    * receives no input and continues from the head of the thread, which this run has written.
    */
   readonly start:
-    | { readonly kind: 'input'; readonly checkpoint?: CheckpointChoice | 'none' }
+    | { readonly kind: 'input'; readonly checkpoint?: CheckpointReference | 'none' }
     | { readonly kind: 'continue' };
   readonly timeoutMs: number;
   /** Instructions to trace child runs. If absent, child runs are not traced. */
-  readonly trace?: TraceOrder;
+  readonly trace?: TraceInstructions;
 }
 
 /** One event that a graph streamed. */
@@ -79,7 +79,7 @@ export type GraphRequest =
   | {
       readonly kind: 'state';
       readonly thread: ThreadOfGraph;
-      readonly checkpoint?: CheckpointChoice;
+      readonly checkpoint?: CheckpointReference;
       readonly subgraphs: boolean;
       readonly select?: readonly string[];
     }
@@ -87,8 +87,8 @@ export type GraphRequest =
       readonly kind: 'history';
       readonly thread: ThreadOfGraph;
       readonly limit: number;
-      readonly before?: CheckpointChoice;
-      readonly checkpoint?: CheckpointChoice;
+      readonly before?: CheckpointReference;
+      readonly checkpoint?: CheckpointReference;
       readonly metadata?: Readonly<Record<string, unknown>>;
       readonly select?: readonly string[];
       /** Default: no limit. */
@@ -99,7 +99,7 @@ export type GraphRequest =
       readonly thread: ThreadOfGraph;
       /** The thread's `write_token`. */
       readonly leaseToken: string;
-      readonly checkpoint?: CheckpointChoice;
+      readonly checkpoint?: CheckpointReference;
       readonly updates: readonly {
         readonly values?: unknown;
         readonly command?: unknown;

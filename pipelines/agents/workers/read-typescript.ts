@@ -8,9 +8,9 @@ export function needsTypescript({ graphs, auth, app }: WorkerSetup): boolean {
 }
 
 /** URL of the module loader that enables a process to import TypeScript. */
-export const typescriptLoader = () => pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
+export const getTypescriptLoaderUrl = () => pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
 
 /** Installs the TypeScript loader. All later imports of this process use it. */
-export async function readTypescript(): Promise<void> {
-  await import(typescriptLoader());
+export async function installTypescriptLoader(): Promise<void> {
+  await import(getTypescriptLoaderUrl());
 }

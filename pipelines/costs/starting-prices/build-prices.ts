@@ -6,7 +6,7 @@ import { shiftDecimal } from '../decimal.ts';
  * Token types in price details, by their names in the price lists. Clients use different names for the same type, so
  * each type has several names.
  */
-const promptKinds = {
+const promptTokenKinds = {
   cacheRead: ['cache_read'],
   cacheWrite: ['cache_creation', 'cache_write', 'ephemeral_5m_input_tokens'],
   cacheWriteHour: ['ephemeral_1h_input_tokens', 'ephemeral_1hr_input_tokens'],
@@ -14,18 +14,18 @@ const promptKinds = {
   image: ['image'],
   video: ['video'],
 } as const;
-const completionKinds = { outputAudio: ['audio'], outputImage: ['image'], outputVideo: ['video'] } as const;
+const completionTokenKinds = { outputAudio: ['audio'], outputImage: ['image'], outputVideo: ['video'] } as const;
 
 /** Prices in dollars per million tokens, as decimal text. */
-type MillionPrices = {
-  readonly [Kind in keyof typeof promptKinds | keyof typeof completionKinds]?: string;
+type PricesPerMillion = {
+  readonly [Kind in keyof typeof promptTokenKinds | keyof typeof completionTokenKinds]?: string;
 } & {
   /** First day on which the price applies (UTC). The earlier price is in a later row with the same name. */
   readonly from?: string;
 };
 
 /** Name, pattern, dollars per million input tokens, dollars per million output tokens, and further prices. */
-export type PriceRow = readonly [name: string, pattern: string, input: string, output: string, more?: MillionPrices];
+export type PriceRow = readonly [name: string, pattern: string, input: string, output: string, more?: PricesPerMillion];
 
 /** Prices of one provider. If the patterns of several rows match a name, the first of these rows applies. */
 export interface PriceList {
@@ -72,14 +72,14 @@ export function buildPrices({ provider, prefix = '', suffix = '', rows }: PriceL
     provider: null,
     prompt_cost: shiftDecimal(input, 6),
     completion_cost: shiftDecimal(output, 6),
-    prompt_cost_details: buildDetails(promptKinds, more),
-    completion_cost_details: buildDetails(completionKinds, more),
+    prompt_cost_details: buildDetails(promptTokenKinds, more),
+    completion_cost_details: buildDetails(completionTokenKinds, more),
   }));
 }
 
-function buildDetails<Kind extends keyof MillionPrices>(
+function buildDetails<Kind extends keyof PricesPerMillion>(
   kinds: Readonly<Record<Kind, readonly string[]>>,
-  prices: MillionPrices,
+  prices: PricesPerMillion,
 ): Record<string, string> | null {
   const details = Object.entries<readonly string[]>(kinds).flatMap(([kind, names]) => {
     const price = prices[kind as Kind];

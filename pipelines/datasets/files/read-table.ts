@@ -127,8 +127,8 @@ async function* readJsonLines(
   { maxRowBytes, maxJsonDepth }: TableLimits,
 ): AsyncGenerator<TableRow> {
   const keys = new KeySet([...new Set(columns)]);
-  const hasMark = file.length >= 3 && file[0] === 0xef && file[1] === 0xbb && file[2] === 0xbf;
-  for (let number = 1, start = hasMark ? 3 : 0; start < file.length; number++) {
+  const hasByteOrderMark = file.length >= 3 && file[0] === 0xef && file[1] === 0xbb && file[2] === 0xbf;
+  for (let number = 1, start = hasByteOrderMark ? 3 : 0; start < file.length; number++) {
     const next = file.indexOf(lineFeed, start);
     const end = next < 0 ? file.length : next;
     const line = file.subarray(start, end);

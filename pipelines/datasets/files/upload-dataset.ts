@@ -70,11 +70,11 @@ async function insertRows(
   let bytes = 0;
   let chunk: RowExample[] = [];
   const flush = async () => {
-    const labelled = chunk.map(({ row, ...example }) => ({ ...example, id: `in row ${row}` }));
+    const labelledExamples = chunk.map(({ row, ...example }) => ({ ...example, id: `in row ${row}` }));
     await validateExamples(
       { database: tx, config },
       { workspaceId: dataset.workspaceId, datasetId: dataset.id },
-      labelled,
+      labelledExamples,
     );
     await insertExampleRows(tx, dataset, chunk);
     count += chunk.length;

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
-import { destinationError, type ObjectStep } from '../../../infra/objects/object-store.ts';
+import { createDestinationError, type ObjectStep } from '../../../infra/objects/object-store.ts';
 import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
 import type { DestinationCredentials, DestinationDeps } from './destination.ts';
 import { connectDestination, type DestinationSettings } from './open-destination.ts';
@@ -32,10 +32,14 @@ export async function checkDestination(store: ObjectStore): Promise<DestinationC
   await store.ping();
   await store.put(key, body, { contentType: 'text/plain; charset=utf-8' });
   const read = await runOptionalStep(async () => {
-    const found = await store.get(key, { maxBytes: body.length + 1 }).catch(toMissing);
+    const found = await store.get(key, { maxBytes: body.length + 1 }).catch(ignoreMissingObject);
     if (found === undefined || !found.equals(body)) {
       const reason = found === undefined ? 'the object is missing' : 'its content differs from what was written';
-      throw destinationError('DESTINATION_OBJECT_DAMAGED', { step: 'read', location: store.resolvePath(key) }, reason);
+      throw createDestinationError(
+        'DESTINATION_OBJECT_DAMAGED',
+        { step: 'read', location: store.resolvePath(key) },
+        reason,
+      );
     }
   });
   const deleted = await runOptionalStep(() => store.delete(key));
@@ -57,7 +61,7 @@ async function runOptionalStep(work: () => Promise<void>): Promise<DestinationCh
   }
 }
 
-function toMissing(error: unknown): undefined {
+function ignoreMissingObject(error: unknown): undefined {
   if (isRunlakeError(error) && error.code === 'DESTINATION_OBJECT_MISSING') return undefined;
   throw error;
 }
@@ -74,7 +78,7 @@ export async function tryDestination(
   settings: DestinationSettings,
   credentials: DestinationCredentials | undefined,
 ): Promise<void> {
-  await deps.checks.during(workspaceId, async () => {
+  await deps.checks.runCheck(workspaceId, async () => {
     const store = connectDestination(deps, settings, credentials, deps.limits ?? checkLimits);
     try {
       await checkDestination(store);

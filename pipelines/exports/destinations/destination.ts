@@ -4,7 +4,7 @@ import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { createSealer, type Sealer } from '../../../infra/sealing/sealer.ts';
-import { trustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
+import { readTrustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
 
 /**
  * Configuration of a destination in the form that is stored and returned; `null` means that the field is not set. Field
@@ -69,7 +69,7 @@ class CheckLimiter {
    *
    * @throws OVERLOADED if the workspace has reached its limit; errors of `check`.
    */
-  async during(workspaceId: string, check: () => Promise<void>): Promise<void> {
+  async runCheck(workspaceId: string, check: () => Promise<void>): Promise<void> {
     const inFlight = this.#inFlight.get(workspaceId) ?? 0;
     if (inFlight >= maxConcurrentChecks) {
       throw runlakeError('OVERLOADED', { what: 'checks of destinations of this workspace' }, { retryAfterSeconds: 5 });
@@ -85,7 +85,7 @@ class CheckLimiter {
   }
 }
 
-/** Dependencies of all operations on destinations. {@link destinationDeps} creates them. */
+/** Dependencies of all operations on destinations. {@link createDestinationDeps} creates them. */
 export interface DestinationDeps {
   readonly database: Database;
   readonly sealer: Sealer;
@@ -106,14 +106,14 @@ export interface DestinationDeps {
  * @param secretKey The secret key of this process, which is either configured or generated in the data folder.
  * @throws TLS_FILE_UNUSABLE
  */
-export function destinationDeps(config: Config, database: Database, secretKey: string): DestinationDeps {
+export function createDestinationDeps(config: Config, database: Database, secretKey: string): DestinationDeps {
   const sealer = createSealer({
     secretKey,
     formerSecretKeys: config.formerSecretKeys,
     purpose: 'destinations',
     what: 'The credentials of the destination',
   });
-  return { database, sealer, config, checks: new CheckLimiter(), authorities: trustedAuthorities(config) };
+  return { database, sealer, config, checks: new CheckLimiter(), authorities: readTrustedAuthorities(config) };
 }
 
 /**

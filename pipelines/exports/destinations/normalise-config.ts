@@ -1,9 +1,9 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { destinationError } from '../../../infra/objects/object-store.ts';
+import { createDestinationError } from '../../../infra/objects/object-store.ts';
 import type { AddressingStyle, DestinationConfig, DestinationType } from './destination.ts';
 
 /** Configuration in the form in which a caller sends it. `null` has the same meaning as an absent field. */
-export interface GivenConfig {
+export interface DestinationConfigInput {
   readonly bucket_name?: string | null | undefined;
   readonly prefix?: string | null | undefined;
   readonly region?: string | null | undefined;
@@ -29,14 +29,14 @@ const regionPattern = /^[A-Za-z0-9-]{1,63}$/;
  * @throws PARAMETER_NOT_SUPPORTED for a field that is not implemented; BAD_REQUEST, DESTINATION_BUCKET_NOT_VALID,
  * DESTINATION_ENDPOINT_INVALID.
  */
-export function normaliseConfig(type: DestinationType, given: GivenConfig): DestinationConfig {
+export function normaliseConfig(type: DestinationType, given: DestinationConfigInput): DestinationConfig {
   rejectUnsupported(given);
   const prefix = given.prefix ?? '';
   checkPrefix(prefix);
   return type === 'local' ? toLocalConfig(given, prefix) : toS3Config(given, prefix);
 }
 
-function toS3Config(given: GivenConfig, prefix: string): DestinationConfig {
+function toS3Config(given: DestinationConfigInput, prefix: string): DestinationConfig {
   const bucket = given.bucket_name ?? null;
   const endpoint = given.endpoint_url ?? null;
   const region = given.region ?? null;
@@ -64,7 +64,7 @@ function toS3Config(given: GivenConfig, prefix: string): DestinationConfig {
  * Converts the configuration of a local destination. Its folder is below the root that the operator has configured, and
  * only the prefix selects it.
  */
-function toLocalConfig(given: GivenConfig, prefix: string): DestinationConfig {
+function toLocalConfig(given: DestinationConfigInput, prefix: string): DestinationConfig {
   for (const field of ['bucket_name', 'region', 'endpoint_url', 'config_kwargs_s3'] as const) {
     if (given[field] == null) continue;
     throw runlakeError('BAD_REQUEST', {
@@ -92,7 +92,7 @@ function toLocalConfig(given: GivenConfig, prefix: string): DestinationConfig {
   };
 }
 
-function rejectUnsupported(given: GivenConfig): void {
+function rejectUnsupported(given: DestinationConfigInput): void {
   const isEmpty = (value: unknown) =>
     value == null || value === '' || (typeof value === 'object' && Object.values(value).every((one) => one == null));
   for (const field of ['s3_additional_kwargs', 'aws_role_arn'] as const) {
@@ -119,7 +119,7 @@ function checkPrefix(prefix: string): void {
 /** Checks an endpoint URL. The error does not quote the URL, because it may contain a password. */
 function checkEndpoint(text: string): void {
   const refuse = (reason: string) =>
-    destinationError('DESTINATION_ENDPOINT_INVALID', { step: 'reach', location: 'config.endpoint_url' }, reason);
+    createDestinationError('DESTINATION_ENDPOINT_INVALID', { step: 'reach', location: 'config.endpoint_url' }, reason);
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:\/\//i.test(text))
     throw refuse('it is not a URL that begins with https:// or http://');
@@ -129,4 +129,4 @@ function checkEndpoint(text: string): void {
 }
 
 const createBucketError = (field: string, reason: string) =>
-  destinationError('DESTINATION_BUCKET_NOT_VALID', { step: 'reach', location: `config.${field}` }, reason);
+  createDestinationError('DESTINATION_BUCKET_NOT_VALID', { step: 'reach', location: `config.${field}` }, reason);

@@ -15,12 +15,12 @@ import {
   readDestination,
   sealCredentials,
 } from './destination.ts';
-import { type GivenConfig, normaliseConfig } from './normalise-config.ts';
+import { type DestinationConfigInput, normaliseConfig } from './normalise-config.ts';
 
 interface NewDestination {
   readonly type: DestinationType;
   readonly displayName: string;
-  readonly config: GivenConfig;
+  readonly config: DestinationConfigInput;
   /**
    * Credentials for the object store. If absent, the S3 client uses its default credential chain, which the operator
    * must allow.

@@ -6,24 +6,24 @@ import { requireEnd, requireOpening, ScanInput } from '../json/scan.ts';
 import { ChildCursor, KeySet, scanAny } from '../json/scan-any.ts';
 import { readOtlp } from '../otlp/read-otlp.ts';
 import { formatDottedOrderSegment } from '../run-event/dotted-order.ts';
-import { timeOfUuid } from '../run-event/uuid.ts';
+import { readUuidTimeMicros } from '../run-event/uuid.ts';
 import { type AcceptDeps, acceptDrafts, type Sender } from './accept-drafts.ts';
 import {
   type Acceptance,
+  createRunTooLargeError,
   type Rejection,
   type RunDraft,
   rejectInconsistentRun,
-  runTooLarge,
   toRejection,
   toSingleRunError,
 } from './draft.ts';
 import {
   getDisplayId,
   type JsonValue,
-  type ReadRun,
+  type ParsedRun,
   readJsonRun,
   readRun,
-  runMembers,
+  readRunMembers,
   toBatchDraft,
 } from './read-run.ts';
 import type { RunLocation } from './run-locations.ts';
@@ -54,9 +54,9 @@ function* readItems(body: Buffer, config: AcceptDeps['config'], rejected: Reject
     try {
       if (item.end - item.start > config.maxRunBytes) {
         name = getDisplayId({ id: readItemId(body, item) }) ?? part;
-        throw runTooLarge(name, config.maxRunBytes);
+        throw createRunTooLargeError(name, config.maxRunBytes);
       }
-      const members = runMembers(body, item.start, item.end, { part, maxDepth: config.maxJsonDepth });
+      const members = readRunMembers(body, item.start, item.end, { part, maxDepth: config.maxJsonDepth });
       name = getDisplayId(members) ?? part;
       drafts.push(toBatchDraft(readRun({ kind: item.kind, run: name, members })));
     } catch (error) {
@@ -102,7 +102,7 @@ function* findItems(
   }
   requireEnd(origin, cursor.at);
   if (firstError !== undefined) throw runlakeError('BAD_REQUEST', { reason: firstError });
-  requireParts(found.post.length + found.patch.length, maxParts);
+  enforcePartLimit(found.post.length + found.patch.length, maxParts);
   return [...found.post, ...found.patch];
 }
 
@@ -117,14 +117,14 @@ function* findRuns(
     const start = cursor.at;
     const end = scanAny(origin, start, 2);
     items.push({ kind, start, end });
-    requireParts(items.length, maxParts);
+    enforcePartLimit(items.length, maxParts);
     yield;
     hasRun = cursor.next(end);
   }
   return cursor.at;
 }
 
-function requireParts(count: number, maxParts: number): void {
+function enforcePartLimit(count: number, maxParts: number): void {
   if (count > maxParts)
     throw runlakeError('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'the limit of one request' });
 }
@@ -150,7 +150,7 @@ export async function acceptSingle(
   return acceptance;
 }
 
-async function toSingleDraft(sender: Sender, run: ReadRun, deps: AcceptDeps): Promise<RunDraft> {
+async function toSingleDraft(sender: Sender, run: ParsedRun, deps: AcceptDeps): Promise<RunDraft> {
   const { dottedOrder, traceId, ...rest } = run;
   if (dottedOrder !== undefined && traceId !== undefined) {
     const { text, startTimeMicros, traceTimeMicros } = dottedOrder;
@@ -167,7 +167,7 @@ async function toSingleDraft(sender: Sender, run: ReadRun, deps: AcceptDeps): Pr
  * Builds the draft of a run whose location is known. The run keeps its key even if the request states another start
  * time.
  */
-function toDraftAtLocation({ dottedOrder: _none, ...run }: ReadRun, location: RunLocation): RunDraft {
+function toDraftAtLocation({ dottedOrder: _none, ...run }: ParsedRun, location: RunLocation): RunDraft {
   if (run.traceId !== undefined && run.traceId !== location.traceId) {
     throw runlakeError('INVALID_RUN', {
       run: run.runId,
@@ -187,11 +187,11 @@ function toDraftAtLocation({ dottedOrder: _none, ...run }: ReadRun, location: Ru
  */
 async function buildNewDraft(
   sender: Sender,
-  { dottedOrder: _none, ...run }: ReadRun,
+  { dottedOrder: _none, ...run }: ParsedRun,
   deps: AcceptDeps,
 ): Promise<RunDraft> {
   const { parentRunId, startedAtMicros } = run.values;
-  const startTimeMicros = startedAtMicros ?? timeOfUuid(run.runId) ?? Date.now() * 1_000;
+  const startTimeMicros = startedAtMicros ?? readUuidTimeMicros(run.runId) ?? Date.now() * 1_000;
   if (parentRunId === undefined) {
     if (run.traceId !== undefined && run.traceId !== run.runId) {
       const reason = `trace_id is ${run.traceId}, but a run without parent_run_id begins its own trace`;

@@ -1,9 +1,9 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { AvroWriter, wirePrefix } from '../../../infra/event-log/avro.ts';
+import { AvroWriter, buildWirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { attachmentEvents, runEvents, type Topic } from '../../../schemas/topics.ts';
-import { traceHeaders } from '../../attachments/read-attachment.ts';
+import { buildTraceHeaders } from '../../attachments/read-attachment.ts';
 import type { PriceMaps } from '../../costs/load-price-maps.ts';
 import type { PriceMap } from '../../costs/price-map.ts';
 import type { SentConfigs } from '../../feedback/sent-config.ts';
@@ -14,11 +14,11 @@ import {
   type Acceptance,
   clampTimes,
   createAllRejectedError,
+  createRunTooLargeError,
   findTimesError,
   type Rejection,
   type RunDraft,
   rejectInconsistentRun,
-  runTooLarge,
   type TimeLimits,
   toRejection,
 } from './draft.ts';
@@ -49,7 +49,7 @@ function* encodeRuns(
   prices: PriceMap | undefined,
   rejected: Rejection[],
 ): StepwiseWork<EncodedRun[]> {
-  const prefix = wirePrefix(log.schemaId(runEvents));
+  const prefix = buildWirePrefix(log.schemaId(runEvents));
   const receivedAtMicros = Date.now() * 1_000;
   const writer = new AvroWriter(estimateBytes(drafts));
   const messages: EncodedRun[] = [];
@@ -68,7 +68,7 @@ function* encodeRuns(
     const value = writer.since(start);
     if (value.length > maxRunBytes) {
       writer.rewind(start);
-      rejected.push({ run: draft.runId, error: runTooLarge(draft.runId, maxRunBytes) });
+      rejected.push({ run: draft.runId, error: createRunTooLargeError(draft.runId, maxRunBytes) });
       continue;
     }
     messages.push({ key: `${sender.workspaceId}:${draft.traceId}`, value, runId: draft.runId, draft });
@@ -100,28 +100,28 @@ async function assignProjects(
   rejected: Rejection[],
 ): Promise<EncodedRun[]> {
   const found = new Map<string, { projectId: string } | { error: unknown }>();
-  const resolved: EncodedRun[] = [];
+  const resolvedRuns: EncodedRun[] = [];
   for (const run of runs) {
     const { kind, projectId: sessionId, projectName: sessionName } = run.draft;
     if (kind === 'patch' && sessionId === undefined && sessionName === undefined) {
-      resolved.push(run);
+      resolvedRuns.push(run);
       continue;
     }
     const key = `${kind}|${sessionId ?? ''}|${sessionName ?? ''}`;
     let project = found.get(key);
     if (project === undefined) {
       project = await projects
-        .resolve({ workspaceId, sessionId, sessionName, forPatch: kind === 'patch' })
+        .resolve({ workspaceId, sessionId, sessionName, isPatch: kind === 'patch' })
         .then((projectId) => ({ projectId }))
         .catch((error: unknown) => ({ error }));
       found.set(key, project);
     }
     if ('projectId' in project) {
       writeProjectId(run.value, project.projectId);
-      resolved.push(run);
+      resolvedRuns.push(run);
     } else rejected.push(toRejection(run.draft.runId, project.error));
   }
-  return resolved;
+  return resolvedRuns;
 }
 
 /** Dependencies of the functions that accept runs. */
@@ -165,24 +165,24 @@ export async function acceptDrafts(
   companions: readonly RelatedEvent[] = [],
   createError: (rejected: readonly Rejection[]) => RunlakeError = createAllRejectedError,
 ): Promise<Acceptance> {
-  const inRange = await runInTimeSlices(selectTimelyDrafts(drafts, rejected, deps.config));
-  const hasPrices = inRange.some(({ values }) => mayHavePrice(values));
+  const timelyDrafts = await runInTimeSlices(selectTimelyDrafts(drafts, rejected, deps.config));
+  const hasPrices = timelyDrafts.some(({ values }) => mayHavePrice(values));
   const prices = hasPrices ? await deps.prices.load(sender.workspaceId) : undefined;
-  const encoded = await runInTimeSlices(encodeRuns(sender, inRange, deps, prices, rejected));
+  const encoded = await runInTimeSlices(encodeRuns(sender, timelyDrafts, deps, prices, rejected));
   // Assign projects last, because this creates missing projects, and a rejected run must not leave an empty project.
   const messages = await assignProjects(sender.workspaceId, encoded, deps.projects, rejected);
   const remaining = rejectCompanionsOfRejectedRuns(companions, messages, rejected);
-  const accompanying = nameTracesOfAttachments(remaining, messages);
-  const accepted = messages.length + accompanying.length;
+  const acceptedCompanions = addTraceHeaders(remaining, messages);
+  const accepted = messages.length + acceptedCompanions.length;
   if (accepted === 0 && rejected.length > 0) {
     deps.count(0, rejected);
     throw createError(rejected);
   }
   const topics = new Map<Topic, LogMessage[]>([[runEvents, [...messages]]]);
-  for (const { topic, message } of accompanying) {
-    const ofTopic = topics.get(topic);
-    if (ofTopic === undefined) topics.set(topic, [message]);
-    else ofTopic.push(message);
+  for (const { topic, message } of acceptedCompanions) {
+    const topicMessages = topics.get(topic);
+    if (topicMessages === undefined) topics.set(topic, [message]);
+    else topicMessages.push(message);
   }
   const published = [...topics].map(([topic, events]) => deps.log.publish(topic, events));
   // Report a failure only after every event of the request has been published or refused.
@@ -220,21 +220,18 @@ function rejectCompanionsOfRejectedRuns(
   });
 }
 
-function nameTracesOfAttachments(
-  companions: readonly RelatedEvent[],
-  runs: readonly EncodedRun[],
-): readonly RelatedEvent[] {
+function addTraceHeaders(companions: readonly RelatedEvent[], runs: readonly EncodedRun[]): readonly RelatedEvent[] {
   if (!companions.some(({ topic }) => topic === attachmentEvents)) return companions;
-  const ofRuns = new Map<string, { readonly draft: RunDraft; readonly projectId: string }>();
+  const runsById = new Map<string, { readonly draft: RunDraft; readonly projectId: string }>();
   for (const { runId, draft, value } of runs) {
-    const known = ofRuns.get(runId);
+    const known = runsById.get(runId);
     if (known === undefined || known.projectId === nilUuid)
-      ofRuns.set(runId, { draft, projectId: readProjectId(value) });
+      runsById.set(runId, { draft, projectId: readProjectId(value) });
   }
   return companions.map((companion) => {
-    const found = companion.topic === attachmentEvents ? ofRuns.get(companion.runId) : undefined;
+    const found = companion.topic === attachmentEvents ? runsById.get(companion.runId) : undefined;
     if (found === undefined) return companion;
-    const headers = traceHeaders({ ...found.draft, projectId: found.projectId });
+    const headers = buildTraceHeaders({ ...found.draft, projectId: found.projectId });
     return { ...companion, message: { ...companion.message, headers } };
   });
 }

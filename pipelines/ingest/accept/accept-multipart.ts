@@ -2,14 +2,14 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { attachmentEvents, feedbackEvents } from '../../../schemas/topics.ts';
 import { readAttachment } from '../../attachments/read-attachment.ts';
-import { type ReadFeedback, readFeedbackPart } from '../../feedback/read-feedback.ts';
+import { type ParsedFeedback, readFeedbackPart } from '../../feedback/read-feedback.ts';
 import { type FormPart, parseMultipart } from '../body/multipart.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { scanValue } from '../json/scan.ts';
 import { parseUuid } from '../run-event/uuid.ts';
 import { type AcceptDeps, acceptDrafts, type RelatedEvent, type Sender } from './accept-drafts.ts';
 import { type Acceptance, type Rejection, type RunDraft, requireRunSize, toRejection } from './draft.ts';
-import { type PartKey, partKeys, type RunMembers, readRun, runMembers, toBatchDraft } from './read-run.ts';
+import { type PartKey, partKeys, type RunMembers, readRun, readRunMembers, toBatchDraft } from './read-run.ts';
 
 /** The multipart parts that form one post or patch of a run. */
 interface RunParts {
@@ -51,15 +51,15 @@ function* readParts(
   { config, log }: AcceptDeps,
   rejected: Rejection[],
 ): StepwiseWork<{ drafts: RunDraft[]; feedback: SentFeedback[]; attachments: RelatedEvent[] }> {
-  const sorted = groupParts(yield* parseMultipart(body, contentType, config.maxParts), rejected);
+  const groupedParts = groupParts(yield* parseMultipart(body, contentType, config.maxParts), rejected);
   const drafts = yield* collect(
-    sorted.runs,
+    groupedParts.runs,
     rejected,
     ({ id }) => id,
     (run) => readRunParts(run, body, config),
   );
   const feedback = yield* collect(
-    sorted.feedback,
+    groupedParts.feedback,
     rejected,
     ({ name }) => name,
     (part) => ({
@@ -69,7 +69,7 @@ function* readParts(
     }),
   );
   const attachments = yield* collect(
-    sorted.attachments,
+    groupedParts.attachments,
     rejected,
     ({ part }) => part.name,
     ({ part, runId, name }) => ({
@@ -86,7 +86,7 @@ function* readParts(
   return { drafts, feedback, attachments };
 }
 
-type SentFeedback = RelatedEvent & Pick<ReadFeedback, 'key' | 'config'>;
+type SentFeedback = RelatedEvent & Pick<ParsedFeedback, 'key' | 'config'>;
 
 /** Stores the configs that were sent with feedback. If a config is refused, its feedback is rejected. */
 async function storeSentConfigs(
@@ -111,7 +111,7 @@ async function storeSentConfigs(
 function* collect<Item, Result>(
   items: Iterable<Item>,
   rejected: Rejection[],
-  displayId: (item: Item) => string,
+  getItemId: (item: Item) => string,
   read: (item: Item) => Result,
 ): StepwiseWork<Result[]> {
   const results: Result[] = [];
@@ -119,7 +119,7 @@ function* collect<Item, Result>(
     try {
       results.push(read(item));
     } catch (error) {
-      rejected.push(toRejection(displayId(item), error));
+      rejected.push(toRejection(getItemId(item), error));
     }
     yield;
   }
@@ -173,7 +173,7 @@ function readRunParts(
     });
   }
   for (const part of [main, ...run.fields.values()]) requireRunSize(id, part.end - part.start, maxRunBytes);
-  const members: RunMembers = runMembers(body, main.start, main.end, { part: main.name, maxDepth });
+  const members: RunMembers = readRunMembers(body, main.start, main.end, { part: main.name, maxDepth });
   for (const [key, part] of run.fields) {
     const value = scanValue(body, part.start, part.end, { part: part.name, maxDepth });
     members[key] = { kind: value.kind, bytes: body.subarray(value.start, value.end) };

@@ -52,7 +52,7 @@ export function toSingleRunError(rejected: readonly Rejection[]): RunlakeError {
 }
 
 /** Maximum number of rejections that are listed in a response. */
-export const listedRejections = 100;
+export const maxListedRejections = 100;
 
 /**
  * Returns the error of a request of which nothing was accepted. If all runs have the same error code other than
@@ -63,14 +63,14 @@ export function createAllRejectedError(rejected: readonly Rejection[]): RunlakeE
   const { error: first } = rejected[0] as Rejection;
   if (first.code !== 'INVALID_RUN' && rejected.every(({ error }) => error.code === first.code)) return first;
   const fields = rejected
-    .slice(0, listedRejections)
+    .slice(0, maxListedRejections)
     .map(({ run, error }) => ({ loc: ['body', run], msg: error.message, type: error.code }));
   // Companions have the same error as their run, so remove duplicates.
-  const reasons = new Set(rejected.slice(0, listedRejections).map(({ error }) => error.message));
+  const reasons = new Set(rejected.slice(0, maxListedRejections).map(({ error }) => error.message));
   return runlakeError('ALL_RUNS_INVALID', { reason: [...reasons].slice(0, 3).join(' ') }, { fields });
 }
 
-export function runTooLarge(run: string, maxRunBytes: number): RunlakeError {
+export function createRunTooLargeError(run: string, maxRunBytes: number): RunlakeError {
   return runlakeError('RUN_TOO_LARGE', { run, limitBytes: maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' });
 }
 
@@ -80,7 +80,7 @@ export function runTooLarge(run: string, maxRunBytes: number): RunlakeError {
  * @throws RUN_TOO_LARGE if the text exceeds the limit for a whole run.
  */
 export function requireRunSize(run: string, bytes: number, maxRunBytes: number): void {
-  if (bytes > maxRunBytes) throw runTooLarge(run, maxRunBytes);
+  if (bytes > maxRunBytes) throw createRunTooLargeError(run, maxRunBytes);
 }
 
 export type TimeLimits = Pick<Config, 'maxRunAgeDays'>;
@@ -94,7 +94,7 @@ export const maxRunAheadHours = 24;
 /**
  * Tolerance for rounded times. The standard SDKs write the end of a run in milliseconds but its start in microseconds.
  */
-const roundingMicros = 1_000;
+const endRoundingMicros = 1_000;
 
 /** Latest time that the tables can store. Their range starts in 1970 and ends in 2260. */
 export const latestStorableMicros = 9_180_000_000_000_000;
@@ -110,9 +110,9 @@ export function clampTimes(draft: RunDraft, nowMicros: number, limits: TimeLimit
   const earliest = computeEarliestMicros(nowMicros, limits);
   const { startTimeMicros: key, traceTimeMicros: trace } = draft;
   const { startedAtMicros: stated = key >= earliest ? key : nowMicros } = draft.values;
-  const fits = Math.abs(stated - key) <= startRoundingMicros;
-  if (fits && trace >= earliest) return draft;
-  const startTimeMicros = fits ? key : stated;
+  const isKeyNearStart = Math.abs(stated - key) <= startRoundingMicros;
+  if (isKeyNearStart && trace >= earliest) return draft;
+  const startTimeMicros = isKeyNearStart ? key : stated;
   return { ...draft, startTimeMicros, traceTimeMicros: trace >= earliest ? trace : startTimeMicros };
 }
 
@@ -149,7 +149,7 @@ export function findTimesError(draft: RunDraft, nowMicros: number, limits: TimeL
     return `the ${name} is outside the years 1970 to 2260`;
   }
   const started = startedAtMicros ?? draft.startTimeMicros;
-  if (endedAtMicros !== undefined && endedAtMicros + roundingMicros < started) {
+  if (endedAtMicros !== undefined && endedAtMicros + endRoundingMicros < started) {
     return `end_time ${formatTime(endedAtMicros)} is before start_time ${formatTime(started)}`;
   }
   return undefined;

@@ -12,10 +12,10 @@ interface NameSource {
   readonly path: readonly string[];
   readonly key: ModelKey | undefined;
   /** Text that occurs in all JSON that contains the path. Most events contain none of these texts. */
-  readonly mention: Buffer;
+  readonly quotedKey: Buffer;
 }
 
-const buildMention = (key: string) => Buffer.from(`"${key}"`);
+const quoteKey = (key: string) => Buffer.from(`"${key}"`);
 
 /**
  * The places at which an event can name its model, ordered by precedence with the strongest first. The position of a
@@ -23,22 +23,22 @@ const buildMention = (key: string) => Buffer.from(`"${key}"`);
  * run format.
  */
 const nameSources: readonly NameSource[] = [
-  { member: 'extra', path: ['metadata', 'ls_model_name'], key: undefined, mention: buildMention('ls_model_name') },
-  { member: 'inputs', path: ['model'], key: 'model', mention: buildMention('model') },
-  { member: 'inputs', path: ['model_name'], key: 'model_name', mention: buildMention('model_name') },
+  { member: 'extra', path: ['metadata', 'ls_model_name'], key: undefined, quotedKey: quoteKey('ls_model_name') },
+  { member: 'inputs', path: ['model'], key: 'model', quotedKey: quoteKey('model') },
+  { member: 'inputs', path: ['model_name'], key: 'model_name', quotedKey: quoteKey('model_name') },
   ...modelKeys.map((key) => ({
     member: 'extra' as const,
     path: ['invocation_params', key],
     key,
-    mention: buildMention('invocation_params'),
+    quotedKey: quoteKey('invocation_params'),
   })),
 ];
-const strongestSource = 100;
+const strongestSourceNumber = 100;
 /**
  * Indicates that the client sent costs. In this case no costs are computed, even if other events of the run name a
  * model.
  */
-const statedCosts = 255;
+const statedCostsSource = 255;
 
 /** Maximum size of the name of a model or provider as JSON text, in bytes. Longer names are ignored. */
 const maxNameBytes = 258;
@@ -57,8 +57,8 @@ export function mayHavePrice({ runType }: RunValues): boolean {
  * (`schemas/clickhouse/0001_runs.sql`).
  */
 export function priceRun(values: RunValues, startTimeMicros: number, prices: PriceMap): void {
-  if (statesCosts(values)) {
-    values.price = { source: statedCosts };
+  if (hasStatedCosts(values)) {
+    values.price = { source: statedCostsSource };
     return;
   }
   for (let index = 0; index < nameSources.length; index++) {
@@ -66,7 +66,7 @@ export function priceRun(values: RunValues, startTimeMicros: number, prices: Pri
     const name = findText(values, source);
     if (name === undefined) continue;
     const model: NamedModel = { name, key: source.key, provider: findText(values, providerSource) };
-    values.price = { source: strongestSource - index, tokens: prices.find(model, startTimeMicros) };
+    values.price = { source: strongestSourceNumber - index, tokens: prices.find(model, startTimeMicros) };
     return;
   }
 }
@@ -75,10 +75,10 @@ const providerSource: NameSource = {
   member: 'extra',
   path: ['metadata', 'ls_provider'],
   key: undefined,
-  mention: buildMention('ls_provider'),
+  quotedKey: quoteKey('ls_provider'),
 };
 
-function statesCosts({ promptCost, completionCost, totalCost, usageDetails }: RunValues): boolean {
+function hasStatedCosts({ promptCost, completionCost, totalCost, usageDetails }: RunValues): boolean {
   if ((promptCost ?? completionCost ?? totalCost) !== undefined) return true;
   const details = usageDetails as Buffer | undefined;
   return (
@@ -87,9 +87,9 @@ function statesCosts({ promptCost, completionCost, totalCost, usageDetails }: Ru
   );
 }
 
-function findText(values: RunValues, { member, path, mention }: NameSource): string | undefined {
+function findText(values: RunValues, { member, path, quotedKey }: NameSource): string | undefined {
   const json = values[member] as Buffer | undefined;
-  if (json === undefined || !json.includes(mention)) return undefined;
+  if (json === undefined || !json.includes(quotedKey)) return undefined;
   const range = findPath(json, 0, json.length, path);
   if (range === undefined || range.end - range.start > maxNameBytes) return undefined;
   const text = parseRange(json, range.start, range.end);

@@ -14,9 +14,9 @@ import { readUsage } from './usage-of-run.ts';
 const maxTextBytes = 64 * 1024;
 
 /** Builds the error for an invalid member. `name` identifies the run or item in the request. */
-export type Invalid = (name: string, reason: string) => Error;
+export type CreateInvalidError = (name: string, reason: string) => Error;
 
-const invalidRun: Invalid = (run, reason) => runlakeError('INVALID_RUN', { run, reason });
+const createInvalidRunError: CreateInvalidError = (run, reason) => runlakeError('INVALID_RUN', { run, reason });
 
 /**
  * Reads single members of an object and checks their types. The methods return `undefined` if a member is absent or
@@ -27,9 +27,9 @@ const invalidRun: Invalid = (run, reason) => runlakeError('INVALID_RUN', { run, 
 export class MemberReader<K extends string = RunKey> {
   readonly #members: { readonly [P in K]?: JsonValue };
   readonly #name: string;
-  readonly #invalid: Invalid;
+  readonly #invalid: CreateInvalidError;
 
-  constructor(name: string, members: { readonly [P in K]?: JsonValue }, invalid = invalidRun) {
+  constructor(name: string, members: { readonly [P in K]?: JsonValue }, invalid = createInvalidRunError) {
     this.#name = name;
     this.#members = members;
     this.#invalid = invalid;
@@ -140,7 +140,7 @@ interface RunSource {
  * A run as read from a request, before any lookup. If dotted_order is missing, the caller may have to look up the
  * location of the run.
  */
-export interface ReadRun {
+export interface ParsedRun {
   readonly kind: 'post' | 'patch';
   readonly runId: string;
   readonly projectId?: string | undefined;
@@ -162,7 +162,7 @@ interface DottedOrderKey {
  *
  * @throws INVALID_RUN that names the invalid member.
  */
-export function readRun(source: RunSource): ReadRun {
+export function readRun(source: RunSource): ParsedRun {
   const reader = new MemberReader(source.run, source.members);
   const bodyId = reader.uuid('id');
   const runId = bodyId ?? source.pathId ?? source.newId?.(reader);
@@ -249,7 +249,7 @@ function isRunType(text: string): text is RunType {
  *
  * @throws INVALID_RUN if one of them is missing.
  */
-export function toBatchDraft(run: ReadRun): RunDraft {
+export function toBatchDraft(run: ParsedRun): RunDraft {
   if (run.dottedOrder === undefined || run.traceId === undefined) {
     const reason = 'dotted_order is missing: runs of a batch need trace_id and dotted_order';
     throw runlakeError('INVALID_RUN', { run: run.runId, reason });
@@ -261,7 +261,7 @@ export function toBatchDraft(run: ReadRun): RunDraft {
 const knownKeys = new KeySet(runKeys);
 
 /** Reads the known members of the run object in `body[start, end)`. If a key is repeated, the last member wins. */
-export function runMembers(body: Buffer, start: number, end: number, options: ScanOptions): RunMembers {
+export function readRunMembers(body: Buffer, start: number, end: number, options: ScanOptions): RunMembers {
   const ranges = scanObject(body, start, end, knownKeys, options);
   const members: RunMembers = {};
   for (const [index, key] of runKeys.entries()) {
@@ -279,10 +279,10 @@ export function runMembers(body: Buffer, start: number, end: number, options: Sc
 export function readJsonRun(
   request: { readonly kind: 'post' | 'patch'; readonly pathId?: string; readonly body: Buffer },
   { maxJsonDepth, maxRunBytes }: Pick<Config, 'maxJsonDepth' | 'maxRunBytes'>,
-): ReadRun {
+): ParsedRun {
   const { kind, pathId, body } = request;
   requireRunSize(pathId ?? 'of the body', body.length, maxRunBytes);
-  const members = runMembers(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
+  const members = readRunMembers(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
   const run = pathId ?? getDisplayId(members) ?? 'of the body';
   return readRun({ kind, run, pathId, members, ...(kind === 'post' && { newId: deriveRunId }) });
 }

@@ -24,8 +24,8 @@ export const maxUsageBytes = 64 * 1024;
 export function readUsage(values: RunValues): void {
   const usage = findUsage(values);
   if (usage !== undefined) assignUsage(values, usage);
-  const firstToken = findFirstTokenTime(values.events);
-  if (firstToken !== undefined) values.firstTokenTimeMicros = firstToken;
+  const firstTokenTime = findFirstTokenTime(values.events);
+  if (firstTokenTime !== undefined) values.firstTokenTimeMicros = firstTokenTime;
 }
 
 /** Adds the values of one usage object to `values`. Intended for callers that have already parsed the object. */

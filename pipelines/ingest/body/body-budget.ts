@@ -18,7 +18,7 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { counter, scrapedGauge } from '../../../infra/telemetry/metrics.ts';
 
-export const endedBodies = counter(
+export const incompleteBodies = counter(
   'runlake_ingest_bodies_ended_total',
   'Request bodies that were not read completely, by cause: no-room (the whole budget is in use), over-share (the organisation exceeds its share), displaced (ended in favour of another organisation), slow.',
   ['cause'],
@@ -130,7 +130,7 @@ export class BodyBudget {
       for (const body of [...other.bodies].filter(({ isArriving }) => isArriving).sort((a, b) => b.bytes - a.bytes)) {
         if (this.#bytes + bytes <= this.#maxBytes) return;
         if (other.bytes <= share) break;
-        endedBodies.inc({ cause: 'displaced' });
+        incompleteBodies.inc({ cause: 'displaced' });
         body.evict();
       }
     }
@@ -139,7 +139,7 @@ export class BodyBudget {
 }
 
 function createBusyError(cause: 'no-room' | 'over-share'): Error {
-  endedBodies.inc({ cause });
+  incompleteBodies.inc({ cause });
   return createOverloadedError();
 }
 

@@ -1,8 +1,8 @@
 import type { Readable } from 'node:stream';
 import zlib from 'node:zlib';
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { raceAbort, timedOut, withTimeout } from '../../../infra/timeouts/with-timeout.ts';
-import { type BodyShare, endedBodies } from './body-budget.ts';
+import { raceWithAbort, timedOut, withTimeout } from '../../../infra/timeouts/with-timeout.ts';
+import { type BodyShare, incompleteBodies } from './body-budget.ts';
 import { ZstdStream } from './zstd-stream.ts';
 
 export type Encoding = 'gzip' | 'deflate' | 'zstd';
@@ -155,11 +155,11 @@ export async function collectBody(stream: Readable, options: CollectOptions): Pr
     release.push(() => {
       for (const decoder of decoders) decoder.destroy();
     });
-    const collected = readWire(stream, options, release).then((wire) => {
+    const collected = readWireChunks(stream, options, release).then((wireChunks) => {
       if (options.share) options.share.isArriving = false;
-      return decoders.length === 0 ? joinChunks(wire) : decode(wire, decoders, options);
+      return decoders.length === 0 ? joinChunks(wireChunks) : decode(wireChunks, decoders, options);
     });
-    const body = await withTimeout(raceAbort(collected, signal), timeoutMs);
+    const body = await withTimeout(raceWithAbort(collected, signal), timeoutMs);
     if (body === timedOut) throw runlakeError('REQUEST_TIMEOUT', { limitMs: timeoutMs });
     return body;
   } finally {
@@ -170,7 +170,7 @@ export async function collectBody(stream: Readable, options: CollectOptions): Pr
 }
 
 /** Step 1 of {@link collectBody}: collects the bytes on the wire. */
-async function readWire(
+async function readWireChunks(
   stream: Readable,
   { maxBytes, limitName, share, progress = minProgress }: CollectOptions,
   release: (() => void)[],
@@ -179,10 +179,10 @@ async function readWire(
     const chunks: Buffer[] = [];
     let bytes = 0;
     let bytesBefore = 0;
-    let resuming: NodeJS.Timeout | undefined;
+    let resumeTimer: NodeJS.Timeout | undefined;
     const watch = setInterval(() => {
       if (bytes - bytesBefore < progress.bytes) {
-        endedBodies.inc({ cause: 'slow' });
+        incompleteBodies.inc({ cause: 'slow' });
         reject(runlakeError('BODY_TOO_SLOW', { bytes: progress.bytes, seconds: progress.windowMs / 1_000 }));
       }
       bytesBefore = bytes;
@@ -196,7 +196,7 @@ async function readWire(
         const pauseMs = share?.pauseMs(chunk.length) ?? 0;
         if (pauseMs > 0) {
           stream.pause();
-          resuming = setTimeout(() => stream.resume(), pauseMs);
+          resumeTimer = setTimeout(() => stream.resume(), pauseMs);
         }
       } catch (error) {
         stream.pause();
@@ -211,7 +211,7 @@ async function readWire(
     };
     release.push(() => {
       clearInterval(watch);
-      clearTimeout(resuming);
+      clearTimeout(resumeTimer);
       stream.off('data', onData).off('end', onEnd).off('error', disconnected).off('close', onClose);
       chunks.length = 0;
     });
@@ -230,7 +230,7 @@ async function decode(
     const chunks: Buffer[] = [];
 
     /** Returns the sink for the output of decoder `step - 1`. The sink after the last decoder collects the body. */
-    const stepAt = (step: number) => {
+    const createDecoderOutput = (step: number) => {
       const decoder = decoders[step];
       let bytes = 0;
       return {
@@ -252,7 +252,7 @@ async function decode(
         error: reject,
       };
     };
-    for (const [index, decoder] of decoders.entries()) decoder.start(stepAt(index + 1));
+    for (const [index, decoder] of decoders.entries()) decoder.start(createDecoderOutput(index + 1));
 
     const [first] = decoders as readonly [Decoder];
     const feed = () => {

@@ -17,7 +17,7 @@ const stockPattern =
   /^Content-Disposition: form-data; name="([ !#$&-[\]-~]+)"\r\nContent-Type: ([ -:<-~]+)(?:; ?length=(\d{1,15}))?(?:\r\nContent-Length: (\d{1,15}))?$/i;
 
 const linePattern = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([\t -~\u0080-\uffff]*)$/;
-const lengthParameter = /;\s*length\s*=\s*(?:"[^"]*"|[^;"]*)/gi;
+const lengthParameterPattern = /;\s*length\s*=\s*(?:"[^"]*"|[^;"]*)/gi;
 const plainTransferEncodings: ReadonlySet<string> = new Set(['binary', '7bit', '8bit']);
 
 /**
@@ -27,9 +27,9 @@ const plainTransferEncodings: ReadonlySet<string> = new Set(['binary', '7bit', '
  * @throws INVALID_MULTIPART
  */
 export function readPartHeaders(body: Buffer, start: number, end: number, contentBytes: number): PartHeaders {
-  const stock = stockPattern.exec(body.toString('latin1', start, end));
-  if (stock !== null) {
-    const [, name = '', type = '', parameter, header] = stock;
+  const stockMatch = stockPattern.exec(body.toString('latin1', start, end));
+  if (stockMatch !== null) {
+    const [, name = '', type = '', parameter, header] = stockMatch;
     requireLength(start, name, contentBytes, parameter);
     requireLength(start, name, contentBytes, header);
     if (name.length > maxNameCharacters) throw createNameTooLongError(start);
@@ -58,7 +58,7 @@ export function readPartHeaders(body: Buffer, start: number, end: number, conten
   const type = headers.get('content-type') ?? '';
   requireLength(start, name, contentBytes, parseParameters(type).get('length'));
   requireLength(start, name, contentBytes, headers.get('content-length'));
-  const [essence = '', ...rest] = type.replace(lengthParameter, '').split(';');
+  const [essence = '', ...rest] = type.replace(lengthParameterPattern, '').split(';');
   const contentType = [essence.toLowerCase(), ...rest].map((part) => part.trim()).join('; ');
   return { name, contentType, filename: parameters.get('filename') };
 }

@@ -15,13 +15,13 @@ const maxLoopBytes = 64;
 export function skipString(bytes: Buffer, from: number): number {
   let index = from + 1;
   for (;;) {
-    const near = Math.min(index + maxLoopBytes, bytes.length);
-    while (index < near) {
+    const loopEnd = Math.min(index + maxLoopBytes, bytes.length);
+    while (index < loopEnd) {
       const byte = bytes[index]!;
       if (byte === quote) return index + 1;
       index += byte === backslash ? 2 : 1;
     }
-    index = nextQuote(bytes, index);
+    index = findNextQuote(bytes, index);
     if (!isEscaped(bytes, index, from)) return index + 1;
     index++;
   }
@@ -31,7 +31,7 @@ export function skipString(bytes: Buffer, from: number): number {
  * Returns the index of the first quote from `index` on, or the end of `bytes`. A quote at `index` itself is not
  * escaped, because the caller skips whole escapes.
  */
-function nextQuote(bytes: Buffer, index: number): number {
+function findNextQuote(bytes: Buffer, index: number): number {
   const found = bytes.indexOf(quote, index);
   return found < 0 ? bytes.length : found;
 }

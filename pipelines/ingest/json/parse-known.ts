@@ -2,7 +2,7 @@ import { skipColon, skipString, skipValue } from './find.ts';
 import { type KeySet, skipSpace } from './scan-any.ts';
 import { decodeStringBytes } from './scan-string.ts';
 
-export interface KnownLimits {
+export interface ParseLimits {
   /** Maximum nesting depth; values that are nested deeper are read as null. */
   readonly maxDepth: number;
   /** Called for each member of an object with the number of members so far; may throw to enforce a limit. */
@@ -17,18 +17,24 @@ const longInteger = /^-?\d{16,20}$/;
  * the text bounds the cost, even if most keys are unknown. Otherwise the result is the same as that of `JSON.parse`,
  * except that integers of 16 to 20 digits become bigints.
  */
-export function parseKnown(bytes: Buffer, start: number, end: number, keys: KeySet, limits: KnownLimits): unknown {
-  return new KnownReader(bytes, start, end, keys, limits).value(0);
+export function parseKnownMembers(
+  bytes: Buffer,
+  start: number,
+  end: number,
+  keys: KeySet,
+  limits: ParseLimits,
+): unknown {
+  return new KnownMemberReader(bytes, start, end, keys, limits).value(0);
 }
 
-class KnownReader {
+class KnownMemberReader {
   readonly #bytes: Buffer;
   readonly #end: number;
   readonly #keys: KeySet;
-  readonly #limits: KnownLimits;
+  readonly #limits: ParseLimits;
   #index: number;
 
-  constructor(bytes: Buffer, start: number, end: number, keys: KeySet, limits: KnownLimits) {
+  constructor(bytes: Buffer, start: number, end: number, keys: KeySet, limits: ParseLimits) {
     this.#bytes = bytes;
     this.#index = start;
     this.#end = end;

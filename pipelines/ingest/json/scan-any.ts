@@ -72,7 +72,7 @@ export class ChildCursor {
    * @throws TOO_DEEP if this container, at nesting depth `depth`, is itself too deep.
    */
   constructor(origin: ScanInput, first: number, depth: number) {
-    if (depth >= origin.maxDepth) origin.tooDeep();
+    if (depth >= origin.maxDepth) origin.failTooDeep();
     origin.values?.add();
     this.#origin = origin;
     this.#bytes = origin.bytes;
@@ -97,7 +97,7 @@ export class ChildCursor {
     let index = skipSpace(this.#bytes, valueEnd, end);
     const byte = index < end ? this.#bytes[index]! : 0;
     if (byte === this.#closing) return this.#close(index);
-    if (byte !== comma) this.#origin.unexpected(index, this.#isObject ? "',' or '}'" : "',' or ']'");
+    if (byte !== comma) this.#origin.failUnexpected(index, this.#isObject ? "',' or '}'" : "',' or ']'");
     this.#origin.values?.add();
     index = skipSpace(this.#bytes, index + 1, end);
     if (this.#isObject) this.#key(index, 'a key');
@@ -111,14 +111,14 @@ export class ChildCursor {
   }
 
   #key(index: number, expected: string): void {
-    if (index >= this.#end || this.#bytes[index] !== quote) this.#origin.unexpected(index, expected);
+    if (index >= this.#end || this.#bytes[index] !== quote) this.#origin.failUnexpected(index, expected);
     this.keyStart = index;
     this.keyEnd = scanString(this.#origin, index + 1);
     this.at = scanColon(this.#origin, this.keyEnd);
   }
 
   #item(index: number, expected: string): void {
-    if (index >= this.#end) this.#origin.unexpected(index, expected);
+    if (index >= this.#end) this.#origin.failUnexpected(index, expected);
     this.at = index;
   }
 }
@@ -157,7 +157,7 @@ export function scanAny(origin: ScanInput, from: number, depth: number): number 
     if (byte === 0x22) {
       index = scanString(origin, index + 1);
     } else if (byte === 0x7b || byte === 0x5b) {
-      if (level >= origin.maxDepth) origin.tooDeep();
+      if (level >= origin.maxDepth) origin.failTooDeep();
       origin.values?.add();
       if (level >= levels.length) growLevels();
       levels[level++] = isObject ? 1 : 0;
@@ -166,7 +166,7 @@ export function scanAny(origin: ScanInput, from: number, depth: number): number 
       const isEmpty = index < end && bytes[index] === (isObject ? 0x7d : 0x5d);
       if (!isEmpty) {
         if (isObject) index = scanKey(origin, index, "a key or '}'");
-        else if (index >= end) origin.unexpected(index, "a value or ']'");
+        else if (index >= end) origin.failUnexpected(index, "a value or ']'");
         continue;
       }
       index++;
@@ -187,7 +187,7 @@ export function scanAny(origin: ScanInput, from: number, depth: number): number 
         if (isObject) index = scanKey(origin, index, 'a key');
         break;
       }
-      if (next !== (isObject ? 0x7d : 0x5d)) origin.unexpected(index, isObject ? "',' or '}'" : "',' or ']'");
+      if (next !== (isObject ? 0x7d : 0x5d)) origin.failUnexpected(index, isObject ? "',' or '}'" : "',' or ']'");
       index++;
       isObject = levels[--level] === 1;
     }
@@ -197,7 +197,7 @@ export function scanAny(origin: ScanInput, from: number, depth: number): number 
 /** Validates the key at `index` and its colon; returns the index of the value. */
 function scanKey(origin: ScanInput, index: number, expected: string): number {
   const { bytes, end } = origin;
-  if (index >= end || bytes[index] !== 0x22) origin.unexpected(index, expected);
+  if (index >= end || bytes[index] !== 0x22) origin.failUnexpected(index, expected);
   return scanColon(origin, scanString(origin, index + 1));
 }
 
@@ -205,17 +205,17 @@ function scanKey(origin: ScanInput, index: number, expected: string): number {
 export function scanColon(origin: ScanInput, index: number): number {
   const { bytes, end } = origin;
   const colon = skipSpace(bytes, index, end);
-  if (colon >= end || bytes[colon] !== 0x3a) origin.unexpected(colon, "':'");
+  if (colon >= end || bytes[colon] !== 0x3a) origin.failUnexpected(colon, "':'");
   return skipSpace(bytes, colon + 1, end);
 }
 
 function scanLiteral(origin: ScanInput, index: number, byte: number): number {
   const { bytes, end } = origin;
   const word = byte === 0x74 ? 'true' : byte === 0x66 ? 'false' : byte === 0x6e ? 'null' : '';
-  if (word === '') return origin.unexpected(index, 'a value');
+  if (word === '') return origin.failUnexpected(index, 'a value');
   for (let at = 1; at < word.length; at++) {
     if (index + at >= end || bytes[index + at] !== word.charCodeAt(at)) {
-      return origin.unexpected(index + at, `the rest of '${word}'`);
+      return origin.failUnexpected(index + at, `the rest of '${word}'`);
     }
   }
   return index + word.length;
@@ -249,7 +249,7 @@ function scanDigits(origin: ScanInput, from: number): number {
   const { bytes, end } = origin;
   let index = from;
   while (index < end && isDigit(bytes[index]!)) index++;
-  return index > from ? index : origin.unexpected(index, 'a digit');
+  return index > from ? index : origin.failUnexpected(index, 'a digit');
 }
 
 function isDigit(byte: number): boolean {

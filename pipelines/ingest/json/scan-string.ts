@@ -52,7 +52,7 @@ export function scanString(origin: ScanInput, from: number): number {
     if (index >= end) return origin.fail(end, 'the text ends inside a string');
     const byte = bytes[index]!;
     if (byte === quote) return index + 1;
-    if (byte !== backslash) return failControl(origin, index, byte);
+    if (byte !== backslash) return failAtControlCharacter(origin, index, byte);
     index = scanEscape(origin, index);
   }
 }
@@ -72,11 +72,11 @@ function skipPlainWords(origin: ScanInput, from: number): number {
   let word = (base + index) >>> 2;
   const lastWord = (base + end) >>> 2;
   while (word < lastWord) {
-    const four = words[word]!;
-    const quotes = four ^ 0x22222222;
-    const backslashes = four ^ 0x5c5c5c5c;
+    const fourBytes = words[word]!;
+    const quotes = fourBytes ^ 0x22222222;
+    const backslashes = fourBytes ^ 0x5c5c5c5c;
     const found =
-      (((four - 0x20202020) & ~four) |
+      (((fourBytes - 0x20202020) & ~fourBytes) |
         ((quotes - 0x01010101) & ~quotes) |
         ((backslashes - 0x01010101) & ~backslashes)) &
       0x80808080;
@@ -93,13 +93,13 @@ function scanEscape(origin: ScanInput, index: number): number {
   const kind = escapeKind[bytes[index + 1]!];
   if (kind === 1) return index + 2;
   if (kind === 0) return origin.fail(index, 'an escape that JSON does not define');
-  for (let digit = index + 2; digit < index + 6; digit++) {
-    if (digit >= end) return origin.fail(end, 'the text ends inside a string');
-    if (isHex[bytes[digit]!] === 0) return origin.fail(index, 'a \\u escape without four hexadecimal digits');
+  for (let digitIndex = index + 2; digitIndex < index + 6; digitIndex++) {
+    if (digitIndex >= end) return origin.fail(end, 'the text ends inside a string');
+    if (isHex[bytes[digitIndex]!] === 0) return origin.fail(index, 'a \\u escape without four hexadecimal digits');
   }
   return index + 6;
 }
 
-function failControl(origin: ScanInput, index: number, byte: number): never {
+function failAtControlCharacter(origin: ScanInput, index: number, byte: number): never {
   return origin.fail(index, `the control character 0x${byte.toString(16).padStart(2, '0')} inside a string`);
 }

@@ -57,19 +57,19 @@ export class ScanInput {
   }
 
   /** Throws INVALID_JSON for the byte at `index`, or for the end of the text. */
-  unexpected(index: number, expected: string): never {
+  failUnexpected(index: number, expected: string): never {
     if (index >= this.end) this.fail(this.end, `the text ends where ${expected} is expected`);
-    return this.fail(index, `${nameByte(this.bytes[index]!)} where ${expected} is expected`);
+    return this.fail(index, `${formatByte(this.bytes[index]!)} where ${expected} is expected`);
   }
 
-  tooDeep(): never {
+  failTooDeep(): never {
     const { part, maxDepth, limitDepth = maxDepth, limit = 'the limit of all JSON bodies' } = this.#options;
     throw runlakeError('TOO_DEEP', { part, limitDepth, limit });
   }
 }
 
 /** Formats a byte for an error: `'x'` if it is printable, `byte 0x1f` otherwise. */
-function nameByte(byte: number): string {
+function formatByte(byte: number): string {
   const isPrintable = byte > 0x20 && byte < 0x7f;
   return isPrintable ? `'${String.fromCharCode(byte)}'` : `byte 0x${byte.toString(16).padStart(2, '0')}`;
 }
@@ -229,7 +229,7 @@ export function classifyByte(byte: number): JsonKind {
  */
 export function requireOpening(origin: ScanInput, bracket: number, expected: string): number {
   const first = skipSpace(origin.bytes, origin.start, origin.end);
-  if (first >= origin.end || origin.bytes[first] !== bracket) origin.unexpected(first, expected);
+  if (first >= origin.end || origin.bytes[first] !== bracket) origin.failUnexpected(first, expected);
   return first;
 }
 

@@ -1,4 +1,4 @@
-import { embeddedJson } from './json-text.ts';
+import { detectEmbeddedJson } from './json-text.ts';
 import type { ProtobufReader } from './protobuf.ts';
 import { AttributeList } from './span.ts';
 import type { SpanContext } from './span-fields.ts';
@@ -46,7 +46,7 @@ export function readNumber(context: SpanContext, index: number): number | undefi
 
 export function readAttributeHead(context: SpanContext, index: number) {
   const { attributes } = context.span;
-  return readHead(context.reader, attributes.valueStarts[index]!, attributes.valueEnds[index]!);
+  return readValueHead(context.reader, attributes.valueStarts[index]!, attributes.valueEnds[index]!);
 }
 
 export type ValueKind = 'absent' | 'string' | 'bool' | 'int' | 'double' | 'array' | 'list' | 'bytes';
@@ -67,14 +67,14 @@ export interface ValueHead {
 const sharedHead: ValueHead = { kind: 'absent', start: 0, end: 0, low: 0, high: 0, number: 0 };
 
 /** Reads the AnyValue in `[start, end)`. Returns a shared object that is valid until the next call. */
-export function readHead(reader: ProtobufReader, start: number, end: number): Readonly<ValueHead> {
+export function readValueHead(reader: ProtobufReader, start: number, end: number): Readonly<ValueHead> {
   sharedHead.kind = 'absent';
   reader.seek(start, end);
   while (reader.more) {
     const tag = reader.tag();
     switch (tag) {
       case 0x0a:
-        delimited(reader, 'string');
+        readDelimited(reader, 'string');
         break;
       case 0x10:
         reader.varint64();
@@ -92,13 +92,13 @@ export function readHead(reader: ProtobufReader, start: number, end: number): Re
         sharedHead.kind = 'double';
         break;
       case 0x2a:
-        delimited(reader, 'array');
+        readDelimited(reader, 'array');
         break;
       case 0x32:
-        delimited(reader, 'list');
+        readDelimited(reader, 'list');
         break;
       case 0x3a:
-        delimited(reader, 'bytes');
+        readDelimited(reader, 'bytes');
         break;
       default:
         reader.skip(tag);
@@ -107,7 +107,7 @@ export function readHead(reader: ProtobufReader, start: number, end: number): Re
   return sharedHead;
 }
 
-function delimited(reader: ProtobufReader, kind: ValueKind): void {
+function readDelimited(reader: ProtobufReader, kind: ValueKind): void {
   sharedHead.start = reader.delimited();
   sharedHead.end = reader.position;
   sharedHead.kind = kind;
@@ -120,7 +120,7 @@ function delimited(reader: ProtobufReader, kind: ValueKind): void {
  */
 export function writeValue(context: SpanContext, start: number, end: number, depth = 0): void {
   const { reader, out } = context;
-  const value = readHead(reader, start, end);
+  const value = readValueHead(reader, start, end);
   switch (value.kind) {
     case 'string':
       context.writeString(value.start, value.end);
@@ -153,11 +153,11 @@ export function writeValue(context: SpanContext, start: number, end: number, dep
  * Like {@link writeValue}, but if a string contains a JSON object or array, writes that object or array instead of the
  * string.
  */
-export function writeUnwrapped(context: SpanContext, start: number, end: number): void {
+export function writeUnwrappedValue(context: SpanContext, start: number, end: number): void {
   const { source } = context.reader;
-  const value = readHead(context.reader, start, end);
+  const value = readValueHead(context.reader, start, end);
   if (value.kind === 'string' || value.kind === 'bytes') {
-    if (embeddedJson(source, value.start, value.end, context.maxJsonDepth) !== undefined) {
+    if (detectEmbeddedJson(source, value.start, value.end, context.maxJsonDepth) !== undefined) {
       context.out.copy(source, value.start, value.end);
       return;
     }

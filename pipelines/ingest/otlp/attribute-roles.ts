@@ -87,64 +87,64 @@ export interface AttributeRole {
 const noRole: AttributeRole = { role: 'none' };
 
 const exactRoles = new Map<string, AttributeRole>();
-const addNames = (role: RoleName, ...names: string[]) => {
+const addExactNames = (role: RoleName, ...names: string[]) => {
   for (const name of names) exactRoles.set(name, { role });
 };
-const addRenamed = (role: RoleName, keys: Record<string, string>) => {
+const addRenamedAttributes = (role: RoleName, keys: Record<string, string>) => {
   for (const [name, key] of Object.entries(keys)) exactRoles.set(name, { role, key });
 };
 
-addNames('runId', 'langsmith.span.id');
-addNames('traceId', 'langsmith.trace.id');
-addNames('parentId', 'langsmith.span.parent_id');
-addNames('dottedOrder', 'langsmith.span.dotted_order');
-addNames('runType', 'langsmith.span.kind');
-addNames('name', 'langsmith.trace.name');
-addNames('projectId', 'langsmith.trace.session_id');
-addNames('projectName', 'langsmith.trace.session_name');
-addNames('tags', 'langsmith.span.tags', 'tag.tags');
-addNames('exampleId', 'langsmith.reference_example_id');
-addNames('usage', 'langsmith.usage_metadata');
-addNames('runtime', 'langsmith.span.runtime');
-addNames('traceable', 'langsmith.traceable');
-addNames('isRoot', 'langsmith.is_root');
-addNames('internal', 'langsmith.traceable_parent_otel_span_id');
-addNames('serializedName', 'gen_ai.serialized.name');
-addNames('serializedSignature', 'gen_ai.serialized.signature');
-addNames('serializedDoc', 'gen_ai.serialized.doc');
+addExactNames('runId', 'langsmith.span.id');
+addExactNames('traceId', 'langsmith.trace.id');
+addExactNames('parentId', 'langsmith.span.parent_id');
+addExactNames('dottedOrder', 'langsmith.span.dotted_order');
+addExactNames('runType', 'langsmith.span.kind');
+addExactNames('name', 'langsmith.trace.name');
+addExactNames('projectId', 'langsmith.trace.session_id');
+addExactNames('projectName', 'langsmith.trace.session_name');
+addExactNames('tags', 'langsmith.span.tags', 'tag.tags');
+addExactNames('exampleId', 'langsmith.reference_example_id');
+addExactNames('usage', 'langsmith.usage_metadata');
+addExactNames('runtime', 'langsmith.span.runtime');
+addExactNames('traceable', 'langsmith.traceable');
+addExactNames('isRoot', 'langsmith.is_root');
+addExactNames('internal', 'langsmith.traceable_parent_otel_span_id');
+addExactNames('serializedName', 'gen_ai.serialized.name');
+addExactNames('serializedSignature', 'gen_ai.serialized.signature');
+addExactNames('serializedDoc', 'gen_ai.serialized.doc');
 
-addNames('prompt', 'gen_ai.prompt');
-addNames('inputMessages', 'gen_ai.input.messages', 'llm.input_messages');
-addNames('systemInstructions', 'gen_ai.system_instructions');
-addNames('entityInput', 'traceloop.entity.input');
-addNames('inputValue', 'input.value');
-addNames('inputMimeType', 'input.mime_type');
-addNames('toolInput', 'gen_ai.tool.call.arguments', 'ai.toolCall.input', 'ai.toolCall.args');
-addNames('sdkPrompt', 'ai.prompt.messages', 'ai.prompt');
-addNames('completion', 'gen_ai.completion');
-addNames('outputMessages', 'gen_ai.output.messages', 'llm.output_messages');
-addNames('entityOutput', 'traceloop.entity.output');
-addNames('outputValue', 'output.value');
-addNames('outputMimeType', 'output.mime_type');
-addNames('toolOutput', 'gen_ai.tool.call.result', 'ai.toolCall.output', 'ai.toolCall.result');
-addNames('sdkOutput', 'ai.response.toolCalls', 'ai.response.object', 'ai.response.choices', 'ai.response.text');
+addExactNames('prompt', 'gen_ai.prompt');
+addExactNames('inputMessages', 'gen_ai.input.messages', 'llm.input_messages');
+addExactNames('systemInstructions', 'gen_ai.system_instructions');
+addExactNames('entityInput', 'traceloop.entity.input');
+addExactNames('inputValue', 'input.value');
+addExactNames('inputMimeType', 'input.mime_type');
+addExactNames('toolInput', 'gen_ai.tool.call.arguments', 'ai.toolCall.input', 'ai.toolCall.args');
+addExactNames('sdkPrompt', 'ai.prompt.messages', 'ai.prompt');
+addExactNames('completion', 'gen_ai.completion');
+addExactNames('outputMessages', 'gen_ai.output.messages', 'llm.output_messages');
+addExactNames('entityOutput', 'traceloop.entity.output');
+addExactNames('outputValue', 'output.value');
+addExactNames('outputMimeType', 'output.mime_type');
+addExactNames('toolOutput', 'gen_ai.tool.call.result', 'ai.toolCall.output', 'ai.toolCall.result');
+addExactNames('sdkOutput', 'ai.response.toolCalls', 'ai.response.object', 'ai.response.choices', 'ai.response.text');
 
-addNames('inferenceKind', 'openinference.span.kind');
-addNames('traceloopKind', 'traceloop.span.kind');
-addNames('requestType', 'llm.request.type', 'traceloop.llm.request.type');
-addNames('operation', 'gen_ai.operation.name');
-addNames('sdkOperation', 'ai.operationId');
-addNames('promptVariables', 'llm.prompt_template.variables');
-addNames('toolName', 'tool.name');
-addNames('entityName', 'traceloop.entity.name');
-addNames('genAiToolName', 'gen_ai.tool.name');
-addNames('requestModel', 'gen_ai.request.model');
-addNames('responseModel', 'gen_ai.response.model');
-addNames('modelName', 'llm.model_name');
-addNames('embeddingModelName', 'embedding.model_name');
+addExactNames('inferenceKind', 'openinference.span.kind');
+addExactNames('traceloopKind', 'traceloop.span.kind');
+addExactNames('requestType', 'llm.request.type', 'traceloop.llm.request.type');
+addExactNames('operation', 'gen_ai.operation.name');
+addExactNames('sdkOperation', 'ai.operationId');
+addExactNames('promptVariables', 'llm.prompt_template.variables');
+addExactNames('toolName', 'tool.name');
+addExactNames('entityName', 'traceloop.entity.name');
+addExactNames('genAiToolName', 'gen_ai.tool.name');
+addExactNames('requestModel', 'gen_ai.request.model');
+addExactNames('responseModel', 'gen_ai.response.model');
+addExactNames('modelName', 'llm.model_name');
+addExactNames('embeddingModelName', 'embedding.model_name');
 
-addNames('metadataObject', 'metadata');
-addRenamed('renamedMetadata', {
+addExactNames('metadataObject', 'metadata');
+addRenamedAttributes('renamedMetadata', {
   'gen_ai.system': 'ls_provider',
   'gen_ai.provider.name': 'ls_provider',
   'llm.system': 'ls_provider',
@@ -153,8 +153,8 @@ addRenamed('renamedMetadata', {
   'session.id': 'session_id',
   'gen_ai.conversation.id': 'conversation_id',
 });
-addNames('parameters', 'llm.invocation_parameters', 'embedding.invocation_parameters');
-addRenamed('parameter', {
+addExactNames('parameters', 'llm.invocation_parameters', 'embedding.invocation_parameters');
+addRenamedAttributes('parameter', {
   'gen_ai.request.temperature': 'temperature',
   'gen_ai.request.top_p': 'top_p',
   'gen_ai.request.top_k': 'top_k',
@@ -172,7 +172,7 @@ addRenamed('parameter', {
   tool_arguments: 'tool_arguments',
 });
 
-addNames(
+addExactNames(
   'inputTokens',
   'gen_ai.usage.input_tokens',
   'gen_ai.usage.prompt_tokens',
@@ -181,7 +181,7 @@ addNames(
   'ai.usage.inputTokens',
   'ai.usage.promptTokens',
 );
-addNames(
+addExactNames(
   'outputTokens',
   'gen_ai.usage.output_tokens',
   'gen_ai.usage.completion_tokens',
@@ -190,27 +190,27 @@ addNames(
   'ai.usage.outputTokens',
   'ai.usage.completionTokens',
 );
-addNames(
+addExactNames(
   'totalTokens',
   'gen_ai.usage.total_tokens',
   'llm.token_count.total',
   'llm.usage.total_tokens',
   'ai.usage.totalTokens',
 );
-addNames(
+addExactNames(
   'cacheReadTokens',
   'gen_ai.usage.cache_read.input_tokens',
   'gen_ai.usage.cache_read_input_tokens',
   'llm.token_count.prompt_details.cache_read',
   'ai.usage.cachedInputTokens',
 );
-addNames(
+addExactNames(
   'cacheCreationTokens',
   'gen_ai.usage.cache_creation.input_tokens',
   'gen_ai.usage.cache_creation_input_tokens',
   'llm.token_count.prompt_details.cache_write',
 );
-addNames(
+addExactNames(
   'reasoningTokens',
   'gen_ai.usage.details.reasoning_tokens',
   'gen_ai.usage.reasoning_tokens',
@@ -218,13 +218,13 @@ addNames(
   'llm.token_count.completion_details.reasoning',
   'ai.usage.reasoningTokens',
 );
-addNames('inputAudioTokens', 'llm.token_count.prompt_details.audio');
-addNames('outputAudioTokens', 'llm.token_count.completion_details.audio');
-addNames('inputDetails', 'gen_ai.usage.input_token_details');
-addNames('outputDetails', 'gen_ai.usage.output_token_details');
-addNames('inputCost', 'llm.cost.prompt');
-addNames('outputCost', 'llm.cost.completion');
-addNames('totalCost', 'llm.cost.total', 'gen_ai.usage.cost');
+addExactNames('inputAudioTokens', 'llm.token_count.prompt_details.audio');
+addExactNames('outputAudioTokens', 'llm.token_count.completion_details.audio');
+addExactNames('inputDetails', 'gen_ai.usage.input_token_details');
+addExactNames('outputDetails', 'gen_ai.usage.output_token_details');
+addExactNames('inputCost', 'llm.cost.prompt');
+addExactNames('outputCost', 'llm.cost.completion');
+addExactNames('totalCost', 'llm.cost.total', 'gen_ai.usage.cost');
 
 /** Families of attribute names, by prefix. A name belongs to an indexed family only if a digit follows the prefix. */
 const families: ReadonlyArray<{ prefix: string; role: RoleName; indexed: boolean }> = [

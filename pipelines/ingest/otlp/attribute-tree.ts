@@ -1,4 +1,4 @@
-import { writeUnwrapped, writeValue } from './any-value.ts';
+import { writeUnwrappedValue, writeValue } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
 import type { AttributeList } from './span.ts';
 import type { SpanContext } from './span-fields.ts';
@@ -7,12 +7,12 @@ import type { SpanContext } from './span-fields.ts';
 export type AttributeTree = Map<string, AttributeTree | number>;
 
 /** Names that only wrap the single object below an index. For example, `0.message.role` is the role of element 0. */
-const wrappers = new Set(['message', 'message_content', 'tool_call', 'document', 'embedding']);
+const wrapperNames = new Set(['message', 'message_content', 'tool_call', 'document', 'embedding']);
 const indexPattern = /^\d{1,9}$/;
 
 /** Adds a leaf at a path such as `0.message.role`; returns false if the path is too deep or passes through another leaf. */
 export function addLeaf(tree: AttributeTree, path: string, leaf: number, maxDepth: number): boolean {
-  if (isDeeper(path, maxDepth)) return false;
+  if (exceedsDepth(path, maxDepth)) return false;
   let node = tree;
   let start = 0;
   for (let dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', start)) {
@@ -31,7 +31,7 @@ export function addLeaf(tree: AttributeTree, path: string, leaf: number, maxDept
   return true;
 }
 
-function isDeeper(path: string, maxDepth: number): boolean {
+function exceedsDepth(path: string, maxDepth: number): boolean {
   let dots = 0;
   for (let dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', dot + 1)) if (++dots >= maxDepth) return true;
   return false;
@@ -58,7 +58,12 @@ export function consumeTree(context: SpanContext, role: RoleName): AttributeTree
  * Writes a tree whose leaves are attributes in `attributes`. If all names of a level are numbers, the level becomes an
  * array, in order and without gaps.
  */
-export function writeTree(context: SpanContext, attributes: AttributeList, tree: AttributeTree, rename?: Rename): void {
+export function writeTree(
+  context: SpanContext,
+  attributes: AttributeList,
+  tree: AttributeTree,
+  rename?: RenameRules,
+): void {
   const { out } = context;
   if (!isList(tree)) {
     out.byte(0x7b);
@@ -77,7 +82,12 @@ export function writeTree(context: SpanContext, attributes: AttributeList, tree:
 }
 
 /** Writes the members of a tree without the braces. */
-export function writeMembers(context: SpanContext, attributes: AttributeList, tree: AttributeTree, rename?: Rename) {
+export function writeMembers(
+  context: SpanContext,
+  attributes: AttributeList,
+  tree: AttributeTree,
+  rename?: RenameRules,
+) {
   const { out } = context;
   let isFirst = true;
   for (const [name, node] of tree) {
@@ -94,17 +104,17 @@ function writeNode(
   attributes: AttributeList,
   name: string,
   node: AttributeTree | number,
-  rename: Rename | undefined,
+  rename: RenameRules | undefined,
 ): void {
   if (typeof node !== 'number') {
     writeTree(context, attributes, node, rename);
     return;
   }
-  const write = rename?.json.has(name) ? writeUnwrapped : writeValue;
+  const write = rename?.json.has(name) ? writeUnwrappedValue : writeValue;
   write(context, attributes.valueStarts[node]!, attributes.valueEnds[node]!);
 }
 
-export interface Rename {
+export interface RenameRules {
   readonly key: ReadonlyMap<string, string>;
   /** Names of values whose text may be JSON. */
   readonly json: ReadonlySet<string>;
@@ -119,16 +129,16 @@ function isList(tree: AttributeTree): boolean {
 function unwrap(tree: AttributeTree): AttributeTree {
   if (tree.size !== 1) return tree;
   const [[name, node]] = [...tree] as [[string, AttributeTree | number]];
-  return wrappers.has(name) && typeof node !== 'number' ? node : tree;
+  return wrapperNames.has(name) && typeof node !== 'number' ? node : tree;
 }
 
 /** Writes a member name that is given in Latin-1, with one character per UTF-8 byte. */
 function writeName({ out }: SpanContext, name: string): void {
-  if (plainName.test(name)) {
+  if (plainNamePattern.test(name)) {
     out.byte(0x22);
     out.ascii(name);
     out.byte(0x22);
   } else out.text(Buffer.from(name, 'latin1').toString('utf8'));
 }
 
-const plainName = /^[\w-]*$/;
+const plainNamePattern = /^[\w-]*$/;

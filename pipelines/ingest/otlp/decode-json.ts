@@ -83,7 +83,7 @@ function writeSpan(writer: ProtobufWriter, fields: JsonFields, span: JsonObject,
   writeTime(writer, 0x41, fields, span, 'endTimeUnixNano', 'end_time_unix_nano');
   writeKeyValues(writer, 0x4a, fields, span, maxDepth);
   writeCount(writer, 0x50, fields.uint32(span, 'droppedAttributesCount', 'dropped_attributes_count'));
-  for (const event of readNested(fields, span, 'events')) {
+  for (const event of readNestedMessages(fields, span, 'events')) {
     const mark = writer.begin(0x5a);
     writeTime(writer, 0x09, fields, event, 'timeUnixNano', 'time_unix_nano');
     writeText(writer, 0x12, fields.text(event, 'name'));
@@ -91,7 +91,7 @@ function writeSpan(writer: ProtobufWriter, fields: JsonFields, span: JsonObject,
     writer.end(mark);
   }
   writeCount(writer, 0x60, fields.uint32(span, 'droppedEventsCount', 'dropped_events_count'));
-  for (const link of readNested(fields, span, 'links')) {
+  for (const link of readNestedMessages(fields, span, 'links')) {
     const mark = writer.begin(0x6a);
     writeId(writer, 0x0a, fields.id(link, 'traceId', 'trace_id'));
     writeId(writer, 0x12, fields.id(link, 'spanId', 'span_id'));
@@ -112,7 +112,7 @@ function writeSpan(writer: ProtobufWriter, fields: JsonFields, span: JsonObject,
 }
 
 /** Returns the messages in a list field of a span. If an element of the list is not an object, the span is rejected. */
-function readNested(fields: JsonFields, span: JsonObject, name: string): JsonObject[] {
+function readNestedMessages(fields: JsonFields, span: JsonObject, name: string): JsonObject[] {
   const list = fields.list(span, name);
   requireCapacity(list.length - 1);
   return list.flatMap((one) => {

@@ -4,7 +4,13 @@ import { classifyByte, type JsonRange, requireEnd, ScanInput } from '../json/sca
 import { ChildCursor, scanAny, skipSpace } from '../json/scan-any.ts';
 import { decodeStringBytes } from '../json/scan-string.ts';
 import { computeJsonDepth, toProtoName } from './json-message.ts';
-import { createOwnValueLimit, createValueLimit, enforceMemberLimit, type PartLimit, partLimit } from './part-limit.ts';
+import {
+  createMessageValueLimit,
+  createRequestPartLimit,
+  createValueLimit,
+  enforceMemberLimit,
+  type PartLimit,
+} from './part-limit.ts';
 import type { ProtobufReader } from './protobuf.ts';
 import type { ByteRange } from './span.ts';
 
@@ -23,7 +29,11 @@ export interface ScopeSpans {
  */
 export function decodeProtobuf(reader: ProtobufReader, maxParts: number): ScopeSpans[] {
   const scopes: ScopeSpans[] = [];
-  const [resourceCount, scopeCount, spanCount] = [partLimit(maxParts), partLimit(maxParts), partLimit(maxParts)];
+  const [resourceCount, scopeCount, spanCount] = [
+    createRequestPartLimit(maxParts),
+    createRequestPartLimit(maxParts),
+    createRequestPartLimit(maxParts),
+  ];
   const whole = { start: 0, end: reader.source.length };
   const { many: resourceSpans } = split(reader, whole, { one: 0, many: 0x0a }, resourceCount);
   for (const range of resourceSpans) {
@@ -95,7 +105,7 @@ interface MessageFields<T> {
 class SpanFinder {
   readonly #origin: ScanInput;
   readonly #maxParts: number;
-  readonly #ownValues = createOwnValueLimit();
+  readonly #ownValues = createMessageValueLimit();
   readonly #resourceCount: PartLimit;
   readonly #scopeCount: PartLimit;
   readonly #spanCount: PartLimit;
@@ -106,7 +116,7 @@ class SpanFinder {
 
   constructor(body: Buffer, maxJsonDepth: number, maxParts: number) {
     const values = createValueLimit(maxParts);
-    const ownValues = this.#ownValues;
+    const messageValues = this.#ownValues;
     this.#origin = new ScanInput(body, 0, body.length, {
       part: 'the body',
       maxDepth: computeJsonDepth(maxJsonDepth),
@@ -114,14 +124,14 @@ class SpanFinder {
       values: {
         add() {
           values.add();
-          ownValues.add();
+          messageValues.add();
         },
       },
     });
     this.#maxParts = maxParts;
-    this.#resourceCount = partLimit(maxParts);
-    this.#scopeCount = partLimit(maxParts);
-    this.#spanCount = partLimit(maxParts);
+    this.#resourceCount = createRequestPartLimit(maxParts);
+    this.#scopeCount = createRequestPartLimit(maxParts);
+    this.#spanCount = createRequestPartLimit(maxParts);
   }
 
   *request(): StepwiseWork<ResourcePositions[]> {

@@ -1,7 +1,7 @@
-import { readAttributeHead, readHead, readText, writeUnwrapped, writeValue } from './any-value.ts';
+import { readAttributeHead, readText, readValueHead, writeUnwrappedValue, writeValue } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
-import { consumeTree, type Rename, writeTree } from './attribute-tree.ts';
-import { embeddedJson, embeddedMembers } from './json-text.ts';
+import { consumeTree, type RenameRules, writeTree } from './attribute-tree.ts';
+import { detectEmbeddedJson, findEmbeddedMembers } from './json-text.ts';
 import type { AttributeList } from './span.ts';
 import { findAttribute, type SpanEvent, writeChoiceEvents, writeMessageEvents } from './span-events.ts';
 import type { SpanContext } from './span-fields.ts';
@@ -17,7 +17,7 @@ export function writeParameters(context: SpanContext): void {
   out.ascii('"invocation_params":{');
   const inner = out.position;
   const written = new Set<string>();
-  writeWholeParameters(context, inner, written);
+  writeParameterObject(context, inner, written);
   writeParameter(context, inner, written, span.find('requestModel'), 'model');
   writeParameter(context, inner, written, span.find('genAiToolName'), 'tool_name');
   if (span.find('parameter') >= 0) {
@@ -33,12 +33,12 @@ export function writeParameters(context: SpanContext): void {
 const parameterRoles: readonly RoleName[] = ['parameters', 'requestModel', 'genAiToolName', 'parameter'];
 
 /** Writes the members of `llm.invocation_parameters`, a JSON object of parameters. */
-function writeWholeParameters(context: SpanContext, inner: number, written: Set<string>): void {
+function writeParameterObject(context: SpanContext, inner: number, written: Set<string>): void {
   const { out, span, reader } = context;
   const index = span.find('parameters');
   if (index < 0) return;
   const { kind, start, end } = readAttributeHead(context, index);
-  const members = kind === 'string' ? embeddedMembers(reader.source, start, end, context.maxJsonDepth) : undefined;
+  const members = kind === 'string' ? findEmbeddedMembers(reader.source, start, end, context.maxJsonDepth) : undefined;
   if (members === undefined) return;
   span.take(index);
   for (const [key, member] of members) {
@@ -55,7 +55,7 @@ function writeParameter(context: SpanContext, inner: number, written: Set<string
   const { out, span } = context;
   written.add(key);
   out.ascii(out.position === inner ? `"${key}":` : `,"${key}":`);
-  writeUnwrapped(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
+  writeUnwrappedValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
   span.take(index);
 }
 
@@ -70,9 +70,9 @@ interface Side {
   /** Attributes that contain the complete inputs or outputs. */
   readonly whole: readonly RoleName[];
   /** The attribute in `whole` in which OpenInference repeats messages and documents. */
-  readonly repeated: RoleName;
+  readonly duplicateRole: RoleName;
   readonly mimeType: RoleName;
-  readonly fromEvents: (context: SpanContext, events: readonly SpanEvent[]) => boolean;
+  readonly writeSpanEvents: (context: SpanContext, events: readonly SpanEvent[]) => boolean;
   /** Events that carry the complete inputs or outputs, each with the attribute that contains them. */
   readonly contentEvents: ReadonlyArray<readonly [event: string, attribute: string]>;
 }
@@ -82,9 +82,9 @@ const inputSide: Side = {
   messages: 'inputMessages',
   messageParts: ['promptPart', 'inputMessagePart'],
   whole: ['prompt', 'entityInput', 'inputValue', 'toolInput', 'sdkPrompt'],
-  repeated: 'inputValue',
+  duplicateRole: 'inputValue',
   mimeType: 'inputMimeType',
-  fromEvents: writeMessageEvents,
+  writeSpanEvents: writeMessageEvents,
   contentEvents: [
     ['gen_ai.content.prompt', 'gen_ai.prompt'],
     ['gen_ai.client.inference.operation.details', 'gen_ai.input.messages'],
@@ -96,16 +96,16 @@ const outputSide: Side = {
   messages: 'outputMessages',
   messageParts: ['completionPart', 'outputMessagePart'],
   whole: ['completion', 'entityOutput', 'outputValue', 'toolOutput', 'sdkOutput'],
-  repeated: 'outputValue',
+  duplicateRole: 'outputValue',
   mimeType: 'outputMimeType',
-  fromEvents: writeChoiceEvents,
+  writeSpanEvents: writeChoiceEvents,
   contentEvents: [
     ['gen_ai.content.completion', 'gen_ai.completion'],
     ['gen_ai.client.inference.operation.details', 'gen_ai.output.messages'],
   ],
 };
 
-const documentNames: Rename = { key: new Map([['content', 'page_content']]), json: new Set(['metadata']) };
+const documentRenameRules: RenameRules = { key: new Map([['content', 'page_content']]), json: new Set(['metadata']) };
 
 /** Writes the run's inputs as a JSON object; returns undefined if the span has none. */
 export function writeInputs(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
@@ -149,16 +149,16 @@ function writeMessages(context: SpanContext, side: Side): boolean {
   const documents = isOutput ? consumeTree(context, 'documentPart') : undefined;
   if (documents !== undefined) {
     out.ascii(out.position === start ? '{"documents":' : ',"documents":');
-    writeTree(context, span.attributes, documents, documentNames);
+    writeTree(context, span.attributes, documents, documentRenameRules);
   }
-  const hasWhole = span.find(side.repeated) >= 0;
+  const hasDuplicate = span.find(side.duplicateRole) >= 0;
   const embeddings = isOutput ? consumeTree(context, 'embeddingPart') : undefined;
-  if (embeddings !== undefined && !hasWhole) {
+  if (embeddings !== undefined && !hasDuplicate) {
     out.ascii(out.position === start ? '{"embeddings":' : ',"embeddings":');
     writeTree(context, span.attributes, embeddings);
   }
-  if (hasWhole && out.position !== start) {
-    span.take(span.find(side.repeated));
+  if (hasDuplicate && out.position !== start) {
+    span.take(span.find(side.duplicateRole));
     consumeMimeType(context, side);
   }
   const instructions = side.key === 'input' ? span.find('systemInstructions') : -1;
@@ -167,7 +167,7 @@ function writeMessages(context: SpanContext, side: Side): boolean {
     writeAttribute(context, instructions);
   }
   if (out.position === start) return false;
-  const complete = findWhole(context, side);
+  const complete = findWholeAttribute(context, side);
   if (complete >= 0) {
     out.ascii(`,"${side.key}":`);
     writeAttribute(context, complete);
@@ -178,11 +178,11 @@ function writeMessages(context: SpanContext, side: Side): boolean {
 
 function writeAttribute(context: SpanContext, index: number): void {
   const { attributes } = context.span;
-  writeUnwrapped(context, attributes.valueStarts[index]!, attributes.valueEnds[index]!);
+  writeUnwrappedValue(context, attributes.valueStarts[index]!, attributes.valueEnds[index]!);
   context.span.take(index);
 }
 
-function findWhole({ span }: SpanContext, side: Side): number {
+function findWholeAttribute({ span }: SpanContext, side: Side): number {
   for (const role of side.whole) {
     const index = span.find(role);
     if (index >= 0 && !span.taken[index]) return index;
@@ -196,7 +196,7 @@ function findWhole({ span }: SpanContext, side: Side): number {
  */
 function writeWholeAttribute(context: SpanContext, side: Side): boolean {
   const { span } = context;
-  const index = findWhole(context, side);
+  const index = findWholeAttribute(context, side);
   if (index < 0) return false;
   const { role } = span.attributes.names[index]!.role;
   const hasMimeType = role === 'inputValue' || role === 'outputValue';
@@ -217,10 +217,12 @@ function writeWhole(context: SpanContext, side: Side, from: AttributeList, index
   const { out, reader } = context;
   const start = from.valueStarts[index]!;
   const end = from.valueEnds[index]!;
-  const value = readHead(reader, start, end);
+  const value = readValueHead(reader, start, end);
   const isText = value.kind === 'string' || value.kind === 'bytes';
   const json =
-    isText && !isPlainText ? embeddedJson(reader.source, value.start, value.end, context.maxJsonDepth) : undefined;
+    isText && !isPlainText
+      ? detectEmbeddedJson(reader.source, value.start, value.end, context.maxJsonDepth)
+      : undefined;
   if (json === 'object') {
     out.copy(reader.source, value.start, value.end);
     return;
@@ -237,14 +239,14 @@ function writeWhole(context: SpanContext, side: Side, from: AttributeList, index
 
 function writeFromEvents(context: SpanContext, side: Side, events: readonly SpanEvent[]): boolean {
   if (events.length === 0) return false;
-  if (side.fromEvents(context, events)) return true;
+  if (side.writeSpanEvents(context, events)) return true;
   for (const [name, attribute] of side.contentEvents) {
     const event = events.find((one) => one.name === name && findAttribute(one.attributes, attribute) >= 0);
     if (event === undefined) continue;
     const index = findAttribute(event.attributes, attribute);
     if (attribute.endsWith('messages')) {
       context.out.ascii('{"messages":');
-      writeUnwrapped(context, event.attributes.valueStarts[index]!, event.attributes.valueEnds[index]!);
+      writeUnwrappedValue(context, event.attributes.valueStarts[index]!, event.attributes.valueEnds[index]!);
       context.out.byte(0x7d);
     } else {
       writeWhole(context, side, event.attributes, index, false);

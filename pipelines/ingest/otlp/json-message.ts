@@ -1,4 +1,4 @@
-import { parseKnown } from '../json/parse-known.ts';
+import { parseKnownMembers } from '../json/parse-known.ts';
 import type { JsonRange } from '../json/scan.ts';
 import { KeySet } from '../json/scan-any.ts';
 import { enforceMemberLimit, requireCapacity } from './part-limit.ts';
@@ -125,7 +125,7 @@ export function parseMessage(
   if (range === undefined) return {};
   const maxDepth = computeJsonDepth(valueDepth);
   const onMember = (count: number) => enforceMemberLimit(count, maxParts);
-  return parseKnown(body, range.start, range.end, knownKeys, { maxDepth, onMember }) as JsonObject;
+  return parseKnownMembers(body, range.start, range.end, knownKeys, { maxDepth, onMember }) as JsonObject;
 }
 
 /**
@@ -226,8 +226,8 @@ function writeElement(writer: ProtobufWriter, fields: JsonFields, element: unkno
 
 /** Writes a double that is given as a number, as text, or as a name for NaN or infinity. */
 function writeDouble(writer: ProtobufWriter, fields: JsonFields, value: unknown): void {
-  const isWritten = typeof value === 'bigint' || (typeof value === 'string' && value.trim() !== '');
-  const double = isWritten ? Number(value) : value;
+  const isConvertible = typeof value === 'bigint' || (typeof value === 'string' && value.trim() !== '');
+  const double = isConvertible ? Number(value) : value;
   if (typeof double !== 'number' || (Number.isNaN(double) && value !== 'NaN')) {
     fields.reject('doubleValue', 'a number');
     return;

@@ -152,7 +152,7 @@ const openBracket = 0x5b;
  * Returns the kind of the JSON in a string of the request, if it is a complete object or array that is nested at most
  * `maxDepth` levels deep. Otherwise returns undefined.
  */
-export function embeddedJson(
+export function detectEmbeddedJson(
   source: Buffer,
   start: number,
   end: number,
@@ -178,14 +178,14 @@ const maxMembers = 10_000;
  * Finds the ranges of the members of a JSON object in a string. If a name is repeated, the last member wins. Returns
  * undefined if the string is not an object or has more than {@link maxMembers}.
  */
-export function embeddedMembers(
+export function findEmbeddedMembers(
   source: Buffer,
   start: number,
   end: number,
   maxDepth: number,
 ): ReadonlyMap<string, ByteRange> | undefined {
   const members = new Map<string, ByteRange>();
-  const kind = embeddedJson(source, start, end, maxDepth, (_, from, to, key) => {
+  const kind = detectEmbeddedJson(source, start, end, maxDepth, (_, from, to, key) => {
     if (key === undefined) return;
     members.set(key, { start: from, end: to });
     if (members.size > maxMembers)

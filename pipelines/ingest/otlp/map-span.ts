@@ -1,12 +1,12 @@
 import type { RunDraft } from '../accept/draft.ts';
 import { assignUsage, maxUsageBytes, readUsage } from '../accept/usage-of-run.ts';
 import { type RunType, type RunValues, runTypes } from '../run-event/run-event.ts';
-import { consumeText, readFlag, readHead, readText, writeUnwrapped } from './any-value.ts';
+import { consumeText, readFlag, readText, readValueHead, writeUnwrappedValue } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
 import { writeInputs, writeOutputs, writeParameters } from './inputs-outputs.ts';
 import { type SharedMetadata, writeMetadata } from './metadata.ts';
 import { writeOtel } from './otel-details.ts';
-import { findAttribute, firstTokenTime, readEvents, type SpanEvent, writeEvents } from './span-events.ts';
+import { findAttribute, findFirstTokenTime, readEvents, type SpanEvent, writeEvents } from './span-events.ts';
 import {
   buildOverrideKey,
   consumeOptionalUuid,
@@ -55,28 +55,28 @@ function buildErrorText(context: SpanContext, exception: SpanEvent | undefined, 
 function readTextAttribute(context: SpanContext, event: SpanEvent | undefined, name: string): string {
   const index = event === undefined ? -1 : findAttribute(event.attributes, name);
   if (event === undefined || index < 0) return '';
-  const value = readHead(context.reader, event.attributes.valueStarts[index]!, event.attributes.valueEnds[index]!);
+  const value = readValueHead(context.reader, event.attributes.valueStarts[index]!, event.attributes.valueEnds[index]!);
   return value.kind === 'string' ? context.text(value.start, value.end) : '';
 }
 
-const ownTypes = Object.fromEntries(runTypes.map((type) => [type, type])) as Record<string, RunType>;
+const runTypesByName = Object.fromEntries(runTypes.map((type) => [type, type])) as Record<string, RunType>;
 
 /**
  * Attributes that determine the run type, most specific first. Each has a map from its values (in lower case) to run
  * types.
  */
 const typeSources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, RunType>; defaultType?: RunType }> = [
-  { role: 'runType', types: toMap(ownTypes) },
+  { role: 'runType', types: toMap(runTypesByName) },
   {
     role: 'inferenceKind',
-    types: toMap({ ...ownTypes, agent: 'chain', guardrail: 'chain', evaluator: 'chain', reranker: 'retriever' }),
+    types: toMap({ ...runTypesByName, agent: 'chain', guardrail: 'chain', evaluator: 'chain', reranker: 'retriever' }),
   },
-  { role: 'traceloopKind', types: toMap({ ...ownTypes, workflow: 'chain', task: 'chain', agent: 'chain' }) },
+  { role: 'traceloopKind', types: toMap({ ...runTypesByName, workflow: 'chain', task: 'chain', agent: 'chain' }) },
   { role: 'requestType', types: toMap({ embedding: 'embedding', rerank: 'retriever' }), defaultType: 'llm' },
   {
     role: 'operation',
     types: toMap({
-      ...ownTypes,
+      ...runTypesByName,
       chat: 'llm',
       completion: 'llm',
       text_completion: 'llm',
@@ -210,7 +210,7 @@ function readTokens(context: SpanContext, values: RunValues, events: readonly Sp
   if (context.usage.length <= maxUsageBytes) {
     assignUsage(values, JSON.parse(context.usage.toString('utf8')) as Record<string, unknown>);
   }
-  assign(values, 'firstTokenTimeMicros', firstTokenTime(events));
+  assign(values, 'firstTokenTimeMicros', findFirstTokenTime(events));
 }
 
 function assign<K extends keyof RunValues>(values: RunValues, key: K, value: RunValues[K] | undefined): void {
@@ -226,7 +226,7 @@ function writeExtra(context: SpanContext, shared: SharedMetadata, hasOwnIds: boo
   const runtime = span.find('runtime');
   if (runtime >= 0) {
     out.ascii(out.position === start + 1 ? '"runtime":' : ',"runtime":');
-    writeUnwrapped(context, span.attributes.valueStarts[runtime]!, span.attributes.valueEnds[runtime]!);
+    writeUnwrappedValue(context, span.attributes.valueStarts[runtime]!, span.attributes.valueEnds[runtime]!);
     span.take(runtime);
   }
   out.ascii(out.position === start + 1 ? '"metadata":' : ',"metadata":');
@@ -246,11 +246,11 @@ function writeExtra(context: SpanContext, shared: SharedMetadata, hasOwnIds: boo
  * change, and the sink keeps the location that the first event of a trace determines.
  */
 export function completeDrafts(
-  mapped: ReadonlyArray<{ readonly draft: OtlpDraft; readonly isParentDerived: boolean }>,
+  mappedSpans: ReadonlyArray<{ readonly draft: OtlpDraft; readonly isParentDerived: boolean }>,
   overrides: ReadonlyMap<string, string>,
 ): OtlpDraft[] {
   const traces = new Map<string, TraceOrigin>();
-  for (const { draft } of mapped) {
+  for (const { draft } of mappedSpans) {
     const origin = traces.get(draft.traceId);
     if (origin === undefined) traces.set(draft.traceId, { lead: draft, project: findProjectDraft(draft) });
     else {
@@ -258,7 +258,7 @@ export function completeDrafts(
       origin.project ??= findProjectDraft(draft);
     }
   }
-  return mapped.map(({ draft, isParentDerived }) => {
+  return mappedSpans.map(({ draft, isParentDerived }) => {
     const { lead, project } = traces.get(draft.traceId) as TraceOrigin;
     const parent = isParentDerived && overrides.get(buildOverrideKey(draft.traceId, draft.values.parentRunId ?? ''));
     if (parent) draft.values.parentRunId = parent;

@@ -1,5 +1,5 @@
-import { readAttributeHead, readAttributes, writeUnwrapped, writeValue } from './any-value.ts';
-import { embeddedMembers } from './json-text.ts';
+import { readAttributeHead, readAttributes, writeUnwrappedValue, writeValue } from './any-value.ts';
+import { findEmbeddedMembers } from './json-text.ts';
 import type { ByteRange } from './span.ts';
 import type { SpanContext } from './span-fields.ts';
 import { writeUsage } from './usage-metadata.ts';
@@ -95,17 +95,17 @@ export function writeMetadata(context: SpanContext, shared: SharedMetadata): voi
   const { out } = context;
   out.byte(0x7b);
   const start = out.position;
-  writeFields(context, start);
-  writeRenamed(context, start);
+  writeMetadataFields(context, start);
+  writeRenamedAttributes(context, start);
   writeModelName(context, start);
   writeUsageMember(context, start);
   writeMetadataObject(context, start);
   writeUnmappedAttributes(context, start);
-  writeShared(context, start, shared);
+  writeSharedMetadata(context, start, shared);
   out.byte(0x7d);
 }
 
-function writeFields(context: SpanContext, start: number): void {
+function writeMetadataFields(context: SpanContext, start: number): void {
   const { span } = context;
   if (span.find('metadataField') < 0) return;
   for (let index = span.find('metadataField'); index < span.attributes.count; index++) {
@@ -116,11 +116,11 @@ function writeFields(context: SpanContext, start: number): void {
     context.writeString(span.attributes.keyStarts[index]! + (prefixBytes ?? 0), span.attributes.keyEnds[index]!);
     context.out.byte(0x3a);
     // The SDKs encode objects as JSON text.
-    writeUnwrapped(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
+    writeUnwrappedValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
   }
 }
 
-function writeRenamed(context: SpanContext, start: number): void {
+function writeRenamedAttributes(context: SpanContext, start: number): void {
   const { span } = context;
   if (span.find('renamedMetadata') < 0) return;
   for (let index = span.find('renamedMetadata'); index < span.attributes.count; index++) {
@@ -169,7 +169,7 @@ function writeMetadataObject(context: SpanContext, start: number): void {
   if (index < 0) return;
   const value = readAttributeHead(context, index);
   if (value.kind !== 'string') return;
-  const members = embeddedMembers(reader.source, value.start, value.end, context.maxJsonDepth);
+  const members = findEmbeddedMembers(reader.source, value.start, value.end, context.maxJsonDepth);
   if (members === undefined) return;
   span.take(index);
   for (const [key, member] of members) {
@@ -191,7 +191,7 @@ function writeUnmappedAttributes(context: SpanContext, start: number): void {
   }
 }
 
-function writeShared(context: SpanContext, start: number, shared: SharedMetadata): void {
+function writeSharedMetadata(context: SpanContext, start: number, shared: SharedMetadata): void {
   const { out, written } = context;
   if (shared.reason !== undefined) context.reject(shared.reason);
   if (shared.keys.length === 0) return;

@@ -31,9 +31,9 @@ export function writeOtel(context: SpanContext, hasOwnIds: boolean): void {
     writeKey(out, inner, 'trace_state');
     context.writeString(span.traceState.start, span.traceState.end);
   }
-  writeDropped(out, inner, 'dropped_attributes_count', span.droppedAttributes);
-  writeDropped(out, inner, 'dropped_events_count', span.droppedEvents);
-  writeDropped(out, inner, 'dropped_links_count', span.droppedLinks);
+  writeDroppedCount(out, inner, 'dropped_attributes_count', span.droppedAttributes);
+  writeDroppedCount(out, inner, 'dropped_events_count', span.droppedEvents);
+  writeDroppedCount(out, inner, 'dropped_links_count', span.droppedLinks);
   if (span.links.length > 0) {
     writeKey(out, inner, 'links');
     for (const [index, link] of span.links.entries()) {
@@ -46,7 +46,7 @@ export function writeOtel(context: SpanContext, hasOwnIds: boolean): void {
   else out.byte(0x7d);
 }
 
-function writeDropped(out: JsonText, inner: number, key: string, count: number): void {
+function writeDroppedCount(out: JsonText, inner: number, key: string, count: number): void {
   if (count === 0) return;
   writeKey(out, inner, key);
   out.ascii(String(count));

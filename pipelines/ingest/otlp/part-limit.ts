@@ -22,12 +22,12 @@ const minLimitPerRequest = 100_000;
  * Maximum number of JSON values in one span, resource or scope. The limit exists because a reader does not yield to the
  * event loop while it reads one of these messages.
  */
-const maxValuesOfOne = 1_000_000;
+const maxValuesPerMessage = 1_000_000;
 /**
  * Maximum number of attributes, events or links of one span, resource or scope, and maximum number of attributes of one
  * event or key-value list.
  */
-const maxDetailsOfOne = 100_000;
+const maxDetailsPerMessage = 100_000;
 
 /** Counts messages of one kind and enforces their limit. */
 export class PartLimit {
@@ -57,7 +57,7 @@ export class PartLimit {
 }
 
 /** Creates the limit for resources, scopes or spans. */
-export function partLimit(maxParts: number): PartLimit {
+export function createRequestPartLimit(maxParts: number): PartLimit {
   return new PartLimit(maxParts, 'the limit of one request');
 }
 
@@ -75,8 +75,8 @@ export function createValueLimit(maxParts: number): PartLimit {
 }
 
 /** Creates the limit for the JSON values of one span, resource or scope. */
-export function createOwnValueLimit(): PartLimit {
-  return new PartLimit(maxValuesOfOne, 'JSON values of one span, resource or scope');
+export function createMessageValueLimit(): PartLimit {
+  return new PartLimit(maxValuesPerMessage, 'JSON values of one span, resource or scope');
 }
 
 /**
@@ -103,7 +103,7 @@ function createPartLimit(what: string, maxParts: number, each: number): PartLimi
  * @throws TOO_MANY_PARTS if the message already has the maximum number of them.
  */
 export function requireCapacity(count: number): void {
-  if (count < maxDetailsOfOne) return;
+  if (count < maxDetailsPerMessage) return;
   const limit = 'attributes, events or links of one span, resource or scope';
-  throw runlakeError('TOO_MANY_PARTS', { limitParts: maxDetailsOfOne, limit });
+  throw runlakeError('TOO_MANY_PARTS', { limitParts: maxDetailsPerMessage, limit });
 }

@@ -25,7 +25,11 @@ export function parseEncoding(contentType: string | undefined): 'protobuf' | 'js
  * Builds the ExportTraceServiceResponse in the encoding of the request, with `partial_success` only if spans were
  * rejected or there is a message. Source: OTLP specification, "Full Success" and "Partial Success".
  */
-export function otlpResponse(contentType: string | undefined, rejectedCount: number, message: string): OtlpResponse {
+export function buildOtlpResponse(
+  contentType: string | undefined,
+  rejectedCount: number,
+  message: string,
+): OtlpResponse {
   const isPartial = rejectedCount > 0 || message !== '';
   if (parseEncoding(contentType) === 'json') {
     const partialSuccess = { rejectedSpans: String(rejectedCount), errorMessage: message };
@@ -45,7 +49,7 @@ export function otlpResponse(contentType: string | undefined, rejectedCount: num
  * Builds the google.rpc.Status of a failed request, in the encoding of the request, or in JSON if that encoding is
  * unknown.
  */
-export function otlpFailure(contentType: string | undefined, message: string): OtlpResponse {
+export function buildOtlpFailure(contentType: string | undefined, message: string): OtlpResponse {
   if (parseEncoding(contentType) !== 'protobuf') return encodeJsonResponse({ message });
   const writer = new ProtobufWriter();
   writer.text(0x12, message);

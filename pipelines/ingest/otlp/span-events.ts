@@ -1,6 +1,6 @@
 import { formatTime } from '../run-event/times.ts';
-import { writeObject, writeUnwrapped } from './any-value.ts';
-import { type AttributeTree, addLeaf, type Rename, writeMembers } from './attribute-tree.ts';
+import { writeObject, writeUnwrappedValue } from './any-value.ts';
+import { type AttributeTree, addLeaf, type RenameRules, writeMembers } from './attribute-tree.ts';
 import { AttributeList } from './span.ts';
 import { type SpanContext, toMicros } from './span-fields.ts';
 
@@ -17,8 +17,8 @@ const messageRoles: ReadonlyMap<string, string> = new Map([
 
 /** Attributes of message events that are not part of the message. */
 const ignoredAttributes: ReadonlySet<string> = new Set(['gen_ai.system', 'gen_ai.provider.name']);
-const messageNames: Rename = { key: new Map(), json: new Set(['message', 'tool_calls']) };
-const toolMessageNames: Rename = { ...messageNames, key: new Map([['id', 'tool_call_id']]) };
+const messageRenameRules: RenameRules = { key: new Map(), json: new Set(['message', 'tool_calls']) };
+const toolMessageRenameRules: RenameRules = { ...messageRenameRules, key: new Map([['id', 'tool_call_id']]) };
 
 /**
  * Writes the messages of span events as `{"messages":[…]}`; returns false if there are none. All these messages are
@@ -26,15 +26,15 @@ const toolMessageNames: Rename = { ...messageNames, key: new Map([['id', 'tool_c
  * GenAI semantic conventions up to 1.36, events.
  */
 export function writeMessageEvents(context: SpanContext, events: readonly SpanEvent[]): boolean {
-  return writeAll(context, events, 'messages', (name) => messageRoles.has(name));
+  return writeMatchingEvents(context, events, 'messages', (name) => messageRoles.has(name));
 }
 
 /** Writes `gen_ai.choice` events as `{"choices":[…]}`; returns false if there are none. */
 export function writeChoiceEvents(context: SpanContext, events: readonly SpanEvent[]): boolean {
-  return writeAll(context, events, 'choices', (name) => name === 'gen_ai.choice');
+  return writeMatchingEvents(context, events, 'choices', (name) => name === 'gen_ai.choice');
 }
 
-function writeAll(
+function writeMatchingEvents(
   context: SpanContext,
   events: readonly SpanEvent[],
   key: string,
@@ -59,7 +59,7 @@ function writeAll(
 function writeMessage(context: SpanContext, { name, attributes }: SpanEvent): boolean {
   const whole = findAttribute(attributes, 'gen_ai.event.content');
   if (whole >= 0) {
-    writeUnwrapped(context, attributes.valueStarts[whole]!, attributes.valueEnds[whole]!);
+    writeUnwrappedValue(context, attributes.valueStarts[whole]!, attributes.valueEnds[whole]!);
     return attributes.count === 1;
   }
   const tree: AttributeTree = new Map();
@@ -72,7 +72,7 @@ function writeMessage(context: SpanContext, { name, attributes }: SpanEvent): bo
   const { out } = context;
   out.byte(0x7b);
   if (role !== undefined && !tree.has('role')) out.ascii(`"role":"${role}"${tree.size > 0 ? ',' : ''}`);
-  writeMembers(context, attributes, tree, role === 'tool' ? toolMessageNames : messageNames);
+  writeMembers(context, attributes, tree, role === 'tool' ? toolMessageRenameRules : messageRenameRules);
   out.byte(0x7d);
   return isComplete;
 }
@@ -149,7 +149,7 @@ export function writeEvents(context: SpanContext, events: readonly SpanEvent[]):
 }
 
 /** Returns the time of the first event that marks the first token. */
-export function firstTokenTime(events: readonly SpanEvent[]): number | undefined {
+export function findFirstTokenTime(events: readonly SpanEvent[]): number | undefined {
   return events.find(({ name, timeMicros }) => timeMicros > 0 && (name === 'new_token' || firstTokenEvents.has(name)))
     ?.timeMicros;
 }

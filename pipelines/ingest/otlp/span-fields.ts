@@ -48,16 +48,16 @@ export class SpanContext {
   text(start: number, end: number): string {
     const { source } = this.reader;
     const text = source.toString('utf8', start, end);
-    if (text.includes('\ufffd') && !isUtf8(source.subarray(start, end))) this.rejectUtf8(start);
+    if (text.includes('\ufffd') && !isUtf8(source.subarray(start, end))) this.rejectInvalidUtf8(start);
     return text;
   }
 
   /** Writes bytes of the body as a JSON string; rejects the span if they are not UTF-8. */
   writeString(start: number, end: number): void {
-    if (!this.out.string(this.reader.source, start, end)) this.rejectUtf8(start);
+    if (!this.out.string(this.reader.source, start, end)) this.rejectInvalidUtf8(start);
   }
 
-  rejectUtf8(offset: number): void {
+  rejectInvalidUtf8(offset: number): void {
     this.reject(`invalid UTF-8 in the string at byte ${offset}`);
   }
 }

@@ -1,6 +1,6 @@
-import { readAttributeHead, readNumber, writeUnwrapped } from './any-value.ts';
+import { readAttributeHead, readNumber, writeUnwrappedValue } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
-import { embeddedJson } from './json-text.ts';
+import { detectEmbeddedJson } from './json-text.ts';
 import type { SpanContext } from './span-fields.ts';
 
 const countRoles: ReadonlyArray<readonly [RoleName, string]> = [
@@ -47,7 +47,7 @@ export function writeUsage(context: SpanContext): boolean {
   const { span, out } = context;
   const whole = span.find('usage');
   if (whole >= 0 && isObject(context, whole)) {
-    writeUnwrapped(context, span.attributes.valueStarts[whole]!, span.attributes.valueEnds[whole]!);
+    writeUnwrappedValue(context, span.attributes.valueStarts[whole]!, span.attributes.valueEnds[whole]!);
     span.take(whole);
     for (const [role] of countRoles) consumeIfPresent(context, role);
     for (const { whole: object, counts: parts } of detailGroups) {
@@ -65,7 +65,7 @@ export function writeUsage(context: SpanContext): boolean {
     const before = out.position;
     out.ascii(before === empty ? `"${key}":` : `,"${key}":`);
     if (index >= 0 && isObject(context, index)) {
-      writeUnwrapped(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
+      writeUnwrappedValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
       span.take(index);
       continue;
     }
@@ -103,5 +103,5 @@ function consumeIfPresent({ span }: SpanContext, role: RoleName): void {
 function isObject(context: SpanContext, index: number): boolean {
   const { kind, start, end } = readAttributeHead(context, index);
   if (kind === 'list') return true;
-  return kind === 'string' && embeddedJson(context.reader.source, start, end, context.maxJsonDepth) === 'object';
+  return kind === 'string' && detectEmbeddedJson(context.reader.source, start, end, context.maxJsonDepth) === 'object';
 }

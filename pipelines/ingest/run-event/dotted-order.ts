@@ -1,5 +1,5 @@
-import { daysSince1970, formatTime, parseDigits } from './times.ts';
-import { uuidFormAt } from './uuid.ts';
+import { countDaysSince1970, formatTime, parseDigits } from './times.ts';
+import { readUuidForm } from './uuid.ts';
 
 /**
  * A parsed `dotted_order`: one segment for each run from the root down, joined by dots. A segment is the run's start
@@ -44,7 +44,7 @@ export function parseDottedOrder(text: string): DottedOrder | { readonly reason:
     }
     const micros = readTimeAt(text, at);
     if (micros === undefined) return { reason: `has no time YYYYMMDDTHHMMSSffffffZ in segment ${number}` };
-    const form = uuidFormAt(text, at + timeCharacters);
+    const form = readUuidForm(text, at + timeCharacters);
     if (form === undefined) return { reason: `has no UUID in segment ${number}` };
     hasCapitals ||= form === 'capitals';
     runTimeMicros = micros;
@@ -52,7 +52,7 @@ export function parseDottedOrder(text: string): DottedOrder | { readonly reason:
     last = at;
     if (dot < 0) break;
   }
-  const stored = hasCapitals ? withLowerCaseIds(text) : text;
+  const stored = hasCapitals ? lowercaseIds(text) : text;
   return {
     text: stored,
     runId: readIdAt(stored, last),
@@ -79,13 +79,13 @@ function readIdAt(text: string, at: number): string {
  * Converts the ids to lower case. Changes only A to F, which occur in ids, so that the T and Z of the times are
  * preserved.
  */
-function withLowerCaseIds(text: string): string {
+function lowercaseIds(text: string): string {
   return text.replace(/[A-F]+/g, (capitals) => capitals.toLowerCase());
 }
 
 /** Returns the time of the segment at `at`; `undefined` if the time is invalid. Hour 24 and second 60 are invalid. */
 function readTimeAt(text: string, at: number): number | undefined {
-  const days = daysSince1970(parseDigits(text, at, 4), parseDigits(text, at + 4, 2), parseDigits(text, at + 6, 2));
+  const days = countDaysSince1970(parseDigits(text, at, 4), parseDigits(text, at + 4, 2), parseDigits(text, at + 6, 2));
   const hour = parseDigits(text, at + 9, 2);
   const minute = parseDigits(text, at + 11, 2);
   const second = parseDigits(text, at + 13, 2);

@@ -1,7 +1,7 @@
 import {
   AvroWriter,
   copyUuidWords,
-  fieldOffset,
+  getFieldOffset,
   isEightByteLong,
   readTimeMicrosAt,
   readUuidAt,
@@ -166,13 +166,13 @@ function countJsonBytes({ inputs, outputs, error, events, extra, serialized }: R
 
 // Positions of the first fields of a framed run event. They have fixed widths, so that the sink reads and writes them
 // in place.
-const tenantOffset = fieldOffset(runEvents, 'tenant_id');
-const traceOffset = fieldOffset(runEvents, 'trace_id');
-const projectOffset = fieldOffset(runEvents, 'session_id');
-const idOffset = fieldOffset(runEvents, 'id');
-const startTimeOffset = fieldOffset(runEvents, 'start_time');
-const traceTimeOffset = fieldOffset(runEvents, 'trace_time');
-const isPatchOffset = fieldOffset(runEvents, 'is_patch');
+const tenantOffset = getFieldOffset(runEvents, 'tenant_id');
+const traceOffset = getFieldOffset(runEvents, 'trace_id');
+const projectOffset = getFieldOffset(runEvents, 'session_id');
+const idOffset = getFieldOffset(runEvents, 'id');
+const startTimeOffset = getFieldOffset(runEvents, 'start_time');
+const traceTimeOffset = getFieldOffset(runEvents, 'trace_time');
+const isPatchOffset = getFieldOffset(runEvents, 'is_patch');
 /**
  * Offset of `received_at`, which follows the fields of fixed width. It is a varint, but takes eight bytes for times
  * from 1978 to 3111.
@@ -184,7 +184,7 @@ export function readTraceKey(framed: Buffer): string {
   return framed.toString('latin1', tenantOffset + 1, traceOffset + 37);
 }
 /** Builds the key that {@link readTraceKey} reads; the `H` is the length byte of the second UUID: 36 in zig-zag. */
-export function traceKey(tenantId: string, traceId: string): string {
+export function buildTraceKey(tenantId: string, traceId: string): string {
   return `${tenantId}H${traceId}`;
 }
 export function readTenantId(framed: Buffer): string {
@@ -233,7 +233,7 @@ const scratch = Buffer.alloc(fixedWidthBytes.uuid + fixedWidthBytes.key_time);
  * Calls `read` with the event as the client sent it. During the call, the project is overwritten with `mark` and the
  * acceptance time with zeros, because two API processes may set them differently for the same request.
  */
-export function withoutAcceptance<Result>(framed: Buffer, mark: number, read: (bytes: Buffer) => Result): Result {
+export function readWithoutAcceptance<Result>(framed: Buffer, mark: number, read: (bytes: Buffer) => Result): Result {
   framed.copy(scratch, 0, projectOffset, projectOffset + fixedWidthBytes.uuid);
   framed.copy(scratch, fixedWidthBytes.uuid, receivedAtOffset, receivedAtOffset + fixedWidthBytes.key_time);
   framed.fill(0, projectOffset, projectOffset + fixedWidthBytes.uuid);
@@ -253,7 +253,7 @@ export function writeProjectId(framed: Buffer, projectId: string): void {
 }
 
 /** Returns a copy of the event with another key time; the original is unchanged. */
-export function withStartTime(framed: Buffer, micros: number): Buffer {
+export function copyWithStartTime(framed: Buffer, micros: number): Buffer {
   const copy = Buffer.from(framed);
   writeTimeMicros(copy, startTimeOffset, micros);
   return copy;
@@ -264,10 +264,10 @@ export function withStartTime(framed: Buffer, micros: number): Buffer {
  *
  * @param wirePrefix Prefix of the current schema.
  */
-export function toDeletion(framed: Buffer, wirePrefix: Buffer): Buffer {
+export function buildDeletionEvent(framed: Buffer, wirePrefix: Buffer): Buffer {
   const acceptedMicros = readReceivedAtMicros(framed);
   const receivedAtMicros = acceptedMicros ?? readTraceTimeMicros(framed);
-  const senderAt = receivedAtOffset + 8;
+  const senderOffset = receivedAtOffset + 8;
   const writer = new AvroWriter(512);
   writer.raw(wirePrefix);
   encodeRunEvent(writer, {
@@ -279,8 +279,8 @@ export function toDeletion(framed: Buffer, wirePrefix: Buffer): Buffer {
     startTimeMicros: readTimeMicrosAt(framed, startTimeOffset),
     traceTimeMicros: readTraceTimeMicros(framed),
     receivedAtMicros,
-    userId: acceptedMicros === undefined ? nilUuid : readUuidAt(framed, senderAt),
-    keyId: acceptedMicros === undefined ? nilUuid : readUuidAt(framed, senderAt + fixedWidthBytes.uuid),
+    userId: acceptedMicros === undefined ? nilUuid : readUuidAt(framed, senderOffset),
+    keyId: acceptedMicros === undefined ? nilUuid : readUuidAt(framed, senderOffset + fixedWidthBytes.uuid),
     deletedAtMicros: receivedAtMicros,
     values: {},
   });
@@ -288,7 +288,7 @@ export function toDeletion(framed: Buffer, wirePrefix: Buffer): Buffer {
 }
 
 /** Returns a copy of the event with another project and trace time; the original is unchanged. */
-export function withTraceLocation(framed: Buffer, projectId: string, traceTimeMicros: number): Buffer {
+export function copyWithTraceLocation(framed: Buffer, projectId: string, traceTimeMicros: number): Buffer {
   const copy = Buffer.from(framed);
   writeUuid(copy, projectOffset, projectId);
   writeTimeMicros(copy, traceTimeOffset, traceTimeMicros);

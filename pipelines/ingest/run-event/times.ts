@@ -1,15 +1,15 @@
-const daysOf400Years = 146_097;
+const daysPer400Years = 146_097;
 const dayMs = 86_400_000;
 
 /**
  * Returns the number of days from 1970-01-01 to a date of the Gregorian calendar; `undefined` if the date does not
  * exist. Valid for the years 1 to 9999.
  */
-export function daysSince1970(year: number, month: number, day: number): number | undefined {
+export function countDaysSince1970(year: number, month: number, day: number): number | undefined {
   if (!(year >= 1 && year <= 9999 && month >= 1 && month <= 12)) return undefined;
   // `Date.UTC` reads the years 0 to 99 as 1900 to 1999; the calendar repeats every 400 years.
   const ms = Date.UTC(year + 400, month - 1, day);
-  return new Date(ms).getUTCDate() === day ? ms / dayMs - daysOf400Years : undefined;
+  return new Date(ms).getUTCDate() === day ? ms / dayMs - daysPer400Years : undefined;
 }
 
 /** Formats the date that is `days` days after 1970-01-01, as `YYYY-MM-DD`. Valid for the years 1 to 9999. */
@@ -64,7 +64,7 @@ export function parseTime(value: string | number): number | undefined {
     return Number.isInteger(value) && value >= earliestMs && value <= latestMs ? value * 1_000 : undefined;
   }
   if (value[4] !== '-' || value[7] !== '-') return undefined;
-  const days = daysSince1970(parseDigits(value, 0, 4), parseDigits(value, 5, 2), parseDigits(value, 8, 2));
+  const days = countDaysSince1970(parseDigits(value, 0, 4), parseDigits(value, 5, 2), parseDigits(value, 8, 2));
   if (days === undefined) return undefined;
   if (value.length === 10) return days * dayMicros;
   const separator = value[10];

@@ -13,7 +13,7 @@ const bareUuidPattern = /^[0-9a-f]{32}$/i;
  */
 export function parseUuid(text: string): string | undefined {
   if (text.length === uuidCharacters) {
-    const form = uuidFormAt(text, 0);
+    const form = readUuidForm(text, 0);
     return form === 'lower' ? text : form === 'capitals' ? text.toLowerCase() : undefined;
   }
   if (text.length !== 32 || !bareUuidPattern.test(text)) return undefined;
@@ -22,7 +22,7 @@ export function parseUuid(text: string): string | undefined {
 }
 
 /** Returns the spelling of the 36-character UUID at `at`; `undefined` if there is none. Allocates no strings. */
-export function uuidFormAt(text: string, at: number): 'lower' | 'capitals' | undefined {
+export function readUuidForm(text: string, at: number): 'lower' | 'capitals' | undefined {
   let kinds = 0;
   for (let index = 0; index < uuidCharacters; index++) {
     const code = text.charCodeAt(at + index);
@@ -40,7 +40,7 @@ export function uuidFormAt(text: string, at: number): 'lower' | 'capitals' | und
 /**
  * Returns the time in a version 7 UUID, in microseconds since 1970; `undefined` for other versions. Source: RFC 9562.
  */
-export function timeOfUuid(id: string): number | undefined {
+export function readUuidTimeMicros(id: string): number | undefined {
   if (id[14] !== '7') return undefined;
   return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16) * 1_000;
 }

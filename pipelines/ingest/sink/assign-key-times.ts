@@ -3,13 +3,13 @@ import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../../infra/clickhouse/settings.ts';
 import {
   copyRunKey,
+  copyWithStartTime,
   isPatch,
   readRunId,
   readStartTimeMicros,
   readTenantId,
   readTraceId,
   runKeyWords,
-  withStartTime,
 } from '../run-event/run-event.ts';
 import type { TraceLocation } from './assign-trace-locations.ts';
 import type { ValidRunEvent } from './split-into-batches.ts';
@@ -27,7 +27,7 @@ const minRememberedRuns = 200_000;
  * forgotten, which takes more than {@link minRememberedRuns} other runs.
  */
 export class KeyTimes {
-  readonly #known = new RecentMap({ minEntries: minRememberedRuns, keyWords: runKeyWords, valueNumbers: 1 });
+  readonly #known = new RecentMap({ minEntries: minRememberedRuns, wordsPerKey: runKeyWords, numbersPerValue: 1 });
 
   /**
    * Returns `events` in their order. Events whose time differs from the key time of their run are replaced by copies.
@@ -67,7 +67,7 @@ export class KeyTimes {
     const known = this.#known.get(keys, at);
     if (known === undefined) this.#known.set(keys, at, own);
     if (known === undefined || known === own) return event;
-    return { ...event, record: { ...record, value: withStartTime(record.value, known) }, original };
+    return { ...event, record: { ...record, value: copyWithStartTime(record.value, known) }, original };
   }
 }
 
@@ -83,7 +83,7 @@ async function readKeyTimes(clickhouse: ClickHouse, events: readonly Buffer[]): 
     settings: lookupSettings,
     sql: `SELECT tenant_id, id, (min(pick) AS first).3 AS trace_id, toUnixTimestamp64Micro(first.2) AS micros
           FROM run_locator WHERE (tenant_id, id) IN keys GROUP BY tenant_id, id`,
-    external: {
+    externalTable: {
       name: 'keys',
       structure: 'tenant_id UUID, id UUID',
       rows: events.map((value) => [readTenantId(value), readRunId(value)]),

@@ -1,8 +1,14 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../../infra/clickhouse/settings.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
-import { type Lifetime, longerLifetime, parseTierNumber } from '../../retention/lifetimes.ts';
-import { nilUuid, readProjectId, readTraceTimeMicros, traceKey, withTraceLocation } from '../run-event/run-event.ts';
+import { type Lifetime, mergeLifetimes, parseTierNumber } from '../../retention/lifetimes.ts';
+import {
+  buildTraceKey,
+  copyWithTraceLocation,
+  nilUuid,
+  readProjectId,
+  readTraceTimeMicros,
+} from '../run-event/run-event.ts';
 import type { ValidRunEvent } from './split-into-batches.ts';
 
 /**
@@ -21,13 +27,13 @@ export interface TraceLocation {
   readonly lifetime: Lifetime;
 }
 
-export interface TraceOfTenant {
+export interface TenantTrace {
   readonly tenantId: string;
   readonly traceId: string;
 }
 
 /** Parses a key from `readTraceKey` and returns its tenant and trace. */
-export function parseTraceKey(key: string): TraceOfTenant {
+export function parseTraceKey(key: string): TenantTrace {
   return { tenantId: key.slice(0, 36), traceId: key.slice(37) };
 }
 
@@ -62,7 +68,7 @@ export class TraceLocationCache {
   ): Promise<Map<string, TraceLocation>> {
     this.#rotateIfOld();
     const locations = new Map<string, TraceLocation>();
-    const unknown: TraceOfTenant[] = [];
+    const unknown: TenantTrace[] = [];
     for (const key of keys) {
       const location = this.#get(key);
       if (location === undefined) unknown.push(parseTraceKey(key));
@@ -111,18 +117,15 @@ export class TraceLocationCache {
   }
 }
 
-interface LocationsOfTrace {
+interface TraceLocations {
   readonly key: string;
-  readonly trace: TraceOfTenant;
+  readonly trace: TenantTrace;
   /** Locations of the trace, at least one; the first location wins. */
   readonly locations: readonly TraceLocation[];
 }
 
 /** Reads all locations that events of the traces are stored under. Traces without a location are omitted. */
-export async function readLocations(
-  clickhouse: ClickHouse,
-  traces: readonly TraceOfTenant[],
-): Promise<LocationsOfTrace[]> {
+export async function readLocations(clickhouse: ClickHouse, traces: readonly TenantTrace[]): Promise<TraceLocations[]> {
   if (traces.length === 0) return [];
   const rows = await clickhouse.query<{
     tenant_id: string;
@@ -141,15 +144,15 @@ export async function readLocations(
           WHERE (tenant_id, trace_id) IN keys
           GROUP BY tenant_id, trace_id, session_id, trace_time
           ORDER BY min(version), session_id, trace_time`,
-    external: {
+    externalTable: {
       name: 'keys',
       structure: 'tenant_id UUID, trace_id UUID',
       rows: traces.map(({ tenantId, traceId }) => [tenantId, traceId]),
     },
   });
-  const found = new Map<string, { key: string; trace: TraceOfTenant; locations: TraceLocation[] }>();
+  const found = new Map<string, { key: string; trace: TenantTrace; locations: TraceLocation[] }>();
   for (const { tenant_id: tenantId, trace_id: traceId, session_id: projectId, micros, lowest, ...life } of rows) {
-    const key = traceKey(tenantId, traceId);
+    const key = buildTraceKey(tenantId, traceId);
     const lifetime = { tier: parseTierNumber(life.tier), expiresAtSeconds: life.expires };
     const location = { projectId, traceTimeMicros: micros, version: BigInt(lowest), lifetime };
     const known = found.get(key);
@@ -171,7 +174,7 @@ interface LocatedEvents {
 }
 
 /** Returns the lifetime of a trace whose location is given by an event. */
-export type StatedLifetime = (projectId: string, traceTimeMicros: number) => Lifetime;
+export type GetStatedLifetime = (projectId: string, traceTimeMicros: number) => Lifetime;
 
 /**
  * Assigns each event the location of its trace. The event with the lowest version that names a project determines the
@@ -179,13 +182,13 @@ export type StatedLifetime = (projectId: string, traceTimeMicros: number) => Lif
  *
  * @param locations Known locations by trace key. The function sets the locations that this batch determines.
  * @param contested Receives the keys of traces that were previously stored under another location.
- * @param statedLifetime Returns the lifetime of a trace for the location that an event states.
+ * @param getStatedLifetime Returns the lifetime of a trace for the location that an event states.
  */
 export function assignTraceLocations(
   events: readonly ValidRunEvent[],
   locations: Map<string, TraceLocation>,
   contested: Set<string>,
-  statedLifetime: StatedLifetime,
+  getStatedLifetime: GetStatedLifetime,
 ): LocatedEvents {
   const newTraces = new Set<string>();
   for (const { record, traceKey: key } of events) {
@@ -194,9 +197,9 @@ export function assignTraceLocations(
     const known = locations.get(key);
     if (known !== undefined && known.version <= record.version) continue;
     const traceTimeMicros = readTraceTimeMicros(record.value);
-    const own = statedLifetime(projectId, traceTimeMicros);
+    const own = getStatedLifetime(projectId, traceTimeMicros);
     // A lifetime is never shortened, because stored rows already have the longer lifetime.
-    const lifetime = known === undefined ? own : longerLifetime(known.lifetime, own);
+    const lifetime = known === undefined ? own : mergeLifetimes(known.lifetime, own);
     const stated = { projectId, traceTimeMicros, version: record.version, lifetime };
     locations.set(key, stated);
     if (known === undefined) newTraces.add(key);
@@ -212,7 +215,7 @@ export function assignTraceLocations(
       deferred.push(event);
       continue;
     }
-    const record = moveTo(original, location);
+    const record = moveToLocation(original, location);
     const statesLocation = record === original;
     if (!statesLocation) moved++;
     located.push({ record, schemaId, traceKey: key, original, statesLocation, lifetime: location.lifetime });
@@ -225,9 +228,9 @@ export function isSameLocation(one: TraceLocation, other: TraceLocation): boolea
 }
 
 /** Returns the record itself if it already has `location`; otherwise returns a copy with this location. */
-export function moveTo(record: LogRecord, location: TraceLocation): LogRecord {
+export function moveToLocation(record: LogRecord, location: TraceLocation): LogRecord {
   const { value } = record;
   if (readProjectId(value) === location.projectId && readTraceTimeMicros(value) === location.traceTimeMicros)
     return record;
-  return { ...record, value: withTraceLocation(value, location.projectId, location.traceTimeMicros) };
+  return { ...record, value: copyWithTraceLocation(value, location.projectId, location.traceTimeMicros) };
 }

@@ -109,12 +109,12 @@ export async function releaseEvents(database: Sql, events: readonly DeferredEven
 }
 
 /** Returns whether any event of `topic` is deferred. */
-export async function hasDeferred(database: Database, topic: string): Promise<boolean> {
+export async function hasDeferredEvents(database: Database, topic: string): Promise<boolean> {
   return (await database.query('SELECT 1 FROM deferred_events WHERE topic = $1 LIMIT 1', [topic])).length > 0;
 }
 
 /** Returns the number of deferred events. Counts at most 100,000, to keep the query cheap. */
-export async function countDeferred(database: Database): Promise<number> {
+export async function countDeferredEvents(database: Database): Promise<number> {
   const [counted] = await database.query<{ events: number }>(
     'SELECT count(*) AS events FROM (SELECT 1 FROM deferred_events LIMIT 100000) AS waiting',
   );

@@ -1,7 +1,7 @@
 /** Assigns lifetimes to attachments and feedback, which expire with the trace of their run. */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../../infra/clickhouse/settings.ts';
-import { fieldOffset, readUuidAt } from '../../../infra/event-log/avro.ts';
+import { getFieldOffset, readUuidAt } from '../../../infra/event-log/avro.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { feedbackEvents, type Topic } from '../../../schemas/topics.ts';
 import { readTraceHeaders } from '../../attachments/read-attachment.ts';
@@ -41,7 +41,7 @@ export async function expireWithRuns(
   events: readonly ValidRecord[],
   deps: ExpiryDeps,
 ): Promise<readonly ValidRecord[]> {
-  const kept = await dropDeleted(topic, events, deps);
+  const kept = await dropEventsOfDeletedTraces(topic, events, deps);
   if (!canExpire(deps.config)) return kept;
   const stated = kept.map(({ record }) => readTraceHeaders(record.headers));
   const projects = stated.flatMap((trace) => (trace && trace.projectId !== nilUuid ? [trace.projectId] : []));
@@ -60,12 +60,12 @@ export async function expireWithRuns(
   });
 }
 
-async function dropDeleted(
+async function dropEventsOfDeletedTraces(
   topic: Topic,
   events: readonly ValidRecord[],
   { clickhouse, marks }: Pick<ExpiryDeps, 'clickhouse' | 'marks'>,
 ): Promise<readonly ValidRecord[]> {
-  if (events.length === 0 || !(await marks.haveAny())) return events;
+  if (events.length === 0 || !(await marks.hasAnyMark())) return events;
   const runs = events.map(({ record }) => {
     const [tenantId = '', runId = ''] = readTenantRunKey(topic, record.value).split(' ');
     return { tenantId, runId };
@@ -84,7 +84,7 @@ async function dropDeleted(
 
 /** Reads tenant and run of an event, as one key. */
 function readTenantRunKey(topic: Topic, value: Buffer): string {
-  return `${readUuidAt(value, fieldOffset(topic, 'tenant_id'))} ${readUuidAt(value, fieldOffset(topic, 'run_id'))}`;
+  return `${readUuidAt(value, getFieldOffset(topic, 'tenant_id'))} ${readUuidAt(value, getFieldOffset(topic, 'run_id'))}`;
 }
 
 async function readLifetimes(
@@ -99,7 +99,7 @@ async function readLifetimes(
     settings: lookupSettings,
     sql: `SELECT tenant_id, id, max(trace_tier) AS tier, toUnixTimestamp(max(expires_at)) AS expires
           FROM run_locator WHERE (tenant_id, id) IN keys GROUP BY tenant_id, id`,
-    external: { name: 'keys', structure: 'tenant_id UUID, id UUID', rows: [...keys].map((key) => key.split(' ')) },
+    externalTable: { name: 'keys', structure: 'tenant_id UUID, id UUID', rows: [...keys].map((key) => key.split(' ')) },
   });
   return new Map(
     rows.map(({ tenant_id, id, tier, expires }) => [

@@ -13,9 +13,9 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import { endInserts } from '../../../infra/clickhouse/server-queries.ts';
+import { killInserts } from '../../../infra/clickhouse/server-queries.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { avroContainer, fieldOffset, readTimeMicrosAt, readUuidAt } from '../../../infra/event-log/avro.ts';
+import { encodeAvroContainer, getFieldOffset, readTimeMicrosAt, readUuidAt } from '../../../infra/event-log/avro.ts';
 import type { DirtyHour, EventLog, InFlightInserts, LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Topic } from '../../../schemas/topics.ts';
@@ -23,14 +23,21 @@ import { neverSeconds, traceTiers } from '../../retention/lifetimes.ts';
 import { markHoursDirty } from '../../usage/mark-hours-dirty.ts';
 import { hourSeconds } from '../run-event/times.ts';
 import type { RecordSchema } from './prepare-records.ts';
-import { batchBytes, batchRows, deadLetters, failedInserts, insertSeconds, recordVisible } from './sink-metrics.ts';
+import {
+  batchBytes,
+  batchRows,
+  deadLetters,
+  failedInserts,
+  insertSeconds,
+  recordVisibleEvents,
+} from './sink-metrics.ts';
 import type { ValidRecord } from './split-into-batches.ts';
 
 /** Returns tenant and hour of each record, without duplicates; empty if the topic's events are not billed. */
 function listDirtyHours(topic: Topic, records: readonly ValidRecord[]): DirtyHour[] {
   if (topic.usageHour === undefined) return [];
-  const tenantAt = fieldOffset(topic, topic.usageHour.tenant);
-  const timeAt = fieldOffset(topic, topic.usageHour.time);
+  const tenantAt = getFieldOffset(topic, topic.usageHour.tenant);
+  const timeAt = getFieldOffset(topic, topic.usageHour.time);
   const hours = new Map<string, DirtyHour>();
   for (const { record } of records) {
     const tenantId = readUuidAt(record.value, tenantAt);
@@ -49,7 +56,7 @@ interface BatchInsert {
 }
 
 /** Budget for isolating the refused records of one insert batch. All halves of the batch share it. */
-interface Bisection {
+interface BisectionBudget {
   /** Remaining number of inserts. When it is used up, parts of `minRecords` or fewer are no longer halved. */
   insertsLeft: number;
   readonly minRecords: number;
@@ -95,12 +102,12 @@ export async function insertBatch(insert: BatchInsert, deps: InsertDeps): Promis
   try {
     await log.inFlightInserts?.begin({ id, hours });
     const bisection = { insertsLeft: maxExactInserts, minRecords: Math.ceil(insert.records.length / maxParts) };
-    const refused = await insertOrBisect(insert, insert.records, { ...deps, id, bisection });
+    const refusedRecords = await insertOrBisect(insert, insert.records, { ...deps, id, bisection });
     await database.transaction(async (transaction) => {
       await markHoursDirty(transaction, hours);
       await log.inFlightInserts?.complete(id, transaction);
     });
-    return refused;
+    return refusedRecords;
   } finally {
     inFlight.delete(id);
   }
@@ -108,7 +115,7 @@ export async function insertBatch(insert: BatchInsert, deps: InsertDeps): Promis
 
 interface PartDeps extends InsertDeps {
   readonly id: string;
-  readonly bisection: Bisection;
+  readonly bisection: BisectionBudget;
 }
 
 /**
@@ -157,11 +164,11 @@ async function insertPart(
   { clickhouse, id }: PartDeps,
 ): Promise<RunlakeError | undefined> {
   const { name, table } = topic;
-  const body = avroContainer(
+  const body = encodeAvroContainer(
     schema.containerSchema,
     records.map((valid) => ({ value: valid.record.value, prefix: buildPrefix(topic, valid) })),
   );
-  const inserted = insertSeconds.startTimer({ table });
+  const stopTimer = insertSeconds.startTimer({ table });
   try {
     await clickhouse.insertBody({ name, table, columns: schema.columns, format: 'Avro', body, id });
   } catch (error) {
@@ -169,10 +176,10 @@ async function insertPart(
     if (isRunlakeError(error) && error.code === 'INSERT_DATA_REFUSED') return error;
     throw error;
   }
-  inserted();
+  stopTimer();
   batchRows.observe({ table }, records.length);
   batchBytes.observe({ table }, body.length);
-  if (topic.assignsTraceLocation) recordVisible(records);
+  if (topic.assignsTraceLocation) recordVisibleEvents(records);
   return undefined;
 }
 
@@ -198,7 +205,7 @@ async function sendToDeadLetters(
  * SQL that inserts the keys of stored runs into `run_keys` again, so that its views complete the tables derived from
  * runs. Repeated rows are harmless. The caller appends a condition.
  */
-export const refillFromRuns = `INSERT INTO run_keys
+export const refillRunKeysSql = `INSERT INTO run_keys
   (tenant_id, session_id, start_time, trace_id, id, trace_time, location_version, trace_tier, expires_at, received_at, user_id, key_id,
   usage_time)
 SELECT tenant_id, session_id, start_time, trace_id, id, trace_time, location_version, trace_tier, expires_at, sender.1, sender.2, sender.3,
@@ -219,9 +226,9 @@ async function repairDerivedTables(clickhouse: ClickHouse, hours: readonly Dirty
   if (hours.length === 0) return;
   await clickhouse.command({
     name: 'repair-derived-tables',
-    sql: `${refillFromRuns} WHERE tenant_id IN (SELECT tenant_id FROM dirty_hours)
+    sql: `${refillRunKeysSql} WHERE tenant_id IN (SELECT tenant_id FROM dirty_hours)
       AND (tenant_id, toStartOfHour(trace_time)) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM dirty_hours)`,
-    external: {
+    externalTable: {
       name: 'dirty_hours',
       structure: 'tenant_id UUID, hour_seconds UInt32',
       rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
@@ -249,7 +256,7 @@ export async function recoverInserts(
   for (const { id, hours } of await inFlightInserts.list()) {
     if (inFlight.has(id)) continue;
     // The insert may still be running; end it first, so that it writes no rows after the repair has read the table.
-    await endInserts(clickhouse, id);
+    await killInserts(clickhouse, id);
     await repairDerivedTables(clickhouse, hours);
     await database.transaction(async (transaction) => {
       await markHoursDirty(transaction, hours);

@@ -1,8 +1,8 @@
 import {
-  containerSchema,
+  buildContainerSchema,
   earliestKeyTimeMicros,
-  fieldOffset,
-  fixedFieldsError,
+  findFixedFieldsError,
+  getFieldOffset,
   readFlagAt,
   readSchemaId,
   type TimeBounds,
@@ -16,31 +16,31 @@ import { transientEvents } from './sink-metrics.ts';
 import type { ValidRecord } from './split-into-batches.ts';
 
 /**
- * Drops and counts the records whose `storedIf` flag is false, and writes partition and offset into the records of
- * topics with `stamped`. Changes only copies, because other consumers may read the same buffers.
+ * Drops and counts the records whose `storedFlag` flag is false, and writes partition and offset into the records of
+ * topics with `positionFields`. Changes only copies, because other consumers may read the same buffers.
  */
 export function prepareRecords(topic: Topic, records: readonly ValidRecord[]): readonly ValidRecord[] {
-  return stampPositions(topic, dropUnstored(topic, records));
+  return stampPositions(topic, dropTransientRecords(topic, records));
 }
 
-function dropUnstored(topic: Topic, records: readonly ValidRecord[]): readonly ValidRecord[] {
-  if (topic.storedIf === undefined) return records;
-  const at = fieldOffset(topic, topic.storedIf);
+function dropTransientRecords(topic: Topic, records: readonly ValidRecord[]): readonly ValidRecord[] {
+  if (topic.storedFlag === undefined) return records;
+  const at = getFieldOffset(topic, topic.storedFlag);
   const kept = records.filter(({ record }) => readFlagAt(record.value, at));
   transientEvents.inc({ topic: topic.name }, records.length - kept.length);
   return kept;
 }
 
 function stampPositions(topic: Topic, records: readonly ValidRecord[]): readonly ValidRecord[] {
-  if (topic.stamped === undefined) return records;
-  const partitionAt = fieldOffset(topic, topic.stamped.partition);
-  const offsetAt = fieldOffset(topic, topic.stamped.offset);
-  return records.map((good) => {
-    const { record } = good;
+  if (topic.positionFields === undefined) return records;
+  const partitionAt = getFieldOffset(topic, topic.positionFields.partition);
+  const offsetAt = getFieldOffset(topic, topic.positionFields.offset);
+  return records.map((validRecord) => {
+    const { record } = validRecord;
     const value = Buffer.from(record.value);
     writePosition(value, partitionAt, record.partition);
     writePosition(value, offsetAt, record.offset);
-    return { ...good, original: record, record: { ...record, value } };
+    return { ...validRecord, original: record, record: { ...record, value } };
   });
 }
 
@@ -48,7 +48,7 @@ function stampPositions(topic: Topic, records: readonly ValidRecord[]): readonly
 export interface RecordSchema {
   /** Schema of the containers of these records, as JSON text. */
   readonly containerSchema: string;
-  readonly walk: RecordValidator;
+  readonly validate: RecordValidator;
   /**
    * Fields of a container, which are also the columns of the insert; ClickHouse fills all other columns with their
    * defaults.
@@ -96,16 +96,16 @@ function compileSchema(topic: Topic, schema: string): RecordSchema | undefined {
   const columns = listColumns(schema, topic);
   if (columns === undefined) return undefined;
   return {
-    containerSchema: containerSchema(schema, topic.prefix),
+    containerSchema: buildContainerSchema(schema, topic.prefix),
     columns: [...topic.prefix, ...columns],
-    walk: compileRecordValidator(schema),
+    validate: compileRecordValidator(schema),
   };
 }
 
 /** Result of the inspection: the sink either can store the record or never can. */
-type Verdict = { readonly kind: 'good'; readonly record: LogRecord; readonly schemaId: number } | Poison;
+type InspectionResult = { readonly kind: 'good'; readonly record: LogRecord; readonly schemaId: number } | PoisonRecord;
 
-export interface Poison {
+export interface PoisonRecord {
   readonly kind: 'poison';
   readonly record: LogRecord;
   readonly reason: string;
@@ -120,15 +120,16 @@ interface Inspection {
 }
 
 /** Validates one record without decoding it: framing, schema, length, and the fixed-width fields. */
-export function inspectRecord(record: LogRecord, { topic, schemas, bounds }: Inspection): Verdict {
+export function inspectRecord(record: LogRecord, { topic, schemas, bounds }: Inspection): InspectionResult {
   const schemaId = readSchemaId(record.value);
-  if (schemaId === undefined) return toPoison(record, 'framing', 'the value is not in the wire format');
+  if (schemaId === undefined) return createPoisonRecord(record, 'framing', 'the value is not in the wire format');
   const schema = schemas.get(schemaId);
-  if (schema === undefined) return toPoison(record, 'schema', `the schema id ${schemaId} is not one of ${topic.name}`);
-  const misfit = schema.walk(record.value);
-  if (misfit !== undefined) return toPoison(record, 'walk', misfit);
-  const reason = fixedFieldsError(record.value, topic, bounds);
-  if (reason !== undefined) return toPoison(record, 'key', reason);
+  if (schema === undefined)
+    return createPoisonRecord(record, 'schema', `the schema id ${schemaId} is not one of ${topic.name}`);
+  const validationError = schema.validate(record.value);
+  if (validationError !== undefined) return createPoisonRecord(record, 'walk', validationError);
+  const reason = findFixedFieldsError(record.value, topic, bounds);
+  if (reason !== undefined) return createPoisonRecord(record, 'key', reason);
   return { kind: 'good', record, schemaId };
 }
 
@@ -139,7 +140,7 @@ const dayMicros = 24 * 3_600 * 1_000_000;
 const clockSlackMicros = 2 * dayMicros;
 
 /** Returns the time ranges that the sink accepts now. */
-export function acceptedTimes(config: { readonly maxRunAgeDays: number }): TimeBounds {
+export function computeAcceptedTimes(config: { readonly maxRunAgeDays: number }): TimeBounds {
   const nowMicros = Date.now() * 1_000;
   const earliest = nowMicros - config.maxRunAgeDays * dayMicros - clockSlackMicros;
   const latest = nowMicros + maxRunAheadHours * 3_600_000_000 + clockSlackMicros;
@@ -148,6 +149,6 @@ export function acceptedTimes(config: { readonly maxRunAgeDays: number }): TimeB
   return { key_time: [earliestKeyTimeMicros, latest], expiry: [earliest, latest + 366 * dayMicros] };
 }
 
-function toPoison(record: LogRecord, step: string, reason: string): Verdict {
+function createPoisonRecord(record: LogRecord, step: string, reason: string): InspectionResult {
   return { kind: 'poison', record, reason, step };
 }

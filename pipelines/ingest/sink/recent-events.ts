@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { RecentMap } from '../../../infra/cache/recent-map.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
-import { readReceivedAtMicros, withoutAcceptance } from '../run-event/run-event.ts';
+import { readReceivedAtMicros, readWithoutAcceptance } from '../run-event/run-event.ts';
 
 /** Minimum number of events that a process remembers. A process holds at most twice as many, in 10 MB. */
 const minRememberedEvents = 100_000;
@@ -53,9 +53,9 @@ export class RecentEvents {
    *
    * @param events Events of one partition, in the order of the log.
    */
-  withoutRepeats<R extends HasRecord>(events: readonly R[]): CheckedEvents<R> {
+  removeRepeats<R extends HasRecord>(events: readonly R[]): CheckedEvents<R> {
     const digests = new Uint32Array(events.length * digestWords);
-    const inBatch = createMap(Math.max(1, events.length));
+    const batchEvents = createMap(Math.max(1, events.length));
     const fresh: R[] = [];
     for (const event of events) {
       const { value, partition, offset } = event.original ?? event.record;
@@ -63,9 +63,9 @@ export class RecentEvents {
       if (receivedAtMicros !== undefined) {
         const at = fresh.length * digestWords;
         writeDigest(value, partition, digests, at);
-        const known = inBatch.get(digests, at) === undefined ? this.#accepted : inBatch;
+        const known = batchEvents.get(digests, at) === undefined ? this.#accepted : batchEvents;
         if (isRepeat(known, digests, at, offset, receivedAtMicros)) continue;
-        inBatch.set(digests, at, offset, receivedAtMicros);
+        batchEvents.set(digests, at, offset, receivedAtMicros);
       }
       fresh.push(event);
     }
@@ -86,12 +86,12 @@ export class RecentEvents {
 
 /** Creates a map from the digest of an event to its offset and its acceptance time. */
 function createMap(minEntries: number): RecentMap {
-  return new RecentMap({ minEntries, keyWords: digestWords, valueNumbers: 2 });
+  return new RecentMap({ minEntries, wordsPerKey: digestWords, numbersPerValue: 2 });
 }
 
 function writeDigest(value: Buffer, partition: number, digests: Uint32Array, at: number): void {
   // A digest in text form needs no separate buffer.
-  const digest = withoutAcceptance(value, partition, (bytes) => hash('sha1', bytes, 'binary'));
+  const digest = readWithoutAcceptance(value, partition, (bytes) => hash('sha1', bytes, 'binary'));
   for (let word = 0; word < digestWords; word++) {
     const from = word * 4;
     digests[at + word] =
@@ -111,6 +111,6 @@ function isRepeat(
 ): boolean {
   const earlier = known.get(digests, at);
   if (earlier === undefined || earlier >= offset) return false;
-  const apartMicros = Math.abs(receivedAtMicros - (known.get(digests, at, 1) as number));
-  return apartMicros > 0 && apartMicros <= repeatWindowMicros;
+  const differenceMicros = Math.abs(receivedAtMicros - (known.get(digests, at, 1) as number));
+  return differenceMicros > 0 && differenceMicros <= repeatWindowMicros;
 }

@@ -28,11 +28,11 @@ import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import { markHoursDirty } from '../../usage/mark-hours-dirty.ts';
 import { hourSeconds } from '../run-event/times.ts';
-import { readLocations, type TraceLocation, type TraceOfTenant } from './assign-trace-locations.ts';
-import { refillFromRuns } from './insert-batch.ts';
+import { readLocations, type TenantTrace, type TraceLocation } from './assign-trace-locations.ts';
+import { refillRunKeysSql } from './insert-batch.ts';
 
 /** Returns whether any trace is contested. Contested traces are rare. */
-export async function hasContested(database: Sql): Promise<boolean> {
+export async function hasContestedTraces(database: Sql): Promise<boolean> {
   return (await database.query('SELECT FROM contested_traces LIMIT 1')).length > 0;
 }
 
@@ -40,13 +40,13 @@ export async function hasContested(database: Sql): Promise<boolean> {
  * Deletes the entries that were last renewed before `before`. `before` must be at least two days ago, see
  * `TraceLocationCache`.
  */
-export async function deleteContested(database: Sql, before: Date): Promise<void> {
+export async function deleteContestedTraces(database: Sql, before: Date): Promise<void> {
   await database.query('DELETE FROM contested_traces WHERE noticed_at < $1', [before.toISOString()]);
 }
 
 /** Returns the traces among `traces` that are contested. */
-export async function findContested(database: Sql, traces: readonly TraceOfTenant[]): Promise<TraceOfTenant[]> {
-  return database.query<TraceOfTenant>(
+export async function findContestedTraces(database: Sql, traces: readonly TenantTrace[]): Promise<TenantTrace[]> {
+  return database.query<TenantTrace>(
     `SELECT tenant_id AS "tenantId", trace_id AS "traceId" FROM contested_traces
      WHERE (tenant_id, trace_id) IN (SELECT * FROM unnest($1::uuid[], $2::uuid[]))`,
     [traces.map(({ tenantId }) => tenantId), traces.map(({ traceId }) => traceId)],
@@ -54,7 +54,7 @@ export async function findContested(database: Sql, traces: readonly TraceOfTenan
 }
 
 /** Records traces as contested, or renews their entries. Every sink that reads the table afterwards finds them. */
-export async function markContested(database: Sql, traces: readonly TraceOfTenant[]): Promise<void> {
+export async function markTracesContested(database: Sql, traces: readonly TenantTrace[]): Promise<void> {
   if (traces.length === 0) return;
   await database.query(
     `INSERT INTO contested_traces (tenant_id, trace_id)
@@ -66,14 +66,14 @@ export async function markContested(database: Sql, traces: readonly TraceOfTenan
 /**
  * Performs step 3 for one contested trace.
  *
- * @param insertOwn Inserts the events of the sink's batch at the winning location.
+ * @param insertBatchEvents Inserts the events of the sink's batch at the winning location.
  * @returns the winning location.
  * @throws errors of the stores; a retry completes the work.
  */
 export async function settleTrace(
   { clickhouse, database }: { readonly clickhouse: ClickHouse; readonly database: Database },
-  trace: TraceOfTenant,
-  insertOwn: (winner: TraceLocation) => Promise<unknown>,
+  trace: TenantTrace,
+  insertBatchEvents: (winner: TraceLocation) => Promise<unknown>,
 ): Promise<TraceLocation | undefined> {
   return database.transaction(async (transaction) => {
     await transaction.query('SELECT FROM contested_traces WHERE tenant_id = $1 AND trace_id = $2 FOR UPDATE', [
@@ -86,7 +86,7 @@ export async function settleTrace(
     if (losers.length > 0 && (await hasMisplacedRows(clickhouse, trace, winner, losers))) {
       await moveTrace(clickhouse, trace, winner, losers);
     }
-    await insertOwn(winner);
+    await insertBatchEvents(winner);
     await markHoursDirty(
       transaction,
       [winner, ...losers].map((location) => toDirtyHour(trace, location)),
@@ -95,7 +95,7 @@ export async function settleTrace(
   });
 }
 
-function toDirtyHour({ tenantId }: TraceOfTenant, { traceTimeMicros }: TraceLocation): DirtyHour {
+function toDirtyHour({ tenantId }: TenantTrace, { traceTimeMicros }: TraceLocation): DirtyHour {
   return { tenantId, hourSeconds: hourSeconds(traceTimeMicros) };
 }
 
@@ -105,7 +105,7 @@ const toHourSeconds = (locations: readonly TraceLocation[]) =>
 /** Returns whether rows of the trace are at a location other than the winning one. */
 async function hasMisplacedRows(
   clickhouse: ClickHouse,
-  { tenantId, traceId }: TraceOfTenant,
+  { tenantId, traceId }: TenantTrace,
   winner: TraceLocation,
   losers: readonly TraceLocation[],
 ): Promise<boolean> {
@@ -147,7 +147,7 @@ const maxVersion = (1n << 64n) - 1n;
 
 async function moveTrace(
   clickhouse: ClickHouse,
-  { tenantId, traceId }: TraceOfTenant,
+  { tenantId, traceId }: TenantTrace,
   winner: TraceLocation,
   losers: readonly TraceLocation[],
 ): Promise<void> {
@@ -162,40 +162,42 @@ async function moveTrace(
   const otherProjects = losers.map(({ projectId }) => projectId).filter((id) => id !== winner.projectId);
   const run = (name: string, sql: string, more: Readonly<Record<string, QueryParameter>> = {}) =>
     clickhouse.command({ name, sql, params: { ...params, ...more }, timeoutMs: moveTimeoutMs });
-  const deleteFrom = (table: string, condition: string, more: Readonly<Record<string, QueryParameter>>) =>
+  const deleteMovedRows = (table: string, condition: string, more: Readonly<Record<string, QueryParameter>>) =>
     deleteRows(clickhouse, {
       ...{ name: `delete-moved-${table}`, table, condition, params: { ...params, ...more }, timeoutMs: moveTimeoutMs },
     });
-  const ofTrace = 'tenant_id = {tenant:UUID} AND trace_id = {trace:UUID}';
-  const traceTime = 'fromUnixTimestamp64Micro({micros:Int64})';
+  const traceCondition = 'tenant_id = {tenant:UUID} AND trace_id = {trace:UUID}';
+  const traceTimeSql = 'fromUnixTimestamp64Micro({micros:Int64})';
   const projects = { projects: [winner.projectId, ...otherProjects] };
   const ids = await clickhouse.query<{ id: string }>({
     name: 'list-runs-to-move',
-    sql: `SELECT DISTINCT id FROM runs WHERE ${ofTrace} AND session_id IN {projects:Array(UUID)}`,
+    sql: `SELECT DISTINCT id FROM runs WHERE ${traceCondition} AND session_id IN {projects:Array(UUID)}`,
     params: { ...params, ...projects },
   });
   await run(
     'move-runs',
-    `INSERT INTO runs SELECT * REPLACE ({project:UUID} AS session_id, ({rank:UInt64}, ${traceTime}) AS ranked_trace_time,
+    `INSERT INTO runs SELECT * REPLACE ({project:UUID} AS session_id, ({rank:UInt64}, ${traceTimeSql}) AS ranked_trace_time,
        {version:UInt64} AS location_version)
-     FROM runs WHERE ${ofTrace} AND session_id IN {projects:Array(UUID)}`,
+     FROM runs WHERE ${traceCondition} AND session_id IN {projects:Array(UUID)}`,
     projects,
   );
   for (let at = 0; at < ids.length; at += maxIdsPerStatement) {
-    await deleteFrom(
+    await deleteMovedRows(
       'run_locator',
-      `tenant_id = {tenant:UUID} AND id IN {ids:Array(UUID)} AND (pick.4, pick.5) != (${traceTime}, {project:UUID})`,
+      `tenant_id = {tenant:UUID} AND id IN {ids:Array(UUID)} AND (pick.4, pick.5) != (${traceTimeSql}, {project:UUID})`,
       { ids: ids.slice(at, at + maxIdsPerStatement).map(({ id }) => id) },
     );
   }
-  await deleteFrom(
+  await deleteMovedRows(
     'traces',
-    `${ofTrace} AND (hour, pick.3) != (toStartOfHour(${traceTime}), {project:UUID})
+    `${traceCondition} AND (hour, pick.3) != (toStartOfHour(${traceTimeSql}), {project:UUID})
      AND hour IN {hours:Array(DateTime('UTC'))}`,
     { hours: toHourSeconds([winner, ...losers]) },
   );
   if (otherProjects.length > 0) {
-    await deleteFrom('runs', `${ofTrace} AND session_id IN {others:Array(UUID)}`, { others: otherProjects });
+    await deleteMovedRows('runs', `${traceCondition} AND session_id IN {others:Array(UUID)}`, {
+      others: otherProjects,
+    });
   }
-  await run('refill-moved-trace', `${refillFromRuns} WHERE ${ofTrace} AND session_id = {project:UUID}`);
+  await run('refill-moved-trace', `${refillRunKeysSql} WHERE ${traceCondition} AND session_id = {project:UUID}`);
 }

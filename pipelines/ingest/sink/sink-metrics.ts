@@ -61,7 +61,7 @@ export const deferredEvents = counter(
   [],
 );
 
-export const deferredNow = scrapedGauge(
+export const deferredEventCount = scrapedGauge(
   'runlake_deferred_events',
   'Deferred run events that wait for their trace. Counts at most 100,000.',
   [],
@@ -91,7 +91,7 @@ const queryIntervalMs = 5_000;
  * Updates the metrics after an insert of run events. The records are in log order, so only the first and the last
  * record are read.
  */
-export function recordVisible(records: readonly ValidRecord[]): void {
+export function recordVisibleEvents(records: readonly ValidRecord[]): void {
   const nowMicros = Date.now() * 1_000;
   const first = records[0] && readReceivedAtMicros(records[0].record.value);
   const last = records.length > 0 ? readReceivedAtMicros((records.at(-1) as ValidRecord).record.value) : undefined;
@@ -108,13 +108,13 @@ export function recordVisible(records: readonly ValidRecord[]): void {
 export async function readNewestVisibleRunAge(clickhouse: ClickHouse): Promise<number | undefined> {
   if (newestMicros === 0 && performance.now() - queriedAtMs >= queryIntervalMs) {
     queriedAtMs = performance.now();
-    const stored = await readNewestStored(clickhouse);
+    const stored = await readNewestStoredMicros(clickhouse);
     newestMicros = Math.max(newestMicros, stored);
   }
   return newestMicros === 0 ? undefined : Math.max(0, Date.now() * 1_000 - newestMicros) / 1_000_000;
 }
 
-async function readNewestStored(clickhouse: ClickHouse): Promise<number> {
+async function readNewestStoredMicros(clickhouse: ClickHouse): Promise<number> {
   const [newest] = await clickhouse.query<{ micros: number }>({
     name: 'newest-visible-run',
     sql: 'SELECT toUnixTimestamp64Micro(max(first_received_at)) AS micros FROM runs WHERE start_time >= now() - INTERVAL 1 DAY',

@@ -5,9 +5,8 @@
  * queue. Batches may be repeated, divided in another way, and handled by several processes at once: the rows of an
  * event have its version, and merging keeps the newest value (`schemas/clickhouse/0001_runs.sql`).
  *
- *   1. Inspect each record without decoding it and set aside the records that can never be stored. Drop records that
- *      are not to be stored; write partition and offset into the remaining records if their table stores them
- *      (`prepare-records.ts`).
+ *   1. Inspect each record without decoding it. Set aside the records that can never be stored, drop those that are not
+ *      to be stored, and write partition and offset into the others if their table stores them (`prepare-records.ts`).
  *   2. Assign run events the project, time and lifetime of their trace. Defer events of unknown traces in Postgres.
  *      For deleted traces, store only the deletion of their runs. The rows of other topics get the lifetime of their
  *      run (`expire-with-runs.ts`).
@@ -26,8 +25,8 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { readSchemaId, wirePrefix } from '../../../infra/event-log/avro.ts';
-import { type EventLog, type LogBatch, type LogRecord, storingGroup } from '../../../infra/event-log/event-log.ts';
+import { buildWirePrefix, readSchemaId } from '../../../infra/event-log/avro.ts';
+import { type EventLog, getSinkGroup, type LogBatch, type LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { traceInsert } from '../../../infra/telemetry/tracing/spans.ts';
@@ -35,38 +34,44 @@ import { feedbackEvents, type Topic } from '../../../schemas/topics.ts';
 import {
   computeLifetime,
   defaultRetention,
-  longerLifetime,
+  mergeLifetimes,
   ProjectRetentions,
   type RetentionConfig,
 } from '../../retention/lifetimes.ts';
 import { type TraceMark, TraceMarks } from '../../retention/trace-marks.ts';
-import { readProjectId, readTraceKey, toDeletion, traceKey } from '../run-event/run-event.ts';
+import { buildDeletionEvent, buildTraceKey, readProjectId, readTraceKey } from '../run-event/run-event.ts';
 import { KeyTimes } from './assign-key-times.ts';
 import {
   assignTraceLocations,
-  moveTo,
+  moveToLocation,
   parseTraceKey,
   readLocations,
   type TraceLocation,
   TraceLocationCache,
 } from './assign-trace-locations.ts';
-import { claimDeferredEvents, countDeferred, deferEvents, hasDeferred, releaseEvents } from './deferred-events.ts';
+import {
+  claimDeferredEvents,
+  countDeferredEvents,
+  deferEvents,
+  hasDeferredEvents,
+  releaseEvents,
+} from './deferred-events.ts';
 import { expireWithRuns, keepTracesWithFeedback } from './expire-with-runs.ts';
 import { insertBatch, recoverInserts } from './insert-batch.ts';
 import {
-  acceptedTimes,
+  computeAcceptedTimes,
   inspectRecord,
-  type Poison,
+  type PoisonRecord,
   prepareRecords,
   type RecordSchema,
   RecordSchemas,
 } from './prepare-records.ts';
 import { RecentEvents } from './recent-events.ts';
-import { findContested, hasContested, markContested, settleTrace } from './settle-traces.ts';
+import { findContestedTraces, hasContestedTraces, markTracesContested, settleTrace } from './settle-traces.ts';
 import {
   deadLetters,
+  deferredEventCount,
   deferredEvents,
-  deferredNow,
   movedEvents,
   newestVisibleAge,
   readNewestVisibleRunAge,
@@ -88,7 +93,7 @@ export interface SinkOptions {
 }
 
 /** Adds the trace key to a record. The key is read once for all steps, because reading it creates a string. */
-function withTraceKey({ record, schemaId }: ValidRecord): ValidRunEvent {
+function addTraceKey({ record, schemaId }: ValidRecord): ValidRunEvent {
   return { record, schemaId, traceKey: readTraceKey(record.value) };
 }
 
@@ -120,13 +125,13 @@ export class Sink {
     const { config, log, database, clickhouse } = this.#options;
     await this.#recover();
     this.#hideMetrics = [
-      deferredNow.setReader(() => countDeferred(database)),
+      deferredEventCount.setReader(() => countDeferredEvents(database)),
       newestVisibleAge.setReader(() => readNewestVisibleRunAge(clickhouse), 0),
     ];
     for (const topic of topics) {
       await log.subscribe({
         topic,
-        group: storingGroup(topic),
+        group: getSinkGroup(topic),
         limits: { rows: config.insertBatchRows, bytes: config.insertBatchBytes },
         handle: (batch) => this.#handle(batch),
       });
@@ -138,12 +143,7 @@ export class Sink {
     for (const hide of this.#hideMetrics) hide();
   }
 
-  /**
-   * Checks whether the sink can store batches.
-   *
-   * @throws SCHEMA_MISMATCH while schema and table disagree; no batch can be stored until an operator resolves the
-   *   mismatch.
-   */
+  /** @throws SCHEMA_MISMATCH while schema and table disagree. No batch is stored until an operator resolves it. */
   async check(): Promise<void> {
     if (this.#mismatch !== undefined) throw this.#mismatch;
   }
@@ -153,7 +153,7 @@ export class Sink {
       if (this.#needsRecovery) await this.#recover();
       const { good: found, poison } = await this.#inspect(batch);
       const good = prepareRecords(batch.topic, found);
-      if (batch.topic.assignsTraceLocation) await this.#storeRunEvents(batch, good.map(withTraceKey));
+      if (batch.topic.assignsTraceLocation) await this.#storeRunEvents(batch, good.map(addTraceKey));
       else await this.#storeOtherEvents(batch, good);
       await this.#sendToDeadLetters(batch, poison);
       this.#mismatch = undefined;
@@ -165,14 +165,14 @@ export class Sink {
   }
 
   /** Performs step 1. */
-  async #inspect(batch: LogBatch): Promise<{ good: ValidRecord[]; poison: Poison[] }> {
+  async #inspect(batch: LogBatch): Promise<{ good: ValidRecord[]; poison: PoisonRecord[] }> {
     const inspection = {
       topic: batch.topic,
       schemas: await this.#schemas.of(batch.topic, batch.records),
-      bounds: acceptedTimes(this.#options.config),
+      bounds: computeAcceptedTimes(this.#options.config),
     };
     const good: ValidRecord[] = [];
-    const poison: Poison[] = [];
+    const poison: PoisonRecord[] = [];
     for (const record of batch.records) {
       const verdict = inspectRecord(record, inspection);
       if (verdict.kind === 'good') good.push(verdict);
@@ -182,7 +182,7 @@ export class Sink {
   }
 
   /** Performs step 7. */
-  async #sendToDeadLetters(batch: LogBatch, poison: readonly Poison[]): Promise<void> {
+  async #sendToDeadLetters(batch: LogBatch, poison: readonly PoisonRecord[]): Promise<void> {
     const { log, logger } = this.#options;
     for (const { record, reason, step } of poison) {
       logger.warn({ topic: batch.topic.name, offset: record.offset, reason }, 'poison record');
@@ -246,7 +246,7 @@ export class Sink {
   ): Promise<readonly ValidRunEvent[]> {
     const { database } = this.#options;
     const topic = batch.topic.name;
-    if (!(await hasDeferred(database, topic))) return [];
+    if (!(await hasDeferredEvents(database, topic))) return [];
     const keys = new Set(events.map(({ traceKey: key }) => key).filter((key) => locations.has(key)));
     const claimed = await claimDeferredEvents(database, topic, [...keys].map(parseTraceKey));
     if (claimed.length === 0) return [];
@@ -254,7 +254,7 @@ export class Sink {
       const key = readTraceKey(record.value);
       const location = locations.get(key) as TraceLocation;
       return {
-        record: moveTo(record, location),
+        record: moveToLocation(record, location),
         original: record,
         schemaId: readSchemaId(record.value) as number,
         traceKey: key,
@@ -279,15 +279,15 @@ export class Sink {
     marks: readonly TraceMark[],
   ): Promise<readonly ValidRunEvent[]> {
     if (marks.length === 0) return events;
-    const byKey = new Map(marks.map((mark) => [traceKey(mark.tenantId, mark.traceId), mark]));
+    const marksByKey = new Map(marks.map((mark) => [buildTraceKey(mark.tenantId, mark.traceId), mark]));
     const schemaId = this.#options.log.schemaId(topic);
     const marked = events.map((event): ValidRunEvent => {
       const { record, original = record, lifetime } = event;
-      const mark = byKey.get(event.traceKey);
+      const mark = marksByKey.get(event.traceKey);
       if (mark === undefined) return event;
       if (!mark.isDeleted)
-        return { ...event, lifetime: lifetime ? longerLifetime(lifetime, mark.lifetime) : mark.lifetime };
-      const value = toDeletion(record.value, wirePrefix(schemaId));
+        return { ...event, lifetime: lifetime ? mergeLifetimes(lifetime, mark.lifetime) : mark.lifetime };
+      const value = buildDeletionEvent(record.value, buildWirePrefix(schemaId));
       return { ...event, record: { ...record, value }, original, schemaId };
     });
     await this.#schemas.of(
@@ -315,16 +315,16 @@ export class Sink {
         if (stored.length > 1) contested.add(key);
       }
     }
-    await markContested(database, [...contested].map(parseTraceKey));
-    if (contested.size === 0 && (log.inFlightInserts !== undefined || !(await hasContested(database)))) return;
+    await markTracesContested(database, [...contested].map(parseTraceKey));
+    if (contested.size === 0 && (log.inFlightInserts !== undefined || !(await hasContestedTraces(database)))) return;
     const keys = new Set(events.map(({ traceKey: key }) => key));
-    const noticed = await findContested(database, [...keys].map(parseTraceKey));
-    for (const trace of noticed) {
-      const key = traceKey(trace.tenantId, trace.traceId);
+    const contestedTraces = await findContestedTraces(database, [...keys].map(parseTraceKey));
+    for (const trace of contestedTraces) {
+      const key = buildTraceKey(trace.tenantId, trace.traceId);
       const own = events.filter((event) => event.traceKey === key);
       const winner = await settleTrace({ clickhouse, database }, trace, (location) => {
         const moved = own.map((event) => {
-          const record = moveTo(event.record, location);
+          const record = moveToLocation(event.record, location);
           return record === event.record ? event : { ...event, record, statesLocation: false };
         });
         return this.#insert(batch, moved);
@@ -345,20 +345,16 @@ export class Sink {
     insert: (fresh: readonly ValidRunEvent[]) => Promise<readonly LogRecord[]>,
   ): Promise<readonly ValidRunEvent[]> {
     const eventsWithKeyTimes = await this.#keyTimes.assign(events, locations, this.#options.clickhouse);
-    const { fresh, repeats, remember } = this.#recent.withoutRepeats(eventsWithKeyTimes);
+    const { fresh, repeats, remember } = this.#recent.removeRepeats(eventsWithKeyTimes);
     const refused = new Set(await insert(fresh));
     remember(refused);
     repeatedEvents.inc(repeats);
     return fresh.filter(({ record, original = record }) => !refused.has(original));
   }
 
-  /**
-   * Inserts records.
-   *
-   * @returns the refused records, as they were in the log.
-   */
+  /** Inserts records. @returns the refused records, as they were in the log. */
   async #insert(batch: LogBatch, records: readonly ValidRecord[]): Promise<readonly LogRecord[]> {
-    const allRefused: LogRecord[] = [];
+    const refusedRecords: LogRecord[] = [];
     const { config, logger } = this.#options;
     const limits = { rows: config.insertBatchRows, bytes: config.insertBatchBytes };
     for (const batchRecords of splitIntoInsertBatches(batch.topic, records, limits)) {
@@ -373,9 +369,9 @@ export class Sink {
       const refused = await traceInsert(insert, () => insertBatch(insert, deps));
       for (const { offset } of refused)
         logger.warn({ topic: batch.topic.name, offset }, 'record refused by ClickHouse');
-      allRefused.push(...refused);
+      refusedRecords.push(...refused);
     }
-    return allRefused;
+    return refusedRecords;
   }
 
   async #recover(): Promise<void> {

@@ -1,4 +1,4 @@
-import { fieldOffset, readTimeMicrosAt } from '../../../infra/event-log/avro.ts';
+import { getFieldOffset, readTimeMicrosAt } from '../../../infra/event-log/avro.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Lifetime } from '../../retention/lifetimes.ts';
@@ -74,6 +74,6 @@ function createTablePartitionReader(topic: Topic): (valid: ValidRecord) => numbe
   const { time, days, shiftDays } = topic.tablePartition;
   const computePartition = (micros: number) => Math.floor((micros + shiftDays * dayMicros) / (days * dayMicros));
   if (time === undefined) return ({ lifetime }) => computePartition((lifetime?.expiresAtSeconds ?? 0) * 1_000_000);
-  const at = fieldOffset(topic, time);
+  const at = getFieldOffset(topic, time);
   return ({ record }) => computePartition(readTimeMicrosAt(record.value, at));
 }

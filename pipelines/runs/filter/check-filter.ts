@@ -1,12 +1,12 @@
 import type { RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { parseTime } from '../../ingest/run-event/times.ts';
-import { type Field, operatorsOfType, runFilterFields } from './fields.ts';
+import { type Field, operatorsByType, runFilterFields } from './fields.ts';
 import {
   type Comparison,
   type Condition,
+  createFilterError,
   type Expression,
   type FieldName,
-  filterError,
   type Literal,
   type Scalar,
   suggestName,
@@ -34,7 +34,7 @@ export function checkFilter<Name extends string>(
     case 'search':
       return {
         kind: 'search',
-        field: expression.field && checkSearchable(expression.field, fields),
+        field: expression.field && checkSearchableField(expression.field, fields),
         text: String(expression.text.value),
       };
     case 'compare':
@@ -46,17 +46,17 @@ function findField<Name extends string>({ name, at }: FieldName, fields: Readonl
   if (Object.hasOwn(fields, name)) return name as Name;
   const names = Object.keys(fields);
   const suggestion = suggestName(name, names);
-  throw filterError(
+  throw createFilterError(
     at,
     `unknown field \`${name.slice(0, 64)}\`${suggestion || `, expected one of ${names.join(', ')}`}`,
   );
 }
 
-function checkSearchable<Name extends string>(written: FieldName, fields: Readonly<Record<Name, Field>>): Name {
+function checkSearchableField<Name extends string>(written: FieldName, fields: Readonly<Record<Name, Field>>): Name {
   const name = findField(written, fields);
   if (fields[name].isSearchable) return name;
   const searchable = Object.keys(fields).filter((each) => fields[each as Name].isSearchable);
-  throw filterError(written.at, `found \`${name}\`, expected a field with text: ${searchable.join(', ')}`);
+  throw createFilterError(written.at, `found \`${name}\`, expected a field with text: ${searchable.join(', ')}`);
 }
 
 function checkComparison<Name extends string>(
@@ -65,14 +65,14 @@ function checkComparison<Name extends string>(
 ): Comparison<Name> {
   const name = findField(written, fields);
   const field = fields[name];
-  const allowed = operatorsOfType[field.type];
+  const allowed = operatorsByType[field.type];
   if (!allowed.includes(operator)) {
     const expected = [...allowed, ...(field.isSearchable ? ['search'] : [])];
-    throw filterError(at, `found \`${operator}\`, expected an operator of \`${name}\`: ${expected.join(', ')}`);
+    throw createFilterError(at, `found \`${operator}\`, expected an operator of \`${name}\`: ${expected.join(', ')}`);
   }
   const check = (literal: Literal) => checkValue(literal, name, field);
   if (operator === 'in') {
-    if (!isList(literalValue(value))) throw createValueError(value, name, 'a list in `[ ]`');
+    if (!isList(getLiteralValue(value))) throw createValueError(value, name, 'a list in `[ ]`');
     return { kind: 'compare', operator, field: name, value: (value.value as readonly Literal[]).map(check) };
   }
   if (operator === 'like' || field.type === 'tags' || operator === 'exists') {
@@ -81,13 +81,13 @@ function checkComparison<Name extends string>(
   }
   if (value.value === null && field.isNullable && (operator === 'eq' || operator === 'neq'))
     return { kind: 'compare', operator, field: name, value: null };
-  const isOrder = operator !== 'eq' && operator !== 'neq';
-  if (field.type === 'pair-value' && isOrder && typeof value.value !== 'number')
+  const isOrderComparison = operator !== 'eq' && operator !== 'neq';
+  if (field.type === 'pair-value' && isOrderComparison && typeof value.value !== 'number')
     throw createValueError(value, name, 'a number');
   return { kind: 'compare', operator, field: name, value: check(value) };
 }
 
-const literalValue = (literal: Literal): Scalar | readonly Literal[] => literal.value;
+const getLiteralValue = (literal: Literal): Scalar | readonly Literal[] => literal.value;
 const isList = (value: Scalar | readonly Literal[]): value is readonly Literal[] => Array.isArray(value);
 
 const uuidPattern = /^[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}$/;
@@ -95,49 +95,50 @@ const uuidPattern = /^[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}$/;
 /** Returns the value in the form of {@link Comparison}. */
 function checkValue(literal: Literal, name: string, field: Field): Scalar {
   const { value } = literal;
-  const expect = (expected: string) => createValueError(literal, name, expected);
+  const createExpectationError = (expected: string) => createValueError(literal, name, expected);
   switch (field.type) {
     case 'text':
     case 'tags':
-      if (typeof value !== 'string') throw expect('a string');
+      if (typeof value !== 'string') throw createExpectationError('a string');
       return value;
     case 'uuid': {
       const id = typeof value === 'string' ? value.toLowerCase() : '';
-      if (!uuidPattern.test(id)) throw expect('a UUID');
+      if (!uuidPattern.test(id)) throw createExpectationError('a UUID');
       return id.replace(/-/g, '').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
     }
     case 'choice': {
       const choices = field.choices ?? [];
       if (typeof value === 'string' && choices.includes(value)) return value;
       const suggestion = typeof value === 'string' ? suggestName(value, choices) : '';
-      throw expect(`one of ${choices.map((choice) => JSON.stringify(choice)).join(', ')}${suggestion}`);
+      throw createExpectationError(`one of ${choices.map((choice) => JSON.stringify(choice)).join(', ')}${suggestion}`);
     }
     case 'boolean':
-      if (typeof value !== 'boolean') throw expect('`true` or `false`');
+      if (typeof value !== 'boolean') throw createExpectationError('`true` or `false`');
       return value;
     case 'number':
       return checkNumber(literal, name, field);
     case 'duration': {
       const micros = typeof value === 'number' ? value * 1_000_000 : parseDuration(value);
-      if (micros === undefined) throw expect('a number of seconds, or a duration such as "1.5s" in ms, s, m or h');
+      if (micros === undefined)
+        throw createExpectationError('a number of seconds, or a duration such as "1.5s" in ms, s, m or h');
       return Math.max(-maxMicros, Math.min(maxMicros, Math.round(micros)));
     }
     case 'time': {
       const micros = typeof value === 'string' ? parseTime(value) : undefined;
-      if (micros === undefined) throw expect('an ISO 8601 date and time in a string');
+      if (micros === undefined) throw createExpectationError('an ISO 8601 date and time in a string');
       return micros;
     }
     case 'object': {
       const object = typeof value === 'string' ? parseJson(value) : undefined;
       if (typeof object !== 'object' || object === null || Array.isArray(object))
-        throw expect('a JSON object in a string');
+        throw createExpectationError('a JSON object in a string');
       return value as string;
     }
     case 'pair-value':
-      if (isList(value) || value === null) throw expect('a string, a number, `true` or `false`');
+      if (isList(value) || value === null) throw createExpectationError('a string, a number, `true` or `false`');
       return value;
     case 'document':
-      throw expect('no value');
+      throw createExpectationError('no value');
   }
 }
 
@@ -170,5 +171,5 @@ function parseJson(text: string): unknown {
 function createValueError(literal: Literal, field: string, expected: string): RunlakeError {
   const { value } = literal;
   const found = isList(value) ? 'a list' : `\`${JSON.stringify(value).slice(0, 64)}\``;
-  return filterError(literal.at, `found ${found} for \`${field}\`, expected ${expected}`);
+  return createFilterError(literal.at, `found ${found} for \`${field}\`, expected ${expected}`);
 }

@@ -33,7 +33,7 @@ export const pairFamilies = ['metadata', 'input', 'output', 'feedback'] as const
 /** A kind of key–value pairs: those of a JSON document of the run, or its feedback. */
 export type PairFamily = (typeof pairFamilies)[number];
 
-export const operatorsOfType: Readonly<Record<FieldType, readonly Operator[]>> = {
+export const operatorsByType: Readonly<Record<FieldType, readonly Operator[]>> = {
   uuid: ['eq', 'neq', 'in'],
   text: ['eq', 'neq', 'in', 'like'],
   choice: ['eq', 'neq', 'in'],

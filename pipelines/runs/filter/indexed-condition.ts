@@ -9,9 +9,9 @@ import { getField } from './fields.ts';
 import type { FilterContext, RunComparison, RunCondition } from './sql-terms.ts';
 
 /** Yields the conditions that are not nested in `or` or `not`; every matching run satisfies them. */
-export function* generateRequired(conditions: readonly RunCondition[]): Generator<RunCondition> {
+export function* generateRequiredConditions(conditions: readonly RunCondition[]): Generator<RunCondition> {
   for (const condition of conditions) {
-    if (condition.kind === 'and') yield* generateRequired(condition.terms);
+    if (condition.kind === 'and') yield* generateRequiredConditions(condition.terms);
     else yield condition;
   }
 }
@@ -56,9 +56,9 @@ export function writeIndexedCondition(
     const pair = findMetadataPair(group);
     if (pair) return writeMetadata(pair, context);
   }
-  const compared = [...generateRequired(conditions)].filter((each) => each.kind === 'compare');
+  const comparisons = [...generateRequiredConditions(conditions)].filter((each) => each.kind === 'compare');
   const find = (field: RunComparison['field']) =>
-    compared
+    comparisons
       .filter((comparison) => comparison.field === field)
       .map(listTexts)
       .find((texts) => texts !== undefined && texts.length <= maxIndexedValues);
@@ -67,7 +67,7 @@ export function writeIndexedCondition(
   const tags = find('tags');
   if (tags) {
     const source = { column: 'tags', empty: '[]', indexed: indexedTags };
-    return { index: 'by_tag', sql: writeTokens(source, tags, tags, context) };
+    return { index: 'by_tag', sql: writeTokenCondition(source, tags, tags, context) };
   }
   const names = find('name');
   // A run without a name is returned with an empty name, which is not in the index.
@@ -77,7 +77,7 @@ export function writeIndexedCondition(
 
 function writeMetadata({ keys, values }: MetadataPair, context: FilterContext): IndexedCondition {
   const source = { column: 'extra', empty: '{}', indexed: indexedMetadata };
-  return { index: 'by_metadata', sql: writeTokens(source, values, listTokens(keys, values), context) };
+  return { index: 'by_metadata', sql: writeTokenCondition(source, values, listTokens(keys, values), context) };
 }
 
 /**
@@ -85,17 +85,17 @@ function writeMetadata({ keys, values }: MetadataPair, context: FilterContext): 
  * without a backslash contains each of its strings verbatim, and searching for them is much faster than parsing the
  * JSON. Numbers and documents are not searched for, because they can be written in several ways.
  */
-function writeTokens(
+function writeTokenCondition(
   { column, empty, indexed }: { readonly column: string; readonly empty: string; readonly indexed: string },
   texts: readonly string[],
   tokens: readonly string[],
   context: FilterContext,
 ): string {
   const text = `ifNull(${column}, '${empty}')`;
-  const hasToken = `hasAny(${indexed}, ${context.bind('Array(String)', [...tokens, marker])})`;
-  if (texts.some((each) => each === '' || /^[-\d[{]/.test(each))) return hasToken;
-  const hasText = `multiSearchAny(${text}, ${context.bind('Array(String)', texts)})`;
-  return `(${hasText} OR position(${text}, '\\\\') > 0) AND ${hasToken}`;
+  const tokenCondition = `hasAny(${indexed}, ${context.bind('Array(String)', [...tokens, marker])})`;
+  if (texts.some((each) => each === '' || /^[-\d[{]/.test(each))) return tokenCondition;
+  const textCondition = `multiSearchAny(${text}, ${context.bind('Array(String)', texts)})`;
+  return `(${textCondition} OR position(${text}, '\\\\') > 0) AND ${tokenCondition}`;
 }
 
 /**

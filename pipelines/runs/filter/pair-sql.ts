@@ -1,6 +1,6 @@
 import { toPlainText } from '../json-sql.ts';
 import { getField, type PairFamily } from './fields.ts';
-import { compareSql, definePairs, type FilterContext, type RunComparison } from './sql-terms.ts';
+import { buildComparisonSql, definePairs, type FilterContext, type RunComparison } from './sql-terms.ts';
 
 /** Writes the SQL of one comparison on a pair. `neq` is written as `eq`, and the caller negates the result. */
 type WritePair = (comparison: RunComparison) => string;
@@ -18,9 +18,13 @@ export function writePairGroup(family: PairFamily, group: readonly RunComparison
   const absentKeys = group.filter(isAbsentKey);
   const others = group.filter((comparison) => !isAbsentKey(comparison));
   const onePair = others.some(({ operator }) => operator !== 'neq');
-  const bound = others.map((each) => (each.operator === 'neq' && onePair ? `NOT ${writePair(each)}` : writePair(each)));
+  const pairConditions = others.map((each) =>
+    each.operator === 'neq' && onePair ? `NOT ${writePair(each)}` : writePair(each),
+  );
   return [
-    ...(onePair ? [exists(bound.join(' AND '))] : bound.map((condition) => `NOT ${exists(condition)}`)),
+    ...(onePair
+      ? [exists(pairConditions.join(' AND '))]
+      : pairConditions.map((condition) => `NOT ${exists(condition)}`)),
     ...absentKeys.map((comparison) => `NOT ${exists(writePair(comparison))}`),
   ].join(' AND ');
 }
@@ -58,7 +62,7 @@ function createFeedbackPairSource(context: FilterContext): PairSource {
         case 'feedback_source':
           return writeText('source_type', comparison, context);
         case 'feedback_score':
-          return compareSql(scoreSql, withoutNegation(comparison), comparison.value, 'Float64', context);
+          return buildComparisonSql(scoreSql, removeNegation(comparison), comparison.value, 'Float64', context);
         default:
           return writeValue(feedbackValueSql, comparison, context);
       }
@@ -66,10 +70,10 @@ function createFeedbackPairSource(context: FilterContext): PairSource {
   };
 }
 
-const withoutNegation = ({ operator }: RunComparison) => (operator === 'neq' ? 'eq' : operator);
+const removeNegation = ({ operator }: RunComparison) => (operator === 'neq' ? 'eq' : operator);
 
 function writeText(left: string, comparison: RunComparison, context: FilterContext): string {
-  return compareSql(left, withoutNegation(comparison), comparison.value, 'String', context);
+  return buildComparisonSql(left, removeNegation(comparison), comparison.value, 'String', context);
 }
 
 const numberPattern = '^-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$';
@@ -80,12 +84,12 @@ const numberPattern = '^-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$';
  * metadata often comes from environment variables.
  */
 function writeValue(text: string, comparison: RunComparison, context: FilterContext): string {
-  const operator = withoutNegation(comparison);
+  const operator = removeNegation(comparison);
   const number = `if(match(ifNull(${text}, ''), '${numberPattern}'), toFloat64OrNull(${text}), NULL)`;
   const compare = (value: RunComparison['value'], isNumber: boolean) =>
     isNumber
-      ? compareSql(number, operator, value, 'Float64', context)
-      : compareSql(text, operator, value, 'String', context);
+      ? buildComparisonSql(number, operator, value, 'Float64', context)
+      : buildComparisonSql(text, operator, value, 'String', context);
   if (!Array.isArray(comparison.value)) {
     const { value } = comparison;
     return typeof value === 'number' ? compare(value, true) : compare(String(value), false);

@@ -1,8 +1,8 @@
 import type { RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import {
+  createFilterError,
   type Expression,
   type FieldName,
-  filterError,
   filterLimits,
   type Literal,
   type Operator,
@@ -25,7 +25,8 @@ const constants: ReadonlyMap<string, boolean | null> = new Map([
  */
 export function parseFilter(text: string): Expression {
   const { characters } = filterLimits;
-  if (text.length > characters) throw filterError(characters, `the expression is longer than ${characters} characters`);
+  if (text.length > characters)
+    throw createFilterError(characters, `the expression is longer than ${characters} characters`);
   return new Parser(text).parse();
 }
 
@@ -48,11 +49,14 @@ class Parser {
   #parseExpression(depth: number): Expression {
     const { kind, at, text } = this.#token;
     if (depth > filterLimits.depth)
-      throw filterError(at, `the expression is nested deeper than ${filterLimits.depth} levels`);
+      throw createFilterError(at, `the expression is nested deeper than ${filterLimits.depth} levels`);
     if (kind !== 'name') throw this.#expected('a condition such as `eq(name, "x")`');
     const name = functionNames.find((known) => known === text);
     if (name === undefined)
-      throw filterError(at, `unknown function \`${text}\`${suggestName(text, functionNames)}${listFunctions(text)}`);
+      throw createFilterError(
+        at,
+        `unknown function \`${text}\`${suggestName(text, functionNames)}${listFunctions(text)}`,
+      );
     this.#advance();
     this.#take('(');
     const expression = this.#parseArguments(name, at, depth);
@@ -65,7 +69,7 @@ class Parser {
     if (name === 'not') return { kind: 'not', at, term: this.#parseExpression(depth + 1) };
     this.#terms += 1;
     const { terms } = filterLimits;
-    if (this.#terms > terms) throw filterError(at, `the expression has more than ${terms} conditions`);
+    if (this.#terms > terms) throw createFilterError(at, `the expression has more than ${terms} conditions`);
     return name === 'search' ? this.#parseSearch(at) : this.#parseComparison(name, at);
   }
 
@@ -131,7 +135,8 @@ class Parser {
     while (this.#isSign(',')) {
       this.#advance();
       const { listItems } = filterLimits;
-      if (items.length === listItems) throw filterError(this.#token.at, `the list has more than ${listItems} items`);
+      if (items.length === listItems)
+        throw createFilterError(this.#token.at, `the list has more than ${listItems} items`);
       items.push(this.#parseValue(true));
     }
     this.#take(']', '`,` or `]`');
@@ -152,7 +157,7 @@ class Parser {
   }
 
   #expected(expected: string): RunlakeError {
-    return filterError(this.#token.at, `found ${describeToken(this.#token)}, expected ${expected}`);
+    return createFilterError(this.#token.at, `found ${describeToken(this.#token)}, expected ${expected}`);
   }
 }
 

@@ -7,14 +7,14 @@ import { checkRunFilter } from './check-filter.ts';
 import { getField } from './fields.ts';
 import {
   generateGroups,
-  generateRequired,
+  generateRequiredConditions,
   type IndexedCondition,
   ignoreOtherIndexes,
   writeIndexedCondition,
 } from './indexed-condition.ts';
 import { parseFilter } from './parse-filter.ts';
 import { FilterContext, type RunCondition } from './sql-terms.ts';
-import { nameParameter } from './syntax.ts';
+import { addParameterName } from './syntax.ts';
 import { writeCondition } from './write-sql.ts';
 
 /** Conditions in the filter language; all of them must be true for a run. */
@@ -37,7 +37,7 @@ export function parseRunFilter(parameter: string, text: string): RunCondition {
   try {
     return checkRunFilter(parseFilter(text));
   } catch (error) {
-    throw nameParameter(error, parameter);
+    throw addParameterName(error, parameter);
   }
 }
 
@@ -115,7 +115,7 @@ export function buildFilterSql(
   live: string,
 ): FilterSql {
   const context = new FilterContext(traceRange, live);
-  const inTrace = (condition: RunCondition, more: readonly string[] = []) => {
+  const buildTraceCondition = (condition: RunCondition, more: readonly string[] = []) => {
     const query = context.writeQuery(() => {
       const indexed = writeIndexedCondition([condition], context);
       const range = indexed === undefined ? context.traceRange : buildRunsCondition(indexed, projects);
@@ -125,10 +125,13 @@ export function buildFilterSql(
     return `trace_id IN (${query})`;
   };
   const indexed = writeIndexedCondition(run, context);
-  const inTraces = [...tree.map((each) => inTrace(each)), ...trace.map((each) => inTrace(each, [isRootSql]))];
-  const selectiveSql = indexed?.sql ?? inTraces[0] ?? writeFeedbackCondition(run, context);
+  const traceConditions = [
+    ...tree.map((each) => buildTraceCondition(each)),
+    ...trace.map((each) => buildTraceCondition(each, [isRootSql])),
+  ];
+  const selectiveSql = indexed?.sql ?? traceConditions[0] ?? writeFeedbackCondition(run, context);
   return {
-    sql: [...(indexed ? [indexed.sql] : []), ...run.map((each) => writeCondition(each, context)), ...inTraces],
+    sql: [...(indexed ? [indexed.sql] : []), ...run.map((each) => writeCondition(each, context)), ...traceConditions],
     rowSql: selectiveSql ?? writeSearchCondition(run, context),
     rowSettings: selectiveSql === undefined ? {} : lookupSettings,
     expressions: context.expressions,
@@ -163,7 +166,7 @@ function writeFeedbackCondition(conditions: readonly RunCondition[], context: Fi
 
 /** Writes a required search, which reads the texts of all runs; undefined if there is none. */
 function writeSearchCondition(conditions: readonly RunCondition[], context: FilterContext): string | undefined {
-  const search = [...generateRequired(conditions)].find(({ kind }) => kind === 'search');
+  const search = [...generateRequiredConditions(conditions)].find(({ kind }) => kind === 'search');
   return search && writeCondition(search, context);
 }
 
@@ -172,7 +175,7 @@ export function findRequiredId(
   conditions: RunFilterConditions | undefined,
   field: 'id' | 'trace_id' | 'parent_run_id',
 ): string | undefined {
-  for (const condition of generateRequired(conditions?.run ?? [])) {
+  for (const condition of generateRequiredConditions(conditions?.run ?? [])) {
     if (condition.kind === 'compare' && condition.field === field && condition.operator === 'eq' && condition.value)
       return String(condition.value);
   }
@@ -185,7 +188,7 @@ export function findRequiredId(
  */
 export function findStartRange(conditions: RunFilterConditions | undefined): { from: number; until: number } {
   const range = { from: allTimes.fromMicros, until: allTimes.untilMicrosExclusive };
-  for (const condition of generateRequired(conditions?.run ?? [])) {
+  for (const condition of generateRequiredConditions(conditions?.run ?? [])) {
     if (condition.kind !== 'compare' || condition.field !== 'start_time' || typeof condition.value !== 'number')
       continue;
     const { operator, value } = condition;

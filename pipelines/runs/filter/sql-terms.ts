@@ -75,7 +75,7 @@ const signs = { eq: '=', gt: '>', gte: '>=', lt: '<', lte: '<=' } as const;
  * Writes a comparison with a value that is not null. The result is 0 if the left side is null. `type` is the type of
  * the parameter.
  */
-export function compareSql(
+export function buildComparisonSql(
   left: string,
   operator: RunComparison['operator'],
   value: Scalar | readonly Scalar[],

@@ -61,15 +61,15 @@ export type Condition<Field extends string = string> =
 /**
  * Creates the error for an invalid filter.
  *
- * @returns INVALID_FILTER for the position `at`; the message counts positions from 1. {@link nameParameter} completes
+ * @returns INVALID_FILTER for the position `at`; the message counts positions from 1. {@link addParameterName} completes
  *   the error.
  */
-export function filterError(at: number, reason: string): RunlakeError {
+export function createFilterError(at: number, reason: string): RunlakeError {
   return runlakeError('INVALID_FILTER', { parameter: 'filter', position: at + 1, reason });
 }
 
 /** Returns the error with the name of the parameter that contains the expression. */
-export function nameParameter(error: unknown, parameter: string): unknown {
+export function addParameterName(error: unknown, parameter: string): unknown {
   if (!isRunlakeError(error) || error.code !== 'INVALID_FILTER') return error;
   return runlakeError('INVALID_FILTER', { ...error.parameters, parameter });
 }

@@ -1,4 +1,4 @@
-import { filterError } from './syntax.ts';
+import { createFilterError } from './syntax.ts';
 
 export type Token =
   | { readonly kind: 'name' | 'sign'; readonly at: number; readonly text: string }
@@ -46,7 +46,7 @@ export class TokenReader {
     const token = this.#readPlain(at, first);
     if (token === undefined) {
       const found = String.fromCodePoint(this.#text.codePointAt(at)!);
-      throw filterError(at, `found \`${found}\`, expected a name, a value or one of \`( ) [ ] ,\``);
+      throw createFilterError(at, `found \`${found}\`, expected a name, a value or one of \`( ) [ ] ,\``);
     }
     this.#at = at + token.text.length;
     return token;
@@ -87,7 +87,7 @@ export class TokenReader {
         value += escapes[escaped] ?? `\\${escaped}`;
       }
     }
-    throw filterError(begin, `the string that begins here has no closing \`${quote}\``);
+    throw createFilterError(begin, `the string that begins here has no closing \`${quote}\``);
   }
 
   #match(pattern: RegExp): string | undefined {

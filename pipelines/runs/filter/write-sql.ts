@@ -4,7 +4,7 @@ import { isRootSql, runColumns, shownValues, startedAtMicros } from '../run-colu
 import { getField, type PairFamily, type PlainField, type RunFilterField } from './fields.ts';
 import { writePairGroup } from './pair-sql.ts';
 import {
-  compareSql,
+  buildComparisonSql,
   definePairs,
   type FilterContext,
   type OperatorAndValue,
@@ -13,7 +13,7 @@ import {
 } from './sql-terms.ts';
 
 /** SQL for the value of each field as responses return it, over `runs FINAL`. */
-const plainSql: Readonly<Record<Exclude<PlainField, FigureField>, string>> = {
+const plainFieldSql: Readonly<Record<Exclude<PlainField, FigureField>, string>> = {
   id: 'id',
   trace_id: 'trace_id',
   session_id: 'session_id',
@@ -32,7 +32,7 @@ const plainSql: Readonly<Record<Exclude<PlainField, FigureField>, string>> = {
 
 type FigureField = keyof typeof figureColumns;
 
-const isFigure = (field: string): field is FigureField => Object.hasOwn(figureColumns, field);
+const isFigureField = (field: string): field is FigureField => Object.hasOwn(figureColumns, field);
 
 const parameterTypes: Readonly<Record<string, string>> = {
   uuid: 'UUID',
@@ -81,15 +81,15 @@ function writeAnd(terms: readonly RunCondition[], context: FilterContext): strin
 
 function writeComparison({ operator, field, value }: RunComparison, context: FilterContext): string {
   if (field === 'metadata') return writeMetadata(operator, String(value), context);
-  if (isFigure(field)) return writeFigure(field, { operator, value }, context);
+  if (isFigureField(field)) return writeFigure(field, { operator, value }, context);
   if (field === 'tags') return writeTags({ operator, value }, context);
-  const plain = plainSql[field as Exclude<PlainField, FigureField>];
+  const plain = plainFieldSql[field as Exclude<PlainField, FigureField>];
   // An expression, in contrast to a column, is written only once.
   const sql = plain.includes('(') ? context.define(plain) : plain;
   if (value === null) return operator === 'eq' ? `isNull(${sql})` : `isNotNull(${sql})`;
   const type = parameterTypes[getField(field).type]!;
   const bound = getField(field).type === 'number' ? 'Bool' : type;
-  const compared = compareSql(sql, operator === 'neq' ? 'eq' : operator, value, bound, context);
+  const compared = buildComparisonSql(sql, operator === 'neq' ? 'eq' : operator, value, bound, context);
   return operator === 'neq' ? `NOT ${compared}` : compared;
 }
 
@@ -100,7 +100,7 @@ function writeFigure(field: FigureField, { operator, value }: OperatorAndValue, 
     const stated = buildFigureCondition(field, 'true', context.traceRange);
     return isNegated ? stated : `NOT ${stated}`;
   }
-  const compared = compareSql('toFloat64(total)', isNegated ? 'eq' : operator, value, 'Float64', context);
+  const compared = buildComparisonSql('toFloat64(total)', isNegated ? 'eq' : operator, value, 'Float64', context);
   const matchesZero = field.endsWith('tokens') && isTrueForZero(isNegated ? 'eq' : operator, value);
   const sql = matchesZero
     ? `NOT ${buildFigureCondition(field, `NOT ${compared}`, context.traceRange)}`
@@ -117,7 +117,7 @@ function isTrueForZero(operator: RunComparison['operator'], value: RunComparison
 
 function writeTags({ operator, value }: OperatorAndValue, context: FilterContext): string {
   const compared = operator === 'has' || operator === 'neq' ? 'eq' : operator;
-  const exists = `arrayExists(tag -> ${compareSql('tag', compared, value, 'String', context)}, ${context.define(plainSql.tags)})`;
+  const exists = `arrayExists(tag -> ${buildComparisonSql('tag', compared, value, 'String', context)}, ${context.define(plainFieldSql.tags)})`;
   return operator === 'neq' ? `NOT ${exists}` : exists;
 }
 
@@ -136,16 +136,16 @@ function writeSearch(field: RunFilterField | undefined, text: string, context: F
   const fields = (field === undefined ? Object.keys(searched) : [field]) as (keyof typeof searched)[];
   const needle = context.bind('String', text);
   const found = fields.map((name) => {
-    if (name === 'name') return containsSql(searched.name, text, needle);
+    if (name === 'name') return buildContainsSql(searched.name, text, needle);
     const json = `ifNull(${searched[name]}, '')`;
     // Text without a backslash needs no decoding, so it is not copied.
-    return `if(position(${json}, '\\\\') = 0, ${containsSql(json, text, needle)}, ${containsSql(toDecodedText(json), text, needle)})`;
+    return `if(position(${json}, '\\\\') = 0, ${buildContainsSql(json, text, needle)}, ${buildContainsSql(toDecodedText(json), text, needle)})`;
   });
   return `(${found.join(' OR ')})`;
 }
 
 /** Builds an SQL condition: a text contains another text, ignoring case. */
-function containsSql(text: string, needle: string, bound: string): string {
+function buildContainsSql(text: string, needle: string, bound: string): string {
   if (Buffer.byteLength(needle) === needle.length) return `positionCaseInsensitive(${text}, ${bound}) > 0`;
   return `position(lowerUTF8(${text}), lowerUTF8(${bound})) > 0`;
 }

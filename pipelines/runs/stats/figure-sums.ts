@@ -13,8 +13,8 @@
  *   3. The figures of a call that are not covered are summed by the topmost matching run.
  */
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
-import { detailsSql, type figureColumns, statedAncestors } from '../descendant-figures.ts';
-import { isModelCall } from '../run-columns.ts';
+import { detailsSql, type figureColumns, statedAncestorsSql } from '../descendant-figures.ts';
+import { isModelCallSql } from '../run-columns.ts';
 import { buildMatchingRuns, findCallRange, type RunSet } from './matching-runs.ts';
 
 export type FigureName = keyof typeof figureColumns;
@@ -34,7 +34,7 @@ export function buildFigureQuery(set: RunSet, figures: readonly FigureName[]): Q
     `sum(total_${index}) AS ${name}`,
     `quantilesExactInclusive(0.5, 0.99)(toFloat64(total_${index})) AS ${name}_percentiles`,
   ]);
-  return buildSums(
+  return buildSumQuery(
     'run-figures',
     set,
     { values, condition: `(${figures.map((name) => `isNotNull(${name})`).join(' OR ')})` },
@@ -58,10 +58,10 @@ export function buildDetailQuery(set: RunSet): Query {
     kind: 'detail.1',
     condition: 'isNotNull(usage_details)',
   };
-  return buildSums('run-details', set, calls, ['toString(sum(total_0)) AS total']);
+  return buildSumQuery('run-details', set, calls, ['toString(sum(total_0)) AS total']);
 }
 
-interface Calls {
+interface CallSelection {
   /** Figures of a model call, as SQL over `runs FINAL`. */
   readonly values: readonly string[];
   /** If present, a model call has several rows, and only rows of the same kind cover each other. */
@@ -69,16 +69,21 @@ interface Calls {
   readonly condition: string;
 }
 
-function buildSums(name: string, set: RunSet, { values, kind, condition }: Calls, columns: readonly string[]): Query {
+function buildSumQuery(
+  name: string,
+  set: RunSet,
+  { values, kind, condition }: CallSelection,
+  columns: readonly string[],
+): Query {
   const range = findCallRange(set);
   const matching = buildMatchingRuns(set, ['id AS matching_id', 'trace_id AS matching_trace']);
-  const grouped = set.groupBy?.isOfTrace ? set.groupBy.sql : `''`;
+  const groupSql = set.groupBy?.keepsTracesTogether ? set.groupBy.sql : `''`;
   const kindSql = kind === undefined ? '' : ', kind';
   const inTraces = range.counted === 'every' ? '' : `AND trace_id IN (SELECT matching_trace FROM (${matching.sql}))`;
-  const calls = `SELECT trace_id, id, ${statedAncestors} AS ancestors, ${grouped} AS call_grp
+  const calls = `SELECT trace_id, id, ${statedAncestorsSql} AS ancestors, ${groupSql} AS call_grp
       ${kind === undefined ? '' : `, ${kind} AS kind`}, ${values.map((sql, index) => `${sql} AS value_${index}`).join(', ')}
     FROM runs FINAL PREWHERE ${range.sql} ${inTraces}
-    WHERE ${[...range.values, isModelCall, condition].join(' AND ')}`;
+    WHERE ${[...range.values, isModelCallSql, condition].join(' AND ')}`;
   const stated = values.map((_sql, index) => `isNotNull(value_${index}) * ${2 ** index}`).join(' + ');
   const leaves = `SELECT trace_id, id, ancestors, call_grp ${kindSql},
       ${values.map((_sql, index) => `if(bitTest(below, ${index}), NULL, value_${index}) AS leaf_${index}`).join(', ')}
@@ -89,7 +94,7 @@ function buildSums(name: string, set: RunSet, { values, kind, condition }: Calls
     ON id = covered_id ${kind === undefined ? '' : 'AND kind = covered_kind'}`;
   const sums = values.map((_sql, index) => `sum(leaf_${index}) AS total_${index}`).join(', ');
   const picked = values.map((_sql, index) => `any(leaf_${index}) AS leaf_${index}`).join(', ');
-  const tops = {
+  const topQueries = {
     every: `SELECT call_grp AS grp ${kindSql}, trace_id AS top, ${sums} FROM (${leaves}) GROUP BY grp, top ${kindSql}`,
     trace: `SELECT grp ${kindSql}, trace_id AS top, ${sums}
       FROM (${leaves}) AS leaves INNER JOIN (SELECT DISTINCT matching_trace, grp FROM (${matching.sql})) AS matching ON trace_id = matching_trace
@@ -102,12 +107,12 @@ function buildSums(name: string, set: RunSet, { values, kind, condition }: Calls
         GROUP BY grp, id ${kindSql})
       GROUP BY grp, top ${kindSql}`,
   };
-  const { external = range.external } = matching;
+  const { externalTable = range.externalTable } = matching;
   return {
     name,
-    sql: `SELECT grp ${kindSql}, ${columns.join(', ')} FROM (${tops[range.counted]}) GROUP BY grp ${kindSql}`,
+    sql: `SELECT grp ${kindSql}, ${columns.join(', ')} FROM (${topQueries[range.counted]}) GROUP BY grp ${kindSql}`,
     params: { ...range.params, ...matching.params },
-    ...(external && { external }),
+    ...(externalTable && { externalTable }),
     settings: matching.settings,
   };
 }

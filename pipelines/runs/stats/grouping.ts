@@ -21,7 +21,7 @@ export function buildGrouping(attribute: GroupAttribute, path: string): RunGroup
   return attribute === 'metadata' ? { sql, expressions: metadataPairs, params: { group_path: path } } : { sql };
 }
 
-export const byProject: RunGrouping = { sql: 'toString(session_id)', isOfTrace: true };
+export const projectGrouping: RunGrouping = { sql: 'toString(session_id)', keepsTracesTogether: true };
 
 /** Groups runs by thread. The thread of a run comes from its own metadata, so only root runs can be grouped. */
-export const byThread: RunGrouping = { sql: threadIdSql };
+export const threadGrouping: RunGrouping = { sql: threadIdSql };

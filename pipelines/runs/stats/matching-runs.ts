@@ -25,7 +25,7 @@ export interface RunGrouping {
   readonly expressions?: readonly string[];
   readonly params?: Readonly<Record<string, QueryParameter>>;
   /** Whether all runs of a trace are always in the same group. */
-  readonly isOfTrace?: boolean;
+  readonly keepsTracesTogether?: boolean;
 }
 
 /** The runs from which statistics are computed. */
@@ -43,7 +43,7 @@ export interface RunSet {
 export interface MatchingRuns {
   readonly sql: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
-  readonly external?: ExternalTable;
+  readonly externalTable?: ExternalTable;
   readonly settings: ClickHouseSettings;
 }
 
@@ -69,12 +69,12 @@ export function buildMatchingRuns(set: RunSet, columns: readonly string[], idCon
   const rows = `${expressions.length > 0 ? `WITH ${expressions.join(', ')}` : ''} SELECT ${selected.join(', ')} FROM runs FINAL
     PREWHERE ${idCondition === undefined ? keySql : `${keySql} AND ${idCondition}`}
     WHERE ${[...values.sql, ...filtered.sql].join(' AND ')}`;
-  const inGroups = [
+  const groupConditions = [
     ...(groupBy === undefined ? [] : ['isNotNull(grp)']),
     ...(set.groups === undefined ? [] : ['grp IN {groups:Array(String)}']),
   ];
   return {
-    sql: inGroups.length === 0 ? rows : `SELECT * FROM (${rows}) WHERE ${inGroups.join(' AND ')}`,
+    sql: groupConditions.length === 0 ? rows : `SELECT * FROM (${rows}) WHERE ${groupConditions.join(' AND ')}`,
     params: {
       ...range.params,
       ...keys.params,
@@ -83,7 +83,7 @@ export function buildMatchingRuns(set: RunSet, columns: readonly string[], idCon
       ...groupBy?.params,
       ...(set.groups && { groups: set.groups }),
     },
-    ...(range.external && { external: range.external }),
+    ...(range.externalTable && { externalTable: range.externalTable }),
     settings: filtered.settings,
   };
 }
@@ -98,7 +98,7 @@ export interface CallRange {
   /** Conditions on values. */
   readonly values: readonly string[];
   readonly params: MatchingRuns['params'];
-  readonly external?: ExternalTable;
+  readonly externalTable?: ExternalTable;
   /**
    * `every`: all calls in the range count, and their ancestors are not checked. `trace`: all calls in the traces of the
    * matching runs count; these runs are roots. `path`: calls count if they match or have a matching ancestor.
@@ -111,7 +111,7 @@ export function findCallRange(set: RunSet): CallRange {
   const { scope, filter, groupBy, groups, among } = set;
   const { isRoot, startedFromMicros, traceId, traceIds, ...others } = filter;
   const isFiltered = Object.values(others).some((value) => value !== undefined) || among !== undefined;
-  const isGrouped = groups !== undefined || (groupBy !== undefined && groupBy.isOfTrace !== true);
+  const isGrouped = groups !== undefined || (groupBy !== undefined && groupBy.keepsTracesTogether !== true);
   const keys = buildKeyConditions(filter);
   const window = boundTimeRange({ filter: { startedFromMicros }, order: 'desc' });
   // A trace that began earlier has calls in the range, and a trace whose root never arrived has calls without a root.
@@ -142,7 +142,7 @@ export function findCallRange(set: RunSet): CallRange {
     sql: [`${projects.sql} AND start_time >= fromUnixTimestamp64Micro({calls_from:Int64})`, ...keys.sql].join(' AND '),
     values: buildValueConditions({}).sql,
     params: { ...projects.params, ...keys.params, calls_from: Math.max(0, from - clockSkewMicros) },
-    ...(projects.external && { external: projects.external }),
+    ...(projects.externalTable && { externalTable: projects.externalTable }),
     counted: isRoot === true ? 'trace' : 'path',
   };
 }

@@ -33,15 +33,15 @@ interface CountRow {
 }
 
 /** Name of the group that contains all runs if the runs are not grouped. */
-export const wholeSet = '';
+export const wholeSetGroup = '';
 
 const defaultMaxGroups = 1_000;
 const facetNames = ['name', 'run_type', 'status'] as const satisfies FacetName[];
-const topFacets = 10;
+const maxFacetValues = 10;
 
 /**
  * Reads the selected statistics by group, the group with the most runs first. Without `groupBy` there is one group,
- * {@link wholeSet}; groups without runs are omitted.
+ * {@link wholeSetGroup}; groups without runs are omitted.
  *
  * @throws errors of ClickHouse.
  */
@@ -51,8 +51,8 @@ export async function readRunStats(clickhouse: ClickHouse, request: StatsRequest
   const counts = await countRuns(clickhouse, request);
   if (counts.length === 0) return new Map();
   // The queries must list the groups only if there may be more groups than the maximum.
-  const isCut = groupBy !== undefined && counts.length >= (request.maxGroups ?? defaultMaxGroups);
-  const set: RunSet = isCut ? { ...request, groups: counts.map(({ grp }) => grp) } : request;
+  const isGroupLimitReached = groupBy !== undefined && counts.length >= (request.maxGroups ?? defaultMaxGroups);
+  const set: RunSet = isGroupLimitReached ? { ...request, groups: counts.map(({ grp }) => grp) } : request;
   const figures = figureStats
     .filter(({ stats }) => stats.some((name) => selected.has(name)))
     .map(({ figure }) => figure);
@@ -60,15 +60,15 @@ export async function readRunStats(clickhouse: ClickHouse, request: StatsRequest
   const [figureRows, detailRows, feedback] = await Promise.all([
     figures.length > 0 ? clickhouse.query<FigureRow>(buildFigureQuery(set, figures)) : [],
     details.length > 0 ? clickhouse.query<DetailRow>(buildDetailQuery(set)) : [],
-    selected.has('feedback_stats') ? readFeedbackOfRuns(clickhouse, set) : undefined,
+    selected.has('feedback_stats') ? readFeedbackByGroup(clickhouse, set) : undefined,
   ]);
-  const figuresOf = new Map(figureRows.map((row) => [row.grp, row]));
+  const figuresByGroup = new Map(figureRows.map((row) => [row.grp, row]));
   return new Map(
     counts.map((row) => {
       const group = row.grp;
       const stats: RunStats = {
         ...formatCounts(row),
-        ...formatFigures(figuresOf.get(group)),
+        ...formatFigures(figuresByGroup.get(group)),
         ...formatDetails(detailRows.filter(({ grp }) => grp === group)),
         feedback_stats: feedback?.get(group) ?? {},
       };
@@ -108,7 +108,7 @@ async function countRuns(clickhouse: ClickHouse, request: StatsRequest): Promise
     'isNotNull(error) AS failed',
     ...names.map((name) => `${shownValues[name]} AS facet_${name}`),
   ]);
-  const facetSql = `tuple(${names.map((name) => `topK(${topFacets}, 100, 'counts')(facet_${name}) AS ${name}`).join(', ')})`;
+  const facetSql = `tuple(${names.map((name) => `topK(${maxFacetValues}, 100, 'counts')(facet_${name}) AS ${name}`).join(', ')})`;
   return clickhouse.query<CountRow>({
     ...query,
     name: 'run-stats',
@@ -163,17 +163,17 @@ function formatFigures(row: FigureRow | undefined): RunStats {
 function formatDetails(rows: readonly DetailRow[]): RunStats {
   return Object.fromEntries(
     detailStats.map((name) => {
-      const ofName = rows.filter(({ kind }) => kind.startsWith(`${name}.`));
-      const sums = ofName.map(({ kind, total }) => [kind.slice(name.length + 1), Number(total)] as const);
+      const matchingRows = rows.filter(({ kind }) => kind.startsWith(`${name}.`));
+      const sums = matchingRows.map(({ kind, total }) => [kind.slice(name.length + 1), Number(total)] as const);
       return [name, Object.fromEntries(sums)];
     }),
   );
 }
 
 /** Reads the feedback on the matching runs, by group. */
-async function readFeedbackOfRuns(clickhouse: ClickHouse, set: RunSet) {
-  const rated = 'id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID})';
-  const { sql, ...query } = buildMatchingRuns(set, ['id AS run_id'], rated);
+async function readFeedbackByGroup(clickhouse: ClickHouse, set: RunSet) {
+  const ratedCondition = 'id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID})';
+  const { sql, ...query } = buildMatchingRuns(set, ['id AS run_id'], ratedCondition);
   const stats = await readFeedbackStatsByTarget(clickhouse, {
     ...query,
     runs: `(SELECT run_id, grp AS target FROM (${sql}))`,

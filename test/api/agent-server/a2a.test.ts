@@ -11,7 +11,7 @@ beforeAll(async () => {
 afterAll(() => agent.close());
 
 /** Returns the official client, with its 0.3 wire format. */
-function clientOf(assistant: string, key = agent.owner.adminKey): LegacyJsonRpcTransport {
+function createClient(assistant: string, key = agent.owner.adminKey): LegacyJsonRpcTransport {
   return new LegacyJsonRpcTransport({
     endpoint: `${agent.url}/a2a/${assistant}`,
     fetchImpl: (url, init) => fetch(url, { ...init, headers: { ...init?.headers, 'x-api-key': key } }),
@@ -30,9 +30,9 @@ function sendParams(parts: object[], more: object = {}): Parameters<LegacyJsonRp
 async function rpc(assistant: string, method: string, params: unknown, headers: Record<string, string> = {}) {
   const body = { jsonrpc: '2.0', id: 'one', method, params };
   const answer = await agent.ask('POST', `/a2a/${assistant}`, body, headers);
-  return (await answer.json()) as { id: string; result: Wire; error: { code: number; message: string } };
+  return (await answer.json()) as { id: string; result: WireTask; error: { code: number; message: string } };
 }
-interface Wire {
+interface WireTask {
   readonly id: string;
   readonly contextId: string;
   readonly status: { readonly state: string; readonly message?: { readonly parts: unknown[] } };
@@ -44,7 +44,7 @@ const words = (value: string) => [{ kind: 'text', text: value }];
 
 describe('message/send', () => {
   it('responds with the task and keeps the context', async () => {
-    const client = clientOf('echo');
+    const client = createClient('echo');
     const first = (await client.sendMessage(sendParams([text('hello')]))) as Task;
     expect(first.status?.state).toBe(TaskState.TASK_STATE_COMPLETED);
     expect(first.artifacts).toMatchObject([{ name: 'Assistant Response', parts: [text('echo: hello')] }]);
@@ -59,8 +59,8 @@ describe('message/send', () => {
     const { values } = await agent.client.threads.getState<{ messages: unknown[] }>(first.contextId);
     expect(values.messages).toHaveLength(4);
     // The task is unchanged, although its context has been continued.
-    const again = await client.getTask({ tenant: '', id: first.id, historyLength: 1 });
-    expect(again).toMatchObject({
+    const rereadTask = await client.getTask({ tenant: '', id: first.id, historyLength: 1 });
+    expect(rereadTask).toMatchObject({
       id: first.id,
       artifacts: first.artifacts,
       history: [{ parts: [text('echo: hello')] }],
@@ -74,7 +74,7 @@ describe('message/send', () => {
   });
 
   it('stops for input and resumes with the reply', async () => {
-    const client = clientOf('ask');
+    const client = createClient('ask');
     for (const answer of [() => text('yes'), (id: string) => data({ resume: [{ id, value: 'yes' }] })]) {
       const asked = (await client.sendMessage(sendParams([data({ question: 'Sure?' })]))) as Task;
       expect(asked.status?.state).toBe(TaskState.TASK_STATE_INPUT_REQUIRED);
@@ -112,7 +112,8 @@ describe('message/send', () => {
 
 it('message/stream sends the updates of a task as they occur', async () => {
   const events: StreamResponse['payload'][] = [];
-  for await (const { payload } of clientOf('chat').sendMessageStream(sendParams([text('hello')]))) events.push(payload);
+  for await (const { payload } of createClient('chat').sendMessageStream(sendParams([text('hello')])))
+    events.push(payload);
   const kinds = events.map((event) => event?.$case);
   expect([kinds[0], kinds.at(-2), kinds.at(-1)]).toEqual(['task', 'artifactUpdate', 'statusUpdate']);
   const artifactParts = events.flatMap((event) =>
@@ -164,8 +165,8 @@ describe('an invalid request', () => {
     expect((await post('/a2a/echo', 'x'.repeat(17 * 1024 * 1024))).status).toBe(413);
     const headers = { 'x-api-key': agent.owner.adminKey };
     const payload = { jsonrpc: '2.0', id: 1, method: 'tasks/get' };
-    const silent = await agent.server.inject({ method: 'POST', url: '/a2a/echo', headers, payload });
-    expect([silent.statusCode, silent.json().error.code]).toEqual([400, -32600]);
+    const responseWithoutId = await agent.server.inject({ method: 'POST', url: '/a2a/echo', headers, payload });
+    expect([responseWithoutId.statusCode, responseWithoutId.json().error.code]).toEqual([400, -32600]);
   });
 
   it('rejects a body that is not JSON', async () => {
@@ -193,7 +194,7 @@ describe('an invalid request', () => {
 
   it('rejects a key of another organisation', async () => {
     const other = await addOrganization(agent.database, 'other');
-    await expect(clientOf('echo', other.adminKey).sendMessage(sendParams([text('x')]))).rejects.toThrow('403');
+    await expect(createClient('echo', other.adminKey).sendMessage(sendParams([text('x')]))).rejects.toThrow('403');
   });
 });
 
@@ -211,17 +212,19 @@ describe('the agent card', () => {
   });
 
   it('contains the public address if one is configured, and never an invalid host', async () => {
-    const urlOf = async (headers: Record<string, string> = {}) => {
+    const readCardUrl = async (headers: Record<string, string> = {}) => {
       const url = '/.well-known/agent-card.json?assistant_id=echo';
       const answer = await agent.server.inject({ url, headers: { 'x-api-key': agent.owner.adminKey, ...headers } });
       return (answer.json() as { url: string }).url;
     };
-    expect(await urlOf({ host: 'agents.example:8443' })).toMatch(/^http:\/\/agents\.example:8443\/a2a\/[\da-f-]{36}$/);
-    expect(await urlOf({ host: 'a"b/c' })).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/a2a\//);
+    expect(await readCardUrl({ host: 'agents.example:8443' })).toMatch(
+      /^http:\/\/agents\.example:8443\/a2a\/[\da-f-]{36}$/,
+    );
+    expect(await readCardUrl({ host: 'a"b/c' })).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/a2a\//);
     const { config } = agent.services.agents;
     Object.assign(config, { agentsPublicUrl: 'https://example.com/agents/' });
     try {
-      expect(await urlOf()).toMatch(/^https:\/\/example\.com\/agents\/a2a\/[\da-f-]{36}$/);
+      expect(await readCardUrl()).toMatch(/^https:\/\/example\.com\/agents\/a2a\/[\da-f-]{36}$/);
     } finally {
       Object.assign(config, { agentsPublicUrl: undefined });
     }

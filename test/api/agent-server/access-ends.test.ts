@@ -2,7 +2,12 @@ import { type CloseEvent, type MessageEvent, WebSocket } from 'undici';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hashKey } from '../../../pipelines/tenants/keys.ts';
 import { addKey } from '../start-api.ts';
-import { type AgentServerUnderTest, readInBackground, requestOf, startAgentServer } from './start-agent-server.ts';
+import {
+  type AgentServerUnderTest,
+  createRequester,
+  readInBackground,
+  startAgentServer,
+} from './start-agent-server.ts';
 
 /** Open streams and sockets whose caller loses access. */
 
@@ -37,7 +42,7 @@ async function createThreadWithRun() {
 
 /** Opens a response and reads it in the background until it ends. */
 async function openAnswer(key: string, method: string, path: string, body?: unknown) {
-  const answer = await requestOf(agents.url, key)(method, path, body, {
+  const answer = await createRequester(agents.url, key)(method, path, body, {
     accept: 'application/json, text/event-stream',
   });
   expect(answer.status).toBe(200);
@@ -89,9 +94,9 @@ describe('revoking a key in another process', () => {
         },
       ],
     ],
-  ])('ends %s and reports the reason', async (_what, opening) => {
+  ])('ends %s and reports the reason', async (_what, buildRequest) => {
     const key = await newKey();
-    const seen = await openAnswer(key, ...opening(await createThreadWithRun()));
+    const seen = await openAnswer(key, ...buildRequest(await createThreadWithRun()));
     expect(seen.ended).toBe(false);
     await revokeElsewhere(key);
     await expect.poll(() => seen.ended, withTimeout).toBe(true);
@@ -136,12 +141,12 @@ it('ends the streams of a key that expires', async () => {
 it('keeps the streams of other keys open', async () => {
   const [kept, revoked] = [await newKey(), await newKey()];
   const { threadId } = await createThreadWithRun();
-  const keeps = await openAnswer(kept, 'GET', `/threads/${threadId}/stream`);
+  const keptStream = await openAnswer(kept, 'GET', `/threads/${threadId}/stream`);
   const ends = await openAnswer(revoked, 'GET', `/threads/${threadId}/stream`);
   const socket = await openSocket(kept, threadId);
   await revokeElsewhere(revoked);
   await expect.poll(() => ends.ended, withTimeout).toBe(true);
-  expect(keeps.ended).toBe(false);
+  expect(keptStream.ended).toBe(false);
   socket.send(1, 'state.get', {});
   await expect.poll(() => socket.messages, withTimeout).toMatchObject([{ type: 'success', id: 1 }]);
 });

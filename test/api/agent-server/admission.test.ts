@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { agentApi } from '../../../api/agent-server/agent-api.ts';
+import { buildAgentApi } from '../../../api/agent-server/agent-api.ts';
 import type { AgentServices } from '../../../api/agent-server/agent-operation.ts';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
@@ -17,7 +17,7 @@ let stores: FreshStores;
 let server: FastifyInstance;
 let owner: OrganizationUnderTest;
 let other: OrganizationUnderTest;
-let powerless: string;
+let unprivilegedKey: string;
 let close: () => Promise<void>;
 
 beforeAll(async () => {
@@ -25,13 +25,18 @@ beforeAll(async () => {
   const { database } = stores;
   owner = await addOrganization(database, 'owner');
   other = await addOrganization(database, 'other');
-  powerless = await addKey({ database, organizationId: owner.id, userId: owner.userId, permissions: ['runs:read'] });
+  unprivilegedKey = await addKey({
+    database,
+    organizationId: owner.id,
+    userId: owner.userId,
+    permissions: ['runs:read'],
+  });
   const logger = createLogger('silent', 'test');
   const authenticator = createAuthenticator({ database, logger });
   const { config } = loadConfig({ RUNLAKE_AGENTS_CORS_ORIGINS: 'https://a.example, https://b.example' });
   const agents = { deploymentId: owner.id, config, database, graphs: {} };
   const services = { authenticator, agents } as unknown as AgentServices;
-  const form = agentApi(config, owner.workspaceIds[0]);
+  const form = buildAgentApi(config, owner.workspaceIds[0]);
   server = await buildServer({ config, services, logger, operations: agentOperations, form });
   close = async () => {
     await server.close();
@@ -47,17 +52,17 @@ const count = (headers: Record<string, string>) =>
 
 it('admits only keys with access to the workspace of the deployment', async () => {
   const [first, second] = owner.workspaceIds;
-  const ofOrganization = { database: stores.database, organizationId: owner.id, userId: owner.userId };
-  const admitted: Record<string, string>[] = [
+  const keyOptions = { database: stores.database, organizationId: owner.id, userId: owner.userId };
+  const admittedHeaders: Record<string, string>[] = [
     { 'x-api-key': owner.adminKey },
     { 'x-api-key': owner.adminKey, 'x-tenant-id': first },
     { 'x-api-key': owner.workspaceKeys[0] },
     // Organisation-wide keys and keys of several workspaces, whatever their default workspace is.
-    { 'x-api-key': await addKey(ofOrganization) },
-    { 'x-api-key': await addKey({ ...ofOrganization, defaultWorkspaceId: second }) },
-    { 'x-api-key': await addKey({ ...ofOrganization, workspaceIds: [first, second] }) },
+    { 'x-api-key': await addKey(keyOptions) },
+    { 'x-api-key': await addKey({ ...keyOptions, defaultWorkspaceId: second }) },
+    { 'x-api-key': await addKey({ ...keyOptions, workspaceIds: [first, second] }) },
   ];
-  for (const headers of admitted) {
+  for (const headers of admittedHeaders) {
     const answer = await count(headers);
     expect([answer.statusCode, answer.json()]).toEqual([200, 0]);
   }
@@ -79,7 +84,7 @@ it('admits only keys with access to the workspace of the deployment', async () =
   ]);
   // The request names a workspace that does not contain this deployment.
   expect(await refused({ 'x-api-key': owner.adminKey, 'x-tenant-id': second })).toEqual([403, 'DEPLOYMENT_FORBIDDEN']);
-  expect(await refused({ 'x-api-key': powerless })).toEqual([403, 'FORBIDDEN']);
+  expect(await refused({ 'x-api-key': unprivilegedKey })).toEqual([403, 'FORBIDDEN']);
 });
 
 it('serves /info without a key', async () => {
@@ -100,24 +105,24 @@ it('allows pages of the configured origins to read responses and errors, and rej
   expect(allowed.statusCode).toBe(401);
   expect(allowed.headers).toMatchObject({ 'access-control-allow-origin': origin, vary: 'origin' });
   expect(allowed.headers['access-control-expose-headers']).toContain('content-location');
-  const foreign = await count({ origin: 'https://c.example', 'x-api-key': owner.adminKey });
-  expect(foreign.headers).not.toHaveProperty('access-control-allow-origin');
+  const foreignResponse = await count({ origin: 'https://c.example', 'x-api-key': owner.adminKey });
+  expect(foreignResponse.headers).not.toHaveProperty('access-control-allow-origin');
 
   const ask = (headers: Record<string, string>) => server.inject({ method: 'OPTIONS', url: '/info', headers });
-  const preflight = {
+  const preflightHeaders = {
     'access-control-request-method': 'GET',
     'access-control-request-headers': 'x-api-key,content-type',
   };
-  const answer = await ask({ origin, ...preflight });
+  const answer = await ask({ origin, ...preflightHeaders });
   expect(answer.statusCode).toBe(204);
   expect(answer.headers['access-control-allow-headers']).toBe('x-api-key,content-type');
-  const refused = await ask({ origin: 'https://c.example', ...preflight });
+  const refused = await ask({ origin: 'https://c.example', ...preflightHeaders });
   expect([refused.statusCode, refused.json()]).toEqual([
     403,
     expect.objectContaining({ code: 'ORIGIN_NOT_ALLOWED', detail: expect.stringContaining("'https://c.example'") }),
   ]);
   expect(refused.body).toContain('RUNLAKE_AGENTS_CORS_ORIGINS');
-  expect((await ask({ origin: 'http://localhost:3000', ...preflight })).statusCode).toBe(403);
+  expect((await ask({ origin: 'http://localhost:3000', ...preflightHeaders })).statusCode).toBe(403);
 });
 
 describe('without configured origins', () => {
@@ -126,7 +131,7 @@ describe('without configured origins', () => {
   beforeAll(async () => {
     const { config } = loadConfig({});
     const services = { agents: {} } as unknown as AgentServices;
-    const [logger, form] = [createLogger('silent', 'test'), agentApi(config, owner.workspaceIds[0])];
+    const [logger, form] = [createLogger('silent', 'test'), buildAgentApi(config, owner.workspaceIds[0])];
     loopback = await buildServer({ config, services, logger, operations: agentOperations, form });
   });
   afterAll(() => loopback.close());

@@ -1,15 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { attemptsOf, readToEnd, written } from '../../crash/agent-reader.ts';
+import { groupByAttempt, readToEnd, written } from '../../crash/agent-reader.ts';
 import { stackPart } from '../../engines/stack.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
 import { type RoleProcess, startRole } from '../../role-process.ts';
 import { joinEnvironments, testSettings } from '../../test-settings.ts';
 import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
-import { graphsFileOf } from './start-agent-server.ts';
-import { upTo } from './stream-parts.ts';
+import { buildGraphsFilePath } from './start-agent-server.ts';
+import { listNumbers } from './stream-parts.ts';
 
 /** One process serves requests, others execute runs; they communicate through Postgres and Kafka. */
 
@@ -30,7 +30,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent server proces
     RUNLAKE_DATABASE_URL: stores.databaseUrl,
     RUNLAKE_SECRET_KEY: secretKey,
     RUNLAKE_DATA_DIR: '/dev/null/none',
-    RUNLAKE_AGENTS_FILE: graphsFileOf('basic'),
+    RUNLAKE_AGENTS_FILE: buildGraphsFilePath('basic'),
     RUNLAKE_AGENTS_DEPLOYMENT: owner.id,
     RUNLAKE_AGENTS_PORT: '0',
     RUNLAKE_AGENTS_WORKERS: '1',
@@ -84,7 +84,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent server proces
     // Either of the two workers may be executing the run, so kill both.
     await Promise.all(workers.map((worker) => worker.end('SIGKILL')));
     workers = [await startWork()];
-    expect([...attemptsOf({ threadId, runId }, await reader.ended).keys()]).toEqual([1, 2]);
+    expect([...groupByAttempt({ threadId, runId }, await reader.ended).keys()]).toEqual([1, 2]);
     expect((await client.runs.get(threadId, runId)).status).toBe('success');
     expect((await client.threads.getState<{ log: string[] }>(threadId)).values.log).toHaveLength(20);
   });
@@ -101,9 +101,9 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent server proces
     await until('the run is in progress', () => reader.parts.length > 20, 30_000);
     await front.end('SIGKILL');
     ({ role: front, client } = next);
-    const attempts = attemptsOf({ threadId, runId }, await reader.ended);
+    const attempts = groupByAttempt({ threadId, runId }, await reader.ended);
     expect([...attempts.keys()]).toEqual([1]);
-    expect(written(attempts.get(1), 'i')).toEqual(upTo(100));
+    expect(written(attempts.get(1), 'i')).toEqual(listNumbers(100));
     expect((await client.runs.get(threadId, runId)).status).toBe('success');
   });
 

@@ -21,13 +21,13 @@ beforeAll(async () => {
 afterAll(() => server?.close());
 
 const refused = { status: 422, message: expect.stringContaining('ANSWER_TOO_LARGE') };
-const twice = <Made>(make: () => Promise<Made>) => Promise.all([make(), make()]);
+const runTwice = <Made>(make: () => Promise<Made>) => Promise.all([make(), make()]);
 const input = { messages: [{ role: 'user', content: large }] };
 
 it('limits lists of runs', async () => {
   const { thread_id: threadId } = await client.threads.create();
   const options = { input, afterSeconds: 3_600 };
-  const [{ run_id: first }] = await twice(() => client.runs.create(threadId, 'echo', options));
+  const [{ run_id: first }] = await runTwice(() => client.runs.create(threadId, 'echo', options));
   await expect(client.runs.list(threadId)).rejects.toMatchObject(refused);
   expect(await client.runs.list(threadId, { limit: 1 })).toMatchObject([{ kwargs: { input } }]);
   const ids = await client.runs.list(threadId, { select: ['run_id', 'status'] });
@@ -52,7 +52,7 @@ it('limits lists of many large runs', async () => {
 
 it('limits lists of threads', async () => {
   const metadata = { group: randomUUID() };
-  const [{ thread_id: first }] = await twice(async () => {
+  const [{ thread_id: first }] = await runTwice(async () => {
     const thread = await client.threads.create({ metadata });
     await client.runs.wait(thread.thread_id, 'echo', { input });
     return thread;
@@ -75,7 +75,7 @@ it('limits lists of assistants, their versions, and tools', async () => {
   const metadata = { group: randomUUID() };
   const config = { configurable: { large } };
   const make = () => client.assistants.create({ graphId: 'echo', metadata, config });
-  const [{ assistant_id: id }] = await twice(make);
+  const [{ assistant_id: id }] = await runTwice(make);
   await expect(client.assistants.search({ metadata })).rejects.toMatchObject(refused);
   expect(await client.assistants.search({ metadata, limit: 1 })).toMatchObject([{ config }]);
   expect(await client.assistants.search({ metadata, select: ['name'] })).toHaveLength(2);
@@ -100,7 +100,7 @@ it('limits lists of assistants, their versions, and tools', async () => {
 
 it('limits lists of crons', async () => {
   const metadata = { group: randomUUID() };
-  await twice(() => client.crons.create('echo', { schedule: '0 0 1 1 *', input, metadata }));
+  await runTwice(() => client.crons.create('echo', { schedule: '0 0 1 1 *', input, metadata }));
   const search = (query: object) => server.ask('POST', '/runs/crons/search', { metadata, ...query });
   const all = await search({});
   expect([all.status, await all.json()]).toMatchObject([422, { code: 'ANSWER_TOO_LARGE' }]);
@@ -114,12 +114,12 @@ it('limits lists of crons', async () => {
 it('limits lists of items; a rejected response does not refresh their TTL', async () => {
   const namespace = [randomUUID()];
   for (const key of ['a', 'b']) await client.store.putItem(namespace, key, { large }, { ttl: 60 });
-  const expiries = () =>
+  const readExpiries = () =>
     server.database.query('SELECT expires_at FROM agents.store_items WHERE namespace = $1 ORDER BY key', [namespace]);
-  const before = await expiries();
+  const before = await readExpiries();
   await expect(client.store.searchItems(namespace)).rejects.toMatchObject(refused);
-  expect(await expiries()).toEqual(before);
+  expect(await readExpiries()).toEqual(before);
   const { items } = await client.store.searchItems(namespace, { limit: 1 });
   expect(items).toMatchObject([{ key: 'b', value: { large } }]);
-  expect(await expiries()).toEqual([before[0], expect.not.objectContaining(before[1] as object)]);
+  expect(await readExpiries()).toEqual([before[0], expect.not.objectContaining(before[1] as object)]);
 });

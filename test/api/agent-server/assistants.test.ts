@@ -9,7 +9,7 @@ beforeAll(async () => {
 afterAll(() => agent.close());
 
 const create = (more: object = {}) => agent.client.assistants.create({ graphId: 'echo', ...more });
-const statusOf = (promise: Promise<unknown>) =>
+const readErrorStatus = (promise: Promise<unknown>) =>
   promise.then(
     () => 'none',
     (error: { status?: number }) => error.status,
@@ -52,12 +52,12 @@ describe('assistants', () => {
     expect(await agent.client.assistants.get(id)).toMatchObject({ version: 1, name: 'Anna', metadata: { team: 'a' } });
 
     await agent.client.assistants.delete(id);
-    expect(await statusOf(agent.client.assistants.get(id))).toBe(404);
+    expect(await readErrorStatus(agent.client.assistants.get(id))).toBe(404);
   });
 
   it('with the same id are created once', async () => {
     const { assistant_id: assistantId } = await create({ name: 'once' });
-    expect(await statusOf(create({ assistantId }))).toBe(409);
+    expect(await readErrorStatus(create({ assistantId }))).toBe(409);
     expect(await create({ assistantId, name: 'twice', ifExists: 'do_nothing' })).toMatchObject({ name: 'once' });
   });
 
@@ -89,7 +89,7 @@ describe('assistants', () => {
     const { thread_id: kept } = await client.threads.create();
     const answer = await agent.ask('DELETE', `/assistants/${id}?delete_threads=true`);
     expect([answer.status, await answer.json()]).toEqual([200, [id]]);
-    expect(await statusOf(client.threads.get(gone))).toBe(404);
+    expect(await readErrorStatus(client.threads.get(gone))).toBe(404);
     expect(await client.threads.get(kept)).toMatchObject({ thread_id: kept });
   });
 });
@@ -102,7 +102,7 @@ describe('the graph of an assistant', () => {
     expect(plain.edges).toContainEqual(expect.objectContaining({ source: 'outer', target: 'child' }));
     const opened = (await client.assistants.getGraph('parent', { xray: true })).nodes.map(({ id }) => String(id));
     expect(opened.some((id) => id.includes('inner'))).toBe(true);
-    expect(await statusOf(client.assistants.getGraph('parent', { xray: 'deep' as never }))).toBe(422);
+    expect(await readErrorStatus(client.assistants.getGraph('parent', { xray: 'deep' as never }))).toBe(422);
   });
 
   it('returns its schemas and those of its subgraphs', async () => {

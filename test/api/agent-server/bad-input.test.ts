@@ -17,8 +17,8 @@ beforeAll(async () => {
 afterAll(() => server?.close());
 
 const missingId = randomUUID();
-const sound = { assistant_id: 'steps', input: { steps: 1 } };
-const codeOf = async (answer: Response) => {
+const validBody = { assistant_id: 'steps', input: { steps: 1 } };
+const readErrorCode = async (answer: Response) => {
   const { code, remedy } = (await answer.json()) as { code: string; remedy: string };
   expect(remedy).toEqual(expect.any(String));
   return [answer.status, code];
@@ -28,8 +28,8 @@ describe('a missing resource', () => {
   it.each<[string, string, string, object | undefined, string]>([
     ['graph', 'POST', '/runs/wait', { assistant_id: 'nowhere' }, 'ASSISTANT_NOT_FOUND'],
     ['graph', 'POST', '/threads/{thread}/runs/stream', { assistant_id: missingId }, 'ASSISTANT_NOT_FOUND'],
-    ['thread', 'POST', `/threads/${missingId}/runs/wait`, sound, 'THREAD_NOT_FOUND'],
-    ['thread', 'POST', `/threads/${missingId}/runs/stream`, sound, 'THREAD_NOT_FOUND'],
+    ['thread', 'POST', `/threads/${missingId}/runs/wait`, validBody, 'THREAD_NOT_FOUND'],
+    ['thread', 'POST', `/threads/${missingId}/runs/stream`, validBody, 'THREAD_NOT_FOUND'],
     ['thread', 'GET', `/threads/${missingId}/stream`, undefined, 'THREAD_NOT_FOUND'],
     ['thread', 'GET', `/threads/${missingId}/runs`, undefined, 'THREAD_NOT_FOUND'],
     ['run', 'GET', `/threads/{thread}/runs/${missingId}`, undefined, 'RUN_NOT_FOUND'],
@@ -43,28 +43,28 @@ describe('a missing resource', () => {
       'checkpoint',
       'POST',
       '/threads/{thread}/runs/wait',
-      { ...sound, checkpoint_id: missingId },
+      { ...validBody, checkpoint_id: missingId },
       'CHECKPOINT_NOT_FOUND',
     ],
     [
       'checkpoint',
       'POST',
       '/threads/{thread}/runs',
-      { ...sound, checkpoint: { checkpoint_id: missingId } },
+      { ...validBody, checkpoint: { checkpoint_id: missingId } },
       'CHECKPOINT_NOT_FOUND',
     ],
     ['checkpoint', 'GET', `/threads/{thread}/state/${missingId}`, undefined, 'CHECKPOINT_NOT_FOUND'],
   ])('%s: %s %s', async (_what, method, path, body, code) => {
     const answer = await server.ask(method, path.replace('{thread}', threadId).replace('{run}', runId), body);
-    expect(await codeOf(answer)).toEqual([404, code]);
+    expect(await readErrorCode(answer)).toEqual([404, code]);
   });
 });
 
 describe('a malformed value', () => {
   it.each<[string, string, string, object | undefined, unknown[]]>([
-    ['id of a thread', 'POST', '/threads/1/runs', sound, ['path', 'thread_id']],
+    ['id of a thread', 'POST', '/threads/1/runs', validBody, ['path', 'thread_id']],
     ['id of a run', 'GET', '/threads/{thread}/runs/1', undefined, ['path', 'run_id']],
-    ['mode', 'POST', '/runs/stream', { ...sound, stream_mode: ['values', 'sound'] }, ['body', 'stream_mode']],
+    ['mode', 'POST', '/runs/stream', { ...validBody, stream_mode: ['values', 'sound'] }, ['body', 'stream_mode']],
     [
       'stream mode of a joined run',
       'GET',
@@ -72,10 +72,10 @@ describe('a malformed value', () => {
       undefined,
       ['query'],
     ],
-    ['field', 'POST', '/threads/{thread}/runs/wait', { ...sound, strict_resume: true }, ['body', 'strict_resume']],
+    ['field', 'POST', '/threads/{thread}/runs/wait', { ...validBody, strict_resume: true }, ['body', 'strict_resume']],
     ['response field', 'GET', '/threads/{thread}/runs?select=color', undefined, ['query', 'select']],
     ['response field', 'POST', '/threads/search', { select: ['color'] }, ['body', 'select']],
-    ['a checkpoint that is an array', 'POST', '/runs', { ...sound, checkpoint: [] }, ['body', 'checkpoint']],
+    ['a checkpoint that is an array', 'POST', '/runs', { ...validBody, checkpoint: [] }, ['body', 'checkpoint']],
     ['a limit', 'GET', '/threads/{thread}/runs?limit=-1', undefined, ['query', 'limit']],
   ])('%s: %s %s', async (_what, method, path, body, loc) => {
     const answer = await server.ask(method, path.replace('{thread}', threadId).replace('{run}', runId), body);
@@ -97,7 +97,7 @@ describe('a malformed value', () => {
   ])('a body that is %s', async (_what, body, status, code) => {
     const headers = { 'x-api-key': server.owner.adminKey, 'content-type': 'application/json' };
     const answer = await fetch(`${server.url}/runs/wait`, { method: 'POST', headers, body });
-    expect(await codeOf(answer)).toEqual([status, code]);
+    expect(await readErrorCode(answer)).toEqual([status, code]);
   });
 });
 
@@ -112,7 +112,7 @@ it('ignores configurable keys that are internal to the library', async () => {
 
 it('rejects a path that is too long with its own error', async () => {
   const answer = await server.ask('GET', `/threads/${'x'.repeat(70_000)}`);
-  expect(await codeOf(answer)).toEqual([414, 'URL_TOO_LONG']);
+  expect(await readErrorCode(answer)).toEqual([414, 'URL_TOO_LONG']);
 });
 
 describe('Content-Type', () => {
@@ -128,7 +128,10 @@ describe('Content-Type', () => {
     async (type) => {
       const answer = await post({ 'content-type': type }, '{"metadata":{"no":"such"}}');
       expect([answer.status, await answer.json()]).toEqual([200, 0]);
-      expect(await codeOf(await post({ 'content-type': type }, 'metadata=a'))).toEqual([415, 'UNSUPPORTED_MEDIA_TYPE']);
+      expect(await readErrorCode(await post({ 'content-type': type }, 'metadata=a'))).toEqual([
+        415,
+        'UNSUPPORTED_MEDIA_TYPE',
+      ]);
     },
   );
 
@@ -139,18 +142,18 @@ describe('Content-Type', () => {
   it('must be JSON for a browser page, which requires a CORS preflight', async () => {
     const origin = 'https://elsewhere.example';
     const refused = await post({ 'content-type': 'text/plain', origin }, '{}');
-    expect(await codeOf(refused)).toEqual([415, 'UNSUPPORTED_MEDIA_TYPE']);
+    expect(await readErrorCode(refused)).toEqual([415, 'UNSUPPORTED_MEDIA_TYPE']);
     expect((await post({ 'content-type': 'application/json', origin }, '{}')).status).toBe(200);
   });
 });
 
 describe('Accept', () => {
-  const stream = (accept: string, path = '/runs/stream') => server.ask('POST', path, sound, { accept });
+  const stream = (accept: string, path = '/runs/stream') => server.ask('POST', path, validBody, { accept });
 
   it.each(['application/json', 'text/html, image/*', 'text/event-stream;q=0'])(
     '%s does not accept events',
     async (accept) => {
-      expect(await codeOf(await stream(accept))).toEqual([406, 'EVENT_STREAM_NOT_ACCEPTED']);
+      expect(await readErrorCode(await stream(accept))).toEqual([406, 'EVENT_STREAM_NOT_ACCEPTED']);
       const joined = await server.ask('GET', `/threads/${threadId}/runs/${runId}/stream`, undefined, { accept });
       expect(joined.status).toBe(406);
     },

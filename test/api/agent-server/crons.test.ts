@@ -116,13 +116,13 @@ describe('crons', () => {
     await agent.client.runs.join(threadId, run?.run_id ?? '');
     expect((await agent.client.runs.get(threadId, run?.run_id ?? '')).status).toBe('success');
     // The run is deleted after its end was published.
-    const temporaryRunsLeft = async () => {
+    const areRunsTemporaryAndSuccessful = async () => {
       const rows = await agent.database.query<{ status: string; temporary: boolean }>(
         `SELECT status, temporary FROM agents.runs WHERE metadata ->> 'cron_id' = $1`,
         [off.cron_id],
       );
       return rows.every(({ status, temporary }) => temporary && status === 'success');
     };
-    await expect.poll(temporaryRunsLeft, { timeout: 10_000 }).toBe(true);
+    await expect.poll(areRunsTemporaryAndSuccessful, { timeout: 10_000 }).toBe(true);
   });
 });

@@ -35,15 +35,15 @@ describe('MCP', () => {
     await client.connect(transport as Parameters<McpClient['connect']>[0]);
     return client;
   }
-  const namesOf = async (client: McpClient) => (await client.listTools()).tools.map(({ name }) => name).sort();
+  const listToolNames = async (client: McpClient) => (await client.listTools()).tools.map(({ name }) => name).sort();
 
   it("lists the graphs and the caller's assistants as tools, and runs them as the caller", async () => {
     const { assistant_id } = await clientOf('ada').assistants.create({ graphId: 'echo', name: 'adas' });
     // Metadata of a client does not turn an assistant into a system assistant.
     await clientOf('ada').assistants.create({ graphId: 'echo', name: 'posing', metadata: { created_by: 'system' } });
     const [ada, ben] = await Promise.all(['ada', 'ben'].map(connect));
-    expect(await namesOf(ada!)).toEqual(['adas', 'ask', 'echo', 'posing', 'steps']);
-    expect(await namesOf(ben!)).toEqual(['ask', 'echo', 'steps']);
+    expect(await listToolNames(ada!)).toEqual(['adas', 'ask', 'echo', 'posing', 'steps']);
+    expect(await listToolNames(ben!)).toEqual(['ask', 'echo', 'steps']);
     for (const name of ['adas', 'echo']) {
       const { structuredContent } = await ada!.callTool({ name, arguments: {} });
       expect(structuredContent).toMatchObject({ user: { id: 'ada', user: { plan: 'free' } } });
@@ -80,7 +80,7 @@ describe('MCP', () => {
 });
 
 describe('A2A', () => {
-  const transportOf = (name: string, assistant = 'ask') =>
+  const createTransport = (name: string, assistant = 'ask') =>
     new LegacyJsonRpcTransport({
       endpoint: `${server.url}/a2a/${assistant}`,
       fetchImpl: (url, init) => fetch(url, { ...init, headers: { ...init?.headers, ...bearer(name) } }),
@@ -91,15 +91,15 @@ describe('A2A', () => {
     const message = { messageId: 'm1', role: Role.ROLE_USER, parts, ...location } as unknown as Message;
     return { tenant: '', message, configuration: undefined, metadata: undefined };
   };
-  const read = (name: string, id: string) => transportOf(name).getTask({ tenant: '', id, historyLength: 1 });
+  const read = (name: string, id: string) => createTransport(name).getTask({ tenant: '', id, historyLength: 1 });
 
   it('gives access to a task and its context only to their owner', async () => {
-    const ada = transportOf('ada');
+    const ada = createTransport('ada');
     const asked = (await ada.sendMessage(sendParams({ question: 'Sure?' }))) as Task;
     expect(asked.status?.state).toBe(TaskState.TASK_STATE_INPUT_REQUIRED);
     expect((await clientOf('ada').threads.get(asked.contextId)).metadata).toMatchObject({ owner: 'ada' });
 
-    const ben = transportOf('ben');
+    const ben = createTransport('ben');
     await expect(read('ben', asked.id)).rejects.toThrow('There is no run');
     const location = { contextId: asked.contextId, taskId: asked.id };
     for (const more of [location, { taskId: asked.id }]) {
@@ -108,8 +108,8 @@ describe('A2A', () => {
     await expect(ben.sendMessage(sendParams({ question: 'Mine?' }, { contextId: asked.contextId }))).rejects.toThrow(
       'There is no thread',
     );
-    const stolen = ben.sendMessageStream(sendParams({ question: 'Mine?' }, { contextId: asked.contextId }));
-    await expect(stolen.next()).rejects.toThrow('There is no thread');
+    const forbiddenStream = ben.sendMessageStream(sendParams({ question: 'Mine?' }, { contextId: asked.contextId }));
+    await expect(forbiddenStream.next()).rejects.toThrow('There is no thread');
 
     expect((await read('ada', asked.id)).status?.state).toBe(TaskState.TASK_STATE_INPUT_REQUIRED);
     const done = (await ada.sendMessage(sendParams({ resume: 'yes' }, location))) as Task;
@@ -131,10 +131,10 @@ describe('A2A', () => {
     expect((await card('ben', assistant_id)).status).toBe(404);
     expect((await card('ben', 'ask')).status).toBe(200);
     expect((await card('nobody', 'ask')).status).toBe(403);
-    await expect(transportOf('ben', assistant_id).sendMessage(sendParams({}))).rejects.toThrow('404');
-    const answered = (await transportOf('ada', assistant_id).sendMessage(sendParams({}))) as Task;
+    await expect(createTransport('ben', assistant_id).sendMessage(sendParams({}))).rejects.toThrow('404');
+    const answered = (await createTransport('ada', assistant_id).sendMessage(sendParams({}))) as Task;
     expect(answered.artifacts[0]?.parts).toMatchObject([{ content: { value: { user: { id: 'ada' } } } }]);
-    await expect(transportOf('nobody').sendMessage(sendParams({}))).rejects.toThrow('403');
+    await expect(createTransport('nobody').sendMessage(sendParams({}))).rejects.toThrow('403');
   });
 });
 
@@ -147,8 +147,8 @@ it('the v2 protocol over server-sent events runs a graph on a new thread', async
 });
 
 describe('a WebSocket of the v2 protocol', () => {
-  const threadUrl = (threadId: string) => `${server.url.replace('http', 'ws')}/threads/${threadId}/stream/events`;
-  const streamOf = (name: string, threadId?: string) => {
+  const buildThreadUrl = (threadId: string) => `${server.url.replace('http', 'ws')}/threads/${threadId}/stream/events`;
+  const openThreadStream = (name: string, threadId?: string) => {
     const webSocketFactory = (url: string) => new WebSocket(url, { headers: bearer(name) }) as never;
     const client = new Client({ apiUrl: server.url, apiKey: null as never, callerOptions: { maxRetries: 0 } });
     const options = { assistantId: 'ask', transport: 'websocket', webSocketFactory } as const;
@@ -156,7 +156,7 @@ describe('a WebSocket of the v2 protocol', () => {
   };
   /** Opens a socket and sends `commands` in order; returns undefined if the handshake is rejected. */
   async function sendCommands(name: string, threadId: string, commands: readonly object[]) {
-    const socket = new WebSocket(threadUrl(threadId), { headers: bearer(name) });
+    const socket = new WebSocket(buildThreadUrl(threadId), { headers: bearer(name) });
     const answers: unknown[] = [];
     const done = new Promise<unknown[] | undefined>((resolve) => {
       socket.addEventListener('error', () => resolve(undefined));
@@ -174,7 +174,7 @@ describe('a WebSocket of the v2 protocol', () => {
   }
 
   it('runs a graph for the user of its handshake', async () => {
-    const stream = streamOf('ada');
+    const stream = openThreadStream('ada');
     await stream.run.start({ input: { question: 'Sure?' } });
     await expect.poll(() => stream.interrupts.length, { timeout: 10_000 }).toBe(1);
     expect((await clientOf('ada').threads.get(stream.threadId)).metadata).toMatchObject({ owner: 'ada' });
@@ -196,8 +196,8 @@ describe('a WebSocket of the v2 protocol', () => {
 
   it('rejects pages of other origins, whose browser would send the cookies of its user', async () => {
     const { thread_id } = await clientOf('ada').threads.create();
-    const opens = async (headers: Record<string, string>) => {
-      const socket = new WebSocket(threadUrl(thread_id), { headers });
+    const canOpen = async (headers: Record<string, string>) => {
+      const socket = new WebSocket(buildThreadUrl(thread_id), { headers });
       const opened = await new Promise<boolean>((resolve) => {
         socket.addEventListener('open', () => resolve(true));
         socket.addEventListener('error', () => resolve(false));
@@ -206,12 +206,12 @@ describe('a WebSocket of the v2 protocol', () => {
       return opened;
     };
     const cookie = 'session=secret-ada';
-    expect(await opens({ cookie })).toBe(true);
-    expect(await opens({ cookie, origin: server.url })).toBe(true);
-    expect(await opens({ cookie, origin: 'https://ours.example' })).toBe(true);
-    expect(await opens({ cookie, origin: 'https://elsewhere.example' })).toBe(false);
+    expect(await canOpen({ cookie })).toBe(true);
+    expect(await canOpen({ cookie, origin: server.url })).toBe(true);
+    expect(await canOpen({ cookie, origin: 'https://ours.example' })).toBe(true);
+    expect(await canOpen({ cookie, origin: 'https://elsewhere.example' })).toBe(false);
     // A client that can set this header is not a browser page.
-    expect(await opens({ ...bearer('ada'), origin: 'https://elsewhere.example' })).toBe(true);
+    expect(await canOpen({ ...bearer('ada'), origin: 'https://elsewhere.example' })).toBe(true);
   });
 
   it('applies the same access checks to each command as to its REST route', async () => {

@@ -215,9 +215,9 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
 };
 
 /** Operations that users cannot call: an operator setting enables them. */
-const notForUsers = new Set(['truncate']);
+const operatorOperations = new Set(['truncate']);
 const closed = agentOperations.filter(
-  ({ access, operationId }) => !('public' in access) && !notForUsers.has(operationId),
+  ({ access, operationId }) => !('public' in access) && !operatorOperations.has(operationId),
 );
 
 describe('a filter of a store handler', () => {

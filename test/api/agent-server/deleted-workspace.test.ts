@@ -13,16 +13,16 @@ const withTimeout = { timeout: 20_000, interval: 100 };
 describe.each([
   {
     project: 'basic',
-    keyOf: (server: AgentServerUnderTest) => ({ 'x-api-key': server.owner.adminKey }),
+    getAuthHeaders: (server: AgentServerUnderTest) => ({ 'x-api-key': server.owner.adminKey }),
   },
-  { project: 'closing', keyOf: () => ({ authorization: 'Bearer secret-ada' }) },
-])('the project $project', ({ project, keyOf }) => {
+  { project: 'closing', getAuthHeaders: () => ({ authorization: 'Bearer secret-ada' }) },
+])('the project $project', ({ project, getAuthHeaders }) => {
   let server: AgentServerUnderTest;
   let threadId: string;
   const ask = (method: string, path: string, body?: unknown) =>
     fetch(`${server.url}${path}`, {
       method,
-      headers: { ...keyOf(server), ...(body !== undefined && { 'content-type': 'application/json' }) },
+      headers: { ...getAuthHeaders(server), ...(body !== undefined && { 'content-type': 'application/json' }) },
       ...(body !== undefined && { body: JSON.stringify(body) }),
     });
   const rows = async () => {
@@ -72,7 +72,7 @@ describe.each([
     const { workspaceId, deploymentId } = services.agents;
     let stop = false;
     const statuses = new Set<number>();
-    const writing = (async () => {
+    const writeLoop = (async () => {
       while (!stop) {
         statuses.add((await ask('POST', '/threads', {})).status);
         statuses.add((await ask('PUT', '/store/items', { namespace: ['ada'], key: randomUUID(), value: {} })).status);
@@ -88,7 +88,7 @@ describe.each([
     expect(seen.text).toMatch(/DEPLOYMENT_DELETED|DEPLOYMENT_FORBIDDEN/);
     await expect.poll(() => server.executor.running, withTimeout).toBe(0);
     stop = true;
-    await writing;
+    await writeLoop;
     expect([...statuses].filter((status) => ![200, 204, 403].includes(status))).toEqual([]);
     expect(rowsLeft).toEqual(none);
 

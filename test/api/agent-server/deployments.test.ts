@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import type { Client } from '@langchain/langgraph-sdk';
 import { WebSocket } from 'undici';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { addDeploymentOf } from '../../agents/add-deployment.ts';
-import { type AgentServerUnderTest, requestOf, startAgentServer } from './start-agent-server.ts';
+import { addOrganizationDeployment } from '../../agents/add-deployment.ts';
+import { type AgentServerUnderTest, createRequester, startAgentServer } from './start-agent-server.ts';
 
 /**
  * Two agent servers of one organisation, on the same stores: the default deployment in the first workspace, and another
@@ -12,18 +12,18 @@ import { type AgentServerUnderTest, requestOf, startAgentServer } from './start-
 let first: AgentServerUnderTest;
 let second: AgentServerUnderTest;
 /** Clients with the key of each workspace. */
-let ofFirst: Client;
-let ofSecond: Client;
+let firstClient: Client;
+let secondClient: Client;
 
 beforeAll(async () => {
   first = await startAgentServer();
   const { owner, database } = first;
-  const agentsDeployment = await addDeploymentOf(database, {
+  const agentsDeployment = await addOrganizationDeployment(database, {
     organizationId: owner.id,
     workspaceId: owner.workspaceIds[1],
   });
-  second = await startAgentServer({ project: 'store', beside: first, config: { agentsDeployment } });
-  [ofFirst, ofSecond] = [first.clientOf(owner.workspaceKeys[0]), second.clientOf(owner.workspaceKeys[1])];
+  second = await startAgentServer({ project: 'store', shareStoresWith: first, config: { agentsDeployment } });
+  [firstClient, secondClient] = [first.clientOf(owner.workspaceKeys[0]), second.clientOf(owner.workspaceKeys[1])];
 }, 120_000);
 afterAll(async () => {
   await second?.close();
@@ -40,7 +40,7 @@ describe('two deployments of an organisation', () => {
   it('claim only their own runs', async () => {
     const runs: Promise<string>[] = [];
     for (let round = 0; round < 10; round++) {
-      for (const [client, graph] of [[ofFirst, 'echo'] as const, [ofSecond, 'notes'] as const]) {
+      for (const [client, graph] of [[firstClient, 'echo'] as const, [secondClient, 'notes'] as const]) {
         const { thread_id: threadId } = await client.threads.create();
         // With `afterSeconds`, the creating process does not start the run at once, so any process may claim it.
         const { run_id: runId } = await client.runs.create(threadId, graph, { input: {}, afterSeconds: 0.2 });
@@ -57,7 +57,7 @@ describe('two deployments of an organisation', () => {
 
   it('are woken only by notifications of their own', async () => {
     const { executor, services, shared } = second;
-    const woken = (['wake', 'checkLeases', 'publishMissingEnds'] as const).map((name) => vi.spyOn(executor, name));
+    const wakeSpies = (['wake', 'checkLeases', 'publishMissingEnds'] as const).map((name) => vi.spyOn(executor, name));
     const notify = (payload: string) =>
       shared.stores.database.execute(
         "SELECT pg_notify(channel, $1) FROM unnest(ARRAY['agent_runs', 'agent_cancels', 'agent_ends']) AS channel",
@@ -67,39 +67,39 @@ describe('two deployments of an organisation', () => {
       for (let round = 0; round < 5; round++) await notify(first.services.agents.deploymentId);
       await notify(services.agents.deploymentId);
       // Postgres delivers notifications in commit order.
-      await expect.poll(() => woken.map(({ mock }) => mock.calls.length), { timeout: 10_000 }).toEqual([1, 1, 1]);
+      await expect.poll(() => wakeSpies.map(({ mock }) => mock.calls.length), { timeout: 10_000 }).toEqual([1, 1, 1]);
     } finally {
-      for (const spy of woken) spy.mockRestore();
+      for (const spy of wakeSpies) spy.mockRestore();
     }
   });
 
   it('have separate threads and streams under the same ids', async () => {
     const threadId = randomUUID();
-    await ofFirst.threads.create({ threadId, metadata: { of: 'first' } });
-    await ofSecond.threads.create({ threadId, metadata: { of: 'second' } });
-    expect(await ofFirst.threads.get(threadId)).toMatchObject({ metadata: { of: 'first' } });
-    expect(await ofSecond.threads.get(threadId)).toMatchObject({ metadata: { of: 'second' } });
+    await firstClient.threads.create({ threadId, metadata: { of: 'first' } });
+    await secondClient.threads.create({ threadId, metadata: { of: 'second' } });
+    expect(await firstClient.threads.get(threadId)).toMatchObject({ metadata: { of: 'first' } });
+    expect(await secondClient.threads.get(threadId)).toMatchObject({ metadata: { of: 'second' } });
 
     const stop = new AbortController();
-    const joined = ofFirst.threads.joinStream(threadId, { streamMode: ['run_modes'], signal: stop.signal });
+    const joined = firstClient.threads.joinStream(threadId, { streamMode: ['run_modes'], signal: stop.signal });
     const seen: unknown[] = [];
     const reading = (async () => {
       for await (const event of joined) seen.push(event.data);
     })().catch(() => undefined);
-    await ofSecond.runs.wait(threadId, 'notes', { input: { write: { animal: 'okapi' } } });
-    await ofFirst.runs.wait(threadId, 'echo', { input: { messages: [{ role: 'user', content: 'zebra' }] } });
+    await secondClient.runs.wait(threadId, 'notes', { input: { write: { animal: 'okapi' } } });
+    await firstClient.runs.wait(threadId, 'echo', { input: { messages: [{ role: 'user', content: 'zebra' }] } });
     await expect.poll(() => JSON.stringify(seen), { timeout: 20_000 }).toContain('zebra');
     stop.abort();
     await reading;
     expect(JSON.stringify(seen)).not.toContain('okapi');
-    expect(JSON.stringify(await ofSecond.threads.getState(threadId))).toContain('okapi');
-    expect(JSON.stringify(await ofSecond.threads.getState(threadId))).not.toContain('zebra');
-    expect(JSON.stringify(await ofFirst.threads.getState(threadId))).not.toContain('okapi');
+    expect(JSON.stringify(await secondClient.threads.getState(threadId))).toContain('okapi');
+    expect(JSON.stringify(await secondClient.threads.getState(threadId))).not.toContain('zebra');
+    expect(JSON.stringify(await firstClient.threads.getState(threadId))).not.toContain('okapi');
   });
 
   it('trace their runs into the workspace of the deployment, whichever default workspace a key has', async () => {
     const { owner, shared } = first;
-    const workspaceOf = async (server: AgentServerUnderTest, graph: string) => {
+    const readTraceWorkspaces = async (server: AgentServerUnderTest, graph: string) => {
       const { thread_id: threadId } = await server.clientOf(owner.adminKey).threads.create();
       const { run_id: runId } = await server.clientOf(owner.adminKey).runs.create(threadId, graph, { input: {} });
       const rows = () =>
@@ -110,24 +110,24 @@ describe('two deployments of an organisation', () => {
       await expect.poll(async () => (await rows()).length, { timeout: 30_000 }).toBeGreaterThan(0);
       return (await rows()).map(({ tenant_id }) => tenant_id);
     };
-    expect(await workspaceOf(first, 'echo')).toEqual([owner.workspaceIds[0]]);
-    expect(await workspaceOf(second, 'notes')).toEqual([owner.workspaceIds[1]]);
+    expect(await readTraceWorkspaces(first, 'echo')).toEqual([owner.workspaceIds[0]]);
+    expect(await readTraceWorkspaces(second, 'notes')).toEqual([owner.workspaceIds[1]]);
   });
 });
 
 describe.each(['first', 'second'] as const)('a key of another workspace, at the %s', (which) => {
   const server = () => (which === 'first' ? first : second);
-  const foreignKey = () => first.owner.workspaceKeys[which === 'first' ? 1 : 0];
+  const getForeignKey = () => first.owner.workspaceKeys[which === 'first' ? 1 : 0];
   const refused = async (answer: Promise<Response>) => {
     const { status, body } = await answer.then(async (got) => ({ status: got.status, body: await got.text() }));
     expect([status, JSON.parse(body).code]).toEqual([403, 'DEPLOYMENT_FORBIDDEN']);
   };
 
   it('is rejected by REST, server-sent events, MCP and A2A', async () => {
-    const [own, graph] = which === 'first' ? [ofFirst, 'echo'] : [ofSecond, 'notes'];
+    const [own, graph] = which === 'first' ? [firstClient, 'echo'] : [secondClient, 'notes'];
     const { thread_id: threadId } = await own.threads.create();
     const { run_id: runId } = await own.runs.create(threadId, graph, { input: {}, afterSeconds: 60 });
-    const ask = requestOf(server().url, foreignKey());
+    const ask = createRequester(server().url, getForeignKey());
     const stream = { accept: 'text/event-stream' };
     await refused(ask('GET', `/threads/${threadId}`));
     await refused(ask('DELETE', `/threads/${threadId}`));
@@ -144,7 +144,7 @@ describe.each(['first', 'second'] as const)('a key of another workspace, at the 
   });
 
   it('is rejected by a WebSocket', async () => {
-    const [own] = which === 'first' ? [ofFirst] : [ofSecond];
+    const [own] = which === 'first' ? [firstClient] : [secondClient];
     const { thread_id: threadId } = await own.threads.create();
     const opens = async (key: string) => {
       const url = `${server().url.replace('http', 'ws')}/threads/${threadId}/stream/events`;
@@ -156,7 +156,7 @@ describe.each(['first', 'second'] as const)('a key of another workspace, at the 
       socket.close();
       return opened;
     };
-    expect(await opens(foreignKey())).toBe(false);
+    expect(await opens(getForeignKey())).toBe(false);
     expect(await opens(first.owner.adminKey)).toBe(true);
   });
 });

@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => agents?.close());
 
-const ttlOf = async (threadId: string) => {
+const readTtl = async (threadId: string) => {
   const answer = await agents.ask('GET', `/threads/${threadId}?include=ttl`);
   const { ttl } = (await answer.json()) as { ttl?: { strategy: string; ttl_minutes: number } };
   return ttl && { strategy: ttl.strategy, minutes: ttl.ttl_minutes };
@@ -22,15 +22,15 @@ const defaults = { strategy: 'keep_latest', minutes: 90 };
 it('threads get the TTL of langgraph.json, however they are created, unless the request sets another one', async () => {
   const { threads, runs } = agents.client;
   const { thread_id: plain } = await threads.create();
-  expect(await ttlOf(plain)).toEqual(defaults);
+  expect(await readTtl(plain)).toEqual(defaults);
   const { thread_id: other } = await threads.create({ ttl: 30 });
-  expect(await ttlOf(other)).toEqual({ strategy: 'delete', minutes: 30 });
-  expect(await ttlOf((await threads.copy(plain)).thread_id)).toEqual(defaults);
+  expect(await readTtl(other)).toEqual({ strategy: 'delete', minutes: 30 });
+  expect(await readTtl((await threads.copy(plain)).thread_id)).toEqual(defaults);
   const made = randomUUID();
   await runs.wait(made, 'notes', { input: {}, ifNotExists: 'create' });
-  expect(await ttlOf(made)).toEqual(defaults);
+  expect(await readTtl(made)).toEqual(defaults);
   const kept = await runs.create(null, 'notes', { input: {}, onCompletion: 'keep' as never });
-  expect(await ttlOf(kept.thread_id)).toEqual(defaults);
+  expect(await readTtl(kept.thread_id)).toEqual(defaults);
 });
 
 it('threads of crons get the TTL of langgraph.json', async () => {
@@ -46,7 +46,7 @@ it('threads of crons get the TTL of langgraph.json', async () => {
   const [row] = await database.query<{ thread_id: string }>('SELECT thread_id FROM agents.runs WHERE run_id = $1', [
     runId,
   ]);
-  expect(await ttlOf(row!.thread_id)).toEqual(defaults);
+  expect(await readTtl(row!.thread_id)).toEqual(defaults);
 });
 
 it('expired threads and items are deleted at the configured interval', async () => {

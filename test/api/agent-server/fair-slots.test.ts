@@ -13,7 +13,7 @@ afterEach(async () => {
   server = undefined;
 });
 
-const sleeping = { input: { steps: 1, pauseMs: 600_000 } };
+const sleepingRun = { input: { steps: 1, pauseMs: 600_000 } };
 const config = { agentsRunsPerWorker: 4 };
 
 async function running({ database, owner }: AgentServerUnderTest): Promise<number> {
@@ -26,22 +26,22 @@ async function running({ database, owner }: AgentServerUnderTest): Promise<numbe
 
 /** Occupies all slots and leaves twice as many runs pending. */
 async function flood(of: AgentServerUnderTest, client: Client): Promise<void> {
-  for (let made = 0; made < 12; made += 1) await client.runs.create(null, 'steps', sleeping);
+  for (let made = 0; made < 12; made += 1) await client.runs.create(null, 'steps', sleepingRun);
   await expect.poll(() => running(of), { timeout: 20_000 }).toBe(4);
 }
 
 it('starts runs of another key, one after the other', { timeout: 120_000 }, async () => {
   server = await startAgentServer({ config });
   await flood(server, server.client);
-  const quiet = server.clientOf(server.owner.workspaceKeys[0]);
+  const quietClient = server.clientOf(server.owner.workspaceKeys[0]);
   for (let asked = 0; asked < 3; asked += 1) {
     const messages = [{ role: 'human', content: `hi ${asked}` }];
-    const state = await quiet.runs.wait(null, 'echo', { input: { messages } });
+    const state = await quietClient.runs.wait(null, 'echo', { input: { messages } });
     expect(JSON.stringify(state)).toContain(`echo: hi ${asked}`);
   }
-  const { thread_id: threadId } = await quiet.threads.create();
-  await quiet.runs.create(threadId, 'echo', { input: { messages: [] } });
-  await quiet.runs.wait(threadId, 'echo', { input: { messages: [] } });
+  const { thread_id: threadId } = await quietClient.threads.create();
+  await quietClient.runs.create(threadId, 'echo', { input: { messages: [] } });
+  await quietClient.runs.wait(threadId, 'echo', { input: { messages: [] } });
   expect(await running(server)).toBe(4);
 });
 

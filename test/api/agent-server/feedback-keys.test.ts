@@ -28,8 +28,8 @@ type Links = Readonly<Record<string, string>>;
 
 const input = { messages: [{ role: 'user', content: 'hi' }] };
 const feedbackKeys = ['quality', 'status'];
-const runIdOf = ([first]: readonly Part[]) => (first as { data: { run_id: string } }).data.run_id;
-const linksOf = (parts: readonly Part[]) => parts.at(-1)?.data as Links;
+const getRunId = ([first]: readonly Part[]) => (first as { data: { run_id: string } }).data.run_id;
+const getLinks = (parts: readonly Part[]) => parts.at(-1)?.data as Links;
 
 /** Sends a request to the link at the main API, without a key. */
 async function openLink(link: string, method: 'GET' | 'POST', feedback?: object | string) {
@@ -39,14 +39,14 @@ async function openLink(link: string, method: 'GET' | 'POST', feedback?: object 
   return { status: answer.statusCode, json: answer.json() };
 }
 
-async function feedbackOf(runId: string): Promise<Record<string, unknown>[]> {
+async function readFeedback(runId: string): Promise<Record<string, unknown>[]> {
   const headers = { 'x-api-key': agent.owner.workspaceKeys[0] };
   return (await main.inject({ method: 'GET', url: `/feedback?run=${runId}`, headers })).json();
 }
 
 async function stored(runId: string, expected: object) {
-  await until('feedback', async () => (await feedbackOf(runId)).length > 0);
-  expect(await feedbackOf(runId)).toEqual([expect.objectContaining(expected)]);
+  await until('feedback', async () => (await readFeedback(runId)).length > 0);
+  expect(await readFeedback(runId)).toEqual([expect.objectContaining(expected)]);
 }
 
 describe('a stream', () => {
@@ -54,10 +54,10 @@ describe('a stream', () => {
     const { thread_id: threadId } = await agent.client.threads.create();
     const parts = await all(agent.client.runs.stream(threadId, 'echo', { input, feedbackKeys }));
     expect(parts.filter(({ event }) => event === 'feedback')).toEqual([parts.at(-1)]);
-    expect(Object.keys(linksOf(parts))).toEqual(feedbackKeys);
-    const runId = runIdOf(parts);
+    expect(Object.keys(getLinks(parts))).toEqual(feedbackKeys);
+    const runId = getRunId(parts);
     const feedback = { score: 0.5, comment: 'good', value: { a: 1 }, correction: { b: 2 }, metadata: { from: 'page' } };
-    expect(await openLink(linksOf(parts).quality!, 'POST', feedback)).toEqual({
+    expect(await openLink(getLinks(parts).quality!, 'POST', feedback)).toEqual({
       status: 200,
       json: { run_id: runId, key: 'quality' },
     });
@@ -71,12 +71,12 @@ describe('a stream', () => {
 
   it('of a stateless run ends with links, too, which also accept feedback by GET; later feedback replaces earlier', async () => {
     const parts = await all(agent.client.runs.stream(null, 'echo', { input, feedbackKeys: ['thumbs'] }));
-    const link = linksOf(parts).thumbs!;
+    const link = getLinks(parts).thumbs!;
     for (const query of ['?score=false&comment=no', '?score=1&value=yes&comment=well+done']) {
       expect((await openLink(link, 'GET', query)).status).toBe(200);
     }
-    const runId = runIdOf(parts);
-    await until('the second feedback', async () => (await feedbackOf(runId))[0]?.comment === 'well done');
+    const runId = getRunId(parts);
+    await until('the second feedback', async () => (await readFeedback(runId))[0]?.comment === 'well done');
     await stored(runId, { key: 'thumbs', score: 1, value: 'yes', comment: 'well done' });
   });
 
@@ -141,8 +141,8 @@ it('crons have links for each of their runs', async () => {
   const runId = run?.run_id ?? '';
   await agent.client.runs.join(threadId, runId);
   const parts = await all(agent.client.runs.joinStream(threadId, runId, { lastEventId: '-1' }));
-  expect(Object.keys(linksOf(parts))).toEqual(feedbackKeys);
-  expect((await openLink(linksOf(parts).quality!, 'POST', { score: 1 })).status).toBe(200);
+  expect(Object.keys(getLinks(parts))).toEqual(feedbackKeys);
+  expect((await openLink(getLinks(parts).quality!, 'POST', { score: 1 })).status).toBe(200);
   await stored(runId, { key: 'quality', score: 1 });
 });
 
@@ -151,8 +151,8 @@ describe('a link', () => {
   let runId: string;
   beforeAll(async () => {
     const parts = await all(agent.client.runs.stream(null, 'echo', { input, feedbackKeys }));
-    links = linksOf(parts);
-    runId = runIdOf(parts);
+    links = getLinks(parts);
+    runId = getRunId(parts);
   });
 
   it('applies only to its key and run, whatever the body contains', async () => {
@@ -181,10 +181,10 @@ describe('a link', () => {
 
   it('cannot be forged', async () => {
     const [body, signature] = new URL(links.quality!).pathname.split('/').at(-1)!.split('.') as [string, string];
-    const forged = Buffer.from(Buffer.from(body, 'base64url').toString().replace('quality', 'forged!')).toString(
+    const forgedBody = Buffer.from(Buffer.from(body, 'base64url').toString().replace('quality', 'forged!')).toString(
       'base64url',
     );
-    for (const token of [`${forged}.${signature}`, `${body}.${signature.slice(1)}`, body, 'x']) {
+    for (const token of [`${forgedBody}.${signature}`, `${body}.${signature.slice(1)}`, body, 'x']) {
       const answer = await main.inject({ method: 'POST', url: `/feedback/tokens/${token}`, payload: { score: 1 } });
       expect([answer.statusCode, answer.json().code]).toEqual([404, 'NOT_FOUND']);
     }

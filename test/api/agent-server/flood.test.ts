@@ -13,7 +13,7 @@ beforeAll(async () => {
 afterAll(() => server?.close());
 
 /** Frames of server-sent events as they arrive, as text without comments. */
-async function* framesOf(response: Response): AsyncGenerator<string, void, undefined> {
+async function* readFrames(response: Response): AsyncGenerator<string, void, undefined> {
   let rest = '';
   for await (const text of response.body!.pipeThrough(new TextDecoderStream())) {
     const frames = (rest + text).split('\n\n');
@@ -40,17 +40,17 @@ const withTimeout = { timeout: 180_000 };
 it('streams every event of a graph that yields to the event loop, in bounded memory', withTimeout, async () => {
   const before = heldBytes();
   let maxHeldBytes = 0;
-  const watching = setInterval(() => {
+  const watchTimer = setInterval(() => {
     maxHeldBytes = Math.max(maxHeldBytes, heldBytes() - before);
   }, 50);
   const { threadId, response } = await stream('burst', { n: million });
   let next = 0;
   let last = '';
-  for await (const frame of framesOf(response)) {
+  for await (const frame of readFrames(response)) {
     if (frame.includes(`data: {"i":${next}}\n`)) next += 1;
     last = frame;
   }
-  clearInterval(watching);
+  clearInterval(watchTimer);
   // On a busy machine the client may read too slowly; the server then disconnects it with an error event.
   if (next < million) expect(last).toMatch(/^event: error\ndata: .*STREAM_READER_TOO_SLOW/);
   else expect(last).toContain(`id: 1-${million + 1}`);
@@ -73,11 +73,12 @@ it.each([false, true])(
     const join = () => server.ask('GET', `/threads/${threadId}/runs/${runId}/stream`);
     const [stalled, reads] = await Promise.all([join(), join()]);
     const seen: string[] = [];
-    for await (const frame of framesOf(reads)) seen.push(frame.slice(-20));
+    for await (const frame of readFrames(reads)) seen.push(frame.slice(-20));
     expect(seen).toHaveLength(input.n + 1);
     expect((await client.runs.get(threadId, runId)).status).toBe('success');
     const late: string[] = [];
-    for await (const frame of framesOf(stalled)) late.push(frame.startsWith('event: error') ? frame : frame.slice(-20));
+    for await (const frame of readFrames(stalled))
+      late.push(frame.startsWith('event: error') ? frame : frame.slice(-20));
     if (kept) expect(late).toEqual(seen);
     else {
       expect(late.pop()).toMatch(/STREAM_READER_TOO_SLOW/);
@@ -89,7 +90,7 @@ it.each([false, true])(
 it('streams every event of a graph that never yields, if it ends before the event loop limit', async () => {
   const { response } = await stream('misbehave', { how: 'flood', ms: 100 });
   const numbers: number[] = [];
-  for await (const frame of framesOf(response)) {
+  for await (const frame of readFrames(response)) {
     const [, number] = /data: {"i":(\d+)}/.exec(frame) ?? [];
     if (number !== undefined) numbers.push(Number(number));
   }
@@ -102,7 +103,7 @@ it('ends a run that blocks the event loop at its limit, and reports the reason t
 }, async () => {
   const { threadId, response } = await stream('misbehave', { how: 'flood' });
   let last = '';
-  for await (const frame of framesOf(response)) last = frame;
+  for await (const frame of readFrames(response)) last = frame;
   expect(last).toMatch(/^event: error\ndata: .*its event loop did not turn for 5 s/);
   expect(await server.client.threads.get(threadId)).toMatchObject({ status: 'error' });
   expect(await server.client.runs.wait(threadId, 'burst', { input: { n: 1 } })).toMatchObject({ done: 1 });

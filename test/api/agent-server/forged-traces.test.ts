@@ -24,10 +24,10 @@ it('accepts inner runs only for the trace and project of their own run', async (
   };
   const records = {
     own: forged('RUN'),
-    ofAnotherTrace: forged(randomUUID()),
-    ofAnotherProject: forged('RUN', ',"session_name":"another"'),
-    ofAnotherProjectById: forged('RUN', `,"session_id":"${randomUUID()}"`),
-    underAnotherId: { ...forged('RUN'), id: randomUUID() },
+    otherTrace: forged(randomUUID()),
+    otherProject: forged('RUN', ',"session_name":"another"'),
+    otherProjectById: forged('RUN', `,"session_id":"${randomUUID()}"`),
+    otherId: { ...forged('RUN'), id: randomUUID() },
   };
   const { client, shared } = server;
   const { thread_id: threadId } = await client.threads.create();
@@ -42,8 +42,8 @@ it('accepts inner runs only for the trace and project of their own run', async (
             FROM runs FINAL WHERE id = '${runId}' OR name = 'forged' ORDER BY id`,
     });
   // A record that names another project is accepted, but its values are dropped, including that name.
-  const { own, ofAnotherProject, ofAnotherProjectById } = records;
-  const ids = [runId, own.id, ofAnotherProject.id, ofAnotherProjectById.id];
+  const { own, otherProject, otherProjectById } = records;
+  const ids = [runId, own.id, otherProject.id, otherProjectById.id];
   await until('the trace to be stored', async () => (await traced()).length >= ids.length);
   const stored = await traced();
   const project = stored.find(({ id }) => id === runId)?.project;

@@ -17,7 +17,7 @@
 import { execFileSync } from 'node:child_process';
 import { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { attemptsOf, readToEnd, written } from '../../crash/agent-reader.ts';
+import { groupByAttempt, readToEnd, written } from '../../crash/agent-reader.ts';
 import { Random } from '../../histories/random.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 import { all, type Part } from './stream-parts.ts';
@@ -35,12 +35,12 @@ type Strategy = 'enqueue' | 'reject' | 'interrupt' | 'rollback';
 type Action = 'interrupt' | 'rollback';
 
 /** A run executes its steps, stops before the first step, or resumes where an earlier run stopped. */
-type Kind = 'steps' | 'stops' | 'goes on';
+type RunKind = 'steps' | 'stops' | 'goes on';
 
-interface MadeRun {
+interface CreatedRun {
   readonly threadId: string;
   readonly runId: string;
-  readonly kind: Kind;
+  readonly kind: RunKind;
   /** Name of the run in the state, if it adds one. */
   readonly text: string;
   /** Text that identifies the run in the state, if the run adds one. */
@@ -54,7 +54,7 @@ interface MadeRun {
 }
 
 const deadlineMs = 30_000;
-const stepsOfRun = 3;
+const stepsPerRun = 3;
 /** Streams that start after a given event, or at the time of joining. */
 const first = 'first';
 /** Fewer than the number that a run survives. */
@@ -73,7 +73,7 @@ function killWorker(random: Random): void {
 class Sequence {
   readonly #random: Random;
   readonly #threads: readonly string[];
-  readonly #runs: MadeRun[] = [];
+  readonly #runs: CreatedRun[] = [];
   #kills = 0;
 
   constructor(random: Random, threads: readonly string[]) {
@@ -99,18 +99,18 @@ class Sequence {
   async #create(): Promise<void> {
     const threadId = this.#random.pick(this.#threads);
     const strategy = this.#random.pick<Strategy>(['enqueue', 'enqueue', 'reject', 'interrupt', 'rollback']);
-    const kind = this.#random.pick<Kind>(['steps', 'steps', 'steps', 'stops', 'goes on']);
+    const kind = this.#random.pick<RunKind>(['steps', 'steps', 'steps', 'stops', 'goes on']);
     const text = `run ${this.#runs.length}`;
     const { status } = await client.threads.get(threadId);
-    const input = { steps: stepsOfRun, pauseMs: this.#random.pick([0, 20, 60]), text };
-    const making = client.runs.create(threadId, 'steps', {
+    const input = { steps: stepsPerRun, pauseMs: this.#random.pick([0, 20, 60]), text };
+    const runCreation = client.runs.create(threadId, 'steps', {
       input: kind === 'goes on' ? null : input,
       ...(kind === 'stops' && { interruptBefore: ['step'] }),
       multitaskStrategy: strategy,
       streamMode: 'custom',
       streamResumable: true,
     });
-    const made = await making.catch((error: { readonly status?: number }) => {
+    const made = await runCreation.catch((error: { readonly status?: number }) => {
       // No other client makes the thread busy.
       expect({ status, strategy, refused: error.status }).toEqual({ status: 'busy', strategy: 'reject', refused: 409 });
     });
@@ -138,14 +138,14 @@ class Sequence {
     if (seen.length > 0) this.#follow(run, seen.at(-1));
   }
 
-  #follow({ threadId, runId, joined }: MadeRun, after?: string): void {
+  #follow({ threadId, runId, joined }: CreatedRun, after?: string): void {
     const options = after === undefined ? {} : { lastEventId: after };
     const parts = all(client.runs.joinStream(threadId, runId, options));
     parts.catch(() => undefined);
     joined.push({ after, parts });
   }
 
-  #read(run: MadeRun): void {
+  #read(run: CreatedRun): void {
     const reading = readToEnd([client], run, 0).ended;
     // The result is checked at the end. Until then, ignore rejections: a run that was rolled back is not found.
     reading.catch(() => undefined);
@@ -178,41 +178,44 @@ class Sequence {
     await this.#leaveAfter(run, this.#random.between(1, 4), () => undefined);
   }
 
-  async #leaveAfter({ threadId, runId }: MadeRun, count: number, see: (part: Part) => void): Promise<void> {
+  async #leaveAfter({ threadId, runId }: CreatedRun, count: number, see: (part: Part) => void): Promise<void> {
     let remaining = count;
-    const disconnect = new AbortController();
+    const disconnectController = new AbortController();
     try {
-      const stream = client.runs.joinStream(threadId, runId, { lastEventId: '-1', signal: disconnect.signal });
+      const stream = client.runs.joinStream(threadId, runId, {
+        lastEventId: '-1',
+        signal: disconnectController.signal,
+      });
       for await (const part of stream) {
         see(part as Part);
         if (--remaining === 0) break;
       }
     } catch (error) {
-      isNotFound(error);
+      expectNotFound(error);
     } finally {
-      disconnect.abort();
+      disconnectController.abort();
     }
   }
 
-  #of(threadId: string): MadeRun[] {
+  #of(threadId: string): CreatedRun[] {
     return this.#runs.filter((run) => run.threadId === threadId);
   }
 
   async check(): Promise<void> {
-    const notBusy = async (threadId: string) => (await client.threads.get(threadId)).status !== 'busy';
+    const isNotBusy = async (threadId: string) => (await client.threads.get(threadId)).status !== 'busy';
     for (const threadId of this.#threads)
-      await expect.poll(() => notBusy(threadId), { timeout: deadlineMs }).toBe(true);
+      await expect.poll(() => isNotBusy(threadId), { timeout: deadlineMs }).toBe(true);
     const ends = new Map<string, string>();
     for (const run of this.#runs) ends.set(run.text, await this.#checkRun(run));
     for (const threadId of this.#threads) await this.#checkThread(threadId, ends);
   }
 
-  async #checkRun(run: MadeRun): Promise<string> {
+  async #checkRun(run: CreatedRun): Promise<string> {
     const { threadId, runId, requested } = run;
     const status = await client.runs.get(threadId, runId).then(
       (row) => row.status as string,
       (error: unknown) => {
-        isNotFound(error);
+        expectNotFound(error);
         return 'gone';
       },
     );
@@ -229,21 +232,21 @@ class Sequence {
     if (row?.cancel_action) expect([row.cancel_action, status], run.text).toEqual(['interrupt', 'interrupted']);
 
     const fullStream = status === 'gone' ? undefined : await readToEnd([client], run, 0).ended;
-    if (fullStream !== undefined) attemptsOf(run, fullStream);
+    if (fullStream !== undefined) groupByAttempt(run, fullStream);
     if (run.kind === 'stops' && fullStream !== undefined) expect(written(fullStream, 'step'), run.text).toEqual([]);
     for (const reading of run.readers) {
       const parts = await reading.catch((error: unknown) => {
         expect(status).toBe('gone');
-        isNotFound(error);
+        expectNotFound(error);
       });
       if (parts === undefined) continue;
-      attemptsOf(run, parts);
+      groupByAttempt(run, parts);
       if (fullStream !== undefined) expect(parts).toEqual(fullStream);
     }
     for (const { after, parts } of run.joined) {
       const followed = await parts.catch((error: unknown) => {
         expect(status).toBe('gone');
-        isNotFound(error);
+        expectNotFound(error);
       });
       if (followed === undefined || fullStream === undefined) continue;
       const index = fullStream.findIndex(({ id }) => id === after);
@@ -263,13 +266,15 @@ class Sequence {
     // Each step continues from the previous one.
     expect(log.map((line) => Number(line.split(' ').at(-1)))).toEqual(log.map((_, index) => index + 1));
     const texts = log.map((line) => line.replace(/ \d+$/, ''));
-    const inOrder = [first, ...runs.map(({ text }) => text)].flatMap((text) => texts.filter((other) => other === text));
-    expect(texts).toEqual(inOrder);
+    const orderedTexts = [first, ...runs.map(({ text }) => text)].flatMap((text) =>
+      texts.filter((other) => other === text),
+    );
+    expect(texts).toEqual(orderedTexts);
     for (const { text, kind } of runs) {
       const lines = log.filter((line) => line.startsWith(`${text} `));
       const end = ends.get(text);
       if (end === 'success' && kind === 'steps')
-        expect(Number(lines.at(-1)?.split(' ').at(-1)) % stepsOfRun, text).toBe(0);
+        expect(Number(lines.at(-1)?.split(' ').at(-1)) % stepsPerRun, text).toBe(0);
       if (end === 'gone' || kind === 'goes on') expect(lines).toEqual([]);
     }
     const last = runs.at(-1);
@@ -280,50 +285,50 @@ class Sequence {
   }
 }
 
-function isNotFound(error: unknown): void {
+function expectNotFound(error: unknown): void {
   expect((error as { readonly status?: number }).status).toBe(404);
 }
 
 /** Creates a thread whose next run can resume. */
 async function newThread(): Promise<string> {
   const { thread_id: threadId } = await client.threads.create();
-  await client.runs.wait(threadId, 'steps', { input: { steps: stepsOfRun, pauseMs: 0, text: first } });
+  await client.runs.wait(threadId, 'steps', { input: { steps: stepsPerRun, pauseMs: 0, text: first } });
   return threadId;
 }
 
-function seeds(defaults: readonly number[]): readonly number[] {
+function chooseSeeds(defaults: readonly number[]): readonly number[] {
   const { RUNLAKE_TEST_SEED: given, RUNLAKE_TEST_MORE_SEEDS: more = '0' } = process.env;
   if (given === undefined) return defaults;
   return Array.from({ length: 1 + Number(more) }, (_, index) => Number(given) + index);
 }
 
 describe('a random sequence', () => {
-  it.each(seeds([1, 2, 3]))('ends as the model predicts (seed %i)', async (seed) => {
+  it.each(chooseSeeds([1, 2, 3]))('ends as the model predicts (seed %i)', async (seed) => {
     const threads = await Promise.all([1, 2].map(newThread));
     const sequence = new Sequence(new Random(seed), threads);
     await sequence.go(20);
     await sequence.check();
   });
 
-  it.each(seeds([2]))(
+  it.each(chooseSeeds([2]))(
     'of interrupts is resumed in order, whichever process crashes meanwhile (seed %i)',
     async (seed) => {
       const random = new Random(seed);
       const { thread_id: threadId } = await client.threads.create();
       for (let round = 0; round < 6; round += 1) {
         const question = `question ${round}`;
-        const asking = client.runs.wait(threadId, 'ask', { input: { question, answer: '', result: '' } });
+        const questionRun = client.runs.wait(threadId, 'ask', { input: { question, answer: '', result: '' } });
         if (round < maxKills && random.chance(0.5)) killWorker(random);
-        expect(await asking).toMatchObject({ question, result: '' });
+        expect(await questionRun).toMatchObject({ question, result: '' });
         const { status, interrupts } = await client.threads.get(threadId);
         expect({ status, requested: Object.values(interrupts).flat() }).toMatchObject({
           status: 'interrupted',
           requested: [{ value: { question } }],
         });
         if (random.chance(0.3)) continue;
-        const answering = client.runs.wait(threadId, 'ask', { command: { resume: `answer ${round}` } });
+        const answerRun = client.runs.wait(threadId, 'ask', { command: { resume: `answer ${round}` } });
         if (random.chance(0.5)) killWorker(random);
-        expect(await answering).toMatchObject({ result: `answered: answer ${round}` });
+        expect(await answerRun).toMatchObject({ result: `answered: answer ${round}` });
         expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle' });
       }
     },

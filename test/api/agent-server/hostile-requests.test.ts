@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
-import { isFullExtent, someOf } from '../../house/extent.ts';
-import { failuresOf } from '../send-hostile.ts';
+import { isFullExtent, pickSome } from '../../house/extent.ts';
+import { listFailures } from '../send-hostile.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 let server: AgentServerUnderTest;
@@ -22,13 +22,13 @@ it('responds to no hostile request with a 5xx', { timeout: 900_000 }, async () =
   const headers = { 'x-api-key': owner.adminKey };
   // `truncate` deletes the resources that the other operations use.
   const served = agentOperations.filter(({ operationId }) => operationId !== 'truncate');
-  const deleting = served.filter(({ method }) => method === 'DELETE');
-  const others = someOf(
+  const deleteOperations = served.filter(({ method }) => method === 'DELETE');
+  const others = pickSome(
     served.filter(({ method }) => method !== 'DELETE'),
     1 / 3,
   );
-  const first = await failuresOf(url, others, { headers, known });
-  const last = await failuresOf(url, deleting, { headers, known: {} });
+  const first = await listFailures(url, others, { headers, known });
+  const last = await listFailures(url, deleteOperations, { headers, known: {} });
   expect(first.taken).toBeGreaterThan(isFullExtent ? 1_000 : 100);
   expect([...first.failures, ...last.failures]).toEqual([]);
 });

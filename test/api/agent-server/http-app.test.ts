@@ -8,7 +8,7 @@ import { createRouteMatcher, listRoutes } from '../../../pipelines/agents/app/ap
 import { openHttpApp } from '../../../pipelines/agents/app/http-app.ts';
 import { parseReference } from '../../../pipelines/agents/graphs/graphs-file.ts';
 import { until } from '../../infra/until.ts';
-import { type AgentServerUnderTest, graphsFileOf, startAgentServer } from './start-agent-server.ts';
+import { type AgentServerUnderTest, buildGraphsFilePath, startAgentServer } from './start-agent-server.ts';
 
 /** `http.app`: a Hono app of a project, in a separate process behind the agent server. */
 
@@ -47,10 +47,10 @@ describe('an app', () => {
       'x-forwarded-proto': 'http',
       'x-forwarded-for': '127.0.0.1',
     });
-    const forwarded = await json('/headers', {
+    const forwardedHeaders = await json('/headers', {
       headers: { 'x-forwarded-for': '1.2.3.4', 'x-forwarded-proto': 'https' },
     });
-    expect(forwarded).toMatchObject({ 'x-forwarded-for': '1.2.3.4, 127.0.0.1', 'x-forwarded-proto': 'https' });
+    expect(forwardedHeaders).toMatchObject({ 'x-forwarded-for': '1.2.3.4, 127.0.0.1', 'x-forwarded-proto': 'https' });
     for (const name of ['x-runlake-app-user', 'te']) expect(seen).not.toHaveProperty(name);
     expect(await json('/whoami', { headers })).toBeNull();
   });
@@ -62,12 +62,12 @@ describe('an app', () => {
   });
 
   it('takes precedence for the routes that it names, and otherwise gets requests that the server has no route for', async () => {
-    const ofApp = { from: 'the app' };
-    expect(await json('/info')).toEqual(ofApp);
+    const appResponse = { from: 'the app' };
+    expect(await json('/info')).toEqual(appResponse);
     expect(await json('/ok')).toEqual({ ok: true });
     const { thread_id: threadId } = await agent.client.threads.create();
     expect(await agent.client.threads.get(threadId)).toHaveProperty('thread_id', threadId);
-    expect(await json('/threads/a/b/c')).toEqual(ofApp);
+    expect(await json('/threads/a/b/c')).toEqual(appResponse);
     expect(await (await fetched('/files/a/b%20c?d')).text()).toBe('/files/a/b c');
     expect(await agent.client.runs.wait(null, 'plain', { input: {} })).toEqual({ text: 'said' });
     for (const path of ['/nowhere', '/api/v1/nowhere', '/', '/own-route']) {
@@ -127,8 +127,8 @@ describe('an app', () => {
 });
 
 describe('limits', () => {
-  it.each([true, false])('reject a body that is too large, with a length: %s', async (withLength) => {
-    const body = withLength
+  it.each([true, false])('reject a body that is too large, with a length: %s', async (hasLength) => {
+    const body = hasLength
       ? Buffer.alloc(limitBytes + 1)
       : new ReadableStream({
           pull: (controller) => controller.enqueue(new Uint8Array(256 * 1024)),
@@ -138,7 +138,7 @@ describe('limits', () => {
     );
     // If the body has no length, the connection may close before the client reads the response.
     if (answer) expect(await refusal(answer)).toEqual([413, 'BODY_TOO_LARGE']);
-    else expect(withLength).toBe(false);
+    else expect(hasLength).toBe(false);
     expect(await json('/size', { method: 'PUT', body: Buffer.alloc(limitBytes) })).toEqual({ bytes: limitBytes });
   });
 
@@ -163,52 +163,52 @@ describe('limits', () => {
 
 describe('an app that fails', () => {
   const pid = async () => Number(await (await fetched('/pid')).text());
-  const back = () => until('the app restarts', async () => (await fetched('/pid')).status === 200);
-  const breakIt = (how: string) => fetched(`/break/${how}`, { method: 'POST' });
+  const waitForRestart = () => until('the app restarts', async () => (await fetched('/pid')).status === 200);
+  const breakApp = (how: string) => fetched(`/break/${how}`, { method: 'POST' });
 
   it('responds with the error of its framework and continues', async () => {
     const before = await pid();
-    const answer = await breakIt('throw');
+    const answer = await breakApp('throw');
     expect([answer.status, await answer.text()]).toEqual([500, 'Internal Server Error']);
     expect(await pid()).toBe(before);
   });
 
   it.each(['exit', 'later', 'loop'])('by %s fails its requests, and another process is started', async (how) => {
-    await back();
+    await waitForRestart();
     const before = await pid();
     const ids = agent.client.threads.create();
-    expect(await refusal(await breakIt(how))).toEqual([502, 'APP_FAILED']);
+    expect(await refusal(await breakApp(how))).toEqual([502, 'APP_FAILED']);
     expect((await ids).thread_id).toBeTruthy();
-    const meanwhile = await fetched('/pid');
-    expect([200, 502, 503]).toContain(meanwhile.status);
-    await back();
+    const interimResponse = await fetched('/pid');
+    expect([200, 502, 503]).toContain(interimResponse.status);
+    await waitForRestart();
     expect(await pid()).not.toBe(before);
   });
 
   it('during a response aborts it', async () => {
-    await back();
-    const answer = await breakIt('midway');
+    await waitForRestart();
+    const answer = await breakApp('midway');
     expect(answer.status).toBe(200);
     await expect(answer.text()).rejects.toThrow();
-    await back();
+    await waitForRestart();
   });
 });
 
 describe('with enable_custom_route_auth', () => {
-  let guarded: AgentServerUnderTest;
+  let guardedServer: AgentServerUnderTest;
   beforeAll(async () => {
-    guarded = await startAgentServer({ project: 'guarded' });
+    guardedServer = await startAgentServer({ project: 'guarded' });
   });
-  afterAll(() => guarded?.close());
+  afterAll(() => guardedServer?.close());
 
   it('admits only users that the project authenticates, and passes them to the app', async () => {
-    const ask = (authorization: string) => fetch(`${guarded.url}/whoami`, { headers: { authorization } });
+    const ask = (authorization: string) => fetch(`${guardedServer.url}/whoami`, { headers: { authorization } });
     expect(await refusal(await ask('Bearer wrong-anna'))).toEqual([401, 'AUTH_REJECTED']);
     expect(await (await ask('Bearer secret-anna')).json()).toEqual({
       user: { identity: 'anna', display_name: 'ANNA', is_authenticated: true, permissions: ['is:anna'], plan: 'free' },
       scopes: ['is:anna'],
     });
-    expect(await refusal(await fetch(`${guarded.url}/nowhere`))).toEqual([401, 'AUTH_REJECTED']);
+    expect(await refusal(await fetch(`${guardedServer.url}/nowhere`))).toEqual([401, 'AUTH_REJECTED']);
   });
 });
 
@@ -245,7 +245,7 @@ describe('a file whose app', () => {
 });
 
 async function open(app: string) {
-  const path = graphsFileOf('app');
+  const path = buildGraphsFilePath('app');
   const folder = dirname(path);
   const file = { path, folder, env: {}, app: parseReference(folder, app) };
   const environment = { PATH: process.env.PATH ?? '' };

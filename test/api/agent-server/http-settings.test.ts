@@ -19,18 +19,18 @@ afterAll(() => agent?.close());
 
 describe('http.cors', () => {
   const shared = { 'access-control-allow-credentials': 'true', vary: 'origin' };
-  const headersOf = async (method: string, headers: Record<string, string>) => {
+  const fetchHeaders = async (method: string, headers: Record<string, string>) => {
     const answer = await fetch(`${agent.url}/ok`, { method, headers });
     const responseHeaders: Record<string, string> = Object.fromEntries(answer.headers);
     return { ...responseHeaders, status: answer.status };
   };
 
   it.each(['https://a.example', 'https://b.team.example'])('allows pages of %s', async (origin) => {
-    const headers = await headersOf('GET', { origin });
+    const headers = await fetchHeaders('GET', { origin });
     expect(headers).toMatchObject({ ...shared, status: 200, 'access-control-allow-origin': origin });
-    const exposed =
+    const exposedHeaders =
       'content-location, location, x-pagination-total, x-pagination-next, x-request-id, x-ignored-fields, x-page';
-    expect(headers).toHaveProperty('access-control-expose-headers', exposed);
+    expect(headers).toHaveProperty('access-control-expose-headers', exposedHeaders);
   });
 
   it.each([
@@ -39,12 +39,12 @@ describe('http.cors', () => {
     'https://evil.example/?https://b.team.example',
     `https://${'b'.repeat(500)}.team.example`,
   ])('does not allow pages of %s', async (origin) => {
-    expect(await headersOf('GET', { origin })).not.toHaveProperty('access-control-allow-origin');
+    expect(await fetchHeaders('GET', { origin })).not.toHaveProperty('access-control-allow-origin');
   });
 
   it('responds to CORS preflights', async () => {
     const preflight = { 'access-control-request-method': 'PUT', 'access-control-request-headers': 'x-other' };
-    expect(await headersOf('OPTIONS', { origin: 'https://a.example', ...preflight })).toMatchObject({
+    expect(await fetchHeaders('OPTIONS', { origin: 'https://a.example', ...preflight })).toMatchObject({
       ...shared,
       status: 204,
       'access-control-allow-methods': 'GET, POST',

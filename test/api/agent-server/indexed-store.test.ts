@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { graphEnvironment } from '../../../infra/config/graph-environment.ts';
+import { buildGraphEnvironment } from '../../../infra/config/graph-environment.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { readGraphsFile } from '../../../pipelines/agents/graphs/graphs-file.ts';
 import { openWorkerPool } from '../../../pipelines/agents/workers/front/worker-pool.ts';
@@ -75,7 +75,7 @@ it.each([
     file: { ...file, store: { index: { embed, dims: 3 } } },
     workers: 1,
     runsPerWorker: 1,
-    environment: graphEnvironment(),
+    environment: buildGraphEnvironment(),
     maxEventBytes: 1024,
     maxBufferedBytes: 1024 * 1024,
     heartbeatTimeoutMs: 10_000,

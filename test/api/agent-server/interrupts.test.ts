@@ -34,14 +34,14 @@ describe('interrupts', () => {
   it('are returned with the state to a client that waits', async () => {
     const threadId = await newThread();
     const input = { question: 'Really?' };
-    const withInterrupt = { ...input, __interrupt__: [{ id: expect.any(String), value: input }] };
-    expect(await client.runs.wait(threadId, 'ask', { input })).toEqual(withInterrupt);
+    const interruptedValues = { ...input, __interrupt__: [{ id: expect.any(String), value: input }] };
+    expect(await client.runs.wait(threadId, 'ask', { input })).toEqual(interruptedValues);
     const [run] = await client.runs.list(threadId);
-    expect(await client.runs.join(threadId, run!.run_id)).toEqual(withInterrupt);
-    expect(await client.runs.wait(null, 'ask', { input })).toEqual(withInterrupt);
+    expect(await client.runs.join(threadId, run!.run_id)).toEqual(interruptedValues);
+    expect(await client.runs.wait(null, 'ask', { input })).toEqual(interruptedValues);
     const long = { question: 'x'.repeat(2 * 1024 * 1024) };
-    const openInterrupts = { ...long, __interrupt__: [{ id: expect.any(String), value: long }] };
-    expect(await client.runs.wait(threadId, 'ask', { input: long })).toEqual(openInterrupts);
+    const longInterruptedValues = { ...long, __interrupt__: [{ id: expect.any(String), value: long }] };
+    expect(await client.runs.wait(threadId, 'ask', { input: long })).toEqual(longInterruptedValues);
     const before = await client.runs.wait(threadId, 'steps', { input: { steps: 2 }, interruptBefore: '*' });
     expect(before).toMatchObject({ __interrupt__: [] });
     const after = await client.runs.wait(threadId, 'steps', { input: null });

@@ -17,7 +17,7 @@ import { readNodes } from '../../../pipelines/agents/graphs/graph-nodes.ts';
 import { readSchemas } from '../../../pipelines/agents/requests/schemas.ts';
 import { RunTracer } from '../../../pipelines/agents/traces/run-tracer.ts';
 import { toLibraryCommand } from '../../../pipelines/agents/workers/child/run-config.ts';
-import { stoppedAtHead } from '../../../pipelines/agents/workers/child/stopped-at-head.ts';
+import { isStoppedAtHead } from '../../../pipelines/agents/workers/child/stopped-at-head.ts';
 import { copyProjectsWithLibrary, type Library } from '../../agents/projects-with.ts';
 import { isFullExtent } from '../../house/extent.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
@@ -31,7 +31,7 @@ import { type AgentServerUnderTest, startAgentServer } from './start-agent-serve
  * The tests here also guard the private parts of the libraries that Runlake still uses; each test names the part.
  */
 const suites = ['interrupts', 'runs', 'stateless', 'store', 'streams', 'threads', 'unknown-nodes'];
-const suitesOf: Readonly<Record<Library, readonly string[]>> = {
+const suitesByLibrary: Readonly<Record<Library, readonly string[]>> = {
   // LangGraph 1.0 streams neither messages as content blocks nor tool events, which `protocol` expects.
   oldest: suites,
   newest: [...suites, 'protocol'],
@@ -93,7 +93,7 @@ describe.each<Library>(['oldest', 'newest'])('the %s library', (library) => {
     expect(values).toMatchObject({ said: expect.arrayContaining(['answer: tea', 'greeted: true']) });
     expect(await client.threads.getHistory(thread_id)).not.toHaveLength(0);
     expect(await client.store.getItem(['people'], 'ann')).toMatchObject({ value: { greeted: true } });
-    const parents = await parentsIn(langsmith, runId);
+    const parents = await readParentNames(langsmith, runId);
     // `getRunTreeWithTracingConfig` and `client` of the tracer: `count` is traced by the `langsmith` package.
     expect(parents).toMatchObject({ greet: 'everything', upper: 'greet', count: 'greet', within: 'everything' });
   });
@@ -132,9 +132,9 @@ describe.each<Library>(['oldest', 'newest'])('the %s library', (library) => {
     const { exported, graph, saver, config, run } = await openGraph('stopping');
     const none = { before: undefined, after: undefined };
     await run({ name: 'ann' });
-    expect(await stoppedAtHead(graph, saver, 't', none)).toBe(true);
+    expect(await isStoppedAtHead(graph, saver, 't', none)).toBe(true);
     await run(null);
-    expect(await stoppedAtHead(graph, saver, 't', none)).toBe(false);
+    expect(await isStoppedAtHead(graph, saver, 't', none)).toBe(false);
     const head = await saver.getTuple(config);
     expect(head?.checkpoint.versions_seen).toHaveProperty('__interrupt__');
     expect(exported.checkpointer).toBeUndefined();
@@ -215,7 +215,7 @@ describe.each<Library>(['oldest', 'newest'])('the %s library', (library) => {
         'run',
         '--project',
         'embedded',
-        ...suitesOf[library].map(suiteFile),
+        ...suitesByLibrary[library].map(suiteFile),
       ];
       const child = spawn(process.execPath, words, {
         env: { ...process.env, RUNLAKE_TEST_LANGGRAPH: library, RUNLAKE_TEST_ALL: 'false', RUNLAKE_TEST_REPORT: '' },
@@ -243,7 +243,7 @@ function suiteFile(name: string): string {
 }
 
 /** Waits until a trace has ended. Returns the name of each run's parent, by the name of the run. */
-async function parentsIn(langsmith: LangSmith, traceId: string): Promise<Record<string, string | undefined>> {
+async function readParentNames(langsmith: LangSmith, traceId: string): Promise<Record<string, string | undefined>> {
   let runs: Run[] = [];
   const read = async () => {
     runs = [];

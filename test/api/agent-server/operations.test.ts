@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
-import { agentOperations, servedOperations } from '../../../api/agent-server/operations.ts';
+import { agentOperations, listServedOperations } from '../../../api/agent-server/operations.ts';
 
-const disabledPaths = (http: Parameters<typeof servedOperations>[0]) => {
-  const served = new Set(servedOperations(http));
+const disabledPaths = (http: Parameters<typeof listServedOperations>[0]) => {
+  const served = new Set(listServedOperations(http));
   return agentOperations.filter((operation) => !served.has(operation)).map(({ path }) => path);
 };
 

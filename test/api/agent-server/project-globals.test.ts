@@ -47,7 +47,7 @@ describe('new Client() without a URL', () => {
 });
 
 describe('the project logger', () => {
-  const logged = (log: (logger: ReturnType<typeof createProjectLogger>) => unknown) => {
+  const captureLog = (log: (logger: ReturnType<typeof createProjectLogger>) => unknown) => {
     const lines: string[] = [];
     log(createProjectLogger((line) => lines.push(line)));
     expect(lines).toHaveLength(1);
@@ -56,20 +56,20 @@ describe('the project logger', () => {
   };
 
   it('writes one JSON line per call', () => {
-    expect(logged((to) => to.info('two\nlines', { a: 1 }, { b: 2 }))).toEqual({
+    expect(captureLog((to) => to.info('two\nlines', { a: 1 }, { b: 2 }))).toEqual({
       ...{ level: 'info', message: 'two\nlines', a: 1, b: 2 },
     });
-    expect(logged((to) => to.warn({ message: 'from an object', c: 3 }))).toEqual({
+    expect(captureLog((to) => to.warn({ message: 'from an object', c: 3 }))).toEqual({
       ...{ level: 'warn', message: 'from an object', c: 3 },
     });
-    expect(logged((to) => to.error(new Error('broken'))).message).toContain('Error: broken');
+    expect(captureLog((to) => to.error(new Error('broken'))).message).toContain('Error: broken');
   });
 
   it('writes values that JSON cannot represent, and supports chaining', () => {
     const circle: Record<string, unknown> = {};
     circle.self = circle;
-    expect(logged((to) => to.silly('round', circle)).meta).toContain('Circular');
-    expect(logged((to) => to.http('big', { n: 1n })).meta).toContain('1n');
+    expect(captureLog((to) => to.silly('round', circle)).meta).toContain('Circular');
+    expect(captureLog((to) => to.http('big', { n: 1n })).meta).toContain('1n');
     const logger = createProjectLogger(() => undefined);
     expect(logger.verbose('a').debug('b')).toBe(logger);
   });

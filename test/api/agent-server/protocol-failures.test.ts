@@ -13,7 +13,7 @@ beforeAll(async () => {
 afterAll(() => agents?.close());
 
 /** Creates a thread whose last run is in the state that its process leaves if the log did not accept all events. */
-async function withEventsMissing(): Promise<string> {
+async function createIncompleteThread(): Promise<string> {
   const { thread_id: threadId } = await agents.client.threads.create();
   const payload = { input: { n: 1 }, afterSeconds: 600, streamResumable: true };
   const run = await agents.client.runs.create(threadId, 'burst', payload);
@@ -27,7 +27,7 @@ async function withEventsMissing(): Promise<string> {
 }
 
 it('reports missing events as an error before the end, through the stock client', async () => {
-  const thread = agents.client.threads.stream(await withEventsMissing(), { assistantId: 'burst' });
+  const thread = agents.client.threads.stream(await createIncompleteThread(), { assistantId: 'burst' });
   const errors: string[] = [];
   thread.onError(({ message }) => errors.push(message));
   let last: unknown;
@@ -41,7 +41,7 @@ it('reports missing events as an error before the end, through the stock client'
 });
 
 /** Collects what a subscription on a socket receives until the socket closes or the run ends. */
-async function onSocket(threadId: string) {
+async function collectSocketEvents(threadId: string) {
   const socket = new WebSocket(`${agents.url.replace('http', 'ws')}/threads/${threadId}/stream/events`, {
     headers: { 'x-api-key': agents.owner.adminKey },
   });
@@ -64,7 +64,7 @@ const incomplete = { type: 'error', id: null, error: 'unknown_error', message: /
 const expected = { ...incomplete, message: expect.stringMatching(incomplete.message) };
 
 it('reports missing events on a WebSocket in the same way', async () => {
-  const { seen } = await onSocket(await withEventsMissing());
+  const { seen } = await collectSocketEvents(await createIncompleteThread());
   expect(seen).toMatchObject([expected, { type: 'event', params: { data: { event: 'completed' } } }]);
 });
 
@@ -89,7 +89,7 @@ it('ends a stream that breaks off with an error', async () => {
     const text = (await streamed.text()).split('\n').filter((line) => /^(?:event|data):/.test(line));
     expect(text[0]).toBe('event: error');
     expect(JSON.parse(text[1]?.slice('data: '.length) ?? '')).toEqual(expected);
-    expect(await onSocket(threadId)).toEqual({ code: 1011, seen: [expected] });
+    expect(await collectSocketEvents(threadId)).toEqual({ code: 1011, seen: [expected] });
   } finally {
     Object.assign(services, { hub });
   }

@@ -15,26 +15,17 @@ afterAll(() => agents.close());
 type Transport = 'sse' | 'websocket';
 
 /** Opens a WebSocket with a key. The stock client needs a factory for this, because browsers cannot set its headers. */
-const socketTo = (url: string, key = agents.owner.adminKey) => new WebSocket(url, { headers: { 'x-api-key': key } });
+const openSocket = (url: string, key = agents.owner.adminKey) => new WebSocket(url, { headers: { 'x-api-key': key } });
 
-function threadOn(transport: Transport, assistantId: string, threadId: string = randomUUID()) {
+function openThread(transport: Transport, assistantId: string, threadId: string = randomUUID()) {
   if (transport === 'sse') return agents.client.threads.stream(threadId, { assistantId, transport });
   const client = new Client({ apiUrl: agents.url, apiKey: null as never });
-  const webSocketFactory = (url: string) => socketTo(url) as never;
+  const webSocketFactory = (url: string) => openSocket(url) as never;
   return client.threads.stream(threadId, { assistantId, transport, webSocketFactory });
 }
 
-const everything = [
-  'values',
-  'updates',
-  'messages',
-  'tools',
-  'lifecycle',
-  'input',
-  'tasks',
-  'checkpoints',
-  'custom',
-] as const;
+const channels = ['values', 'updates', 'messages', 'tools', 'lifecycle', 'input', 'tasks', 'checkpoints'] as const;
+const allChannels = [...channels, 'custom'] as const;
 
 /** Reads events up to the end of a run. */
 async function untilEnd(events: AsyncIterable<Event>): Promise<Event[]> {
@@ -58,7 +49,7 @@ const ask = async (threadId: string, command: unknown) => {
 
 describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
   it('starts a run on a new thread, and streams its messages and its end', async () => {
-    const thread = threadOn(transport, 'chat');
+    const thread = openThread(transport, 'chat');
     const started = (await thread.run.start({ input: { messages: [{ role: 'user', content: 'Hello' }] } })) as object;
     expect(started).toEqual({ run_id: expect.any(String) });
     const texts: string[] = [];
@@ -73,15 +64,15 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
   });
 
   it('reports the namespace of an event, including those of subgraphs', async () => {
-    const thread = threadOn(transport, 'parent');
-    const events = await thread.subscribe({ channels: [...everything] });
+    const thread = openThread(transport, 'parent');
+    const events = await thread.subscribe({ channels: [...allChannels] });
     await thread.run.start({ input: { ask: false } });
     const seen = await untilEnd(events);
-    const below = seen.filter(({ params }) => params.namespace[0]?.startsWith('child:'));
-    expect(new Set(below.map(({ method }) => method))).toEqual(
+    const childEvents = seen.filter(({ params }) => params.namespace[0]?.startsWith('child:'));
+    expect(new Set(childEvents.map(({ method }) => method))).toEqual(
       new Set(['lifecycle', 'tasks', 'values', 'updates', 'checkpoints', 'custom']),
     );
-    expect(below.filter(({ method }) => method === 'lifecycle').map(({ params }) => params.data)).toEqual([
+    expect(childEvents.filter(({ method }) => method === 'lifecycle').map(({ params }) => params.data)).toEqual([
       { event: 'started', graph_name: 'child' },
       { event: 'completed', graph_name: 'child' },
     ]);
@@ -97,8 +88,8 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
   });
 
   it('streams an interrupt and resumes with the reply', async () => {
-    const thread = threadOn(transport, 'parent');
-    const events = await thread.subscribe({ channels: [...everything] });
+    const thread = openThread(transport, 'parent');
+    const events = await thread.subscribe({ channels: [...allChannels] });
     await thread.run.start({ input: { ask: true } });
     const before = await untilEnd(events);
     expect(before.at(-1)?.params.data).toEqual({ event: 'interrupted', graph_name: 'parent' });
@@ -125,7 +116,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
   });
 
   it('accepts a reply sent as soon as the interrupt is streamed', async () => {
-    const thread = threadOn(transport, 'ask');
+    const thread = openThread(transport, 'ask');
     const asking = await thread.subscribe({ channels: ['input'] });
     await thread.run.start({ input: { question: 'Sure?' } });
     for await (const { method, params } of asking) {
@@ -141,7 +132,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
   });
 
   it('uses the input of a run as the reply to an open interrupt, at the checkpoint that the run starts from', async () => {
-    const thread = threadOn(transport, 'ask');
+    const thread = openThread(transport, 'ask');
     const { threadId } = thread;
     const result = async () => (await agents.client.threads.get(threadId)).values;
     const startAndJoin = async (input: unknown, config?: { configurable: object }) => {
@@ -160,7 +151,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
   });
 
   it('uses a run started as soon as the interrupt is streamed as the reply', async () => {
-    const thread = threadOn(transport, 'ask');
+    const thread = openThread(transport, 'ask');
     const asking = await thread.subscribe({ channels: ['input'] });
     await thread.run.start({ input: { question: 'Sure?' } });
     for await (const { method } of asking) {
@@ -175,7 +166,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
   });
 
   it('ends a run that is cancelled or stops at a breakpoint as completed', async () => {
-    const cancelled = threadOn(transport, 'steps');
+    const cancelled = openThread(transport, 'steps');
     const events = await cancelled.subscribe({ channels: ['lifecycle', 'values'] });
     const { run_id } = (await cancelled.run.start({ input: { steps: 1, pauseMs: 60_000 } })) as { run_id: string };
     const seen: Event[] = [];
@@ -190,8 +181,8 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
     expect(cancelled.interrupted).toBe(false);
     expect((await agents.client.runs.get(cancelled.threadId, run_id)).status).toBe('interrupted');
     await cancelled.close();
-    const paused = threadOn(transport, 'pausing');
-    const ends = await paused.subscribe({ channels: [...everything] });
+    const paused = openThread(transport, 'pausing');
+    const ends = await paused.subscribe({ channels: [...allChannels] });
     await paused.run.start({ input: { question: 'Go?' } });
     const before = await untilEnd(ends);
     expect(before.at(-1)?.params.data).toEqual({ event: 'completed', graph_name: 'pausing' });
@@ -200,7 +191,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
   });
 
   it('lists the checkpoints of a thread and forks from one', async () => {
-    const thread = threadOn(transport, 'ask');
+    const thread = openThread(transport, 'ask');
     const { threadId } = thread;
     const { run_id } = (await thread.run.start({ input: { question: 'Sure?' } })) as { run_id: string };
     await agents.client.runs.join(threadId, run_id);
@@ -226,7 +217,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
   });
 
   it('reports a failed run and the results of a tool', async () => {
-    const thread = threadOn(transport, 'tools');
+    const thread = openThread(transport, 'tools');
     const events = await thread.subscribe(['tools', 'lifecycle']);
     await thread.run.start({ input: { messages: [] } });
     const seen = await untilEnd(events);
@@ -235,7 +226,7 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
       { event: 'tool-finished', tool_call_id: 'call-1' },
     ]);
     await thread.close();
-    const failing = threadOn(transport, 'misbehave');
+    const failing = openThread(transport, 'misbehave');
     const ends = await failing.subscribe(['lifecycle']);
     await failing.run.start({ input: { how: 'throw' } });
     expect((await untilEnd(ends)).at(-1)?.params.data).toMatchObject({ event: 'failed', error: expect.any(String) });
@@ -339,18 +330,22 @@ describe('a command', () => {
     const root = { graph_name: 'parent', status: 'completed', children: [child] };
     expect(tree.body).toMatchObject({ result: { tree: root } });
     await agents.client.runs.wait(threadId, 'burst', { input: { n: 1 } });
-    const ofRun = (run_id: string) => ask(threadId, { id: 3, method: 'agent.getTree', params: { run_id } });
-    expect((await ofRun(runId)).body).toMatchObject({ result: (tree.body as { result: object }).result });
-    expect((await ofRun(randomUUID())).body).toMatchObject({ type: 'error', error: 'no_such_run' });
-    const nowhere = await ask(threadId, { id: 4, method: 'state.get', params: { namespace: ['nowhere'] } });
-    expect(nowhere.body).toMatchObject({ type: 'error', error: 'no_such_namespace' });
+    const getRunTree = (run_id: string) => ask(threadId, { id: 3, method: 'agent.getTree', params: { run_id } });
+    expect((await getRunTree(runId)).body).toMatchObject({ result: (tree.body as { result: object }).result });
+    expect((await getRunTree(randomUUID())).body).toMatchObject({ type: 'error', error: 'no_such_run' });
+    const unknownNamespaceAnswer = await ask(threadId, {
+      id: 4,
+      method: 'state.get',
+      params: { namespace: ['nowhere'] },
+    });
+    expect(unknownNamespaceAnswer.body).toMatchObject({ type: 'error', error: 'no_such_namespace' });
   });
 });
 
 describe('a WebSocket', () => {
   /** Returns the received messages and how the socket closed. */
   function open(key?: string, threadId: string = randomUUID()) {
-    const socket = socketTo(`${agents.url.replace('http', 'ws')}/threads/${threadId}/stream/events`, key);
+    const socket = openSocket(`${agents.url.replace('http', 'ws')}/threads/${threadId}/stream/events`, key);
     const seen: Record<string, unknown>[] = [];
     socket.addEventListener('message', ({ data }) => seen.push(JSON.parse(String(data))));
     const opened = new Promise<boolean>((resolve) => {
@@ -386,12 +381,11 @@ describe('a WebSocket', () => {
   it('limits its subscriptions, and ends them when it closes', async () => {
     const { socket, seen, opened, closed } = open();
     await opened;
-    const subscribe = (id: number) =>
-      socket.send(JSON.stringify({ id, method: 'subscription.subscribe', params: { channels: ['values'] } }));
-    for (let id = 1; id <= 60; id++) subscribe(id);
-    await vi.waitFor(() => expect(seen).toHaveLength(60), 20_000);
-    for (let id = 61; id <= 101; id++) subscribe(id);
-    await vi.waitFor(() => expect(seen).toHaveLength(101), 20_000);
+    const request = { method: 'subscription.subscribe', params: { channels: ['values'] } };
+    for (let id = 1; id <= 101; id++) {
+      socket.send(JSON.stringify({ id, ...request }));
+      if (id === 60 || id === 101) await vi.waitFor(() => expect(seen).toHaveLength(id), 20_000);
+    }
     expect(seen.filter(({ type }) => type === 'success')).toHaveLength(100);
     expect(seen.at(-1)).toMatchObject({ type: 'error', id: 101, error: 'invalid_argument' });
     socket.close();

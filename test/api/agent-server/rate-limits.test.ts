@@ -46,7 +46,11 @@ it('counts each command on a WebSocket for the rate limits; the socket stays ope
 });
 
 it('counts requests to routes of the custom app that require authentication', async () => {
-  const guarded = await startAgentServer({ project: 'guarded', beside: agents, config: { rateLimitPerKey: 3 } });
+  const guarded = await startAgentServer({
+    project: 'guarded',
+    shareStoresWith: agents,
+    config: { rateLimitPerKey: 3 },
+  });
   try {
     const headers = { authorization: 'Bearer secret-anna' };
     const answers = await Promise.all(Array.from({ length: 20 }, () => fetch(`${guarded.url}/whoami`, { headers })));

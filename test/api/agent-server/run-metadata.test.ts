@@ -4,24 +4,24 @@
  */
 import type { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { systemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
+import { computeSystemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 let agent: AgentServerUnderTest;
 let client: Client;
 const graphId = 'configured';
-const systemId = systemAssistantId(graphId);
+const systemId = computeSystemAssistantId(graphId);
 
-interface Seen {
+interface ReceivedConfig {
   readonly metadata: Record<string, unknown>;
   readonly configurable: Record<string, unknown>;
 }
 
-async function run(threadId: string | null, assistantId: string, payload: object = {}): Promise<Seen> {
+async function run(threadId: string | null, assistantId: string, payload: object = {}): Promise<ReceivedConfig> {
   return (await client.runs.wait(threadId as string, assistantId, {
     input: { text: 'a' },
     ...payload,
-  })) as unknown as Seen;
+  })) as unknown as ReceivedConfig;
 }
 
 const userId = (user_id: unknown) => ({ config: { configurable: { user_id } } });

@@ -124,13 +124,13 @@ describe('a run on a thread', () => {
     const cancelled = await client.runs.create(await newThread(), 'steps', { ...slow('x'), webhook });
     await running(cancelled.thread_id, cancelled.run_id);
     await client.runs.cancel(cancelled.thread_id, cancelled.run_id);
-    const fine = await client.runs.create(await newThread(), 'steps', { ...slow('x', 0), webhook });
+    const successfulRun = await client.runs.create(await newThread(), 'steps', { ...slow('x', 0), webhook });
     const failed = await client.runs.create(await newThread(), 'misbehave', { input: { how: 'fail' }, webhook });
     const ends = () => receiver.received.map(({ body }) => JSON.parse(body) as Record<string, unknown>);
     await expect.poll(() => ends().length, { timeout: 20_000 }).toBe(3);
     const of = (run: { readonly run_id: string }) => ends().find(({ run_id: id }) => id === run.run_id);
     expect(of(cancelled)).toMatchObject({ status: 'interrupted' });
-    expect(of(fine)).toMatchObject({
+    expect(of(successfulRun)).toMatchObject({
       status: 'success',
       values: { log: ['x 1'] },
       webhook_sent_at: expect.any(String),

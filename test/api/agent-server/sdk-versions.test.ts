@@ -6,7 +6,7 @@ import { isFullExtent } from '../../house/extent.ts';
 import { openTcpProxy } from '../../infra/tcp-proxy.ts';
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
-import { all, numbers, type Part, upTo } from './stream-parts.ts';
+import { all, listNumbers, numbers, type Part } from './stream-parts.ts';
 
 /**
  * The same behaviour through each supported version of the stock client: 1.12 to 1.15, and 2.0.0. Despite its number,
@@ -119,7 +119,7 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
       const made = { input: { n: 20, pauseMs: 10 }, streamMode: 'custom' as const, streamResumable: true };
       const run = await client.runs.create(threadId, 'burst', made);
       const allParts = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-1' }));
-      expect(numbers(allParts)).toEqual(upTo(20));
+      expect(numbers(allParts)).toEqual(listNumbers(20));
       const rest = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: allParts[7]!.id! }));
       expect(rest).toEqual(allParts.slice(8));
       expect(await client.runs.join(threadId, run.run_id)).toMatchObject({ done: 20 });
@@ -129,14 +129,14 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
       const { hostname, port } = new URL(server.url);
       const proxy = await openTcpProxy(hostname, Number(port));
       try {
-        const through = clientOf(`http://127.0.0.1:${proxy.port}`);
+        const proxiedClient = clientOf(`http://127.0.0.1:${proxy.port}`);
         const made = { input: { n: 100, pauseMs: 10 }, streamMode: 'custom' as const, streamResumable: true };
         const parts: Part[] = [];
-        for await (const part of through.runs.stream(await newThread(), 'burst', made)) {
+        for await (const part of proxiedClient.runs.stream(await newThread(), 'burst', made)) {
           parts.push(part as Part);
           if (parts.length === 20) proxy.breakAll();
         }
-        expect(numbers(parts)).toEqual(upTo(100));
+        expect(numbers(parts)).toEqual(listNumbers(100));
       } finally {
         await proxy.close();
       }

@@ -1,7 +1,7 @@
 /** One effect of each setting of the agent server that no other suite varies. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { addDeploymentOf } from '../../agents/add-deployment.ts';
+import { addOrganizationDeployment } from '../../agents/add-deployment.ts';
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
@@ -16,7 +16,7 @@ beforeAll(async () => {
     `CREATE ROLE ${account} LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA agents TO ${account};
      GRANT SELECT, INSERT, UPDATE, DELETE ON ${tables.map((table) => `agents.${table}`)} TO ${account}`,
   );
-  const agentsDeployment = await addDeploymentOf(database, {
+  const agentsDeployment = await addOrganizationDeployment(database, {
     organizationId: owner.id,
     workspaceId: owner.workspaceIds[0],
   });
@@ -29,7 +29,7 @@ beforeAll(async () => {
   url.password = 'x';
   agents = await startAgentServer({
     project: 'spy',
-    beside: shared,
+    shareStoresWith: shared,
     config: {
       agentsDeployment,
       agentsDatabaseUrl: url.href,

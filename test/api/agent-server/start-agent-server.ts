@@ -1,13 +1,13 @@
 import { fileURLToPath } from 'node:url';
 import { Client } from '@langchain/langgraph-sdk';
 import type { FastifyInstance } from 'fastify';
-import { agentApi } from '../../../api/agent-server/agent-api.ts';
+import { buildAgentApi } from '../../../api/agent-server/agent-api.ts';
 import type { AgentServices } from '../../../api/agent-server/agent-operation.ts';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { createMainApiServices } from '../../../api/command-line/main-api-services.ts';
 import { openEventLog } from '../../../api/command-line/open-event-log.ts';
 import { ShutdownSteps } from '../../../api/command-line/shutdown-steps.ts';
-import { followAgents, openAgents } from '../../../api/command-line/start-agents.ts';
+import { openAgents, startBackgroundWork } from '../../../api/command-line/start-agents.ts';
 import { startSink } from '../../../api/command-line/start-storing.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Services } from '../../../api/server/services.ts';
@@ -37,7 +37,7 @@ export interface AgentServerUnderTest {
   readonly owner: OrganizationUnderTest;
   clientOf(key: string): Client;
   /** Sends a request as the owner. */
-  ask: ReturnType<typeof requestOf>;
+  ask: ReturnType<typeof createRequester>;
   close(): Promise<void>;
 }
 
@@ -48,7 +48,7 @@ export interface AgentServerOptions {
   /** Folder of the projects, with a trailing slash. Default: that of the library under test. */
   readonly projects?: string;
   /** A running server whose stores, log and organisation are shared. It must be closed last. */
-  readonly beside?: AgentServerUnderTest;
+  readonly shareStoresWith?: AgentServerUnderTest;
 }
 
 interface Shared {
@@ -63,12 +63,12 @@ const projects =
     ? fileURLToPath(new URL('../../agents/projects/', import.meta.url))
     : await copyProjectsWithLibrary(library);
 
-export function graphsFileOf(project: string, folder = projects): string {
+export function buildGraphsFilePath(project: string, folder = projects): string {
   return `${folder}${project}/langgraph.json`;
 }
 
 /** Returns a function that sends requests with a key through `fetch`; bodies are sent as JSON. */
-export function requestOf(url: string, apiKey: string) {
+export function createRequester(url: string, apiKey: string) {
   return (method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Response> =>
     fetch(`${url}${path}`, {
       method,
@@ -95,14 +95,14 @@ export function readInBackground({ body }: Response): { readonly text: string; r
 export async function startAgentServer(options: AgentServerOptions = {}): Promise<AgentServerUnderTest> {
   const ends = new ShutdownSteps();
   const logger = createLogger('silent', 'test');
-  const { beside } = options;
-  const stores = beside?.shared.stores ?? (await freshStores());
-  if (!beside) ends.add('stores', () => stores.close());
+  const { shareStoresWith } = options;
+  const stores = shareStoresWith?.shared.stores ?? (await freshStores());
+  if (!shareStoresWith) ends.add('stores', () => stores.close());
   const { database, databaseUrl } = stores;
-  const owner = beside?.owner ?? (await addOrganization(database, 'owner'));
+  const owner = shareStoresWith?.owner ?? (await addOrganization(database, 'owner'));
   const config = {
     ...loadConfig(stores.environment).config,
-    agentsFile: graphsFileOf(options.project ?? 'basic', options.projects),
+    agentsFile: buildGraphsFilePath(options.project ?? 'basic', options.projects),
     agentsDeployment: owner.id,
     agentsWorkers: 1,
     agentsHeartbeatMs: 200,
@@ -113,8 +113,8 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
   };
   const secretKey = 'secret of the tests';
 
-  const log = beside?.shared.log ?? (await openEventLog({ config, logger, stores }, ends)).log;
-  if (!beside) await startSink({ config, logger, stores, log, onHoursMarked: () => undefined }, ends);
+  const log = shareStoresWith?.shared.log ?? (await openEventLog({ config, logger, stores }, ends)).log;
+  if (!shareStoresWith) await startSink({ config, logger, stores, log, onHoursMarked: () => undefined }, ends);
   const answering = createMainApiServices(
     {
       config,
@@ -135,10 +135,10 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
   const errors = watchErrors(agentOperations);
   const { authenticator, rateLimiter } = answering;
   const services = { authenticator, rateLimiter, agents };
-  const form = agentApi(config, agents.workspaceId, { ...opened, authenticator, rateLimiter });
+  const form = buildAgentApi(config, agents.workspaceId, { ...opened, authenticator, rateLimiter });
   const server = await buildServer({ config, services, logger: errors.logger, operations: opened.operations, form });
   const url = await server.listen({ host: '127.0.0.1', port: options.config?.agentsPort ?? 0 });
-  await followAgents(parts, opened, url, ends);
+  await startBackgroundWork(parts, opened, url, ends);
   const clientOf = (apiKey: string) => new Client({ apiUrl: url, apiKey, callerOptions: { maxRetries: 0 } });
   return {
     url,
@@ -151,7 +151,7 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
     shared: { stores, log },
     owner,
     clientOf,
-    ask: requestOf(url, owner.adminKey),
+    ask: createRequester(url, owner.adminKey),
     async close() {
       await server.drain();
       await ends.run(logger);

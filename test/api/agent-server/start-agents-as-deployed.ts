@@ -8,7 +8,7 @@ import { until } from '../../infra/until.ts';
 import { type RoleProcess, startRole } from '../../role-process.ts';
 import { joinEnvironments, testSettings } from '../../test-settings.ts';
 import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
-import { graphsFileOf, requestOf, startAgentServer } from './start-agent-server.ts';
+import { buildGraphsFilePath, createRequester, startAgentServer } from './start-agent-server.ts';
 
 /** An agent server as its clients see it, wherever it runs. */
 export interface DeployedAgents {
@@ -16,7 +16,7 @@ export interface DeployedAgents {
   readonly client: Client;
   readonly database: Database;
   readonly owner: OrganizationUnderTest;
-  ask: ReturnType<typeof requestOf>;
+  ask: ReturnType<typeof createRequester>;
   close(): Promise<void>;
 }
 
@@ -47,7 +47,7 @@ async function startAgentsAsDeployed(): Promise<DeployedAgents> {
     RUNLAKE_DATABASE_URL: stores.databaseUrl,
     RUNLAKE_SECRET_KEY: randomBytes(24).toString('base64url'),
     RUNLAKE_DATA_DIR: '/dev/null/none',
-    RUNLAKE_AGENTS_FILE: graphsFileOf('basic'),
+    RUNLAKE_AGENTS_FILE: buildGraphsFilePath('basic'),
     RUNLAKE_AGENTS_DEPLOYMENT: owner.id,
     RUNLAKE_AGENTS_PORT: '0',
     RUNLAKE_AGENTS_WORKERS: '1',
@@ -66,7 +66,7 @@ async function startAgentsAsDeployed(): Promise<DeployedAgents> {
     await until('an agent server responds', () => address() !== undefined);
     const url = address() as string;
     const client = new Client({ apiUrl: url, apiKey: owner.adminKey, callerOptions: { maxRetries: 0 } });
-    return { url, client, database: stores.database, owner, ask: requestOf(url, owner.adminKey), close };
+    return { url, client, database: stores.database, owner, ask: createRequester(url, owner.adminKey), close };
   } catch (error) {
     await close();
     throw error;

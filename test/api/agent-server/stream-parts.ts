@@ -17,4 +17,4 @@ export const numbers = (parts: readonly Part[]) =>
   parts.filter(({ event }) => event === 'custom').map(({ data }) => (data as { i: number }).i);
 
 /** Returns the numbers from 0 up to, but not including, `n`. */
-export const upTo = (n: number) => Array.from({ length: n }, (_, index) => index);
+export const listNumbers = (n: number) => Array.from({ length: n }, (_, index) => index);

@@ -3,7 +3,7 @@ import { Client } from '@langchain/langgraph-sdk';
 import { describe, expect, it } from 'vitest';
 import { openTcpProxy } from '../../infra/tcp-proxy.ts';
 import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
-import { all, numbers, type Part, upTo } from './stream-parts.ts';
+import { all, listNumbers, numbers, type Part } from './stream-parts.ts';
 
 /** Streams of runs, through the stock client, and as raw bytes if the client hides details. */
 
@@ -123,7 +123,7 @@ describe('joining', () => {
     const joins = [1, 2].map(() => all(client.runs.joinStream(threadId, run.run_id)));
     for (const parts of await Promise.all(joins)) {
       expect(names(parts)[0]).toBe('metadata');
-      expect(numbers(parts)).toEqual(upTo(30));
+      expect(numbers(parts)).toEqual(listNumbers(30));
     }
     expect(await all(client.runs.joinStream(threadId, run.run_id))).toEqual([]);
     await expect(all(client.runs.joinStream(threadId, randomUUID()))).rejects.toThrow('404');
@@ -151,13 +151,13 @@ describe('joining', () => {
       for await (const { event } of joined) if (event === 'custom') break;
       disconnect.abort();
     };
-    const stayed = all(client.runs.joinStream(threadId, run.run_id));
+    const remainingReader = all(client.runs.joinStream(threadId, run.run_id));
     await joinAndDisconnect({});
     await joinAndDisconnect({ cancelOnDisconnect: false });
     expect((await client.runs.get(threadId, run.run_id)).status).toBe('running');
     await joinAndDisconnect({ cancelOnDisconnect: true });
     await expect.poll(async () => (await client.runs.get(threadId, run.run_id)).status).toBe('interrupted');
-    expect(names(await stayed)).not.toContain('error');
+    expect(names(await remainingReader)).not.toContain('error');
     expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle' });
   });
 });
@@ -167,7 +167,7 @@ describe('a resumable stream', () => {
     const threadId = await newThread();
     const run = await client.runs.create(threadId, 'burst', { ...burst(40, 15), streamResumable: true });
     const allParts = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId: '-1' }));
-    expect(numbers(allParts)).toEqual(upTo(40));
+    expect(numbers(allParts)).toEqual(listNumbers(40));
     for (const from of [0, 17, 40]) {
       const lastEventId = allParts[from]!.id!;
       const rest = await all(client.runs.joinStream(threadId, run.run_id, { lastEventId }));
@@ -198,7 +198,7 @@ describe('a resumable stream', () => {
       }
       expect(breaks).toBe(1);
       expect(proxy.connections()).toBeGreaterThan(1);
-      expect(numbers(parts)).toEqual(upTo(150));
+      expect(numbers(parts)).toEqual(listNumbers(150));
     } finally {
       await proxy.close();
     }

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { agentApi } from '../../../api/agent-server/agent-api.ts';
+import { buildAgentApi } from '../../../api/agent-server/agent-api.ts';
 import type { AgentServices } from '../../../api/agent-server/agent-operation.ts';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { openEventLog } from '../../../api/command-line/open-event-log.ts';
@@ -15,7 +15,7 @@ import { putItems } from '../../../pipelines/agents/store/write-items.ts';
 import { openStreamHub } from '../../../pipelines/agents/streams/stream-hub.ts';
 import { createThread } from '../../../pipelines/agents/threads/write-threads.ts';
 import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
-import { addDeploymentOf } from '../../agents/add-deployment.ts';
+import { addOrganizationDeployment } from '../../agents/add-deployment.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { kwargs } from '../../pipelines/agents/runs/run-rows.ts';
 import { watchErrors } from '../declared-errors.ts';
@@ -48,7 +48,7 @@ const own = [200];
 /** Namespace and key of an item that zebra has, too. */
 const item = { namespace: ['animals'], key: 'striped' };
 /** Request for a run on a thread of zebra, with a graph that the stranger may run. */
-const ownGraph = { assistant_id: 'echo', input: {} };
+const echoPayload = { assistant_id: 'echo', input: {} };
 const run = ({ assistantId }: Victim) => ({ assistant_id: assistantId, input: {} });
 
 /** One entry per operation that needs a key. An operation without an entry fails the test. */
@@ -129,9 +129,9 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   updateCron: ({ cronId }) => ({ url: `/runs/crons/${cronId}`, payload: { enabled: false }, answers: notFound }),
   deleteCron: ({ cronId }) => ({ url: `/runs/crons/${cronId}`, answers: notFound }),
   streamThread: ({ threadId }) => ({ url: `/threads/${threadId}/stream`, answers: notFound }),
-  createRun: ({ threadId }) => ({ url: `/threads/${threadId}/runs`, payload: ownGraph, answers: notFound }),
-  streamRun: ({ threadId }) => ({ url: `/threads/${threadId}/runs/stream`, payload: ownGraph, answers: notFound }),
-  waitForRun: ({ threadId }) => ({ url: `/threads/${threadId}/runs/wait`, payload: ownGraph, answers: notFound }),
+  createRun: ({ threadId }) => ({ url: `/threads/${threadId}/runs`, payload: echoPayload, answers: notFound }),
+  streamRun: ({ threadId }) => ({ url: `/threads/${threadId}/runs/stream`, payload: echoPayload, answers: notFound }),
+  waitForRun: ({ threadId }) => ({ url: `/threads/${threadId}/runs/wait`, payload: echoPayload, answers: notFound }),
   listRuns: ({ threadId }) => ({ url: `/threads/${threadId}/runs`, answers: notFound }),
   getAgentRun: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}`, answers: notFound }),
   deleteAgentRun: ({ threadId, runId }) => ({ url: `/threads/${threadId}/runs/${runId}`, answers: notFound }),
@@ -184,10 +184,10 @@ let zebra: OrganizationUnderTest;
 let stranger: OrganizationUnderTest;
 let victims: Readonly<Record<'organisation' | 'deployment', Victim>>;
 let powerless: Readonly<Record<'agents:read' | 'agents:run', string>>;
-let victimNow: () => Promise<unknown>;
+let readVictimState: () => Promise<unknown>;
 let before: unknown;
 /** Deletes rows that the stranger created under the same ids, so that the next attempt does not find them. */
-let forgetStranger: () => Promise<unknown>;
+let deleteStrangerRows: () => Promise<unknown>;
 let close: () => Promise<void>;
 
 beforeAll(async () => {
@@ -195,12 +195,12 @@ beforeAll(async () => {
   const { database } = stores;
   zebra = await addOrganization(database, 'zebra');
   stranger = await addOrganization(database, 'stranger');
-  const sibling = await addDeploymentOf(database, {
+  const sibling = await addOrganizationDeployment(database, {
     organizationId: stranger.id,
     workspaceId: stranger.workspaceIds[0],
   });
   victims = { organisation: await addVictim(database, zebra.id), deployment: await addVictim(database, sibling) };
-  victimNow = () =>
+  readVictimState = () =>
     Promise.all(
       ['assistants', 'threads', 'runs', 'crons', 'store_items'].map((table) =>
         database.query(`SELECT * FROM agents.${table} WHERE deployment_id = ANY ($1) ORDER BY deployment_id`, [
@@ -208,8 +208,8 @@ beforeAll(async () => {
         ]),
       ),
     );
-  before = await victimNow();
-  forgetStranger = () =>
+  before = await readVictimState();
+  deleteStrangerRows = () =>
     Promise.all(
       ['threads', 'assistants'].map((table) =>
         database.execute(
@@ -234,7 +234,7 @@ beforeAll(async () => {
   const graphs = { echo: { name: 'echo', description: null } };
   const agents = { deploymentId: stranger.id, config, database, hub, graphs, wake: () => undefined };
   const services = { authenticator, agents } as unknown as AgentServices;
-  const form = agentApi(config, stranger.workspaceIds[0]);
+  const form = buildAgentApi(config, stranger.workspaceIds[0]);
   server = await buildServer({ config, services, logger: errors.logger, operations: agentOperations, form });
   close = async () => {
     await server.close();
@@ -342,7 +342,7 @@ describe.each(table)('%s', (id, { method, access }) => {
     const { statusCode, body } = await ask(stranger.adminKey, {}, victims[kind]);
     expect(attempts[id]?.(victims[kind]).answers).toContain(statusCode);
     expect(body).not.toContain('okapi');
-    expect(await victimNow()).toEqual(before);
-    await forgetStranger();
+    expect(await readVictimState()).toEqual(before);
+    await deleteStrangerRows();
   });
 });

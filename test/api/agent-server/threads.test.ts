@@ -74,13 +74,13 @@ describe('threads', () => {
   it('are searched by metadata, state, status and id, in pages, and counted', async () => {
     const group = randomUUID();
     const [a, b] = [await started({ group }), await threads.create({ metadata: { group, more: { x: [1, 2] } } })];
-    const idsOf = async (query: object) =>
+    const searchThreadIds = async (query: object) =>
       (await threads.search({ ...query, sortOrder: 'asc' })).map(({ thread_id: id }) => id);
-    expect(await idsOf({ metadata: { group } })).toEqual([a.thread_id, b.thread_id]);
-    expect(await idsOf({ metadata: { group, more: { x: [2] } } })).toEqual([b.thread_id]);
-    expect(await idsOf({ metadata: { group }, values: { log: ['a 1'] } })).toEqual([a.thread_id]);
-    expect(await idsOf({ metadata: { group }, status: 'interrupted' })).toEqual([a.thread_id]);
-    expect(await idsOf({ ids: [b.thread_id, nobody] })).toEqual([b.thread_id]);
+    expect(await searchThreadIds({ metadata: { group } })).toEqual([a.thread_id, b.thread_id]);
+    expect(await searchThreadIds({ metadata: { group, more: { x: [2] } } })).toEqual([b.thread_id]);
+    expect(await searchThreadIds({ metadata: { group }, values: { log: ['a 1'] } })).toEqual([a.thread_id]);
+    expect(await searchThreadIds({ metadata: { group }, status: 'interrupted' })).toEqual([a.thread_id]);
+    expect(await searchThreadIds({ ids: [b.thread_id, nobody] })).toEqual([b.thread_id]);
     expect(await threads.count({ metadata: { group }, status: 'idle' })).toBe(1);
 
     const page = await agent.ask('POST', '/threads/search', { metadata: { group }, limit: 1 });

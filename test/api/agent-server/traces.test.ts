@@ -43,7 +43,7 @@ async function read(filter: { traceId?: string; projectName?: string }): Promise
 }
 
 /** Returns the runs of a trace in order, once the root has ended and `complete` accepts them. */
-async function traceOf(traceId: string, complete = (runs: Run[]) => runs.length > 1): Promise<Run[]> {
+async function readTraceRuns(traceId: string, complete = (runs: Run[]) => runs.length > 1): Promise<Run[]> {
   const seen = () => read({ traceId }).catch(() => []);
   await expect
     .poll(
@@ -90,8 +90,8 @@ describe('the trace of a run', () => {
     await awaitAllCallbacks();
     await langsmith.awaitPendingTraceBatches();
     const { runId } = await runOf('whole', { input, config: { tags: ['night'] }, metadata: { team: 'blue' } });
-    const stock = await traceOf(stockId, (runs) => runs.every(({ end_time }) => end_time != null));
-    const ours = await traceOf(runId, (runs) => runs.length >= stock.length);
+    const stock = await readTraceRuns(stockId, (runs) => runs.every(({ end_time }) => end_time != null));
+    const ours = await readTraceRuns(runId, (runs) => runs.length >= stock.length);
 
     /** Reduces a trace to what must be equal on both servers: everything except ids, times and the name of the root. */
     const shape = (runs: readonly Run[]) => {
@@ -122,7 +122,7 @@ describe('the trace of a run', () => {
 
   it('names its thread and run, with the tokens of its models', async () => {
     const { runId, threadId } = await runOf('whole', { input: { messages: 'hi' }, metadata: { team: 'blue' } });
-    const runs = await traceOf(runId, (all) => all.length > 9);
+    const runs = await readTraceRuns(runId, (all) => all.length > 9);
     const [root] = runs as [Run];
     expect(root).toMatchObject({ id: runId, name: 'whole', status: 'success' });
     for (const run of runs) {
@@ -140,7 +140,7 @@ describe('the trace of a run', () => {
 
   it('has the error at the node that failed', async () => {
     const { runId } = await runOf('failing', { input: { n: 0 } });
-    const runs = await traceOf(runId, (all) => all.some(({ name }) => name === 'bad'));
+    const runs = await readTraceRuns(runId, (all) => all.some(({ name }) => name === 'bad'));
     expect(named(runs, 'bad')).toMatchObject({ status: 'error', error: expect.stringContaining('out of bounds') });
     expect(named(runs, 'good')).toMatchObject({ status: 'success', outputs: { n: 1 } });
     expect(runs[0]).toMatchObject({ name: 'failing', status: 'error' });
@@ -149,10 +149,10 @@ describe('the trace of a run', () => {
   it('is in the project that the run names, with all inner runs', async () => {
     const asked = { input: { n: 0 }, _langsmithTracer: { projectName: 'elsewhere' } };
     const { runId, threadId } = await runOf('failing', asked);
-    const withProject = { langsmith_session_name: 'elsewhere' };
-    expect(await agent.client.runs.get(threadId, runId)).toMatchObject(withProject);
-    expect(await agent.client.runs.list(threadId)).toMatchObject([withProject]);
-    const runs = await traceOf(runId, (all) => all.some(({ name }) => name === 'bad'));
+    const projectMetadata = { langsmith_session_name: 'elsewhere' };
+    expect(await agent.client.runs.get(threadId, runId)).toMatchObject(projectMetadata);
+    expect(await agent.client.runs.list(threadId)).toMatchObject([projectMetadata]);
+    const runs = await readTraceRuns(runId, (all) => all.some(({ name }) => name === 'bad'));
     const { id } = await langsmith.readProject({ projectName: 'elsewhere' });
     expect(new Set(runs.map(({ session_id }) => session_id))).toEqual(new Set([id]));
   });
@@ -170,7 +170,7 @@ describe('the trace of a run', () => {
         ['step', 'pending'],
       ]);
     await agent.client.runs.cancel(threadId, runId, true);
-    const runs = await traceOf(runId);
+    const runs = await readTraceRuns(runId);
     expect(named(runs, 'step')).toMatchObject({ status: 'error', error: expect.any(String) });
   });
 
@@ -186,7 +186,7 @@ describe('the trace of a run', () => {
     gate.open();
     await agent.client.runs.join(threadId, runId);
     const steps = (runs: readonly Run[]) => runs.filter(({ name, end_time }) => name === 'step' && end_time != null);
-    const runs = await traceOf(runId, (all) => steps(all).length === 3);
+    const runs = await readTraceRuns(runId, (all) => steps(all).length === 3);
     const attempts = steps(runs).map(({ status, extra }) => [extra?.metadata?.run_attempt, status]);
     expect(attempts).toEqual([
       [1, 'error'],
@@ -203,15 +203,15 @@ describe('the trace of a run', () => {
     const url = `${mainUrl}/api/v1/orgs/current/billing/granular-usage?${range}&workspace_ids=${agent.owner.workspaceIds[0]}`;
     const answer = await fetch(url, { headers: { 'x-api-key': agent.owner.adminKey } });
     const { usage } = (await answer.json()) as { usage: { traces: number; dimensions: { project_id?: string } }[] };
-    const ofProject = usage.filter(({ dimensions }) => dimensions.project_id === id);
-    expect(ofProject.reduce((sum, { traces }) => sum + traces, 0)).toBe(
+    const projectUsage = usage.filter(({ dimensions }) => dimensions.project_id === id);
+    expect(projectUsage.reduce((sum, { traces }) => sum + traces, 0)).toBe(
       roots.filter(({ parent_run_id: parent }) => parent == null).length,
     );
   });
 
   it('keeps as many runs as configured, and reports how many were dropped', async () => {
     const { runId } = await runOf('loop', { input: { rounds: 60 }, config: { recursion_limit: 100 } });
-    const runs = await traceOf(runId, (all) => all.length > 40);
+    const runs = await readTraceRuns(runId, (all) => all.length > 40);
     expect(runs.length).toBe(41);
     expect(runs[0]?.extra?.metadata?.child_runs_left_out).toBeGreaterThan(20);
     expect(runs[0]).toMatchObject({ status: 'success' });
@@ -219,7 +219,7 @@ describe('the trace of a run', () => {
 
   it('omits values that are too large, and accepts circular values', async () => {
     const { runId } = await runOf('large', { input: { characters: 200_000 } });
-    const runs = await traceOf(runId, (all) => all.some(({ name }) => name === 'ring'));
+    const runs = await readTraceRuns(runId, (all) => all.some(({ name }) => name === 'ring'));
     expect(named(runs, 'ring').inputs).toMatchObject({ big: '10', seen: [1], self: { result: '[Circular]' } });
     expect(named(runs, 'grow')).toMatchObject({ extra: { metadata: { values_left_out: true } }, outputs: null });
     expect(runs[0]?.extra?.metadata).toMatchObject({ child_values_left_out: 1 });
@@ -232,7 +232,7 @@ describe('the trace of a run', () => {
       onRunCreated: ({ run_id }) => void made.push(run_id),
     });
     for await (const _event of run);
-    const runs = await traceOf(made[0] as string);
+    const runs = await readTraceRuns(made[0] as string);
     for (const { inputs, outputs, extra } of runs) {
       expect([inputs, outputs ?? {}]).toEqual([{}, {}]);
       expect(extra?.metadata).not.toHaveProperty('thread_id');

@@ -27,9 +27,9 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-const schemasOf = (graph: string) => agent.client.assistants.getSchemas(graph);
+const getGraphSchemas = (graph: string) => agent.client.assistants.getSchemas(graph);
 const read = (graph: string) =>
-  until(`the types of ${graph} are read`, async () => (await schemasOf(graph)).state_schema != null, 100_000);
+  until(`the types of ${graph} are read`, async () => (await getGraphSchemas(graph)).state_schema != null, 100_000);
 
 function accepts(schema: unknown, value: unknown): boolean {
   return new Ajv({ strict: false, formats: { 'date-time': true } }).validate(schema as object, value);
@@ -38,7 +38,7 @@ function accepts(schema: unknown, value: unknown): boolean {
 describe('a graph with typed state', () => {
   it('has its schemas after its types were read', { timeout: 120_000 }, async () => {
     await read('nested');
-    const schemas = await schemasOf('annotated');
+    const schemas = await getGraphSchemas('annotated');
     const { input_schema: input, output_schema: output, state_schema: state, context_schema: context } = schemas;
     expect(Object.keys(input?.properties ?? {})).toEqual(['topic', 'kind']);
     expect([input?.required, Object.keys(output?.properties ?? {})]).toEqual([undefined, ['steps']]);
@@ -72,10 +72,10 @@ describe('a graph with typed state', () => {
   it('may be a builder or a function that returns a graph, and runs like any other', { timeout: 120_000 }, async () => {
     for (const graph of ['builder', 'made']) {
       await read(graph);
-      expect(await schemasOf(graph)).toEqual({ ...(await schemasOf('annotated')), graph_id: graph });
+      expect(await getGraphSchemas(graph)).toEqual({ ...(await getGraphSchemas('annotated')), graph_id: graph });
     }
     const values = await agent.client.runs.wait(null, 'made', { input: { topic: 'a trip' } });
-    expect(accepts((await schemasOf('made')).output_schema, values)).toBe(true);
+    expect(accepts((await getGraphSchemas('made')).output_schema, values)).toBe(true);
   });
 
   it('returns its subgraphs, including nested ones', { timeout: 120_000 }, async () => {
@@ -119,7 +119,7 @@ describe('a graph with typed state', () => {
     const { skills } = (await card.json()) as { skills: { metadata: { inputSchema: unknown } }[] };
     expect(accepts(skills[0]?.metadata.inputSchema, sent)).toBe(true);
     const state = await agent.client.runs.wait(null, 'talking', { input: sent });
-    expect(accepts((await schemasOf('talking')).output_schema, state)).toBe(true);
+    expect(accepts((await getGraphSchemas('talking')).output_schema, state)).toBe(true);
   });
 
   it('returns no schemas if there are no types', { timeout: 120_000 }, async () => {
@@ -131,14 +131,17 @@ describe('a graph with typed state', () => {
       context_schema: null,
     };
     await read('talking');
-    for (const graph of ['loose', 'untyped']) expect(await schemasOf(graph)).toEqual({ graph_id: graph, ...nothing });
-    expect(await schemasOf('validated')).toMatchObject({ state_schema: { properties: { topic: { type: 'string' } } } });
+    for (const graph of ['loose', 'untyped'])
+      expect(await getGraphSchemas(graph)).toEqual({ graph_id: graph, ...nothing });
+    expect(await getGraphSchemas('validated')).toMatchObject({
+      state_schema: { properties: { topic: { type: 'string' } } },
+    });
   });
 });
 
 describe('a graph with zod schemas', () => {
   it('includes what withLangGraph adds to its schemas, from any copy of the library', async () => {
-    const { state_schema: state, input_schema: input } = await schemasOf('extended');
+    const { state_schema: state, input_schema: input } = await getGraphSchemas('extended');
     for (const schema of [state, input]) {
       expect(schema?.properties).toMatchObject({
         prompt: { type: 'string', description: 'What to ask.', langgraph_type: 'prompt' },
@@ -150,14 +153,14 @@ describe('a graph with zod schemas', () => {
 
 describe('reading of types', () => {
   const projects = fileURLToPath(new URL('../../agents/projects/typed/', import.meta.url));
-  const sourceOf = (path: string, graphId = 'graph'): GraphSource => ({
+  const buildGraphSource = (path: string, graphId = 'graph'): GraphSource => ({
     graphId,
     path,
     name: 'graph',
     description: null,
   });
 
-  /** Reads types as the server does, for graphs without runtime schemas. `waitDone` resolves to the logged warnings. */
+  /** Reads types as the server does, for graphs without runtime schemas. `waitUntilDone` resolves to the logged warnings. */
   function startReading(graphs: GraphSource[], options: { limitMs?: number; heapMegabytes?: number } = {}) {
     const warnings: Record<string, string>[] = [];
     const logger = createLogger('silent', 'test');
@@ -175,12 +178,12 @@ describe('reading of types', () => {
     });
     const isDone = () =>
       graphs.every(({ graphId }) => types.of(graphId) ?? warnings.some(({ graph }) => graph === graphId));
-    const waitDone = async () => {
+    const waitUntilDone = async () => {
       await until('all types are read or given up', isDone, 110_000);
       await types.stop();
       return warnings;
     };
-    return { pool, types, waitDone };
+    return { pool, types, waitDone: waitUntilDone };
   }
 
   async function readTypes(graphs: GraphSource[], options: { limitMs?: number; heapMegabytes?: number } = {}) {
@@ -213,16 +216,20 @@ describe('reading of types', () => {
       `require('node:fs').appendFileSync(${JSON.stringify(count)}, 'x');
        module.exports = require(${JSON.stringify(join(compiler, '..'))});`,
     );
-    const source = sourceOf(join(project, 'graph.ts'));
-    const fieldsOf = async () => {
+    const source = buildGraphSource(join(project, 'graph.ts'));
+    const readStateFields = async () => {
       const { types, warnings } = await readTypes([source]);
       expect(warnings).toEqual([]);
       const { state_schema: state } = types.of('graph')!.schemas;
       return Object.keys((state as { properties: object }).properties);
     };
-    expect([await fieldsOf(), await fieldsOf(), readFileSync(count, 'utf8')]).toEqual([['before'], ['before'], 'x']);
+    expect([await readStateFields(), await readStateFields(), readFileSync(count, 'utf8')]).toEqual([
+      ['before'],
+      ['before'],
+      'x',
+    ]);
     types('after');
-    expect([await fieldsOf(), readFileSync(count, 'utf8')]).toEqual([['after'], 'xx']);
+    expect([await readStateFields(), readFileSync(count, 'utf8')]).toEqual([['after'], 'xx']);
     for (const file of readdirSync(join(folder, 'kept')))
       expect(statSync(join(folder, 'kept', file)).size).toBeGreaterThan(0);
   });
@@ -232,8 +239,8 @@ describe('reading of types', () => {
   }, async () => {
     rmSync(join(folder, 'kept'), { recursive: true, force: true });
     const { pool, types, waitDone } = startReading([
-      sourceOf(join(projects, 'talking.ts'), 'read'),
-      { ...sourceOf(join(projects, 'talking.ts'), 'unnamed'), name: 'nothing' },
+      buildGraphSource(join(projects, 'talking.ts'), 'read'),
+      { ...buildGraphSource(join(projects, 'talking.ts'), 'unnamed'), name: 'nothing' },
     ]);
     expect((await describeGraph({ pool, types }, 'read', {})).input_schema).toBeNull();
     const [found, unnamed] = await Promise.all([
@@ -243,7 +250,7 @@ describe('reading of types', () => {
     expect(found.input_schema).toMatchObject({ type: 'object' });
     expect([unnamed, await types.waitFor('foreign', 100_000)]).toEqual([undefined, undefined]);
     await waitDone();
-    const stopped = startReading([sourceOf(join(projects, 'nested.ts'), 'left')]);
+    const stopped = startReading([buildGraphSource(join(projects, 'nested.ts'), 'left')]);
     const pending = stopped.types.waitFor('left', 100_000);
     await stopped.types.stop();
     expect(await pending).toBeUndefined();
@@ -254,10 +261,10 @@ describe('reading of types', () => {
     mkdirSync(without, { recursive: true });
     writeFileSync(join(without, 'graph.ts'), 'export const graph = 1;');
     const { types, warnings } = await readTypes([
-      sourceOf(join(without, 'graph.ts'), 'alone'),
-      sourceOf(join(projects, 'untyped.ts'), 'untyped'),
-      { ...sourceOf(join(projects, 'talking.ts'), 'unnamed'), name: 'nothing' },
-      sourceOf(join(projects, 'talking.ts'), 'talking'),
+      buildGraphSource(join(without, 'graph.ts'), 'alone'),
+      buildGraphSource(join(projects, 'untyped.ts'), 'untyped'),
+      { ...buildGraphSource(join(projects, 'talking.ts'), 'unnamed'), name: 'nothing' },
+      buildGraphSource(join(projects, 'talking.ts'), 'talking'),
     ]);
     expect(warnings).toEqual([
       { graph: 'alone', reason: expect.stringContaining("the package 'typescript' is not installed in its project") },
@@ -280,8 +287,8 @@ describe('reading of types', () => {
        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);`,
     );
     const { types, warnings } = await readTypes([
-      sourceOf(join(forgedProjectFolder, 'graph.ts'), 'forging'),
-      sourceOf(join(projects, 'talking.ts'), 'talking'),
+      buildGraphSource(join(forgedProjectFolder, 'graph.ts'), 'forging'),
+      buildGraphSource(join(projects, 'talking.ts'), 'talking'),
     ]);
     expect(warnings).toEqual([{ graph: 'forging', reason: expect.stringContaining('a graph that it was not given') }]);
     expect(types.of('talking')?.schemas.input_schema).toMatchObject({ type: 'object' });
@@ -289,7 +296,10 @@ describe('reading of types', () => {
   });
 
   it('ends at its memory limit or its timeout', { timeout: 120_000 }, async () => {
-    const graphs = [sourceOf(join(projects, 'nested.ts'), 'one'), sourceOf(join(projects, 'annotated.ts'), 'two')];
+    const graphs = [
+      buildGraphSource(join(projects, 'nested.ts'), 'one'),
+      buildGraphSource(join(projects, 'annotated.ts'), 'two'),
+    ];
     rmSync(join(folder, 'kept'), { recursive: true, force: true });
     const { warnings } = await readTypes(graphs, { heapMegabytes: 64 });
     expect(warnings.map(({ graph, reason }) => [graph, /its process ended by/.test(reason!)])).toEqual([

@@ -36,8 +36,8 @@ describe('an unknown field', () => {
     'is ignored and named in the response of %s',
     async (_, { method, path, schema }) => {
       const isList = (schema.body as { type?: string } | undefined)?.type === 'array';
-      const surprise = { surprise: 1 };
-      const body = isList ? [surprise] : surprise;
+      const unknownField = { surprise: 1 };
+      const body = isList ? [unknownField] : unknownField;
       const answer = await server.ask(method, path.replace(/:\w+/g, randomUUID()), body);
       expect(ignored(answer)).toBe('surprise');
       expect(await answer.text()).not.toContain('surprise');

@@ -72,9 +72,9 @@ describe('unknown nodes of a run', () => {
       "Graph 'ask' has no node 'nowhere' (interrupt_before). Its nodes are: prepare, ask, finish.",
       "Graph 'ask' has no node '__end__' (interrupt_after). Its nodes are: prepare, ask, finish.",
     ].map((message) => ({ message }));
-    const warningsOf = (list: readonly { readonly event: string; readonly data: unknown }[]) =>
+    const filterWarnings = (list: readonly { readonly event: string; readonly data: unknown }[]) =>
       list.filter(({ event }) => event === 'warning').map(({ data }) => data);
-    expect(warningsOf(events)).toEqual(warnings);
+    expect(filterWarnings(events)).toEqual(warnings);
     expect(await client.threads.getState(threadId)).toMatchObject({ next: ['ask'] });
     const [run] = await client.runs.list(threadId);
     const joined = [];
@@ -84,7 +84,7 @@ describe('unknown nodes of a run', () => {
     })) {
       joined.push(event);
     }
-    expect(warningsOf(joined)).toEqual(warnings);
+    expect(filterWarnings(joined)).toEqual(warnings);
   });
 
   it('are checked against the outermost graph, as in the library', async () => {
@@ -115,17 +115,17 @@ describe('unknown nodes of a run', () => {
   });
 
   it('are rejected in a command that writes state as a node', async () => {
-    const threadOf = (goto: unknown) => {
+    const buildThreadRequest = (goto: unknown) => {
       const updates = [{ command: { update: { question: 'Well?' }, goto }, as_node: 'prepare' }];
       return { metadata: { graph_id: 'ask' }, supersteps: [{ updates }] };
     };
     for (const goto of ['nowhere', ['finish', { node: 'nowhere', input: {} }]]) {
-      expect(await refusal('POST', '/threads', threadOf(goto))).toMatchObject({
+      expect(await refusal('POST', '/threads', buildThreadRequest(goto))).toMatchObject({
         ...{ status: 422, code: 'GRAPH_NODE_UNKNOWN', message: expect.stringContaining("no node 'nowhere'") },
       });
     }
     for (const goto of ['finish', ['__end__', 'finish']]) {
-      const made = await server.ask('POST', '/threads', threadOf(goto));
+      const made = await server.ask('POST', '/threads', buildThreadRequest(goto));
       const { thread_id: threadId } = (await made.json()) as { thread_id: string };
       expect((await client.threads.getState(threadId)).next).toContain('finish');
     }
@@ -153,9 +153,9 @@ describe('unknown nodes of a run', () => {
     const threadId = await newThread();
     const config = { configurable: { node: 'mine' } };
     const stopping = { input: { text: 'a' }, config, interruptBefore: ['plain'] as never };
-    const warned = [];
-    for await (const event of client.runs.stream(threadId, 'tailored', stopping)) warned.push(event);
-    expect(warned).toContainEqual(
+    const receivedEvents = [];
+    for await (const event of client.runs.stream(threadId, 'tailored', stopping)) receivedEvents.push(event);
+    expect(receivedEvents).toContainEqual(
       expect.objectContaining({
         ...{ event: 'warning' },
         data: { message: "Graph 'tailored' has no node 'plain' (interrupt_before). Its nodes are: mine." },

@@ -1,5 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { agentServerAddress, apiAddress, checkPort, listenError } from '../../../api/command-line/check-port.ts';
+import {
+  checkPort,
+  createListenError,
+  getAgentServerAddress,
+  getApiAddress,
+} from '../../../api/command-line/check-port.ts';
 
 describe('checkPort and listenError', () => {
   it.each([
@@ -7,16 +12,16 @@ describe('checkPort and listenError', () => {
     ['300.1.1.1', 'no such host|look-up'],
     ['192.0.2.1', 'no such address'],
   ])('rejects host %s and names its variable', async (host, reason) => {
-    await expect(checkPort(apiAddress({ host, port: 0 }))).rejects.toMatchObject({
+    await expect(checkPort(getApiAddress({ host, port: 0 }))).rejects.toMatchObject({
       code: 'HOST_UNUSABLE',
       message: expect.stringMatching(new RegExp(`RUNLAKE_HOST=${host} \\(.*(?:${reason})`)),
     });
   });
 
   it('name the address if the user has no permission to bind the port', () => {
-    const error = listenError(
+    const error = createListenError(
       Object.assign(new Error('listen'), { code: 'EACCES' }),
-      agentServerAddress({ agentsHost: '127.0.0.1', agentsPort: 80 }),
+      getAgentServerAddress({ agentsHost: '127.0.0.1', agentsPort: 80 }),
     );
     expect(error.message).toMatch(
       /port 80 of RUNLAKE_AGENTS_HOST=127.0.0.1 \(this user has no permission to bind the port\)/,
@@ -24,6 +29,6 @@ describe('checkPort and listenError', () => {
   });
 
   it('accepts a free port', async () => {
-    await expect(checkPort(apiAddress({ host: '127.0.0.1', port: 0 }))).resolves.toBeUndefined();
+    await expect(checkPort(getApiAddress({ host: '127.0.0.1', port: 0 }))).resolves.toBeUndefined();
   });
 });

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { freePorts } from '../../../infra/embedded/free-port.ts';
+import { findFreePorts } from '../../../infra/embedded/free-port.ts';
 import { until } from '../../infra/until.ts';
 import { startRunlake } from '../../runlake-process.ts';
 import { runCommand } from './run-command.ts';
@@ -24,7 +24,7 @@ function folder(): string {
 }
 
 async function doctor(agentsFile: string, more: Record<string, string> = {}) {
-  const [port] = await freePorts(1);
+  const [port] = await findFreePorts(1);
   const environment = {
     RUNLAKE_DATA_DIR: folder(),
     RUNLAKE_AGENTS_FILE: agentsFile,
@@ -92,7 +92,7 @@ test('reports an embedder that cannot be loaded', async () => {
 });
 
 test('reports a running instance as healthy: notifications arrive, and stored vectors have the dimensions of the index', async () => {
-  const [port] = await freePorts(1);
+  const [port] = await findFreePorts(1);
   const agents = {
     RUNLAKE_AGENTS_FILE: project('store'),
     RUNLAKE_AGENTS_PORT: String(port),

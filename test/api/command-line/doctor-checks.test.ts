@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { Kafka, logLevel } from 'kafkajs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { serverChecks } from '../../../api/command-line/doctor-checks.ts';
+import { createServerChecks } from '../../../api/command-line/doctor-checks.ts';
 import { explainPart, type ServerName } from '../../../api/command-line/explain-part.ts';
 import { openStores } from '../../../api/command-line/open-stores.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
@@ -30,17 +30,17 @@ afterAll(async () => {
   await stores?.close();
 });
 
-/** Returns the address with the change applied; if `behindTls` is set, the address leads through a TLS proxy. */
+/** Returns the address with the change applied; if `tlsCertificate` is set, the address leads through a TLS proxy. */
 async function changeAddress(
   url: string,
   change: (address: URL) => void,
-  behindTls?: 'server' | 'elsewhere',
-  asPostgres = false,
+  tlsCertificate?: 'server' | 'elsewhere',
+  isPostgres = false,
 ) {
   const address = new URL(url);
-  if (behindTls !== undefined) {
+  if (tlsCertificate !== undefined) {
     const target = { host: address.hostname, port: Number(address.port) };
-    const proxy = await openTlsProxy({ ...target, certificate: behindTls, asPostgres });
+    const proxy = await openTlsProxy({ ...target, certificate: tlsCertificate, asPostgres: isPostgres });
     proxies.push(proxy);
     address.port = String(proxy.port);
   }
@@ -57,7 +57,7 @@ async function ask(name: ServerName, more: Partial<Config>): Promise<string> {
   };
   const opened = openStores(addresses, config, createLogger('silent', 'test'));
   try {
-    const server = serverChecks(config, addresses, opened).find((each) => each.name === name);
+    const server = createServerChecks(config, addresses, opened).find((each) => each.name === name);
     if (server === undefined) throw new Error(`no ${name}`);
     return await server.check().catch((error: unknown) => {
       const why = explainPart(error, server);

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { Kafka, logLevel } from 'kafkajs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { ownKafka } from '../../engines/own-servers.ts';
+import { allocateKafkaTopics } from '../../engines/own-servers.ts';
 import { stackPart } from '../../engines/stack.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
@@ -19,7 +19,7 @@ const apiKey = `test-${randomBytes(16).toString('hex')}`;
 
 describe.runIf(kafkaPart && registryPart)('roles in separate processes', () => {
   let stores: FreshStores;
-  let kafka: ReturnType<typeof ownKafka>;
+  let kafka: ReturnType<typeof allocateKafkaTopics>;
   let environment: Record<string, string>;
   let api: RoleProcess;
   let secondApi: RoleProcess;
@@ -41,7 +41,10 @@ describe.runIf(kafkaPart && registryPart)('roles in separate processes', () => {
       kafkaBrokers: kafkaPart?.brokers,
       schemaRegistryUrl: registryPart?.url,
     };
-    kafka = ownKafka(addresses as Parameters<typeof ownKafka>[0], `roles-${randomBytes(6).toString('hex')}`);
+    kafka = allocateKafkaTopics(
+      addresses as Parameters<typeof allocateKafkaTopics>[0],
+      `roles-${randomBytes(6).toString('hex')}`,
+    );
     environment = {
       ...kafka.environment,
       RUNLAKE_CLICKHOUSE_URL: clickhouseUrl,
@@ -76,10 +79,10 @@ describe.runIf(kafkaPart && registryPart)('roles in separate processes', () => {
       const answer = await fetch(`${process.url}/ready`);
       return { status: answer.status, parts: Object.keys(((await answer.json()) as { parts: object }).parts).sort() };
     };
-    const ofApi = ['clickhouse', 'jobs', 'kafka', 'postgres', 'schema_registry'];
-    expect(await parts(api)).toEqual({ status: 200, parts: ofApi });
-    expect(await parts(secondApi)).toEqual({ status: 200, parts: ofApi });
-    expect(await parts(ingest)).toEqual({ status: 200, parts: [...ofApi, 'sink', 'usage_roll_up'].sort() });
+    const apiParts = ['clickhouse', 'jobs', 'kafka', 'postgres', 'schema_registry'];
+    expect(await parts(api)).toEqual({ status: 200, parts: apiParts });
+    expect(await parts(secondApi)).toEqual({ status: 200, parts: apiParts });
+    expect(await parts(ingest)).toEqual({ status: 200, parts: [...apiParts, 'sink', 'usage_roll_up'].sort() });
     expect(await (await fetch(`${ingest.url}/metrics`)).text()).toContain('runlake_sink_insert_batch_rows');
   });
 
@@ -193,7 +196,7 @@ describe.runIf(kafkaPart && registryPart)('roles in separate processes', () => {
       name: 'last',
       run_type: 'chain',
       inputs: {},
-      dotted_order: dottedOrderOf(id),
+      dotted_order: makeDottedOrder(id),
     }));
     const body = JSON.stringify({ post });
     const asked = request(`${secondApi.url}/runs/batch`, {
@@ -226,6 +229,6 @@ describe.runIf(kafkaPart && registryPart)('roles in separate processes', () => {
   });
 });
 
-function dottedOrderOf(id: string): string {
+function makeDottedOrder(id: string): string {
   return `${new Date().toISOString().replace(/[-:.Z]/g, '')}000Z${id}`;
 }

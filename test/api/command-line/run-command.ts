@@ -1,14 +1,17 @@
 import { spawn } from 'node:child_process';
 import { builtProgram } from '../../built-program.ts';
 
-export interface Ended {
+export interface CommandResult {
   readonly code: number | null;
   /** Standard output and standard error together. */
   readonly text: string;
 }
 
 /** Runs `runlake <args>` from the built code with only the given environment, until it exits. */
-export function runCommand(args: readonly string[], environment: Readonly<Record<string, string>>): Promise<Ended> {
+export function runCommand(
+  args: readonly string[],
+  environment: Readonly<Record<string, string>>,
+): Promise<CommandResult> {
   const child = spawn(process.execPath, [builtProgram, ...args], {
     env: { PATH: process.env.PATH, RUNLAKE_LOG_LEVEL: 'warn', ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { operations } from '../../../api/main/operations.ts';
-import { isFullExtent, someOf } from '../../house/extent.ts';
+import { isFullExtent, pickSome } from '../../house/extent.ts';
 import { addExport } from '../add-export.ts';
-import { failuresOf } from '../send-hostile.ts';
+import { listFailures } from '../send-hostile.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
 
 let api: ApiUnderTest;
@@ -38,13 +38,13 @@ it('responds to no hostile request with a 5xx', { timeout: 600_000 }, async () =
   };
   // Delete operations run last, with ids that do not exist.
   const deleting = operations.filter(({ method }) => method === 'DELETE');
-  const others = someOf(
+  const others = pickSome(
     operations.filter(({ method }) => method !== 'DELETE'),
     1 / 3,
   );
   const headers = { 'x-api-key': acme.adminKey };
-  const first = await failuresOf(url, others, { headers, known });
-  const last = await failuresOf(url, deleting, { headers, known: {} });
+  const first = await listFailures(url, others, { headers, known });
+  const last = await listFailures(url, deleting, { headers, known: {} });
   // Minimum number of requests that pass the checks.
   expect(first.taken).toBeGreaterThan(isFullExtent ? 1_000 : 100);
   expect([...first.failures, ...last.failures]).toEqual([]);

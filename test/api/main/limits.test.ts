@@ -36,7 +36,7 @@ let organizations = 0;
 const newOrganization = () => addOrganization(api.database, `limits-${organizations++}`);
 
 /** Creates a project, and a destination in the workspace of the given index. */
-async function exporting({ workspaceKeys }: OrganizationUnderTest, index: 0 | 1 = 0) {
+async function createExportTarget({ workspaceKeys }: OrganizationUnderTest, index: 0 | 1 = 0) {
   const key = workspaceKeys[index];
   const project = await ask(key, 'POST', '/sessions', { name: randomUUID() });
   const destination = await ask(key, 'POST', '/bulk-exports/destinations', local());
@@ -98,10 +98,10 @@ const kinds: Kind[] = [
     limit: 3,
     prepare: async (of) => {
       // In either workspace: the limit applies to the organisation.
-      const each = [await exporting(of, 0), await exporting(of, 1)];
+      const each = [await createExportTarget(of, 0), await createExportTarget(of, 1)];
       let made = 0;
       return () => {
-        const { key, ...to } = each[made++ % 2] as Awaited<ReturnType<typeof exporting>>;
+        const { key, ...to } = each[made++ % 2] as Awaited<ReturnType<typeof createExportTarget>>;
         return ask(key, 'POST', '/bulk-exports', { ...start, ...to, interval_hours: 24 });
       };
     },
@@ -112,7 +112,7 @@ const kinds: Kind[] = [
     what: 'bulk exports that are not finished',
     limit: 2,
     prepare: async (of) => {
-      const { key, ...to } = await exporting(of);
+      const { key, ...to } = await createExportTarget(of);
       return () => ask(key, 'POST', '/bulk-exports', { ...start, ...to, end_time: '2026-03-06T00:00:00Z' });
     },
     free: (of, { id }) => ask(of.workspaceKeys[0], 'PATCH', `/bulk-exports/${id}`, { status: 'Cancelled' }),
@@ -147,14 +147,14 @@ describe('checks of destinations', () => {
     silent.listen(0, '127.0.0.1');
     await once(silent, 'listening');
     const { port } = silent.address() as AddressInfo;
-    const hanging = {
+    const hangingDestination = {
       display_name: 'd',
       config: { bucket_name: 'bucket', endpoint_url: `http://127.0.0.1:${port}` },
       credentials: { access_key_id: 'a', secret_access_key: 'b' },
     };
     const make = (of: OrganizationUnderTest, body: object) =>
       ask(of.adminKey, 'POST', '/bulk-exports/destinations', body);
-    const waiting = Array.from({ length: 16 }, () => make(one, hanging));
+    const waiting = Array.from({ length: 16 }, () => make(one, hangingDestination));
     await until('all checks hang', () => sockets.length >= 16);
     expect(await make(one, local())).toMatchObject({ status: 503, body: { code: 'OVERLOADED' } });
     expect((await make(other, local())).status).toBe(200);

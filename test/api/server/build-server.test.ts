@@ -16,7 +16,7 @@ const base = { tag: 'test', summary: 'test', access: open };
 const JsonValue = Type.Unsafe<unknown>({});
 
 /** Releases the requests to `/wait`, which stay in flight until this is called. */
-let releaseWaiting: () => void = () => undefined;
+let releaseWaitingRequests: () => void = () => undefined;
 let waiting = 0;
 
 const toys: readonly Operation[] = [
@@ -84,7 +84,7 @@ const toys: readonly Operation[] = [
     handler: async () => {
       waiting++;
       await new Promise<void>((resolve) => {
-        releaseWaiting = resolve;
+        releaseWaitingRequests = resolve;
       });
       return { done: true };
     },
@@ -103,7 +103,7 @@ const toys: readonly Operation[] = [
 
 const started: FastifyInstance[] = [];
 afterEach(async () => {
-  releaseWaiting();
+  releaseWaitingRequests();
   await Promise.all(started.splice(0).map((server) => server.close()));
   waiting = 0;
 });
@@ -340,7 +340,7 @@ describe('drain', () => {
     expect(refused.headers.get('connection')).toBe('close');
     expect(await refused.json()).toMatchObject({ code: 'DRAINING' });
     expect((await fetch(`${url}/alive`)).status).toBe(200);
-    releaseWaiting();
+    releaseWaitingRequests();
     expect(await (await inFlight).json()).toEqual({ done: true });
     expect(await drained).toBe(0);
     await expect(fetch(`${url}/alive`)).rejects.toThrow();

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { canonicalUrl } from '../../../api/server/canonical-url.ts';
+import { toCanonicalUrl } from '../../../api/server/canonical-url.ts';
 
 const root = new Set(['docs', 'metrics', 'openapi.json']);
 
@@ -31,6 +31,6 @@ describe('canonicalUrl', () => {
     ['/v2runs', '/api/v1/v2runs'],
     ['*', '*'],
   ])('maps %s to %s', (url, canonical) => {
-    expect(canonicalUrl(url, root)).toBe(canonical);
+    expect(toCanonicalUrl(url, root)).toBe(canonical);
   });
 });

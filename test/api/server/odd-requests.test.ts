@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { agentApi } from '../../../api/agent-server/agent-api.ts';
+import { buildAgentApi } from '../../../api/agent-server/agent-api.ts';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { operations as mainOperations } from '../../../api/main/operations.ts';
 import { mainApi } from '../../../api/server/api-form.ts';
@@ -13,7 +13,7 @@ const { config } = loadConfig({});
 
 describe.each([
   { name: 'main API', operations: mainOperations, form: mainApi(config) },
-  { name: 'agent server', operations: agentOperations, form: agentApi(config, '') },
+  { name: 'agent server', operations: agentOperations, form: buildAgentApi(config, '') },
 ])('$name', ({ operations, form }) => {
   let server: FastifyInstance;
   beforeAll(async () => {
@@ -48,8 +48,8 @@ describe.each([
     const parameters = Object.values(paths as object).flatMap((path) =>
       Object.values(path as object).flatMap(({ parameters = [] }) => parameters),
     ) as { in: string; name: string; required: boolean; schema: object }[];
-    const withDefault = parameters.filter((each) => each.in === 'query' && 'default' in each.schema);
-    expect(withDefault.length).toBeGreaterThan(5);
-    expect(withDefault.filter(({ required }) => required).map(({ name }) => name)).toEqual([]);
+    const parametersWithDefault = parameters.filter((each) => each.in === 'query' && 'default' in each.schema);
+    expect(parametersWithDefault.length).toBeGreaterThan(5);
+    expect(parametersWithDefault.filter(({ required }) => required).map(({ name }) => name)).toEqual([]);
   });
 });

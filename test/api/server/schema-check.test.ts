@@ -1,12 +1,14 @@
 import { type TSchema, Type } from 'typebox';
 import { describe, expect, it } from 'vitest';
 import { registerTimestampFormat, Text, Timestamp, Uuid } from '../../../api/server/formats.ts';
-import { compileCheck } from '../../../api/server/schema-check.ts';
+import { compileValidator } from '../../../api/server/schema-check.ts';
 
 registerTimestampFormat();
 
 function check(schema: TSchema, value: unknown, httpPart = 'body'): unknown {
-  const result = (compileCheck({ schema, httpPart, method: 'POST', url: '/' }) as (value: unknown) => object)(value);
+  const result = (compileValidator({ schema, httpPart, method: 'POST', url: '/' }) as (value: unknown) => object)(
+    value,
+  );
   return 'error' in result ? (result.error as { fields: unknown }).fields : 'fits';
 }
 
@@ -56,19 +58,19 @@ describe('compileCheck', () => {
     only: Type.Optional(Type.Union([Type.Literal(1), Type.Null()])),
     number: Type.Optional(Type.Union([Type.Integer({ minimum: 1 }), Type.Null()])),
   });
-  const oneOf = (...location: (string | number)[]) => ({
+  const buildOneOfError = (...location: (string | number)[]) => ({
     loc: ['body', ...location],
     msg: 'must be one of a, b, c, d, e, f, g, h, i, j',
     type: 'enum',
   });
 
   it.each([
-    [{ one: 'x' }, [oneOf('one')]],
-    [{ one: 1 }, [oneOf('one')]],
-    [{ none: 'x' }, [oneOf('none')]],
-    [{ some: ['a', 'x'] }, [oneOf('some', 1)]],
-    [{ either: 'x' }, [oneOf('either')]],
-    [{ either: ['a', 'x'] }, [oneOf('either')]],
+    [{ one: 'x' }, [buildOneOfError('one')]],
+    [{ one: 1 }, [buildOneOfError('one')]],
+    [{ none: 'x' }, [buildOneOfError('none')]],
+    [{ some: ['a', 'x'] }, [buildOneOfError('some', 1)]],
+    [{ either: 'x' }, [buildOneOfError('either')]],
+    [{ either: ['a', 'x'] }, [buildOneOfError('either')]],
     [{ only: 2 }, [{ loc: ['body', 'only'], msg: 'must be 1', type: 'enum' }]],
   ])('lists the allowed values once: %j', (value, result) => {
     expect(check(words, value)).toEqual(result);

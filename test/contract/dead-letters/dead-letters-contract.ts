@@ -16,11 +16,11 @@ const bytes = Buffer.from([0, 0, 0, 0, 1, 255, 254, 0, 13, 10]);
 /** Defines the contract tests of every dead-letter queue adapter. */
 export function deadLettersContract(name: string, open: () => Promise<DeadLettersUnderTest>): void {
   describe(`dead-letter queue: ${name}`, () => {
-    let under: DeadLettersUnderTest;
+    let underTest: DeadLettersUnderTest;
     let beforeMs: number;
     beforeAll(async () => {
-      under = await open();
-      expect(await under.deadLetters.list(all, 10)).toEqual([]);
+      underTest = await open();
+      expect(await underTest.deadLetters.list(all, 10)).toEqual([]);
       beforeMs = Date.now();
       for (const [index, topic] of [runEvents, runEvents, feedbackEvents, runEvents].entries()) {
         const record = {
@@ -31,18 +31,18 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
           headers: { n: `${index}` },
           version: BigInt(index + 1),
         };
-        await under.store(topic, record, `reason ${index}`, index === 1 ? 'defer' : 'inspect');
+        await underTest.store(topic, record, `reason ${index}`, index === 1 ? 'defer' : 'inspect');
         // Records of the same millisecond have no order across topics and partitions.
         const after = Date.now();
         while (Date.now() === after);
       }
     }, 120_000);
-    afterAll(() => under?.close());
+    afterAll(() => underTest?.close());
 
     it('lists the newest first, with exactly the fields of a list', async () => {
-      const heads = await under.deadLetters.list(all, 10);
+      const heads = await underTest.deadLetters.list(all, 10);
       expect(heads.map(({ key }) => key)).toEqual(['key 3', 'key 2', 'key 1', 'key 0']);
-      const { id, deadAtMs, ...head } = heads[2]!;
+      const { id, deadLetteredAtMs, ...head } = heads[2]!;
       expect(head).toEqual({
         topic: 'run-events',
         partition: 1,
@@ -53,37 +53,37 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
         step: 'defer',
       });
       expect(id).toMatch(/^run-events\//);
-      expect(deadAtMs).toBeGreaterThanOrEqual(beforeMs - 1_000);
-      expect(deadAtMs).toBeLessThanOrEqual(Date.now() + 1_000);
+      expect(deadLetteredAtMs).toBeGreaterThanOrEqual(beforeMs - 1_000);
+      expect(deadLetteredAtMs).toBeLessThanOrEqual(Date.now() + 1_000);
     });
 
     it.each([1, 2, 3])('lists at most %i', async (limit) => {
-      const heads = await under.deadLetters.list(all, limit);
+      const heads = await underTest.deadLetters.list(all, limit);
       expect(heads.map(({ key }) => key)).toEqual(['key 3', 'key 2', 'key 1'].slice(0, limit));
     });
 
     it('counts those of a topic', async () => {
       const counts = await Promise.all(
-        [runEvents, feedbackEvents, attachmentEvents].map((topic) => under.deadLetters.count(topic)),
+        [runEvents, feedbackEvents, attachmentEvents].map((topic) => underTest.deadLetters.count(topic)),
       );
       expect(counts).toEqual([3, 1, 0]);
     });
 
     it('filters by topic, step and time, both ends included', async () => {
       const keys = async (filter: object) =>
-        (await under.deadLetters.list({ ...all, ...filter }, 10)).map(({ key }) => key);
+        (await underTest.deadLetters.list({ ...all, ...filter }, 10)).map(({ key }) => key);
       expect(await keys({ topics: [feedbackEvents] })).toEqual(['key 2']);
       expect(await keys({ step: 'defer' })).toEqual(['key 1']);
       expect(await keys({ step: 'nothing' })).toEqual([]);
-      const [, third] = await under.deadLetters.list(all, 10);
-      expect(await keys({ sinceMs: third?.deadAtMs })).toEqual(['key 3', 'key 2']);
-      expect(await keys({ untilMs: third?.deadAtMs })).toEqual(['key 2', 'key 1', 'key 0']);
+      const [, third] = await underTest.deadLetters.list(all, 10);
+      expect(await keys({ sinceMs: third?.deadLetteredAtMs })).toEqual(['key 3', 'key 2']);
+      expect(await keys({ untilMs: third?.deadLetteredAtMs })).toEqual(['key 2', 'key 1', 'key 0']);
       expect(await keys({ untilMs: beforeMs - 60_000 })).toEqual([]);
     });
 
     it('finds one by its id, with the original bytes and headers, and its version as a header', async () => {
-      const [newest] = await under.deadLetters.list(all, 1);
-      const deadLetter = await under.deadLetters.find(String(newest?.id));
+      const [newest] = await underTest.deadLetters.list(all, 1);
+      const deadLetter = await underTest.deadLetters.find(String(newest?.id));
       expect(deadLetter).toEqual({ ...newest, value: bytes, headers: { n: '3', [versionHeader]: '4' } });
     });
 
@@ -97,7 +97,7 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
       "run-events/1'",
       randomUUID(),
     ])('returns undefined for %o', async (id) => {
-      expect(await under.deadLetters.find(id)).toBeUndefined();
+      expect(await underTest.deadLetters.find(id)).toBeUndefined();
     });
   });
 }

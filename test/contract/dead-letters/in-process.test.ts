@@ -1,4 +1,4 @@
-import { postgresDeadLetterQueue } from '../../../infra/event-log/in-process/dead-letter-queue.ts';
+import { openPostgresDeadLetterQueue } from '../../../infra/event-log/in-process/dead-letter-queue.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { topics } from '../../../schemas/topics.ts';
@@ -11,7 +11,7 @@ deadLettersContract('in-process', async () => {
   const logger = createLogger('silent', 'test');
   const log = await openInProcessLog({ database, topics, partitions: 2, maxPendingBytes: 2 ** 20, logger });
   return {
-    deadLetters: postgresDeadLetterQueue(database),
+    deadLetters: openPostgresDeadLetterQueue(database),
     store: (topic, record, reason, step) => log.deadLetter(topic, record, reason, step),
     async close() {
       await log.close();

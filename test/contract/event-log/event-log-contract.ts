@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { wirePrefix } from '../../../infra/event-log/avro.ts';
+import { buildWirePrefix } from '../../../infra/event-log/avro.ts';
 import {
   type EventLog,
+  getSinkGroup,
   type InFlightInsert,
   type LogBatch,
   type LogMessage,
   type LogRecord,
-  storingGroup,
   versionHeader,
 } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
@@ -28,7 +28,7 @@ export interface LogUnderTest {
 }
 
 const topic = runEvents;
-const generous = { rows: 1_000, bytes: 1_000_000 };
+const largeLimits = { rows: 1_000, bytes: 1_000_000 };
 
 /** Defines the contract tests of every event log adapter. `open` creates a log with at least two partitions. */
 export function eventLogContract(name: string, open: () => Promise<LogUnderTest>): void {
@@ -41,7 +41,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
 
     const message = (key: string, text = ''): LogMessage => ({
       key,
-      value: Buffer.concat([wirePrefix(under.log.schemaId(topic)), Buffer.from(text)]),
+      value: Buffer.concat([buildWirePrefix(under.log.schemaId(topic)), Buffer.from(text)]),
       headers: { from: 'contract' },
     });
     const textOf = ({ value }: { readonly value: Buffer }) => value.subarray(5).toString();
@@ -49,7 +49,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
     /** Subscribes a group and records its batches. */
     async function consume(
       handle: (batch: LogBatch) => Promise<void> = async () => {},
-      limits = generous,
+      limits = largeLimits,
       group = 'a',
     ) {
       const batches: LogBatch[] = [];
@@ -66,7 +66,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
     }
 
     test('every group gets every event, with unchanged key, bytes and headers', async () => {
-      const [first, second] = [await consume(), await consume(undefined, generous, 'b')];
+      const [first, second] = [await consume(), await consume(undefined, largeLimits, 'b')];
       await under.log.publish(topic, [message('one', 'x\u0000é'), message('two', '')]);
       for (const { records } of [first, second]) {
         await until('the events', () => records().length === 2);
@@ -208,7 +208,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       await reopened.subscribe({
         topic,
         group: 'a',
-        limits: generous,
+        limits: largeLimits,
         handle: async (batch) => void again.push(...batch.records),
       });
       await until('the event to be delivered again', () => again.length > 0);
@@ -231,7 +231,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       const beginning = await under.log.position(topic);
       expect(await under.log.isStored(topic, beginning)).toBe(true);
       const { promise: held, resolve: resume } = deferred();
-      const { records } = await consume(() => held, generous, storingGroup(topic));
+      const { records } = await consume(() => held, largeLimits, getSinkGroup(topic));
       const published = under.log.publish(topic, [message('one'), message('two'), message('three')]);
       await until('an event', () => records().length > 0);
       const position = JSON.parse(JSON.stringify(await under.log.position(topic)));
@@ -245,13 +245,13 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
     });
 
     /** Follows the topic without a group and records what it receives. */
-    async function follow(options: { readonly sinceMs?: number; readonly failOn?: string } = {}) {
+    async function follow(options: { readonly sinceMs?: number; readonly failOnText?: string } = {}) {
       const records: LogRecord[] = [];
       const follower = await under.log.follow(topic, {
         ...(options.sinceMs === undefined ? {} : { sinceMs: options.sinceMs }),
-        onRecords: (handed) => {
-          records.push(...handed);
-          if (handed.some((each) => textOf(each) === options.failOn)) throw new Error('a bug');
+        onRecords: (receivedRecords) => {
+          records.push(...receivedRecords);
+          if (receivedRecords.some((each) => textOf(each) === options.failOnText)) throw new Error('a bug');
         },
       });
       return { follower, records, texts: () => records.map(textOf) };
@@ -260,7 +260,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
     test('a follower receives published events while the groups are stuck, in order, with the same offsets as the groups', async () => {
       const { promise: held, resolve: resume } = deferred();
       const { records } = await consume(() => held);
-      const { records: seen } = await follow({ failOn: '0' });
+      const { records: seen } = await follow({ failOnText: '0' });
       const published = Array.from({ length: 30 }, (_, index) =>
         under.log.publish(topic, [message(`key ${index % 3}`, String(index)), message('same', String(index))]),
       );
@@ -268,9 +268,9 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       resume();
       await Promise.all(published);
       await until('the group', () => records().length === 60);
-      const locationOf = ({ partition, offset, key, value }: LogRecord) => ({ partition, offset, key, value });
+      const pickLocation = ({ partition, offset, key, value }: LogRecord) => ({ partition, offset, key, value });
       for (const partition of [0, 1, 2, 3]) {
-        const own = (all: readonly LogRecord[]) => all.filter((each) => each.partition === partition).map(locationOf);
+        const own = (all: readonly LogRecord[]) => all.filter((each) => each.partition === partition).map(pickLocation);
         expect(own(seen)).toEqual(own(records()));
       }
       const same = seen.filter(({ key }) => key === 'same').map(textOf);
@@ -279,7 +279,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
     });
 
     test('a follower starts as far back as the log keeps events, reports that position, and closes independently of others', async () => {
-      await consume(undefined, generous, storingGroup(topic));
+      await consume(undefined, largeLimits, getSinkGroup(topic));
       await under.log.publish(topic, [message('one', 'first'), message('two', 'second')]);
       const [back, now] = [await follow({ sinceMs: 60_000 }), await follow()];
       // In a log that does not retain events, every follower starts at the log-end offset.

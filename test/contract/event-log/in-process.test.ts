@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { wirePrefix } from '../../../infra/event-log/avro.ts';
+import { buildWirePrefix } from '../../../infra/event-log/avro.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
-import { runForTenant, tenantContext } from '../../../infra/fairness/tenant-context.ts';
+import { getTenantContext, runForTenant } from '../../../infra/fairness/tenant-context.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runEvents, streamEvents, topics } from '../../../schemas/topics.ts';
 import { freshStores } from '../../engines/stores.ts';
@@ -32,7 +32,7 @@ async function open({ maxPendingBytes = 2 ** 20 } = {}): Promise<LogUnderTest> {
 eventLogContract('in-process', open);
 
 const limits = { rows: 100, bytes: 100_000 };
-const message = (text: string) => ({ key: 'key', value: Buffer.concat([wirePrefix(1), Buffer.from(text)]) });
+const message = (text: string) => ({ key: 'key', value: Buffer.concat([buildWirePrefix(1), Buffer.from(text)]) });
 
 test('a publisher is answered only after every group has processed the batch', async () => {
   const under = await open();
@@ -139,20 +139,20 @@ test('offsets continue after the stored ones, even if the clock was set back', a
 async function openGated(gates: readonly ReturnType<typeof deferred>[]) {
   const under = await open({ maxPendingBytes: 100 * 2 ** 20 });
   const batches: string[][] = [];
-  const handledFor = new Set<unknown>();
+  const tenantContexts = new Set<unknown>();
   await under.log.subscribe({
     topic: runEvents,
     group: 'a',
     limits: { rows: 1_000, bytes: 2 ** 26 },
     handle: async ({ records }) => {
-      handledFor.add(tenantContext());
+      tenantContexts.add(getTenantContext());
       const number = batches.push(records.map(({ value }) => value.toString('latin1', 5, 10)));
       await gates[number - 1]?.promise;
     },
   });
   const publish = (organizationId: string, text: string) =>
     runForTenant({ organizationId }, () => under.log.publish(runEvents, [message(text)]));
-  return { under, batches, handledFor, publish };
+  return { under, batches, handledFor: tenantContexts, publish };
 }
 
 test('a request does not wait for a batch or the queue of another organisation, and none is processed in the context of one', async () => {

@@ -3,14 +3,14 @@ import { openKafkaDeadLetterQueue } from '../../../infra/event-log/kafka/dead-le
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { type KafkaServers, kafkaServers, kafkaUnderTest } from '../../infra/event-log/kafka/kafka-under-test.ts';
+import { type KafkaServers, kafkaServers, openKafkaUnderTest } from '../../infra/event-log/kafka/kafka-under-test.ts';
 import { eventLogContract, type LogUnderTest } from './event-log-contract.ts';
 
 const servers = kafkaServers();
 
 async function open(): Promise<LogUnderTest> {
   const stores = await freshStores();
-  const kafka = await kafkaUnderTest(servers as KafkaServers);
+  const kafka = await openKafkaUnderTest(servers as KafkaServers);
   const log = await kafka.open({}, [runEvents]);
   return {
     log,

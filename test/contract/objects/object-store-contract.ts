@@ -85,14 +85,14 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
         Buffer.concat([Buffer.from(text), Buffer.alloc(bytes)]),
       );
       await store.upload(key, file(first!));
-      const mayReplace = async () => {
+      const confirmReplace = async () => {
         throw runlakeError('EXPORT_ATTEMPT_OVER');
       };
-      await expect(store.upload(key, file(late!), { mayReplace })).rejects.toMatchObject({
+      await expect(store.upload(key, file(late!), { confirmReplace })).rejects.toMatchObject({
         code: 'EXPORT_ATTEMPT_OVER',
       });
       expect(sha256(await read(key))).toBe(sha256(first!));
-      await store.upload(key, file(second!), { mayReplace: async () => undefined });
+      await store.upload(key, file(second!), { confirmReplace: async () => undefined });
       expect(sha256(await read(key))).toBe(sha256(second!));
       expect(await namesOf(`${prefix}/${key}`)).toHaveLength(1);
     });

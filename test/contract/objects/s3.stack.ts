@@ -1,8 +1,8 @@
 import { describe } from 'vitest';
-import { s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
+import { findStackS3 } from '../../infra/objects/s3/s3-of-stack.ts';
 import { objectStoreContract } from './object-store-contract.ts';
 
-const s3 = s3OfStack();
+const s3 = findStackS3();
 
 describe.runIf(s3)('on a real store', () => {
   objectStoreContract('S3', async () => {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { RecentMap } from '../../../infra/cache/recent-map.ts';
 
-const open = (minEntries: number) => new RecentMap({ minEntries, keyWords: 3, valueNumbers: 2 });
+const open = (minEntries: number) => new RecentMap({ minEntries, wordsPerKey: 3, numbersPerValue: 2 });
 /** Returns a key that differs from other keys only in the last word. */
 const key = (number: number) => Uint32Array.of(7, 0xffffffff, number);
 

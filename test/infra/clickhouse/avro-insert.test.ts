@@ -1,10 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import { AvroWriter, avroContainer, containerSchema, wirePrefix } from '../../../infra/event-log/avro.ts';
+import {
+  AvroWriter,
+  buildContainerSchema,
+  buildWirePrefix,
+  encodeAvroContainer,
+} from '../../../infra/event-log/avro.ts';
 import { encodeRunEvent, type RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../schemas/topics.ts';
-import { onStoredTable } from '../../engines/on-stored-table.ts';
+import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { neverExpires } from '../../pipelines/runs/run-events.ts';
 
@@ -16,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 beforeEach(async () => {
-  for (const table of filled) await onStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
+  for (const table of filled) await runOnStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
 });
 
 /** The table, and every target of a view on it. */
@@ -58,13 +63,13 @@ const patch = record({
 function record(event: RunEvent): Buffer {
   const writer = new AvroWriter();
   encodeRunEvent(writer, event);
-  return Buffer.concat([wirePrefix(1), writer.since(0)]);
+  return Buffer.concat([buildWirePrefix(1), writer.since(0)]);
 }
 
 const insert = (records: readonly Buffer[], options: { schema?: string; columns?: readonly string[] } = {}) => {
   const { schema = runEvents.schema, columns = runEvents.columns } = options;
-  const body = avroContainer(
-    containerSchema(schema, runEvents.prefix),
+  const body = encodeAvroContainer(
+    buildContainerSchema(schema, runEvents.prefix),
     records.map((value) => ({ value, prefix: [2n ** 62n + 1n, 1n, ...neverExpires] })),
   );
   const { table } = runEvents;
@@ -79,10 +84,10 @@ const insert = (records: readonly Buffer[], options: { schema?: string; columns?
   });
 };
 
-const rowsIn = async (table: string, final = '') =>
+const countRows = async (table: string, final = '') =>
   (await clickhouse.query<{ rows: number }>({ name: 'test', sql: `SELECT count() AS rows FROM ${table} ${final}` }))[0]!
     .rows;
-const countsOf = async (final = '') => Promise.all(filled.map((table) => rowsIn(table, final)));
+const countFilledRows = async (final = '') => Promise.all(filled.map((table) => countRows(table, final)));
 
 describe('run events, one Avro block for each record', () => {
   it('a post and a patch merge into one run with unchanged values', async () => {
@@ -139,14 +144,14 @@ describe('run events, one Avro block for each record', () => {
         },
       },
     ]);
-    expect(await countsOf('FINAL')).toEqual(filled.map(() => 1));
+    expect(await countFilledRows('FINAL')).toEqual(filled.map(() => 1));
   });
 
   it('a batch that is sent again, whole or in parts, merges in every table', async () => {
     for (let time = 0; time < 3; time++) await insert([post, patch]);
     await insert([patch]);
     await insert([post]);
-    expect(await countsOf('FINAL')).toEqual(filled.map(() => 1));
+    expect(await countFilledRows('FINAL')).toEqual(filled.map(() => 1));
   });
 });
 
@@ -168,7 +173,7 @@ describe('records that ClickHouse refuses', () => {
     ['with a parent that is no UUID', record({ ...run, kind: 'post', values: { parentRunId: 'nobody' } })],
   ])('refuses the insert of a record %s as INSERT_DATA_REFUSED and stores nothing', async (_, bad) => {
     await expect(insert([post, bad])).rejects.toMatchObject({ code: 'INSERT_DATA_REFUSED' });
-    expect(await countsOf()).toEqual(filled.map(() => 0));
+    expect(await countFilledRows()).toEqual(filled.map(() => 0));
   });
 });
 
@@ -181,14 +186,14 @@ describe('schemas that do not fit the table', () => {
       { schema: renamed, columns: runEvents.columns.map((name) => name.replace(/^bytes$/, 'bytez')) },
     ],
     ['a column that the schema lacks', { schema: renamed }],
-    ['a field of another type', { schema: retyped('trace_id', 'double') }],
+    ['a field of another type', { schema: retypeField('trace_id', 'double') }],
   ])('refuses %s as SCHEMA_MISMATCH', async (_, options) => {
     await expect(insert([post], options)).rejects.toMatchObject({ code: 'SCHEMA_MISMATCH' });
-    expect(await rowsIn('runs')).toBe(0);
+    expect(await countRows('runs')).toBe(0);
   });
 });
 
-function retyped(field: string, type: string): string {
+function retypeField(field: string, type: string): string {
   const schema = JSON.parse(runEvents.schema) as { fields: { name: string; type: unknown }[] };
   for (const one of schema.fields) if (one.name === field) one.type = type;
   return JSON.stringify(schema);

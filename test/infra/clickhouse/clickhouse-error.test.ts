@@ -1,6 +1,6 @@
 import { ClickHouseError } from '@clickhouse/client';
 import { describe, expect, it } from 'vitest';
-import { clickhouseError, getClickHouseCode } from '../../../infra/clickhouse/clickhouse-error.ts';
+import { getClickHouseCode, toClickHouseError } from '../../../infra/clickhouse/clickhouse-error.ts';
 
 const query = { kind: 'query', name: 'q', queryId: 'id' } as const;
 const insert = { kind: 'insert', name: 'run-events', queryId: 'id', table: 'runs' } as const;
@@ -46,12 +46,12 @@ describe('clickhouseError', () => {
     ['HTTP 429', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
     ['HTTP 403', 'ACCESS_DENIED_BY_STORE', 'ACCESS_DENIED_BY_STORE'],
     ['HTTP 404', 'CLICKHOUSE_QUERY_FAILED', 'CLICKHOUSE_QUERY_FAILED'],
-  ])('code %s', (code, ofQuery, insertErrorCode) => {
+  ])('code %s', (code, queryErrorCode, insertErrorCode) => {
     for (const [statement, expected] of [
-      [query, ofQuery],
+      [query, queryErrorCode],
       [insert, insertErrorCode],
     ] as const) {
-      const error = clickhouseError(raw(code), statement);
+      const error = toClickHouseError(raw(code), statement);
       expect(error).toMatchObject({ code: expected });
       expect(error.message).not.toContain('text of the server');
       expect(error.message).not.toMatch(/\{\w+\}/);
@@ -61,24 +61,24 @@ describe('clickhouseError', () => {
   it.each(['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'EPIPE', 'ETIMEDOUT', undefined])(
     'maps network error %s',
     (code) => {
-      const error = clickhouseError(Object.assign(new Error('no way'), { code }), insert);
+      const error = toClickHouseError(Object.assign(new Error('no way'), { code }), insert);
       expect(error).toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE', retryable: true, retryAfterSeconds: 1 });
     },
   );
 
   it('maps a timeout of the client', () => {
-    expect(clickhouseError(new DOMException('late', 'TimeoutError'), query)).toMatchObject({
+    expect(toClickHouseError(new DOMException('late', 'TimeoutError'), query)).toMatchObject({
       code: 'CLICKHOUSE_UNAVAILABLE',
     });
   });
 
   it('returns a programming error unchanged', () => {
     const error = new TypeError('x is not a function');
-    expect(clickhouseError(error, query)).toBe(error);
+    expect(toClickHouseError(error, query)).toBe(error);
   });
 
   it('clickhouseCodeOf returns the error number of the server', () => {
-    expect(getClickHouseCode(clickhouseError(raw('57'), query))).toBe(57);
+    expect(getClickHouseCode(toClickHouseError(raw('57'), query))).toBe(57);
     expect(getClickHouseCode(new Error('else'))).toBeUndefined();
   });
 });

@@ -66,14 +66,14 @@ describe('values', () => {
     const found = await clickhouse.query({
       name: 'test',
       sql: 'SELECT count() AS rows, sum(b) AS total FROM keys',
-      external: { name: 'keys', structure: 'a UUID, b UInt32', rows },
+      externalTable: { name: 'keys', structure: 'a UUID, b UInt32', rows },
     });
     expect(found).toEqual([{ rows: 50_000, total: 1_249_975_000 }]);
   });
 
   it('an empty external table has no rows', async () => {
-    const external = { name: 'keys', structure: 'a UUID', rows: [] };
-    expect(await clickhouse.query({ name: 'test', sql: 'SELECT count() AS c FROM keys', external })).toEqual([
+    const externalTable = { name: 'keys', structure: 'a UUID', rows: [] };
+    expect(await clickhouse.query({ name: 'test', sql: 'SELECT count() AS c FROM keys', externalTable })).toEqual([
       { c: 0 },
     ]);
   });
@@ -94,7 +94,7 @@ describe('failures', () => {
       code: 'CLICKHOUSE_UNAVAILABLE',
       retryAfterSeconds: 1,
     });
-    await noneRunning('slow-query');
+    await waitUntilNoneRunning('slow-query');
   });
 
   it('aborting a query ends it on the server and rejects with the abort reason', async () => {
@@ -105,7 +105,7 @@ describe('failures', () => {
     const reason = new Error('the client went away');
     controller.abort(reason);
     await expect(running).rejects.toBe(reason);
-    await noneRunning('aborted-query');
+    await waitUntilNoneRunning('aborted-query');
   });
 
   it.each([
@@ -249,8 +249,8 @@ describe('insertBody', () => {
     Buffer.from(
       Array.from({ length: rows }, (_, index) => `{"n":${from + index},"s":"${'x'.repeat(1_000)}"}\n`).join(''),
     );
-  const insert = (into: ClickHouse, body: Buffer, id: string) =>
-    into.insertBody({ name: 'test', table: 'letters', columns: ['n', 's'], format: 'JSONEachRow', body, id });
+  const insert = (target: ClickHouse, body: Buffer, id: string) =>
+    target.insertBody({ name: 'test', table: 'letters', columns: ['n', 's'], format: 'JSONEachRow', body, id });
   const stored = async (from: number) => Number(await one(`SELECT count() AS v FROM letters WHERE n >= ${from}`));
 
   it('sends Content-Length instead of chunked encoding', async () => {
@@ -275,7 +275,7 @@ describe('insertBody', () => {
     proxy.breakAfter(body.length / 2);
     await expect(insert(proxied, body, 'broken')).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
     proxy.breakAfter(Number.POSITIVE_INFINITY);
-    await noneRunning('test');
+    await waitUntilNoneRunning('test');
     expect(await stored(2_000)).toBe(0);
     await insert(proxied, body, 'broken');
     expect(await stored(2_000)).toBe(5_000);
@@ -297,7 +297,7 @@ const runningQueries = async (name: string) =>
   );
 
 /** Waits until no query with this name runs. The check itself does not count if it has the same name. */
-const noneRunning = async (name: string) => {
+const waitUntilNoneRunning = async (name: string) => {
   const own = name === 'test' ? 1 : 0;
   await until(`no ${name} to run`, async () => (await runningQueries(name)) === own);
 };

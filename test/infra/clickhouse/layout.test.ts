@@ -24,7 +24,7 @@ const pair = [
 const four = [...pair, [2, 1], [2, 2]] as const;
 const good: Report = { cluster: 'c', hasKeeper: true, macros: ['shard', 'replica'], nodes: four };
 
-function layoutOf(report: Report) {
+function readReportedLayout(report: Report) {
   const { engine = 'Atomic', cluster, hasKeeper = false, macros = [], nodes = [], weight = 1, internal = 1 } = report;
   const query = async <Row>({ name }: Query): Promise<Row[]> => {
     const rows =
@@ -50,7 +50,7 @@ it.each<[string, Report, object]>([
     { kind: 'replicated', replicas: 2, isShared: true },
   ],
 ])('%s has a layout', async (_, report, layout) => {
-  expect(await layoutOf(report)).toEqual(layout);
+  expect(await readReportedLayout(report)).toEqual(layout);
 });
 
 it.each<[string, Report, RegExp]>([
@@ -71,7 +71,7 @@ it.each<[string, Report, RegExp]>([
   ['replicas without internal_replication', { ...good, internal: 0 }, /does not set internal_replication/],
   ['a Keeper without macros', { ...good, macros: ['shard'] }, /does not define the macros/],
 ])('%s is refused in one sentence', async (_, report, reason) => {
-  const error = await layoutOf(report).then(
+  const error = await readReportedLayout(report).then(
     () => undefined,
     (thrown: Error & { code: string }) => thrown,
   );

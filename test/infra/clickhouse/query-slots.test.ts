@@ -107,7 +107,7 @@ it('an organisation that queries continuously loses its priority when its share 
   const over = new Promise<string>((resolve) => {
     end = resolve;
   });
-  const flooding = Array.from({ length: 4 }, () => ask('flooding', () => over));
+  const floodingQueries = Array.from({ length: 4 }, () => ask('flooding', () => over));
   const busy = async (ms: number) =>
     ask('busy', async (priority) => {
       nowMs += ms;
@@ -118,7 +118,7 @@ it('an organisation that queries continuously loses its priority when its share 
   nowMs += 2_000;
   expect(await busy(3_000)).toBe('1');
   end('2');
-  await Promise.all(flooding);
+  await Promise.all(floodingQueries);
 });
 
 it('ends a query on the server when its client disconnects, also if it still waits for a slot', async () => {

@@ -4,7 +4,7 @@ import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
-import { layoutSettings, profiles } from '../../../infra/clickhouse/settings.ts';
+import { buildLayoutSettings, profiles } from '../../../infra/clickhouse/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 
@@ -66,7 +66,7 @@ const inserting = {
 };
 const query = { ...both, ...reading, readonly: '2', cancel_http_readonly_queries_on_client_close: 1 };
 const statement = { ...both, ...reading, ...inserting };
-const intoFile = {
+const fileSettings = {
   http_write_exception_in_output_format: 0,
   output_format_parquet_string_as_string: 1,
   output_format_parquet_compression_method: 'lz4',
@@ -82,14 +82,14 @@ it('the profiles contain exactly these settings', () => {
     read: { ...http, ...query },
     insert: { ...http, ...both, ...inserting },
     write: { ...http, ...statement },
-    file: { ...query, ...intoFile, wait_end_of_query: 0 },
+    file: { ...query, ...fileSettings, wait_end_of_query: 0 },
     mutation: { ...http, ...statement, mutations_sync: '2', allow_nondeterministic_mutations: 1 },
     bulk: { ...http, ...statement, max_partitions_per_insert_block: '0' },
   });
 });
 
 /** Returns an SQL expression for the effective settings, as text by name. */
-const inForce = (names: readonly string[]) =>
+const buildEffectiveSettingsSql = (names: readonly string[]) =>
   `map(${names.map((name) => `'${name}', toString(getSetting('${name}'))`).join(', ')})`;
 
 const expected = (settings: Readonly<Record<string, unknown>>) =>
@@ -103,7 +103,7 @@ describe('settings that the client sends are effective', () => {
   it('for a query', async () => {
     const [row] = await clickhouse.query<{ v: object }>({
       name: 'settings-of-query',
-      sql: `SELECT ${inForce([...Object.keys(query), 'log_comment', 'max_execution_time'])} AS v`,
+      sql: `SELECT ${buildEffectiveSettingsSql([...Object.keys(query), 'log_comment', 'max_execution_time'])} AS v`,
       timeoutMs: 1_500,
     });
     expect(row?.v).toEqual(expected({ ...query, log_comment: 'settings-of-query', max_execution_time: '1.5' }));
@@ -117,7 +117,7 @@ describe('settings that the client sends are effective', () => {
     await clickhouse.command({
       name: 'test',
       profile,
-      sql: `CREATE TABLE settings_of_${profile} ENGINE = MergeTree ORDER BY () AS SELECT ${inForce(Object.keys(settings))} AS v`,
+      sql: `CREATE TABLE settings_of_${profile} ENGINE = MergeTree ORDER BY () AS SELECT ${buildEffectiveSettingsSql(Object.keys(settings))} AS v`,
     });
     expect(await valuesOf(`settings_of_${profile}`)).toEqual([expected(settings)]);
   });
@@ -126,7 +126,7 @@ describe('settings that the client sends are effective', () => {
     const insert = { ...both, ...inserting };
     await clickhouse.command({
       name: 'test',
-      sql: `CREATE TABLE settings_of_insert (n UInt8, v Map(String, String) DEFAULT ${inForce(Object.keys(insert))})
+      sql: `CREATE TABLE settings_of_insert (n UInt8, v Map(String, String) DEFAULT ${buildEffectiveSettingsSql(Object.keys(insert))})
         ENGINE = MergeTree ORDER BY n`,
     });
     await clickhouse.insertBody({
@@ -191,17 +191,17 @@ describe('settings of a layout', () => {
   it('make an insert wait for all replicas, and nothing else', () => {
     const quorum = { insert_quorum: '3', insert_quorum_parallel: 1 };
     for (const profile of ['insert', 'write', 'mutation', 'bulk'] as const) {
-      expect(layoutSettings({ ...cluster, replicas: 3 }, profile)).toEqual(quorum);
+      expect(buildLayoutSettings({ ...cluster, replicas: 3 }, profile)).toEqual(quorum);
     }
     for (const profile of ['read', 'file'] as const) {
-      expect(layoutSettings({ ...cluster, replicas: 3 }, profile)).toEqual({});
+      expect(buildLayoutSettings({ ...cluster, replicas: 3 }, profile)).toEqual({});
     }
-    expect(layoutSettings({ ...cluster, replicas: 1 }, 'insert')).toEqual({});
-    expect(layoutSettings({ kind: 'single' }, 'insert')).toEqual({});
+    expect(buildLayoutSettings({ ...cluster, replicas: 1 }, 'insert')).toEqual({});
+    expect(buildLayoutSettings({ kind: 'single' }, 'insert')).toEqual({});
   });
 
   it('make replicas of a shared database read what is acknowledged', () => {
-    expect(layoutSettings({ kind: 'replicated', replicas: 3, isShared: true }, 'read')).toEqual({
+    expect(buildLayoutSettings({ kind: 'replicated', replicas: 3, isShared: true }, 'read')).toEqual({
       select_sequential_consistency: '1',
     });
   });

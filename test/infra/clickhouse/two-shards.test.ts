@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { readLayout } from '../../../infra/clickhouse/layout.ts';
-import { endInserts } from '../../../infra/clickhouse/server-queries.ts';
+import { killInserts } from '../../../infra/clickhouse/server-queries.ts';
 import { migrate } from '../../../infra/migrations/migrate.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
@@ -24,31 +24,31 @@ import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { planBuckets } from '../../../pipelines/usage/rollup-query.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import { askClickhouseEngine, withDatabase } from '../../engines/ask-engines.ts';
-import { createTable, rowsOfServers, storedBytes } from '../../engines/on-stored-table.ts';
-import { type OwnShards, startOwnShards } from '../../engines/own-shards.ts';
+import { createTable, queryEveryServer, storedBytes } from '../../engines/on-stored-table.ts';
+import { type DedicatedShards, startDedicatedShards } from '../../engines/own-shards.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { wholeDay } from '../../pipelines/exports/exporting.ts';
 import { openDrivenSink } from '../../pipelines/ingest/sink/driven-sink.ts';
 import { framed } from '../../pipelines/ingest/sink/sink-under-test.ts';
 import {
+  deriveUuid,
   json,
   noonMicros,
   otherProjectId,
   projectId,
   runEvent,
   tenantId,
-  uuidOf,
 } from '../../pipelines/runs/run-events.ts';
 import { until } from '../until.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'runlake-shards-'));
 const logger = createLogger('silent', 'test');
-let shards: OwnShards;
+let shards: DedicatedShards;
 let single: FreshStores;
 let both: FreshStores;
 
 beforeAll(async () => {
-  shards = await startOwnShards(folder, 2);
+  shards = await startDedicatedShards(folder, 2);
   // Each of them has its own Postgres databases.
   const [one, postgres] = [await freshStores(), await freshStores()];
   single = one;
@@ -85,12 +85,12 @@ const keyColumns = {
 /** Creates a post and a patch for each run; traces have three runs and belong to two projects. */
 function makeEvents(): RunEvent[] {
   return Array.from({ length: traces }, (_, trace) => {
-    const traceId = uuidOf('trace', trace);
-    return [traceId, uuidOf('child', trace), uuidOf('second child', trace)].flatMap((runId, index) => {
+    const traceId = deriveUuid('trace', trace);
+    return [traceId, deriveUuid('child', trace), deriveUuid('second child', trace)].flatMap((runId, index) => {
       const startTimeMicros = noonMicros + trace * 60_000_000 + index;
       const event = { traceId, runId, startTimeMicros, traceTimeMicros: noonMicros + trace * 60_000_000 };
       const own = trace % 3 === 0 ? otherProjectId : projectId;
-      const shared = { ...event, projectId: own, userId: uuidOf('user', trace % 4) };
+      const shared = { ...event, projectId: own, userId: deriveUuid('user', trace % 4) };
       return [
         runEvent({ ...shared, values: { name: `run ${trace}`, inputs: json(index), extra: metadataOf(trace) } }),
         runEvent({ ...shared, kind: 'patch', values: { outputs: json({ index }) } }),
@@ -100,11 +100,11 @@ function makeEvents(): RunEvent[] {
 }
 
 /** Creates events of one trace for which two sinks choose different projects. */
-function makeContested(): RunEvent[] {
-  const traceId = uuidOf('contested');
+function makeContestedEvents(): RunEvent[] {
+  const traceId = deriveUuid('contested');
   return [otherProjectId, projectId].map((project, index) =>
     runEvent({
-      ...{ traceId, runId: index === 0 ? traceId : uuidOf('child of contested'), projectId: project },
+      ...{ traceId, runId: index === 0 ? traceId : deriveUuid('child of contested'), projectId: project },
       ...{ traceTimeMicros: noonMicros + index * 3_600_000_000, values: { name: `of ${index}` } },
     }),
   );
@@ -127,7 +127,7 @@ async function addProjects(database: Database): Promise<void> {
 }
 
 /** Inserts an attachment and a feedback entry for each run; both of them expire with the run. */
-async function insertBelongings(clickhouse: ClickHouse): Promise<void> {
+async function insertDependentRows(clickhouse: ClickHouse): Promise<void> {
   const expiry = 'trace_tier, expires_at, tenant_id, id';
   await clickhouse.command({
     name: 'test',
@@ -143,10 +143,10 @@ async function insertBelongings(clickhouse: ClickHouse): Promise<void> {
 }
 
 /** Keeps every tenth trace and deletes every tenth trace; the second call does the same again. */
-async function keepAndDelete({ clickhouse, database }: FreshStores): Promise<void> {
+async function keepAndDeleteTraces({ clickhouse, database }: FreshStores): Promise<void> {
   const every = (rest: number) =>
     Array.from({ length: traces }, (_, trace) => trace).flatMap((trace) =>
-      trace % 10 === rest && trace % 3 !== 0 ? [uuidOf('trace', trace)] : [],
+      trace % 10 === rest && trace % 3 !== 0 ? [deriveUuid('trace', trace)] : [],
     );
   await requestKeep(database, tenantId, { projectId, traceIds: every(1) });
   await requestDeletion(database, tenantId, { projectId, traceIds: every(2) });
@@ -157,7 +157,7 @@ async function keepAndDelete({ clickhouse, database }: FreshStores): Promise<voi
   }
 }
 
-async function workOn(stores: FreshStores) {
+async function runScenario(stores: FreshStores) {
   const { clickhouse, database } = stores;
   await addProjects(database);
   const toRecords = (events: readonly RunEvent[], first: number) =>
@@ -167,7 +167,7 @@ async function workOn(stores: FreshStores) {
     }));
   const sinks = await Promise.all([0, 1].map(() => openDrivenSink({ stores, config, isShared: true })));
   const records = toRecords(makeEvents(), 0);
-  const contested = toRecords(makeContested(), records.length);
+  const contested = toRecords(makeContestedEvents(), records.length);
   // Every record goes twice through both sinks; of the contested trace, each sink stores another event first.
   await Promise.all(
     sinks.map(async (sink, index) => {
@@ -200,7 +200,7 @@ async function workOn(stores: FreshStores) {
       await locateRuns(
         clickhouse,
         tenantId,
-        records.map((_, i) => uuidOf('child', i)),
+        records.map((_, i) => deriveUuid('child', i)),
       )
     ).sort((one, other) => one.runId.localeCompare(other.runId)),
     page: await findPage(clickhouse, { scope, filter: {}, order: 'desc', limitRows: 25, after: undefined }),
@@ -208,8 +208,8 @@ async function workOn(stores: FreshStores) {
     members: await countMembers(clickhouse, wholeDay),
     usage: await usage(),
   };
-  await insertBelongings(clickhouse);
-  await keepAndDelete(stores);
+  await insertDependentRows(clickhouse);
+  await keepAndDeleteTraces(stores);
   const tables = Object.entries(keyColumns).map(
     async ([table, key]) =>
       [table, await rows(table, `${key}, trace_tier, toUnixTimestamp(expires_at) AS expiry`)] as const,
@@ -227,8 +227,8 @@ async function workOn(stores: FreshStores) {
 
 test('runs, locators, usage, pages, chunks, kept and deleted traces, disk use and a deletion', async () => {
   const [{ disk: diskOfOne, bytes: _, ...one }, { disk: diskOfTwo, bytes, ...two }] = [
-    await workOn(single),
-    await workOn(both),
+    await runScenario(single),
+    await runScenario(both),
   ];
   expect(two).toEqual(one);
   expect(one.runs).toHaveLength(traces * 3 + 2);
@@ -296,7 +296,7 @@ test('a query goes to another server if one does not respond', async () => {
 test('the part of an insert on another shard is ended with it', async () => {
   const { clickhouse } = both;
   const [first, second] = clickhouse.servers;
-  const onSecond = { ...clickhouse, servers: [second!] };
+  const secondShardOnly = { ...clickhouse, servers: [second!] };
   // Each block contains rows for both shards.
   await createTable(
     clickhouse,
@@ -314,9 +314,9 @@ test('the part of an insert on another shard is ended with it', async () => {
       () => 'ended',
     );
   const parts = `SELECT query_id FROM system.processes WHERE startsWith(initial_query_id, '${id}')`;
-  await until('its part to run', async () => (await rowsOfServers(onSecond, parts)).length > 0);
+  await until('its part to run', async () => (await queryEveryServer(secondShardOnly, parts)).length > 0);
   // The first server may have died in the meantime.
-  await endInserts(onSecond, id);
-  expect(await rowsOfServers(onSecond, parts)).toEqual([]);
+  await killInserts(secondShardOnly, id);
+  expect(await queryEveryServer(secondShardOnly, parts)).toEqual([]);
   expect(await insert).toBe('ended');
 });

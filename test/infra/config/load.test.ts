@@ -6,7 +6,7 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { testSettings } from '../../test-settings.ts';
 
 /** Returns the message of the INVALID_CONFIG error for `environment`. */
-function errorOf(environment: Record<string, string>): string {
+function readConfigError(environment: Record<string, string>): string {
   try {
     loadConfig(environment);
   } catch (error) {
@@ -34,7 +34,7 @@ describe('loadConfig', () => {
   });
 
   it('reports three invalid values in three lines of one message', () => {
-    const message = errorOf({
+    const message = readConfigError({
       RUNLAKE_PORT: '70000',
       RUNLAKE_LOG_LEVEL: 'loud',
       RUNLAKE_AGENTS_DEPLOYMENT: 'nobody',
@@ -48,7 +48,10 @@ describe('loadConfig', () => {
   });
 
   it('does not print an invalid secret', () => {
-    const message = errorOf({ RUNLAKE_BOOTSTRAP_API_KEY: 'short secret', RUNLAKE_CLICKHOUSE_URL: 'not a url: secret' });
+    const message = readConfigError({
+      RUNLAKE_BOOTSTRAP_API_KEY: 'short secret',
+      RUNLAKE_CLICKHOUSE_URL: 'not a url: secret',
+    });
     expect(message).toContain('RUNLAKE_BOOTSTRAP_API_KEY:');
     expect(message).toContain('RUNLAKE_CLICKHOUSE_URL:');
     expect(message).not.toContain('secret');
@@ -57,7 +60,7 @@ describe('loadConfig', () => {
   it.each(['u:secret@b:9092', 'b:9092,u:secret@c:9092', 'b:9092,,foo', 'kafka://b:9092', 'b'])(
     'refuses the broker list %s without printing a password',
     (brokers) => {
-      const message = errorOf({ RUNLAKE_KAFKA_BROKERS: brokers, RUNLAKE_SCHEMA_REGISTRY_URL: 'http://r:8081' });
+      const message = readConfigError({ RUNLAKE_KAFKA_BROKERS: brokers, RUNLAKE_SCHEMA_REGISTRY_URL: 'http://r:8081' });
       expect(message).toContain('RUNLAKE_KAFKA_BROKERS=');
       expect(message).not.toContain('secret');
     },
@@ -85,7 +88,7 @@ describe('loadConfig', () => {
     ['a short secret key', 'RUNLAKE_SECRET_KEY', 'guess me'],
     ['a secret key that a list of former ones cannot hold', 'RUNLAKE_SECRET_KEY', 'one that is long, and a list'],
   ])('refuses %s', (_what, variable, text) => {
-    expect(errorOf({ [variable]: text })).toContain(variable);
+    expect(readConfigError({ [variable]: text })).toContain(variable);
   });
 
   it.each([
@@ -111,7 +114,7 @@ describe('loadConfig', () => {
       /the database must be the same on all servers/,
     ],
   ])('refuses settings that contradict each other: %j', (environment, expected) => {
-    expect(errorOf(environment)).toMatch(expected);
+    expect(readConfigError(environment)).toMatch(expected);
   });
 
   it.each([
@@ -121,7 +124,7 @@ describe('loadConfig', () => {
     ['RUNLAKE_DATABASE_URL', 'https://me:hidden@db/x', 'postgres:// or postgresql://'],
     ['RUNLAKE_REDIS_URL', 'http://:hidden@cache', 'redis:// or rediss://'],
   ])('refuses %s=%s for its scheme', (variable, text, expected) => {
-    const message = errorOf({ [variable]: text });
+    const message = readConfigError({ [variable]: text });
     expect(message).toContain(`must start with ${expected}`);
     expect(message).toContain(`  - ${variable}`);
     expect(message).not.toContain('hidden');
@@ -149,14 +152,14 @@ describe('loadConfig', () => {
     };
     expect(buffers()).toEqual([512, 256, 64, 256, 256]);
     expect(buffers(2048 * mib)).toEqual([1024, 512, 128, 512, 512]);
-    expect(errorOf({ RUNLAKE_MEMORY_BYTES: String(255 * mib) })).toContain('RUNLAKE_MEMORY_BYTES');
+    expect(readConfigError({ RUNLAKE_MEMORY_BYTES: String(255 * mib) })).toContain('RUNLAKE_MEMORY_BYTES');
   });
 
   it('replaces constants by RUNLAKE_TEST_SETTINGS, in tests only', () => {
     const environment = testSettings({ drainTimeoutMs: 100, maxFetchedBytes: 8_192, agentsAllowTruncate: true });
     expect(loadConfig(environment).config).toMatchObject({ drainTimeoutMs: 100, maxFetchedBytes: 8_192 });
-    expect(errorOf({ ...environment, NODE_ENV: 'production' })).toContain('NODE_ENV is not test');
-    expect(errorOf({ RUNLAKE_TEST_SETTINGS: '{}' })).toContain('NODE_ENV is not test');
+    expect(readConfigError({ ...environment, NODE_ENV: 'production' })).toContain('NODE_ENV is not test');
+    expect(readConfigError({ RUNLAKE_TEST_SETTINGS: '{}' })).toContain('NODE_ENV is not test');
   });
 
   it.each([
@@ -166,11 +169,11 @@ describe('loadConfig', () => {
     ['a misspelt constant', '{"drainTimeoutMS":1}', 'did you mean drainTimeoutMs?'],
     ['text for a number', '{"drainTimeoutMs":"1"}', 'drainTimeoutMs must be a number'],
   ])('refuses %s in RUNLAKE_TEST_SETTINGS', (_what, text, expected) => {
-    expect(errorOf({ NODE_ENV: 'test', RUNLAKE_TEST_SETTINGS: text })).toContain(expected);
+    expect(readConfigError({ NODE_ENV: 'test', RUNLAKE_TEST_SETTINGS: text })).toContain(expected);
   });
 
   it('takes no constant from a variable of its own', () => {
-    expect(errorOf({ RUNLAKE_DRAIN_TIMEOUT_MS: '1' })).toContain('RUNLAKE_DRAIN_TIMEOUT_MS is not a setting');
+    expect(readConfigError({ RUNLAKE_DRAIN_TIMEOUT_MS: '1' })).toContain('RUNLAKE_DRAIN_TIMEOUT_MS is not a setting');
   });
 
   it('counts an empty variable as not set', () => {

@@ -10,15 +10,15 @@ const variables = Object.values<Setting>(settings).map(({ variable }) => variabl
  * settings.
  */
 function uses(): string {
-  const inFolder = (folder: string, end: string) =>
+  const readSources = (folder: string, end: string) =>
     readdirSync(new URL(folder, root), { recursive: true, encoding: 'utf8' })
       .filter((file) => file.endsWith(end) && !/node_modules|^infra\/config\//.test(file))
       .map((file) => `${folder}${file}`);
   const files = [
     'docker-compose.yml',
     'infra/docker/Dockerfile',
-    ...inFolder('test/', '.ts'),
-    ...inFolder('docs/guide/', '.md'),
+    ...readSources('test/', '.ts'),
+    ...readSources('docs/guide/', '.md'),
   ];
   return files.map((file) => readFileSync(new URL(file, root), 'utf8')).join('\n');
 }

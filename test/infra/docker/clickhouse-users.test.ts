@@ -8,10 +8,10 @@ import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
+  buildServerConfig,
+  buildUsersConfig,
   findLibrary,
-  serverConfig,
-  serverFiles,
-  usersConfig,
+  getServerFiles,
 } from '../../../infra/embedded/clickhouse/server-files.ts';
 import { until } from '../until.ts';
 import { root } from './compose-file.ts';
@@ -25,9 +25,9 @@ let server: ChildProcess;
 /** Starts ClickHouse with our configuration files, mounted as in the container. */
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'runlake-users-'));
-  const files = serverFiles(folder);
-  writeFileSync(files.config, serverConfig(folder, 1024 ** 3, 'test'));
-  writeFileSync(files.users, usersConfig(owner.user, owner.password));
+  const files = getServerFiles(folder);
+  writeFileSync(files.config, buildServerConfig(folder, 1024 ** 3, 'test'));
+  writeFileSync(files.usersConfigPath, buildUsersConfig(owner.user, owner.password));
   for (const part of ['users', 'config']) {
     mkdirSync(join(folder, `${part}.d`));
     cpSync(new URL(`infra/docker/clickhouse/${part}.d.xml`, root), join(folder, `${part}.d`, 'runlake.xml'));

@@ -3,16 +3,25 @@ import { expect, it } from 'vitest';
 import type { Layout } from '../../../infra/clickhouse/layout.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { splitStatements } from '../../../infra/migrations/apply-clickhouse.ts';
-import { clusterStatements } from '../../../infra/migrations/cluster-statements.ts';
+import { buildClusterStatements } from '../../../infra/migrations/cluster-statements.ts';
 import { loadMigrations } from '../../../infra/migrations/load.ts';
-import { composeVariables, composeWith, readText, readVariables, type Service, writtenOut } from './compose-file.ts';
+import {
+  buildCompose,
+  composeVariables,
+  readText,
+  readVariables,
+  type Service,
+  substituteVariables,
+} from './compose-file.ts';
 
 const secrets = Object.fromEntries(
   [...composeVariables].flatMap(([name, need]) => (need === 'required' ? [[name, `secret-of-${name}`]] : [])),
 );
 const env = readVariables(readText('infra/docker/cluster.env'));
-const variables = Object.fromEntries(Object.entries(env).map(([name, value]) => [name, writtenOut(value, secrets)]));
-const { services } = composeWith({ ...secrets, ...variables });
+const variables = Object.fromEntries(
+  Object.entries(env).map(([name, value]) => [name, substituteVariables(value, secrets)]),
+);
+const { services } = buildCompose({ ...secrets, ...variables });
 const config = readText('infra/docker/clickhouse/cluster.d.xml');
 /** Names of the servers by shard, in the order of the configuration. */
 const shards = [...config.matchAll(/<shard>([\s\S]*?)<\/shard>/g)].map(([, shard = '']) =>
@@ -32,8 +41,8 @@ it('has two shards of two replicas, each a service of the profile with its own v
     expect(service.volumes?.[0]).toBe(`${name}-data:/var/lib/clickhouse`);
     expect(service.depends_on).toEqual({ keeper: { condition: 'service_healthy' } });
   }
-  const inProfile = Object.keys(services).filter((name) => services[name]?.profiles?.includes('cluster'));
-  expect(inProfile.sort()).toEqual([...servers.map(({ name }) => name), 'keeper'].sort());
+  const clusterServices = Object.keys(services).filter((name) => services[name]?.profiles?.includes('cluster'));
+  expect(clusterServices.sort()).toEqual([...servers.map(({ name }) => name), 'keeper'].sort());
   expect(env.COMPOSE_PROFILES).toBe('cluster');
 });
 
@@ -64,7 +73,7 @@ it('stores every table that views or the sink fill on one shard, replicated, und
   const layout: Layout = { kind: 'cluster', cluster, shards: 2, replicas: 2, hasKeeper: true };
   const sql = loadMigrations('clickhouse')
     .flatMap((migration) => splitStatements(migration.sql))
-    .flatMap((statement) => clusterStatements(statement, layout, 2));
+    .flatMap((statement) => buildClusterStatements(statement, layout, 2));
   const local = sql.filter((statement) => /^CREATE TABLE \w+_local/.test(statement));
   const distributed = sql.filter((statement) => statement.includes('ENGINE = Distributed('));
   expect(distributed).toHaveLength(local.length);

@@ -43,21 +43,21 @@ export const composeData: unknown = parse(composeText, { merge: true });
  *
  * @throws the message if a required variable is absent or empty.
  */
-export function composeWith(variables: Readonly<Record<string, string>>): Compose {
+export function buildCompose(variables: Readonly<Record<string, string>>): Compose {
   return JSON.parse(JSON.stringify(composeData), (_key, value) =>
-    typeof value === 'string' ? writtenOut(value, variables) : value,
+    typeof value === 'string' ? substituteVariables(value, variables) : value,
   );
 }
 
 const variable = /\$\$|\$\{(\w+)(?::([-?])((?:\$\{[^}]*\}|[^}])*))?\}/g;
 
 /** Returns the text with variables substituted as in `docker-compose.yml`. */
-export function writtenOut(text: string, variables: Readonly<Record<string, string>>): string {
+export function substituteVariables(text: string, variables: Readonly<Record<string, string>>): string {
   return text.replace(variable, (whole, name, sign, argument) => {
     if (whole === '$$') return '$';
     const value = variables[name] ?? '';
     if (value === '' && sign === '?') throw new Error(`${name}: ${argument}`);
-    return value === '' && sign === '-' ? writtenOut(argument, variables) : value;
+    return value === '' && sign === '-' ? substituteVariables(argument, variables) : value;
   });
 }
 

@@ -39,7 +39,7 @@ export interface Copy {
   readonly target: string;
 }
 
-export function copiesOf({ instructions }: Stage): readonly Copy[] {
+export function listCopies({ instructions }: Stage): readonly Copy[] {
   return instructions
     .filter(({ name }) => name === 'COPY')
     .map(({ value }) => {

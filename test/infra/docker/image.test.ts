@@ -17,12 +17,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { nodeProgram, releases } from '../../docs/node-releases.ts';
-import { ownKafka } from '../../engines/own-servers.ts';
+import { allocateKafkaTopics } from '../../engines/own-servers.ts';
 import { stackPart } from '../../engines/stack.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { until } from '../until.ts';
 import { readText, root } from './compose-file.ts';
-import { copiesOf, readStages } from './dockerfile.ts';
+import { listCopies, readStages } from './dockerfile.ts';
 import { bytesOf, installProductionPackages, productionPackages } from './production-packages.ts';
 
 const stages = readStages('infra/docker/Dockerfile');
@@ -77,7 +77,7 @@ describe('the Dockerfile', () => {
   });
 
   it('copies only existing files of the build context', () => {
-    for (const { from, sources } of stages.flatMap(copiesOf)) {
+    for (const { from, sources } of stages.flatMap(listCopies)) {
       if (from !== undefined) expect(stages.map(({ name }) => name)).toContain(from);
       else
         for (const source of sources)
@@ -135,7 +135,7 @@ describe('the image, built step by step without Docker', () => {
     const context = join(folder, 'build');
     mkdirSync(context);
     mkdirSync(app);
-    for (const { sources, target } of copiesOf(build as (typeof stages)[number])) {
+    for (const { sources, target } of listCopies(build as (typeof stages)[number])) {
       for (const source of sources) {
         const place = statSync(new URL(source, root)).isDirectory()
           ? target
@@ -247,14 +247,14 @@ describe('the image, built step by step without Docker', () => {
     }
   }
 
-  const addressesOf = ({ clickhouseUrl, databaseUrl }: FreshStores) => ({
+  const buildAddressVariables = ({ clickhouseUrl, databaseUrl }: FreshStores) => ({
     RUNLAKE_CLICKHOUSE_URL: clickhouseUrl,
     RUNLAKE_DATABASE_URL: databaseUrl,
   });
 
   it('runs on external stores, and its health check passes when it is ready', async () => {
     const stores = await freshStores();
-    await serve('all', addressesOf(stores)).finally(() => stores.close());
+    await serve('all', buildAddressVariables(stores)).finally(() => stores.close());
   }, 180_000);
 
   describe.runIf(kafka && registry)('on Kafka', () => {
@@ -263,9 +263,9 @@ describe('the image, built step by step without Docker', () => {
       async (role) => {
         const stores = await freshStores();
         const servers = { kafkaBrokers: kafka?.brokers as string, schemaRegistryUrl: registry?.url as string };
-        const own = ownKafka({ clickhouseUrl: '', databaseUrl: '', ...servers }, `image-${randomUUID()}`);
+        const own = allocateKafkaTopics({ clickhouseUrl: '', databaseUrl: '', ...servers }, `image-${randomUUID()}`);
         try {
-          await serve(role, { ...addressesOf(stores), ...own.environment });
+          await serve(role, { ...buildAddressVariables(stores), ...own.environment });
           // The data folder contains only embedded engines and files that are being uploaded to a bucket.
           const data = join(folder, role);
           expect(existsSync(data) ? readdirSync(data) : []).toEqual(role === 'exports' ? ['exports'] : []);

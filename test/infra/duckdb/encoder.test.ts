@@ -7,8 +7,8 @@ import { DuckDBInstance } from '@duckdb/node-api';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { EncodeRequest } from '../../../infra/duckdb/encode-sql.ts';
 import { type Encoder, openEncoder } from '../../../infra/duckdb/encoder.ts';
-import { processIdentity } from '../../../infra/embedded/process-identity.ts';
-import { childOfSuite } from '../../engines/child-of-suite.ts';
+import { readProcessIdentity } from '../../../infra/embedded/process-identity.ts';
+import { childProcessOptions } from '../../engines/child-of-suite.ts';
 import { until } from '../until.ts';
 
 const megabyte = 1024 * 1024;
@@ -116,10 +116,10 @@ describe('encoding', () => {
     ['gzip', 'GZIP'],
     ['snappy', 'SNAPPY'],
     ['zstandard', 'ZSTD'],
-  ] as const)('compression %s', async (compression, inFooter) => {
+  ] as const)('compression %s', async (compression, footerCodec) => {
     await makeSource("SELECT range n, 'some text ' || range s FROM range(5000)");
     const columns = [{ name: 's', form: 'text', from: 's' }] as const;
-    expect((await encoder.encode(request({ compression, columns }))).compressions).toEqual([inFooter]);
+    expect((await encoder.encode(request({ compression, columns }))).compressions).toEqual([footerCodec]);
     expect((await rowsOf())[4_999]).toEqual({ s: 'some text 4999' });
   });
 
@@ -148,8 +148,8 @@ describe('encoding', () => {
       request({
         derived: { file: 'beside.csv', columns: ['there', 's'], maxLineBytes: 100 },
         columns: [
-          { name: 's', form: 'text', from: 's', derived: 's' },
-          { name: 'alone', form: 'text', derived: 's' },
+          { name: 's', form: 'text', from: 's', derivedColumn: 's' },
+          { name: 'alone', form: 'text', derivedColumn: 's' },
         ],
       }),
     );
@@ -221,7 +221,7 @@ describe('failures', () => {
     controller.abort(reason);
     await running;
     expect(performance.now() - started).toBeLessThan(2_000);
-    expect(processIdentity(pid)).toBeUndefined();
+    expect(readProcessIdentity(pid)).toBeUndefined();
     expect(await left()).toEqual(['source.parquet']);
     expect((await encoder.encode(request())).rows).toBe(400_000);
   });
@@ -264,7 +264,7 @@ describe('failures', () => {
     const pid = encoder.pid as number;
     await encoder.close();
     await running;
-    expect(processIdentity(pid)).toBeUndefined();
+    expect(readProcessIdentity(pid)).toBeUndefined();
     await expect(encoder.encode(request())).rejects.toMatchObject({ code: 'PARQUET_ENCODER_FAILED' });
     await encoder.close();
     expect(await left()).toEqual(['source.parquet']);
@@ -273,13 +273,13 @@ describe('failures', () => {
   it('the process exits when its parent is killed, also during a request', async () => {
     await slowSource();
     const parent = fork(join(import.meta.dirname, 'encoder-parent.fixture.ts'), [JSON.stringify(slow())], {
-      execArgv: [...childOfSuite],
+      execArgv: [...childProcessOptions],
     });
     const [pid] = (await once(parent, 'message')) as [number];
     await begun();
-    expect(processIdentity(pid)).toBeDefined();
+    expect(readProcessIdentity(pid)).toBeDefined();
     parent.kill('SIGKILL');
-    await until('the encoder to exit', async () => processIdentity(pid) === undefined);
+    await until('the encoder to exit', async () => readProcessIdentity(pid) === undefined);
   });
 
   it('reports an exceeded memory limit', async () => {

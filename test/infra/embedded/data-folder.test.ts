@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
-import { keepSecretKey, openDataFolder, readRunFile } from '../../../infra/embedded/data-folder.ts';
+import { loadOrCreateSecretKey, openDataFolder, readRunFile } from '../../../infra/embedded/data-folder.ts';
 import { holdFolder, kill, temporaryFolder } from './processes.ts';
 
 // Engines start in a second, but take many seconds on a busy machine.
@@ -130,9 +130,9 @@ describe('run.json', () => {
 
 it('creates the secret key once, with 32 bytes, readable by its owner only', () => {
   const path = temporaryFolder();
-  const key = keepSecretKey(path);
+  const key = loadOrCreateSecretKey(path);
   expect(Buffer.from(key, 'base64url')).toHaveLength(32);
-  expect(keepSecretKey(path)).toBe(key);
+  expect(loadOrCreateSecretKey(path)).toBe(key);
   expect(statSync(join(path, 'secret.key')).mode & 0o777).toBe(0o600);
-  expect(keepSecretKey(temporaryFolder())).not.toBe(key);
+  expect(loadOrCreateSecretKey(temporaryFolder())).not.toBe(key);
 });

@@ -7,12 +7,12 @@ import { startEmbedded } from '../../../infra/embedded/start.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 
 const [path = '', what] = process.argv.slice(2);
-const wants = what === 'engines';
+const startsEngines = what === 'engines';
 // Exit if the parent is killed.
 process.on('disconnect', () => process.exit(1));
 try {
   const folder = await openDataFolder(path);
-  const engines = await startEmbedded({ folder, needs: { clickhouse: wants, database: wants } });
+  const engines = await startEmbedded({ folder, needs: { clickhouse: startsEngines, database: startsEngines } });
   const { clickhouseUrl = '', databaseUrl = '' } = engines;
   const destinations = { localExportRoot: undefined, allowPrivateEndpoints: false, allowDefaultCredentials: false };
   folder.writeRunFile({ url: 'http://127.0.0.1:1984', clickhouseUrl, databaseUrl, destinations });

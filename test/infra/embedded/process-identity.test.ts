@@ -1,21 +1,21 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, it } from 'vitest';
-import { isSameProcess, processIdentity } from '../../../infra/embedded/process-identity.ts';
+import { isSameProcess, readProcessIdentity } from '../../../infra/embedded/process-identity.ts';
 
 it('the identity of a process is constant while it runs', () => {
-  const own = processIdentity(process.pid);
+  const own = readProcessIdentity(process.pid);
   expect(own).toBeDefined();
-  expect(processIdentity(process.pid)).toBe(own);
+  expect(readProcessIdentity(process.pid)).toBe(own);
   expect(isSameProcess(process.pid, own ?? '')).toBe(true);
 });
 
 it('a different start time means a different process', () => {
-  expect(isSameProcess(process.pid, `${processIdentity(process.pid)}1`)).toBe(false);
+  expect(isSameProcess(process.pid, `${readProcessIdentity(process.pid)}1`)).toBe(false);
 });
 
 it.each([0, -1, 1.5, Number.NaN, 4_000_000])('returns undefined for process id %s', (pid) => {
-  expect(processIdentity(pid)).toBeUndefined();
+  expect(readProcessIdentity(pid)).toBeUndefined();
 });
 
 it('a zombie process counts as dead', async () => {
@@ -23,7 +23,7 @@ it('a zombie process counts as dead', async () => {
   const shell = spawn('sh', ['-c', 'sh -c "exit 0" & echo $!; exec sleep 30'], { stdio: ['ignore', 'pipe', 'ignore'] });
   try {
     const [line] = await once(shell.stdout, 'data');
-    await expect.poll(() => processIdentity(Number(String(line)))).toBeUndefined();
+    await expect.poll(() => readProcessIdentity(Number(String(line)))).toBeUndefined();
   } finally {
     shell.kill('SIGKILL');
   }

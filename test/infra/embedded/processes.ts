@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { onTestFinished } from 'vitest';
-import { childOfSuite } from '../../engines/child-of-suite.ts';
+import { childProcessOptions } from '../../engines/child-of-suite.ts';
 
 /** Creates an empty folder that is removed when the test ends. */
 export function temporaryFolder(): string {
@@ -15,7 +15,7 @@ export function temporaryFolder(): string {
   return path;
 }
 
-export interface Held {
+export interface HeldFolder {
   readonly child: ChildProcess;
   readonly clickhouseUrl: string;
   readonly databaseUrl: string;
@@ -23,9 +23,9 @@ export interface Held {
 }
 
 /** Starts `hold-folder.fixture.ts` and waits for its message. */
-export async function holdFolder(folder: string, what: 'engines' | 'nothing'): Promise<Held> {
+export async function holdFolder(folder: string, what: 'engines' | 'nothing'): Promise<HeldFolder> {
   const child = fork(fileURLToPath(new URL('./hold-folder.fixture.ts', import.meta.url)), [folder, what], {
-    execArgv: [...childOfSuite],
+    execArgv: [...childProcessOptions],
   });
   onTestFinished(() => void child.kill('SIGKILL'));
   const [message] = await once(child, 'message');
@@ -39,7 +39,7 @@ export async function kill(child: ChildProcess, signal: NodeJS.Signals): Promise
 }
 
 /** Returns the processes whose command line or working folder contains `folder`, as `pid command`, without zombies. */
-export function processesOn(folder: string): string[] {
+export function listProcesses(folder: string): string[] {
   return execFileSync('ps', ['-eo', 'pid=,stat=,args='], { encoding: 'utf8' })
     .split('\n')
     .filter((line) => line.includes(folder) && !/^\s*\d+\s+Z/.test(line));

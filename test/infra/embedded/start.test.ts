@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { openDataFolder } from '../../../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../../../infra/embedded/start.ts';
-import { askClickhouse, askPostgres, holdFolder, kill, processesOn, temporaryFolder } from './processes.ts';
+import { askClickhouse, askPostgres, holdFolder, kill, listProcesses, temporaryFolder } from './processes.ts';
 
 // Engines start in a second, but take many seconds on a busy machine.
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
@@ -18,7 +18,7 @@ describe('both engines', () => {
     await askClickhouse(first.clickhouseUrl ?? '', 'INSERT INTO t VALUES (7)');
     await askPostgres(first.databaseUrl ?? '', 'CREATE TABLE t AS SELECT 8 AS n');
     await first.stop();
-    expect(processesOn(folder.path)).toEqual([]);
+    expect(listProcesses(folder.path)).toEqual([]);
     expect(await first.exited).toMatchObject({ expected: true });
 
     const second = await startEmbedded({ folder, needs: both });
@@ -45,28 +45,28 @@ describe('both engines', () => {
     expect(await askClickhouse(next.clickhouseUrl, 'SELECT count() FROM t')).toBe('2');
     expect(await askPostgres(next.databaseUrl, 'SELECT count(*)::int FROM t')).toEqual([3]);
     await kill(next.child, 'SIGKILL');
-    await expect.poll(() => processesOn(path), { timeout: 10_000 }).toEqual([]);
+    await expect.poll(() => listProcesses(path), { timeout: 10_000 }).toEqual([]);
   });
 
   it('are stopped by the next start if parent and watchdog are killed at the same time', async () => {
     const path = temporaryFolder();
     const held = await holdFolder(path, 'engines');
     await askPostgres(held.databaseUrl, 'CREATE TABLE t AS SELECT 5 AS n');
-    const watchdogs = processesOn(path).filter((line) => line.includes('watchdog'));
+    const watchdogs = listProcesses(path).filter((line) => line.includes('watchdog'));
     expect(watchdogs).toHaveLength(1);
     held.child.kill('SIGSTOP');
     process.kill(Number.parseInt(watchdogs[0] ?? '', 10), 'SIGKILL');
     await kill(held.child, 'SIGKILL');
-    const orphans = processesOn(path).filter((line) => line.includes('bin/postgres'));
+    const orphans = listProcesses(path).filter((line) => line.includes('bin/postgres'));
     expect(orphans).toHaveLength(1);
 
     const next = await holdFolder(path, 'engines');
     expect(next.error).toBeUndefined();
     expect(await askPostgres(next.databaseUrl, 'SELECT n FROM t')).toEqual([5]);
     const orphan = `${Number.parseInt(orphans[0] ?? '', 10)} `;
-    expect(processesOn(path).filter((line) => line.trim().startsWith(orphan))).toEqual([]);
+    expect(listProcesses(path).filter((line) => line.trim().startsWith(orphan))).toEqual([]);
     await kill(next.child, 'SIGTERM');
-    expect(processesOn(path)).toEqual([]);
+    expect(listProcesses(path)).toEqual([]);
   });
 
   it('leave nothing after a stop by signal, not even run.json', async () => {
@@ -74,7 +74,7 @@ describe('both engines', () => {
     const held = await holdFolder(path, 'engines');
     await kill(held.child, 'SIGTERM');
     expect(held.child.exitCode).toBe(0);
-    expect(processesOn(path)).toEqual([]);
+    expect(listProcesses(path)).toEqual([]);
   });
 });
 
@@ -108,6 +108,6 @@ it('stops the other engine if one cannot start, and reports the reason', async (
   const started = startEmbedded({ folder, needs: both });
   await expect(started).rejects.toMatchObject({ code: 'ENGINE_START_FAILED' });
   await expect(started).rejects.toThrow(/ClickHouse did not start: .*metadata/);
-  expect(processesOn(path)).toEqual([]);
+  expect(listProcesses(path)).toEqual([]);
   await folder.close();
 });

@@ -5,8 +5,8 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 describe.each(Object.entries<ErrorEntry>(catalogue))('%s', (code, entry) => {
   it('has a status that fits its class, a message and a remedy', () => {
     // The caller chose the store, or sends too much: the status is 4xx, although the error may be temporary.
-    const atCaller = entry.class === 'caller' || code.startsWith('DESTINATION_') || code === 'RATE_LIMITED';
-    const [from, to] = atCaller ? [400, 499] : [500, 599];
+    const isCallerError = entry.class === 'caller' || code.startsWith('DESTINATION_') || code === 'RATE_LIMITED';
+    const [from, to] = isCallerError ? [400, 499] : [500, 599];
     expect(entry.status).toBeGreaterThanOrEqual(from);
     expect(entry.status).toBeLessThanOrEqual(to);
     expect(entry.message).not.toBe('');

@@ -37,7 +37,7 @@ describe('FairSlots', () => {
     for (let n = 0; n < 50; n++) ask(slots, 'a');
     const quiet = Array.from({ length: 3 }, () => ask(slots, 'b'));
     await tick();
-    expect(quiet.map(({ slot }) => slot?.underShare)).toEqual([true, true, undefined]);
+    expect(quiet.map(({ slot }) => slot?.isUnderShare)).toEqual([true, true, undefined]);
     expect(slots.held).toBe(6);
   });
 

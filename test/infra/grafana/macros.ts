@@ -13,7 +13,7 @@ export interface PanelScope {
  *
  * @throws if a macro or variable remains, because Grafana would send it unchanged.
  */
-export function writeOut(sql: string, { fromMs, toMs, intervalSeconds, variables }: PanelScope): string {
+export function expandMacros(sql: string, { fromMs, toMs, intervalSeconds, variables }: PanelScope): string {
   const time = (ms: number) => `toDateTime(${Math.floor(ms / 1_000)})`;
   const written = sql
     .replace(/\$__timeFilter\((\w+)\)/g, (_, column) => `${column} >= ${time(fromMs)} AND ${column} <= ${time(toMs)}`)

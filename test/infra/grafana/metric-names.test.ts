@@ -2,17 +2,17 @@ import { expect, it } from 'vitest';
 import '../../../docs/pages/every-metric.ts';
 import { collectProcessMetrics, registry } from '../../../infra/telemetry/metrics.ts';
 import { queries } from './dashboard-files.ts';
-import { namesIn } from './promql.ts';
+import { parseNames } from './promql.ts';
 
 collectProcessMetrics();
 
 /** Returns the series that the roles export, with their possible labels. `up` comes from Prometheus. */
 async function exported(): Promise<ReadonlyMap<string, ReadonlySet<string>>> {
-  const ofTarget = ['job', 'instance', 'role'];
-  const series = new Map<string, ReadonlySet<string>>([['up', new Set(ofTarget)]]);
+  const targetLabels = ['job', 'instance', 'role'];
+  const series = new Map<string, ReadonlySet<string>>([['up', new Set(targetLabels)]]);
   for (const { name, type } of await registry.getMetricsAsJSON()) {
     const metric = registry.getSingleMetric(name) as unknown as { readonly labelNames?: readonly string[] };
-    const labels = [...ofTarget, ...(metric.labelNames ?? [])];
+    const labels = [...targetLabels, ...(metric.labelNames ?? [])];
     // The JSON of prom-client contains type names, although its TypeScript types declare something else.
     if (String(type) !== 'histogram') series.set(name, new Set(labels));
     else {
@@ -29,7 +29,7 @@ it.each(asked.map(({ name, target }) => [name, target] as const))(
   '%s uses only metrics and labels that the roles export',
   async (_, target) => {
     const series = await exported();
-    const { metrics, labels } = namesIn(target.expr as string);
+    const { metrics, labels } = parseNames(target.expr as string);
     expect(metrics).not.toEqual([]);
     expect(metrics.filter((metric) => !series.has(metric))).toEqual([]);
     const known = new Set(metrics.flatMap((metric) => [...(series.get(metric) ?? [])]));
@@ -49,12 +49,12 @@ it.each<[string, readonly string[], readonly string[]]>([
   ['histogram_quantile(0.99, sum without (x) (rate(m_bucket[5m] offset 1h))) > bool 1e3', ['m_bucket'], ['x']],
   ['max(a) or vector(0) unless b', ['a', 'b'], []],
 ])('the names in %s', (expr, metrics, labels) => {
-  const found = namesIn(expr);
+  const found = parseNames(expr);
   expect(found.metrics).toEqual(metrics);
   expect([...found.labels].sort()).toEqual([...labels].sort());
 });
 
 it('the parser refuses text that is not PromQL', () => {
-  expect(() => namesIn('rate(a[5m]')).toThrow('parentheses');
-  expect(() => namesIn('a{b="c}')).toThrow('character');
+  expect(() => parseNames('rate(a[5m]')).toThrow('parentheses');
+  expect(() => parseNames('a{b="c}')).toThrow('character');
 });

@@ -12,21 +12,21 @@ const token =
  * Returns the names of metrics and labels in a PromQL expression.
  * @throws if it contains unknown characters or unbalanced parentheses.
  */
-export function namesIn(expr: string): { readonly metrics: readonly string[]; readonly labels: readonly string[] } {
+export function parseNames(expr: string): { readonly metrics: readonly string[]; readonly labels: readonly string[] } {
   const tokens = tokensOf(expr);
   const metrics: string[] = [];
   const labels: string[] = [];
   const open: string[] = [];
-  let labelsUntil: number | undefined;
+  let labelListDepth: number | undefined;
   for (const [at, text] of tokens.entries()) {
     if ('({['.includes(text)) {
-      if (text === '(' && beforeLabels.has(tokens[at - 1] ?? '')) labelsUntil = open.length;
+      if (text === '(' && beforeLabels.has(tokens[at - 1] ?? '')) labelListDepth = open.length;
       open.push(text);
     } else if (')}]'.includes(text)) {
       if (open.pop() !== '({['[')}]'.indexOf(text)]) throw new Error(`parentheses do not match in ${expr}`);
-      if (labelsUntil === open.length) labelsUntil = undefined;
+      if (labelListDepth === open.length) labelListDepth = undefined;
     } else if (/^[A-Za-z_:]/.test(text)) {
-      if (open.at(-1) === '{' || labelsUntil !== undefined) labels.push(text);
+      if (open.at(-1) === '{' || labelListDepth !== undefined) labels.push(text);
       else if (open.at(-1) !== '[' && !isWordOrFunction(text, tokens, at)) metrics.push(text);
     }
   }

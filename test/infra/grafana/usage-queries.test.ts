@@ -5,9 +5,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
-import { hoursOf, insertRuns, type RunRow, runRow } from '../../pipelines/usage/trace-rows.ts';
+import { insertRuns, type RunRow, runRow, toDirtyHours } from '../../pipelines/usage/trace-rows.ts';
 import { dashboards, queries } from './dashboard-files.ts';
-import { type PanelScope, writeOut } from './macros.ts';
+import { expandMacros, type PanelScope } from './macros.ts';
 
 type Row = Readonly<Record<string, string | number | null>>;
 
@@ -75,13 +75,13 @@ async function askClickHouse(sql: string): Promise<Row[]> {
 }
 
 const ask = ({ target }: (typeof queries)[number]): Promise<Row[]> => {
-  const sql = writeOut(target.rawSql as string, scope);
+  const sql = expandMacros(target.rawSql as string, scope);
   return target.datasource.type === 'grafana-clickhouse-datasource'
     ? askClickHouse(sql)
     : grafana.query<Row>(sql).then((answer) => answer.rows);
 };
 const usage = queries.filter(({ dashboard }) => dashboard.uid === 'runlake-usage');
-const targetOf = (title: string, refId = 'A') => {
+const findTarget = (title: string, refId = 'A') => {
   const found = usage.find(({ panel, target }) => panel.title === title && target.refId === refId);
   if (found === undefined) throw new Error(`no panel ${title}`);
   return found;
@@ -118,7 +118,7 @@ beforeAll(async () => {
   const nowMs = Date.now();
   rows = traces(nowMs);
   await insertRuns(clickhouse, rows);
-  await markHoursDirty(database, hoursOf(rows));
+  await markHoursDirty(database, toDirtyHours(rows));
   await runRollUp({ database, clickhouse });
   scope = {
     fromMs: nowMs - 70 * dayMs,
@@ -127,10 +127,10 @@ beforeAll(async () => {
     variables: { workspace: workspaces },
   };
 
-  const setUp = new pg.Client(stores.databaseUrl);
-  await setUp.connect();
-  await setUp.query(readersScript());
-  await setUp.end();
+  const setupClient = new pg.Client(stores.databaseUrl);
+  await setupClient.connect();
+  await setupClient.query(readersScript());
+  await setupClient.end();
   const url = new URL(stores.databaseUrl);
   url.username = role;
   url.password = encodeURIComponent(password);
@@ -163,18 +163,18 @@ describe('the counts', () => {
     rows.filter(({ traceMicros }) => traceMicros >= fromMs * 1_000 && traceMicros < untilMs * 1_000);
 
   it('equal the stored traces for every grouping', async () => {
-    expect(sum(await ask(targetOf('Traces in the time range')), 'counted')).toBe(rows.length);
+    expect(sum(await ask(findTarget('Traces in the time range')), 'counted')).toBe(rows.length);
     for (const dimension of ['workspace', 'project', 'user', 'API key']) {
-      expect(sum(await ask(targetOf(`Traces by ${dimension}`)), 'counted'), dimension).toBe(rows.length);
+      expect(sum(await ask(findTarget(`Traces by ${dimension}`)), 'counted'), dimension).toBe(rows.length);
     }
-    expect(sum(await ask(targetOf('Top projects')), 'counted')).toBe(rows.length);
-    expect(sum(await ask(targetOf('Top projects')), 'share')).toBeCloseTo(1);
+    expect(sum(await ask(findTarget('Top projects')), 'counted')).toBe(rows.length);
+    expect(sum(await ask(findTarget('Top projects')), 'share')).toBeCloseTo(1);
   });
 
   it('are limited to the selected workspaces', async () => {
     const one = { ...scope, variables: { workspace: workspaces.slice(0, 1) } };
-    const { target } = targetOf('Traces in the time range');
-    const found = await askClickHouse(writeOut(target.rawSql as string, one));
+    const { target } = findTarget('Traces in the time range');
+    const found = await askClickHouse(expandMacros(target.rawSql as string, one));
     expect(sum(found, 'counted')).toBe(rows.filter(({ tenantId }) => tenantId === workspaces[0]).length);
   });
 
@@ -185,12 +185,12 @@ describe('the counts', () => {
       new Date(startOfMonthMs() - 1).getUTCMonth(),
     );
     const lastMonth = posted(monthBeforeMs, startOfMonthMs()).length;
-    expect(sum(await ask(targetOf('This month')), 'counted')).toBe(thisMonth);
-    expect(sum(await ask(targetOf('Last month')), 'counted')).toBe(lastMonth);
-    const byProject = await ask(targetOf('This month against last, by project'));
+    expect(sum(await ask(findTarget('This month')), 'counted')).toBe(thisMonth);
+    expect(sum(await ask(findTarget('Last month')), 'counted')).toBe(lastMonth);
+    const byProject = await ask(findTarget('This month against last, by project'));
     expect(sum(byProject, 'this_month')).toBe(thisMonth);
     expect(sum(byProject, 'last_month')).toBe(lastMonth);
-    const byDay = await ask(targetOf('This month against last, day by day'));
+    const byDay = await ask(findTarget('This month against last, day by day'));
     expect(byDay.map(({ day }) => day)).toEqual(Array.from({ length: 31 }, (_, at) => at + 1));
     expect(byDay.findLast((row) => row['This month'] !== null)?.['This month']).toBe(thisMonth);
     expect(byDay.at(-1)?.['Last month']).toBe(lastMonth);
@@ -204,12 +204,12 @@ describe('the counts', () => {
     ['Top projects', () => projects.map(({ name }) => name)],
     ['This month against last, by project', () => projects.map(({ name }) => name)],
   ])('%s: each count finds its name by the joined field', async (title, named) => {
-    const query = targetOf(title);
+    const query = findTarget(title);
     expect(query.panel.transformations?.[0]).toEqual({
       id: 'joinByField',
       options: { byField: 'item', mode: 'inner' },
     });
-    const names = new Map((await ask(targetOf(title, 'B'))).map(({ item, name }) => [item, name]));
+    const names = new Map((await ask(findTarget(title, 'B'))).map(({ item, name }) => [item, name]));
     const counted = (await ask(query)).map(({ item }) => names.get(item as string));
     expect([...new Set(counted)].sort()).toEqual(named().sort());
   });

@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Jobs } from '../../../infra/jobs/jobs.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { childOfSuite } from '../../engines/child-of-suite.ts';
+import { childProcessOptions } from '../../engines/child-of-suite.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { deferred } from '../deferred.ts';
 import { until } from '../until.ts';
@@ -130,7 +130,7 @@ describe('a job', () => {
 
   it('with a delay survives a crash of the process that enqueued it', async () => {
     const fixture = fileURLToPath(new URL('./enqueue-and-die.fixture.ts', import.meta.url));
-    const child = spawn(process.execPath, [...childOfSuite, fixture, stores.databaseUrl, '42', redisUrl ?? ''], {
+    const child = spawn(process.execPath, [...childProcessOptions, fixture, stores.databaseUrl, '42', redisUrl ?? ''], {
       stdio: 'inherit',
     });
     expect(await once(child, 'exit')).toEqual([null, 'SIGKILL']);
@@ -270,18 +270,18 @@ describe('close', () => {
     jobs.work('quick', async () => {});
     await jobs.enqueue('quick', { n: 1 });
     await opened.pop()!.close();
-    const inPostgres = () =>
+    const listPostgresConnections = () =>
       stores.database.query(
         "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name <> 'runlake'",
       );
-    const inRedis = async (client: Redis) => {
+    const listRedisConnections = async (client: Redis) => {
       const database = new URL(redisUrl ?? '').pathname.slice(1);
       const lines = String(await client.client('LIST')).split('\n');
       return lines.filter((line) => line.includes(` db=${database} `) && line.includes('runlake-'));
     };
     await until(
       'the connections to be closed',
-      async () => (await (redis ? inRedis(redis) : inPostgres())).length === 0,
+      async () => (await (redis ? listRedisConnections(redis) : listPostgresConnections())).length === 0,
     );
   });
 });

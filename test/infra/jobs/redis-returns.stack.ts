@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Jobs } from '../../../infra/jobs/jobs.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { type OwnServer, ownServer } from '../../crash/own-server.ts';
+import { type DedicatedServer, startDedicatedServer } from '../../crash/own-server.ts';
 import { stackPart } from '../../engines/stack.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
@@ -20,10 +20,10 @@ const timeoutMs = 60_000;
 
 describe.runIf(stackPart('redis'))('a Redis that is killed and restarted', () => {
   let stores: FreshStores;
-  let redis: OwnServer;
+  let redis: DedicatedServer;
   let jobs: Jobs<typeof testCatalogue>;
   beforeEach(async () => {
-    [stores, redis] = await Promise.all([freshStores(), ownServer('redis')]);
+    [stores, redis] = await Promise.all([freshStores(), startDedicatedServer('redis')]);
     const logger = createLogger('silent', 'test');
     const { databaseUrl } = stores;
     jobs = await openJobs({ databaseUrl, redisUrl: redis.values.url, logger, catalogue: testCatalogue });
@@ -95,10 +95,10 @@ describe.runIf(stackPart('redis'))('a Redis that is killed and restarted', () =>
       forget();
       await redis.start();
       const { databaseUrl } = runlake.stores();
-      const purged = async () =>
+      const isPurged = async () =>
         (await askPostgres(databaseUrl, `SELECT 1 FROM projects WHERE id = '${id}' AND purged_at IS NOT NULL`))
           .length === 1;
-      await until('the deletion to be done', purged, timeoutMs);
+      await until('the deletion to be done', isPurged, timeoutMs);
     } finally {
       await redis.start();
       await runlake?.remove();

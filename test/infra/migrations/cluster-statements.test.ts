@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Layout } from '../../../infra/clickhouse/layout.ts';
 import { splitStatements } from '../../../infra/migrations/apply-clickhouse.ts';
-import { clusterStatements } from '../../../infra/migrations/cluster-statements.ts';
+import { buildClusterStatements } from '../../../infra/migrations/cluster-statements.ts';
 import { loadMigrations } from '../../../infra/migrations/load.ts';
 
 const layouts = {
@@ -33,21 +33,21 @@ describe('a table', () => {
       ],
     ],
   ] as const)('in the layout %s', (name, expected) => {
-    expect(clusterStatements(table, layouts[name], 2)).toEqual(expected);
+    expect(buildClusterStatements(table, layouts[name], 2)).toEqual(expected);
   });
 });
 
 it('a table without SHARD BY is a plain table on every server of a cluster', () => {
   const plain = 'CREATE TABLE t (\n  a UUID\n)\nENGINE = MergeTree\nORDER BY a';
   for (const name of ['single', 'shards', 'replicas'] as const) {
-    expect(clusterStatements(plain, layouts[name], 2)).toEqual([plain]);
+    expect(buildClusterStatements(plain, layouts[name], 2)).toEqual([plain]);
   }
-  expect(clusterStatements(plain, layouts.replicated, 0)).toEqual([plain.replace('Merge', 'ReplicatedMerge')]);
+  expect(buildClusterStatements(plain, layouts.replicated, 0)).toEqual([plain.replace('Merge', 'ReplicatedMerge')]);
 });
 
 it('views of a cluster read and write local tables', () => {
-  expect(clusterStatements(view, layouts.single, 0)).toEqual([view]);
-  expect(clusterStatements(view, layouts.shards, 2)).toEqual([
+  expect(buildClusterStatements(view, layouts.single, 0)).toEqual([view]);
+  expect(buildClusterStatements(view, layouts.shards, 2)).toEqual([
     'CREATE MATERIALIZED VIEW v TO t_local AS\nSELECT a, toStartOfHour(b) FROM e_local\nGROUP BY a',
   ]);
 });
@@ -55,13 +55,13 @@ it('views of a cluster read and write local tables', () => {
 it('every migration has a form for every layout', () => {
   const statements = loadMigrations('clickhouse').flatMap(({ sql }) => splitStatements(sql));
   for (const layout of Object.values(layouts)) {
-    for (const sql of statements) expect(clusterStatements(sql, layout, 2).join()).not.toContain('SHARD BY');
+    for (const sql of statements) expect(buildClusterStatements(sql, layout, 2).join()).not.toContain('SHARD BY');
   }
-  const created = statements.flatMap((sql) => clusterStatements(sql, layouts.replicas, 2));
+  const created = statements.flatMap((sql) => buildClusterStatements(sql, layouts.replicas, 2));
   const engines = created.filter((sql) => sql.startsWith('CREATE TABLE')).map((sql) => /ENGINE = (\w+)/.exec(sql)?.[1]);
   // Only the keys of deletions are in a plain table, with a copy on every server.
   expect(engines.filter((engine) => !/^(Replicated\w+MergeTree|Distributed|Null)$/.test(engine ?? ''))).toEqual([
     'MergeTree',
   ]);
-  expect(() => clusterStatements('ALTER TABLE t ADD COLUMN c UInt8', layouts.shards, 2)).toThrow('no form');
+  expect(() => buildClusterStatements('ALTER TABLE t ADD COLUMN c UInt8', layouts.shards, 2)).toThrow('no form');
 });

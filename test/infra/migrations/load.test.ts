@@ -9,7 +9,7 @@ afterEach(() => {
   for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });
 });
 
-function folderWith(...names: string[]): string {
+function makeMigrationFolder(...names: string[]): string {
   const folder = mkdtempSync(join(tmpdir(), 'migrations-'));
   folders.push(folder);
   for (const name of names) writeFileSync(join(folder, name), `-- ${name}`);
@@ -24,7 +24,7 @@ describe('loadMigrations', () => {
   });
 
   it('returns name, number and contents', () => {
-    expect(loadMigrations('postgres', folderWith('0002_b.sql', '0001_a_1.sql'))).toEqual([
+    expect(loadMigrations('postgres', makeMigrationFolder('0002_b.sql', '0001_a_1.sql'))).toEqual([
       expect.objectContaining({ version: 1, name: '0001_a_1', sql: '-- 0001_a_1.sql' }),
       expect.objectContaining({ version: 2, name: '0002_b', checksum: expect.stringMatching(/^[0-9a-f]{64}$/) }),
     ]);
@@ -38,6 +38,6 @@ describe('loadMigrations', () => {
     ['another kind of name', ['0001_a.sql', '2_b.sql'], '2_b.sql failed: its file name must be NNNN_name.sql'],
     ['another kind of file', ['0001_a.sql.orig'], '0001_a.sql.orig failed: its file name must be NNNN_name.sql'],
   ])('%s is refused', (_, names, words) => {
-    expect(() => loadMigrations('postgres', folderWith(...names))).toThrow(words);
+    expect(() => loadMigrations('postgres', makeMigrationFolder(...names))).toThrow(words);
   });
 });

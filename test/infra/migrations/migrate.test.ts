@@ -33,7 +33,7 @@ function write(files: Record<string, string>): MigrationFolders {
   return { postgres: join(root, 'postgres'), clickhouse: join(root, 'clickhouse') };
 }
 
-const tablesOf = async ({ clickhouse, database }: FreshStores) => ({
+const listTables = async ({ clickhouse, database }: FreshStores) => ({
   clickhouse: (
     await clickhouse.query<{ name: string }>({
       name: 'test',
@@ -55,11 +55,11 @@ describe('the schemas of this release', () => {
     const { pending } = await checkMigrations(stores);
     expect(pending).toContain('clickhouse/0001_runs');
     expect(pending).toContain('postgres/0001_tenants');
-    expect((await tablesOf(stores)).postgres).toEqual([]);
+    expect((await listTables(stores)).postgres).toEqual([]);
     expect(await migrate({ ...stores, logger })).toEqual({ applied: pending });
     expect(await migrate({ ...stores, logger })).toEqual({ applied: [] });
     expect(await checkMigrations(stores)).toEqual({ pending: [] });
-    const { clickhouse, postgres } = await tablesOf(stores);
+    const { clickhouse, postgres } = await listTables(stores);
     expect(clickhouse).toEqual(
       expect.arrayContaining(['runs', 'traces', 'usage_hourly', 'usage_daily', 'feedback', 'runlake_migrations']),
     );
@@ -73,11 +73,11 @@ describe('the schemas of this release', () => {
     const { pending } = await checkMigrations(stores);
     const outcomes = await Promise.all(Array.from({ length: 4 }, () => migrate({ ...stores, logger })));
     expect(outcomes.map(({ applied }) => applied).sort((a, b) => b.length - a.length)).toEqual([pending, [], [], []]);
-    expect(await stepsRecordedTwice(stores)).toEqual([]);
+    expect(await findStepsRecordedTwice(stores)).toEqual([]);
   });
 });
 
-const stepsRecordedTwice = ({ clickhouse }: FreshStores) =>
+const findStepsRecordedTwice = ({ clickhouse }: FreshStores) =>
   clickhouse.query({
     name: 'test',
     sql: 'SELECT version, statement, state FROM runlake_migrations GROUP BY ALL HAVING count() > 1',
@@ -112,7 +112,7 @@ describe('refuses', () => {
       };
       await expect(migrate({ ...stores, logger }, release)).rejects.toMatchObject(refused);
       await expect(checkMigrations(stores, release)).rejects.toMatchObject(refused);
-      expect((await tablesOf(stores))[store as 'postgres' | 'clickhouse']).not.toContain('d');
+      expect((await listTables(stores))[store as 'postgres' | 'clickhouse']).not.toContain('d');
     },
   );
 
@@ -137,7 +137,7 @@ describe('refuses', () => {
       code: 'MIGRATION_FAILED',
       message: expect.stringContaining('0002_second failed: relation "a" already exists'),
     });
-    expect((await tablesOf(stores)).postgres).toEqual(['a', 'runlake_migrations']);
+    expect((await listTables(stores)).postgres).toEqual(['a', 'runlake_migrations']);
     const corrected = { ...files, 'postgres/0002_second.sql': 'CREATE TABLE b (n int);' };
     expect(await migrate({ ...stores, logger }, write(corrected))).toEqual({ applied: ['postgres/0002_second'] });
   });
@@ -152,7 +152,7 @@ describe('refuses', () => {
     await expect(changed).rejects.toMatchObject({ code: 'MIGRATION_CHANGED' });
     // A correction in the failed statement:
     await migrate({ ...stores, logger }, write({ [one]: `${table('a')}${table('c')}${table('d')}` }));
-    expect((await tablesOf(stores)).clickhouse).toEqual(['a', 'c', 'd', 'runlake_migrations']);
+    expect((await listTables(stores)).clickhouse).toEqual(['a', 'c', 'd', 'runlake_migrations']);
   });
 
   it('an existing table that the migration did not create', async () => {
@@ -177,10 +177,10 @@ describe('a process that dies', () => {
    */
   function dying({ command, ...rest }: ClickHouse, last: number, moment: 'before' | 'after'): ClickHouse {
     let commands = 0;
-    const mortal: ClickHouse = {
+    const failingClickhouse: ClickHouse = {
       ...rest,
       get servers() {
-        return [mortal];
+        return [failingClickhouse];
       },
       command: async (query) => {
         commands += 1;
@@ -189,7 +189,7 @@ describe('a process that dies', () => {
         if (commands === last) throw new Error('dead');
       },
     };
-    return mortal;
+    return failingClickhouse;
   }
 
   const moments = (['before', 'after'] as const).flatMap((moment) =>
@@ -202,7 +202,7 @@ describe('a process that dies', () => {
     await expect(dead).rejects.toThrow('dead');
     await migrate({ ...stores, logger }, written);
     expect(await checkMigrations(stores, written)).toEqual({ pending: [] });
-    expect((await tablesOf(stores)).clickhouse).toEqual(['a', 'b', 'runlake_migrations']);
+    expect((await listTables(stores)).clickhouse).toEqual(['a', 'b', 'runlake_migrations']);
     await stores.clickhouse.query({ name: 'test', sql: 'SELECT n, s FROM a' });
   });
 });

@@ -29,14 +29,14 @@ afterEach(() => {
 });
 
 /** Returns a lookup that simulates a DNS server under the control of an attacker. */
-const namesTo = (...addresses: string[]) =>
+const resolveTo = (...addresses: string[]) =>
   ((_host: string, _options: LookupAllOptions, callback: (error: null, found: LookupAddress[]) => void) =>
     callback(
       null,
       addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 })),
     )) as unknown as NonNullable<Parameters<typeof openGuardedAgents>[0]['lookup']>;
 
-function open(allowPrivate: boolean, lookup?: ReturnType<typeof namesTo>): GuardedAgents {
+function open(allowPrivate: boolean, lookup?: ReturnType<typeof resolveTo>): GuardedAgents {
   agents = openGuardedAgents({
     allowPrivate,
     maxConnections: 2,
@@ -93,15 +93,21 @@ describe('a guarded connection', () => {
     ['a metadata address', ['169.254.169.254']],
     ['a mapped address', ['::ffff:127.0.0.1']],
   ])('is refused for a name with %s', async (_what, addresses) => {
-    expect(await ask(at('store.example'), open(false, namesTo(...addresses)))).toMatch(/^refused: store\.example is /);
+    expect(await ask(at('store.example'), open(false, resolveTo(...addresses)))).toMatch(
+      /^refused: store\.example is /,
+    );
     expect(requests).toBe(0);
   });
 
   it('connects to the address that was checked, even if the name resolves to another one later', async () => {
     let turn = 0;
-    const turning = namesTo();
+    const turning = resolveTo();
     const lookup = ((host: string, options: LookupAllOptions, callback: never) =>
-      (turn++ === 0 ? namesTo('127.0.0.1') : namesTo('169.254.169.254'))(host, options, callback)) as typeof turning;
+      (turn++ === 0 ? resolveTo('127.0.0.1') : resolveTo('169.254.169.254'))(
+        host,
+        options,
+        callback,
+      )) as typeof turning;
     const opened = open(true, lookup);
     expect(await ask(at('store.example'), opened)).toBe('status 200');
     expect(turn).toBe(1);

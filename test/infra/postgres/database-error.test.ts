@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import {
-  databaseError,
   getSqlState,
+  getViolatedConstraint,
   leavesConnectionUsable,
-  violatedConstraint,
+  toDatabaseError,
 } from '../../../infra/postgres/database-error.ts';
 
 const raw = (code: string) => Object.assign(new Error('text of the server'), { severity: 'ERROR', code });
@@ -29,20 +29,20 @@ describe('databaseError', () => {
     ['42P01', 'DATABASE_QUERY_FAILED', true],
     ['22P02', 'DATABASE_QUERY_FAILED', true],
     ['XX000', 'DATABASE_QUERY_FAILED', true],
-  ])('SQLSTATE %s', (state, code, usable) => {
-    const error = databaseError(raw(state));
+  ])('SQLSTATE %s', (state, code, isConnectionUsable) => {
+    const error = toDatabaseError(raw(state));
     expect(error).toMatchObject({ code });
     expect(error.message).not.toContain('text of the server');
     expect(error.message).not.toMatch(/\{\w+\}/);
     expect(getSqlState(error)).toBe(state);
-    expect(leavesConnectionUsable(raw(state))).toBe(usable);
+    expect(leavesConnectionUsable(raw(state))).toBe(isConnectionUsable);
   });
 
   it.each(['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'EAI_AGAIN', 'ETIMEDOUT', undefined])(
     'maps connection error %s',
     (code) => {
       const failure = Object.assign(new Error('Connection terminated'), { code });
-      expect(databaseError(failure)).toMatchObject({
+      expect(toDatabaseError(failure)).toMatchObject({
         code: 'DATABASE_UNAVAILABLE',
         retryable: true,
         retryAfterSeconds: 1,
@@ -53,14 +53,14 @@ describe('databaseError', () => {
 
   it('returns a programming error unchanged', () => {
     const error = new TypeError('x is not a function');
-    expect(databaseError(error)).toBe(error);
+    expect(toDatabaseError(error)).toBe(error);
   });
 
   it.each([
-    ['another database error', databaseError(raw('42P01'))],
+    ['another database error', toDatabaseError(raw('42P01'))],
     ['an unrelated error', new Error('else')],
     ['nothing', undefined],
   ])('%s is no unique violation', (_, error) => {
-    expect(violatedConstraint(error)).toBeUndefined();
+    expect(getViolatedConstraint(error)).toBeUndefined();
   });
 });

@@ -107,7 +107,7 @@ test('the account can access only rows of its deployment with any SQL', async ()
     checkpoints.includes(table) ? `starts_with(thread_id, '${other}')` : `deployment_id = '${other}'`;
   const tables = [...checkpoints, 'store_items', 'store_vectors'];
   // An account as earlier releases created it: the same permissions, but no row that binds it to a deployment.
-  const unbound = (await openLimitedAccount({
+  const unboundAccount = (await openLimitedAccount({
     database,
     url: threads.databaseUrl,
     prefix: 'graphs_of_runlake',
@@ -116,7 +116,9 @@ test('the account can access only rows of its deployment with any SQL', async ()
     logger,
   }))!;
   const account = await open();
-  const [free, bound] = [unbound.url, account.url].map((connectionString) => new pg.Pool({ connectionString, max: 1 }));
+  const [free, bound] = [unboundAccount.url, account.url].map(
+    (connectionString) => new pg.Pool({ connectionString, max: 1 }),
+  );
   try {
     for (const table of tables) {
       const count = async (pool: pg.Pool, where: string) =>
@@ -146,7 +148,7 @@ test('the account can access only rows of its deployment with any SQL', async ()
       await expect(bound!.query(sql), sql).rejects.toMatchObject({ code: '42501' });
   } finally {
     await Promise.all([free!.end(), bound!.end()]);
-    await Promise.all([unbound.close(), account.close()]);
+    await Promise.all([unboundAccount.close(), account.close()]);
   }
   const rows = await database.query(
     `SELECT FROM agents.graph_accounts WHERE deployment_id = '${threads.deploymentId}'`,
@@ -179,7 +181,7 @@ test('extends the expiry of an account, and creates a dropped one again', async 
     logger,
     validMs: 500,
   }))!;
-  const works = async () => {
+  const canLogIn = async () => {
     const client = new pg.Client({ connectionString: account.url });
     try {
       await client.connect();
@@ -192,18 +194,18 @@ test('extends the expiry of an account, and creates a dropped one again', async 
     }
   };
   const [name] = await accounts();
-  const timeOf = async () =>
+  const readExpiry = async () =>
     (
       await threads.database.query<{ time: string }>('SELECT rolvaliduntil AS time FROM pg_roles WHERE rolname = $1', [
         name,
       ])
     )[0]?.time;
-  const first = await timeOf();
-  await until('its expiry to be extended', async () => (await timeOf()) !== first);
+  const first = await readExpiry();
+  await until('its expiry to be extended', async () => (await readExpiry()) !== first);
   await threads.database.execute(`DROP OWNED BY ${name}; DROP ROLE ${name}`);
-  await until('the account to be created again', works);
+  await until('the account to be created again', canLogIn);
   await account.close();
-  expect(await works()).toBe(false);
+  expect(await canLogIn()).toBe(false);
 });
 
 test('creates an account for each of four concurrent processes', async () => {

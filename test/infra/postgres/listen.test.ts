@@ -18,7 +18,7 @@ const listeners = () =>
      WHERE datname = current_database() AND query = 'LISTEN "one"; LISTEN "Two"' OR query = 'SELECT 1'`,
   );
 
-async function listening() {
+async function startListening() {
   const heard: string[] = [];
   const listener = await listen({
     url: stores.databaseUrl,
@@ -30,7 +30,7 @@ async function listening() {
 }
 
 it('delivers committed notifications of its channels in order, and no others', async () => {
-  const { heard, listener } = await listening();
+  const { heard, listener } = await startListening();
   expect(heard.splice(0)).toEqual(['one ', 'Two ']);
   await notify('other', 'x');
   await stores.database
@@ -47,7 +47,7 @@ it('delivers committed notifications of its channels in order, and no others', a
 });
 
 it('reports every channel after a lost connection, and listens again', async () => {
-  const { heard, listener } = await listening();
+  const { heard, listener } = await startListening();
   heard.length = 0;
   const [session] = await listeners();
   await stores.database.query('SELECT pg_terminate_backend($1, 5000)', [session?.pid]);

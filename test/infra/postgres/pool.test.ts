@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { violatedConstraint } from '../../../infra/postgres/database-error.ts';
+import { getViolatedConstraint } from '../../../infra/postgres/database-error.ts';
 import { type Database, openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger, type Logger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
@@ -124,7 +124,7 @@ describe('failures', () => {
     const before = await one('pg_backend_pid()');
     const error = await database.execute("INSERT INTO things VALUES (21, 'twenty')").catch((raw) => raw);
     expect(error).toMatchObject({ code: 'DATABASE_QUERY_FAILED' });
-    expect(violatedConstraint(error)).toBe('things_by_name');
+    expect(getViolatedConstraint(error)).toBe('things_by_name');
     expect(`${error.message} ${JSON.stringify(error)}`).not.toContain('twenty');
     expect(await one('pg_backend_pid()')).toBe(before);
   });
@@ -156,7 +156,7 @@ describe('failures', () => {
 });
 
 describe('when Postgres ends connections', () => {
-  const endOthers = () =>
+  const endOtherConnections = () =>
     stores.database.query(
       "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'runlake' AND datname = current_database() AND pid <> pg_backend_pid()",
     );
@@ -171,7 +171,7 @@ describe('when Postgres ends connections', () => {
 
   it('later calls replace idle ones', async () => {
     await Promise.all([database.ping(), database.ping()]);
-    await endOthers();
+    await endOtherConnections();
     await until('the connections to end', async () => (await connections()) === 0);
     await until('a call to succeed', () =>
       database.ping().then(
@@ -184,7 +184,7 @@ describe('when Postgres ends connections', () => {
   it('a transaction between two statements fails and is rolled back, and the process continues', async () => {
     const work = database.transaction(async (tx) => {
       await tx.execute("INSERT INTO things VALUES (30, 'thirty')");
-      await endOthers();
+      await endOtherConnections();
       await until('the connection to end', async () => (await connections()) === 0);
       await tx.query('SELECT 1');
     });

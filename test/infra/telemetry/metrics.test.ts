@@ -10,8 +10,8 @@ afterEach(() => {
   for (const end of ends.splice(0)) end();
 });
 
-function show(look: ReadSamples<never>, everyMs?: number): void {
-  ends.push(plain.setReader(look, everyMs));
+function show(look: ReadSamples<never>, intervalMs?: number): void {
+  ends.push(plain.setReader(look, intervalMs));
 }
 
 /** Returns the lines of a scrape for one metric, without comments. */

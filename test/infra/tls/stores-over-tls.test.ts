@@ -5,15 +5,15 @@ import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { acquireSessionLock } from '../../../infra/postgres/session-lock.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { trustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
+import { readTrustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { authorityFile, otherAuthorityFile } from './certificates.ts';
 import { openTlsProxy, type TlsProxy } from './tls-proxy.ts';
 
 const logger = createLogger('silent', 'test');
 const timeoutMs = 10_000;
-const own = trustedAuthorities({ tlsCaFile: authorityFile });
-const other = trustedAuthorities({ tlsCaFile: otherAuthorityFile });
+const own = readTrustedAuthorities({ tlsCaFile: authorityFile });
+const other = readTrustedAuthorities({ tlsCaFile: otherAuthorityFile });
 
 let stores: FreshStores;
 let proxies: Record<'clickhouse' | 'postgres' | 'clickhouseElsewhere' | 'postgresElsewhere', TlsProxy>;

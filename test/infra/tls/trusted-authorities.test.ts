@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { trustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
+import { readTrustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
 
 let folder: string;
 beforeAll(() => {
@@ -13,13 +13,13 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('trusted authorities', () => {
   it('are those of the client if no file is set', () => {
-    expect(trustedAuthorities({ tlsCaFile: undefined })).toBeUndefined();
+    expect(readTrustedAuthorities({ tlsCaFile: undefined })).toBeUndefined();
   });
 
   it('are those of the file and those of Node', () => {
     const tlsCaFile = join(folder, 'two.pem');
     writeFileSync(tlsCaFile, `a comment\n${rootCertificates[0]}\n${rootCertificates[1]}\n`);
-    expect(trustedAuthorities({ tlsCaFile })).toHaveLength(rootCertificates.length + 2);
+    expect(readTrustedAuthorities({ tlsCaFile })).toHaveLength(rootCertificates.length + 2);
   });
 
   it.each([
@@ -30,7 +30,7 @@ describe('trusted authorities', () => {
   ])('%s is named with what is wrong', (name, text, reason) => {
     const tlsCaFile = join(folder, name);
     if (text !== undefined) writeFileSync(tlsCaFile, text);
-    expect(() => trustedAuthorities({ tlsCaFile })).toThrow(
+    expect(() => readTrustedAuthorities({ tlsCaFile })).toThrow(
       expect.objectContaining({ code: 'TLS_FILE_UNUSABLE', message: expect.stringMatching(reason) }),
     );
   });

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { openDeployment } from '../../../pipelines/agents/open-deployment.ts';
-import { addDeploymentOf } from '../../agents/add-deployment.ts';
+import { addOrganizationDeployment } from '../../agents/add-deployment.ts';
 import { freshStores } from '../../engines/stores.ts';
 
 let stores: Awaited<ReturnType<typeof freshStores>>;
@@ -43,7 +43,7 @@ it('is the default deployment of the organisation that is named, made if it is n
 
 it('is the deployment that is named', async () => {
   const { id, workspaceId } = organizations[1] as (typeof organizations)[number];
-  const named = await addDeploymentOf(stores.database, { organizationId: id, workspaceId });
+  const named = await addOrganizationDeployment(stores.database, { organizationId: id, workspaceId });
   expect(await opened(named)).toEqual([named, id, workspaceId]);
   await expect(opened(randomUUID())).rejects.toMatchObject({ code: 'NOT_FOUND' });
 });

@@ -1,9 +1,16 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunEvent, RunPrice, RunValues, TokenPrices } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { type Exporting, everything, exportParts, openExporting, rowsOf, wholeDay } from '../exports/exporting.ts';
-import { insertEvents, json, runEvent, uuidOf } from '../runs/run-events.ts';
+import {
+  type ExportFixture,
+  everything,
+  exportAllChunks,
+  openExporting,
+  rowsOf,
+  wholeDay,
+} from '../exports/exporting.ts';
+import { deriveUuid, insertEvents, json, runEvent } from '../runs/run-events.ts';
 
-let exporting: Exporting;
+let exporting: ExportFixture;
 beforeAll(async () => {
   exporting = await openExporting();
 });
@@ -15,7 +22,7 @@ async function read(runId: string) {
   return runs[0] as Record<string, unknown>;
 }
 
-const id = uuidOf('price');
+const id = deriveUuid('price');
 const details = (prompt: object | null, completion: object | null = null) =>
   json({ prompt: Object.entries(prompt ?? {}), completion: Object.entries(completion ?? {}) });
 /** Prices of the example in the public documentation, and a price of completion tokens. */
@@ -146,7 +153,7 @@ const cases: Readonly<Record<string, Case>> = {
 
 describe('costs of a run', () => {
   it.each(Object.entries(cases))('%s', async (name, { values, prompt, completion, total, priced = true, ...rest }) => {
-    const event = runEvent({ runId: uuidOf('case', name), values: { runType: 'llm', ...values } });
+    const event = runEvent({ runId: deriveUuid('case', name), values: { runType: 'llm', ...values } });
     await store([event]);
     expect(await read(event.runId)).toMatchObject({
       prompt_cost: prompt,
@@ -159,9 +166,9 @@ describe('costs of a run', () => {
   });
 
   it('are the same in exports, and add up in parents', async () => {
-    const root = runEvent({ runId: uuidOf('parent'), values: { runType: 'chain', name: 'parent' } });
+    const root = runEvent({ runId: deriveUuid('parent'), values: { runType: 'chain', name: 'parent' } });
     const calls = ['a', 'b'].map((name) => {
-      const own = runEvent({ runId: uuidOf('child', name), values: {} });
+      const own = runEvent({ runId: deriveUuid('child', name), values: {} });
       const dottedOrder = `${root.dottedOrder}.${own.dottedOrder}`;
       const values: RunValues = {
         runType: 'llm',
@@ -180,7 +187,7 @@ describe('costs of a run', () => {
       prompt_cost_details: { cache_read: '0.00001' },
       price_model_id: null,
     });
-    const parts = await exportParts(exporting, wholeDay, everything);
+    const parts = await exportAllChunks(exporting, wholeDay, everything);
     const rows = (await Promise.all(parts.map((part) => rowsOf(part.path)))).flat();
     expect(rows.find((row) => row.id === root.runId)).toMatchObject({ total_cost: '0.00013' });
     expect(rows.find((row) => row.id === calls[0]?.runId)).toMatchObject({ prompt_cost: '0.000035' });

@@ -48,8 +48,8 @@ describe('the prices of the release', () => {
     const strip = (name: string) => name.replace(/^\w+: /, '');
     for (const { name, match_pattern } of startingPrices) {
       // Some hosts add a prefix to the name.
-      const isWhole = new RegExp(match_pattern).test(strip(name));
-      if (isWhole) expect(strip(matching(strip(name))[0]?.name ?? '')).toBe(strip(name));
+      const isWholeNameMatched = new RegExp(match_pattern).test(strip(name));
+      if (isWholeNameMatched) expect(strip(matching(strip(name))[0]?.name ?? '')).toBe(strip(name));
       const starts = startingPrices.filter((price) => price.name === name).map(({ start_time }) => start_time ?? '');
       expect(starts, name).toEqual([...new Set(starts)].sort().reverse());
       expect(starts.at(-1), name).toBe('');

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { type DeadLetterRecord, recordVersion } from '../../../infra/event-log/event-log.ts';
-import { postgresDeadLetterQueue } from '../../../infra/event-log/in-process/dead-letter-queue.ts';
-import { countUnreplayed, readReplayTimes } from '../../../pipelines/dead-letters/dead-letter-replays.ts';
+import { computeRecordVersion, type DeadLetterRecord } from '../../../infra/event-log/event-log.ts';
+import { openPostgresDeadLetterQueue } from '../../../infra/event-log/in-process/dead-letter-queue.ts';
+import { countUnreplayedDeadLetters, readReplayTimes } from '../../../pipelines/dead-letters/dead-letter-replays.ts';
 import { type ReplayDeps, replayDeadLetter } from '../../../pipelines/dead-letters/replay-dead-letter.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents, type Topic, topics } from '../../../schemas/topics.ts';
@@ -34,22 +34,22 @@ beforeEach(() => {
 let offset = 0;
 
 /** Stores bytes in the dead-letter queue as the sink does, and returns the record that it reads back. */
-async function deadLetterOf(
+async function storeDeadLetter(
   value: Buffer,
   { topic = runEvents, step = 'insert', acceptedAtMs = Date.now() } = {},
 ): Promise<DeadLetterRecord> {
   offset += 1;
-  const version = recordVersion(acceptedAtMs, offset, {});
+  const version = computeRecordVersion(acceptedAtMs, offset, {});
   const record = { partition: 0, offset, key: 'the key', value, headers: { from: 'a test' }, version };
   await under.log.deadLetter(topic, record, 'a reason', step);
-  const deadLetters = postgresDeadLetterQueue(under.stores.database);
+  const deadLetters = openPostgresDeadLetterQueue(under.stores.database);
   const [head] = await deadLetters.list({ topics: [topic] }, 1);
   return (await deadLetters.find(String(head?.id))) as DeadLetterRecord;
 }
 
 const at = (seconds: number) => noonMicros + seconds * 1_000_000;
 
-function eventOf(receivedAtMicros: number, more: Partial<RunEvent> = {}): RunEvent {
+function makeEvent(receivedAtMicros: number, more: Partial<RunEvent> = {}): RunEvent {
   const runId = randomUUID();
   return runEvent({ runId, traceId: runId, receivedAtMicros, ...more });
 }
@@ -59,12 +59,15 @@ const nameOf = async (runId: string) =>
 
 describe('a dead-letter record', () => {
   it('is republished once, with its original key, bytes and headers', async () => {
-    const event = eventOf(at(0), { values: { name: 'from the letter' } });
-    const deadLetter = await deadLetterOf(framed(event));
+    const event = makeEvent(at(0), { values: { name: 'from the letter' } });
+    const deadLetter = await storeDeadLetter(framed(event));
     const topic = topics.find(({ name }) => name === deadLetter.topic) as Topic;
     const waiting = async () =>
       (
-        await countUnreplayed({ deadLetters: postgresDeadLetterQueue(deps.database), database: deps.database }, [topic])
+        await countUnreplayedDeadLetters(
+          { deadLetters: openPostgresDeadLetterQueue(deps.database), database: deps.database },
+          [topic],
+        )
       )[0]?.value ?? 0;
     const before = await waiting();
     expect(await replayDeadLetter(deadLetter, deps, { force: false })).toEqual({ outcome: 'replayed' });
@@ -81,9 +84,9 @@ describe('a dead-letter record', () => {
   });
 
   it.each(['insert', 'defer'])('of step %s keeps its version: newer values of its run stay', async (step) => {
-    const event = eventOf(at(10));
+    const event = makeEvent(at(10));
     const older = { ...event, values: { name: 'older', inputs: json('of the letter') } };
-    const deadLetter = await deadLetterOf(framed(older), { step, acceptedAtMs: Date.now() - 60_000 });
+    const deadLetter = await storeDeadLetter(framed(older), { step, acceptedAtMs: Date.now() - 60_000 });
     await under.publish({ ...event, receivedAtMicros: at(20), values: { name: 'newer' } });
     for (const force of [false, true]) {
       expect(await replayDeadLetter(deadLetter, deps, { force })).toEqual({ outcome: 'replayed' });
@@ -94,10 +97,10 @@ describe('a dead-letter record', () => {
   });
 
   it('replaces the older values of its run', async () => {
-    const event = eventOf(at(30));
+    const event = makeEvent(at(30));
     await under.publish({ ...event, values: { name: 'older' } });
     const newer = { ...event, values: { name: 'of the letter' } };
-    const deadLetter = await deadLetterOf(framed(newer), { acceptedAtMs: Date.now() + 60_000 });
+    const deadLetter = await storeDeadLetter(framed(newer), { acceptedAtMs: Date.now() + 60_000 });
     expect(await replayDeadLetter(deadLetter, deps, { force: false })).toEqual({ outcome: 'replayed' });
     expect(await nameOf(event.runId)).toBe('of the letter');
   });
@@ -106,27 +109,27 @@ describe('a dead-letter record', () => {
     ['no bytes', Buffer.alloc(0)],
     ['bytes that are no record', Buffer.from('not in the wire format')],
     ['an unknown schema', Buffer.concat([Buffer.from([0, 0, 0, 9, 9]), Buffer.from('x')])],
-    ['a record that ends early', framed(eventOf(at(0))).subarray(0, 80)],
+    ['a record that ends early', framed(makeEvent(at(0))).subarray(0, 80)],
   ])('of %s is refused, because it would fail again', async (_what, value) => {
-    const deadLetter = await deadLetterOf(value, { step: 'inspect' });
+    const deadLetter = await storeDeadLetter(value, { step: 'inspect' });
     const refused = await replayDeadLetter(deadLetter, deps, { force: false });
     expect(refused).toEqual({ outcome: 'refused', reason: expect.stringContaining('cannot be read') });
     expect(published).toEqual([]);
   });
 
   it('releases its claim if the log refuses, and keeps it if the outcome is unknown', async () => {
-    const deadLetter = await deadLetterOf(framed(eventOf(at(0))));
-    const refusing = (code: 'EVENT_LOG_UNAVAILABLE' | 'REPLAY_UNCONFIRMED') => ({
+    const deadLetter = await storeDeadLetter(framed(makeEvent(at(0))));
+    const createRefusingDeps = (code: 'EVENT_LOG_UNAVAILABLE' | 'REPLAY_UNCONFIRMED') => ({
       ...deps,
       publish: async () => {
         throw runlakeError(code);
       },
     });
     const unforced = { force: false };
-    await expect(replayDeadLetter(deadLetter, refusing('EVENT_LOG_UNAVAILABLE'), unforced)).rejects.toThrow(
+    await expect(replayDeadLetter(deadLetter, createRefusingDeps('EVENT_LOG_UNAVAILABLE'), unforced)).rejects.toThrow(
       'did not acknowledge',
     );
-    await expect(replayDeadLetter(deadLetter, refusing('REPLAY_UNCONFIRMED'), unforced)).rejects.toThrow(
+    await expect(replayDeadLetter(deadLetter, createRefusingDeps('REPLAY_UNCONFIRMED'), unforced)).rejects.toThrow(
       'did not confirm',
     );
     const reason = expect.stringContaining('its outcome is unknown');
@@ -134,7 +137,7 @@ describe('a dead-letter record', () => {
   });
 
   it('is replayed by one of two concurrent commands', async () => {
-    const deadLetter = await deadLetterOf(framed(eventOf(at(0))));
+    const deadLetter = await storeDeadLetter(framed(makeEvent(at(0))));
     const both = await Promise.all([1, 2].map(() => replayDeadLetter(deadLetter, deps, { force: false })));
     expect(both.map(({ outcome }) => outcome).sort()).toEqual(['refused', 'replayed']);
   });

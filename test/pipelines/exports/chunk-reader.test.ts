@@ -9,7 +9,7 @@ import {
 import { buildMembersCondition, countMembers } from '../../../pipelines/exports/members.ts';
 import type { ExportScope } from '../../../pipelines/exports/record.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { onStoredTable } from '../../engines/on-stored-table.ts';
+import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { Random } from '../../histories/random.ts';
 import { insertEvents, noonMicros, otherProjectId, projectId, runEvent, tenantId } from '../runs/run-events.ts';
@@ -26,7 +26,7 @@ afterAll(() => stores?.close());
 const madeMicros = noonMicros + 86_400_000_000;
 const scope: ExportScope = { ...wholeDay, membersUntilMicros: madeMicros };
 
-interface Known {
+interface KnownRun {
   readonly event: RunEvent;
   bytes: number;
   readonly isMember: boolean;
@@ -34,9 +34,9 @@ interface Known {
 }
 
 /** Stores runs of one day with many equal times, some of them patched, late or deleted, and runs outside the scope. */
-async function fillDay(random: Random): Promise<Map<string, Known>> {
-  await onStoredTable(clickhouse, 'runs', (stored) => `TRUNCATE TABLE ${stored}`);
-  const known = new Map<string, Known>();
+async function fillDay(random: Random): Promise<Map<string, KnownRun>> {
+  await runOnStoredTable(clickhouse, 'runs', (stored) => `TRUNCATE TABLE ${stored}`);
+  const known = new Map<string, KnownRun>();
   const batches: RunEvent[][] = [[], [], []];
   const put = (event: RunEvent) => random.pick(batches).push(event);
   const values = (bytes: number) => ({ inputs: Buffer.from(`"${'x'.repeat(Math.max(bytes - 2, 0))}"`) });
@@ -57,7 +57,7 @@ async function fillDay(random: Random): Promise<Map<string, Known>> {
     if (random.chance(0.3)) {
       // Events that arrive after the snapshot do not change which runs are members.
       put({ ...event, kind: 'patch', receivedAtMicros: receivedAtMicros + 5e9, values: values(50) });
-      (known.get(runId) as Known).bytes += 50;
+      (known.get(runId) as KnownRun).bytes += 50;
     }
     if (isDeleted) put({ ...event, kind: 'patch', values: {}, deletedAtMicros: madeMicros });
     if (random.chance(0.2)) put(event);
@@ -74,7 +74,7 @@ async function fillDay(random: Random): Promise<Map<string, Known>> {
   return known;
 }
 
-async function membersOf(chunk: Pick<ExportChunk, 'after' | 'last'>): Promise<string[]> {
+async function listMembers(chunk: Pick<ExportChunk, 'after' | 'last'>): Promise<string[]> {
   const { sql, params } = buildMembersCondition(scope, chunk);
   const rows = await clickhouse.query<{ id: string }>({
     name: 'test',
@@ -84,7 +84,7 @@ async function membersOf(chunk: Pick<ExportChunk, 'after' | 'last'>): Promise<st
   return rows.map(({ id }) => id);
 }
 
-async function chunksOf(limits: () => ChunkLimits, between = async () => {}): Promise<ExportChunk[]> {
+async function readChunks(limits: () => ChunkLimits, between = async () => {}): Promise<ExportChunk[]> {
   const chunks: ExportChunk[] = [];
   for (let after: ExportCursor | undefined; ; ) {
     const chunk = await findChunk(clickhouse, scope, after, limits());
@@ -106,23 +106,23 @@ describe('chunks', () => {
     const late = [...known.values()].filter(({ isLate }) => isLate);
     expect(await countMembers(clickhouse, scope)).toEqual({ members: members.length, late: late.length });
 
-    for (const limitOf of [
+    for (const getLimits of [
       () => ({ rows: 1, bytes: 1e9 }),
       () => ({ rows: 1e6, bytes: 1 }),
       () => ({ rows: 1e6, bytes: 1e9 }),
       () => ({ rows: random.between(1, 40), bytes: random.pick([1, 100, 1_000, 20_000, 1e9]) }),
     ]) {
-      let limits = limitOf();
+      let limits = getLimits();
       const used: ChunkLimits[] = [];
-      const chunks = await chunksOf(() => {
-        limits = limitOf();
+      const chunks = await readChunks(() => {
+        limits = getLimits();
         used.push(limits);
         return limits;
       });
       const found: string[] = [];
       for (const [index, chunk] of chunks.entries()) {
-        const ids = (await membersOf(chunk)).filter((id) => known.get(id)?.isMember);
-        const bytes = ids.reduce((sum, id) => sum + (known.get(id) as Known).bytes, 0);
+        const ids = (await listMembers(chunk)).filter((id) => known.get(id)?.isMember);
+        const bytes = ids.reduce((sum, id) => sum + (known.get(id) as KnownRun).bytes, 0);
         expect({ rows: chunk.rows, bytes: chunk.bytes }).toEqual({ rows: ids.length, bytes });
         expect(chunk.last.runId).toBe(ids.at(-1));
         const limit = used[index] as ChunkLimits;
@@ -132,10 +132,11 @@ describe('chunks', () => {
         const next = chunks[index + 1];
         if (next === undefined) continue;
         // The chunk ended because the next run did not fit into it.
-        const [first] = (await membersOf({ after: chunk.last, last: next.last })).filter(
+        const [first] = (await listMembers({ after: chunk.last, last: next.last })).filter(
           (id) => known.get(id)?.isMember,
         );
-        const isFull = chunk.rows === limit.rows || bytes + (known.get(first as string) as Known).bytes > limit.bytes;
+        const isFull =
+          chunk.rows === limit.rows || bytes + (known.get(first as string) as KnownRun).bytes > limit.bytes;
         expect(isFull, `chunk ${index} could have held more`).toBe(true);
       }
       expect(found).toHaveLength(members.length);
@@ -153,7 +154,7 @@ describe('chunks', () => {
     for (;;) {
       const chunk = await findChunk(clickhouse, scope, after, { rows: random.between(1, 10), bytes: 1e9 });
       if (chunk === undefined) break;
-      found.push(...(await membersOf(chunk)).filter((id) => known.get(id)?.isMember));
+      found.push(...(await listMembers(chunk)).filter((id) => known.get(id)?.isMember));
       after = chunk.last;
       const { event } = random.pick(members);
       deletedIds.add(event.runId);
@@ -168,7 +169,7 @@ describe('chunks', () => {
   });
 
   it('does not find a chunk in an empty window, and stops at an aborted signal', async () => {
-    await onStoredTable(clickhouse, 'runs', (stored) => `TRUNCATE TABLE ${stored}`);
+    await runOnStoredTable(clickhouse, 'runs', (stored) => `TRUNCATE TABLE ${stored}`);
     expect(await findChunk(clickhouse, scope, undefined, { rows: 10, bytes: 10 })).toBeUndefined();
     expect(await countMembers(clickhouse, scope)).toEqual({ members: 0, late: 0 });
     const reason = new Error('enough');
@@ -178,7 +179,7 @@ describe('chunks', () => {
   });
 
   it('splits runs of one moment that exceed a chunk', async () => {
-    await onStoredTable(clickhouse, 'runs', (stored) => `TRUNCATE TABLE ${stored}`);
+    await runOnStoredTable(clickhouse, 'runs', (stored) => `TRUNCATE TABLE ${stored}`);
     await clickhouse.command({
       name: 'test',
       sql: `INSERT INTO run_events (version, location_version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id)
@@ -186,7 +187,7 @@ describe('chunks', () => {
         FROM (SELECT number, generateUUIDv4(number) AS id FROM numbers(20000))`,
       params: { tenant: tenantId, project: projectId, from: scope.window.fromMicros },
     });
-    const chunks = await chunksOf(() => ({ rows: 3_000, bytes: 1e9 }));
+    const chunks = await readChunks(() => ({ rows: 3_000, bytes: 1e9 }));
     expect(chunks.map(({ rows }) => rows)).toEqual([3_000, 3_000, 3_000, 3_000, 3_000, 3_000, 2_000]);
   });
 });

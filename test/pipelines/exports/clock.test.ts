@@ -19,7 +19,7 @@ afterEach(async () => {
 /** Sets the clock of this process, but not that of Postgres. */
 const setProcessClock = (ms: number) => vi.useFakeTimers({ toFake: ['Date'], now: ms });
 
-const spawned = (scheduleId: string) =>
+const listSpawnedExports = (scheduleId: string) =>
   shop.database.query('SELECT FROM bulk_exports WHERE source_bulk_export_id = $1', [scheduleId]);
 
 it('a process whose clock is ahead neither spawns exports, retries export runs nor ends exports early', async () => {
@@ -32,7 +32,7 @@ it('a process whose clock is ahead neither spawns exports, retries export runs n
   setProcessClock(Date.now() + shop.limits.exportTimeoutMs + 48 * hourMs);
   await sweepExports(shop.deps);
   expect(await shop.worker().attempt(runId)).toBe(false);
-  expect(await spawned(schedule.id)).toEqual([]);
+  expect(await listSpawnedExports(schedule.id)).toEqual([]);
   expect(await shop.read(made.id)).toMatchObject({ status: 'RUNNING' });
 });
 
@@ -44,7 +44,7 @@ it('a process whose clock is behind spawns exports and retries export runs that 
   const [{ id: runId } = { id: '' }] = await shop.runs(made.id);
   setProcessClock(Date.now() - 48 * hourMs);
   await sweepExports(shop.deps);
-  expect(await spawned(schedule.id)).toHaveLength(1);
+  expect(await listSpawnedExports(schedule.id)).toHaveLength(1);
   expect(await shop.worker().attempt(runId)).toBe(true);
   expect(await shop.read(made.id)).toMatchObject({ status: 'COMPLETED' });
 });

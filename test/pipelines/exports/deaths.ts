@@ -1,5 +1,5 @@
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
-import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
+import type { ExportWorkerDeps } from '../../../pipelines/exports/export-deps.ts';
 import type { ChunkSource } from '../../../pipelines/exports/export-run.ts';
 
 /** The call at which a worker dies: before or after the given call (1st, 2nd, …) of a step with external effects. */
@@ -23,7 +23,7 @@ export const deaths: readonly Death[] = [
  * Returns dependencies that call `die` at that step. If `die` stands for a crash, it never returns; otherwise the step
  * continues.
  */
-export function portsThatDie(deps: WorkDeps, death: Death, die: () => Promise<unknown>): WorkDeps {
+export function createDyingDeps(deps: ExportWorkerDeps, death: Death, die: () => Promise<unknown>): ExportWorkerDeps {
   let count = 0;
   let uploads = 0;
   const maybeDie = async (step: Death['step'], when: Death['when']) => {
@@ -70,7 +70,10 @@ export function portsThatDie(deps: WorkDeps, death: Death, die: () => Promise<un
       transaction: ((work, options) =>
         uploads === 0
           ? deps.database.transaction(work, options)
-          : around('record', deps.database.transaction)(work as never, options)) as WorkDeps['database']['transaction'],
+          : around('record', deps.database.transaction)(
+              work as never,
+              options,
+            )) as ExportWorkerDeps['database']['transaction'],
     },
   };
 }

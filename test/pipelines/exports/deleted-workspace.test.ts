@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest';
-import { spawnDue, sweepExports } from '../../../pipelines/exports/scheduler.ts';
+import { spawnDueExports, sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 let shop: ExportsUnderTest;
@@ -25,7 +25,7 @@ test('the sweep cancels the schedules and exports of a deleted workspace', async
   }
   expect((await shop.runs(running.id)).map(({ status }) => status)).toEqual(['CANCELLED']);
   expect((await shop.read(done.id)).status).toBe('COMPLETED');
-  await spawnDue(shop.deps);
+  await spawnDueExports(shop.deps);
   const [{ spawned } = { spawned: -1 }] = await shop.database.query<{ spawned: number }>(
     'SELECT count(*) AS spawned FROM bulk_exports WHERE source_bulk_export_id IS NOT NULL',
   );

@@ -2,20 +2,20 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseRunFilters } from '../../../pipelines/runs/filter/run-filter.ts';
 import { exportFields } from '../../../schemas/parquet/run-columns.ts';
-import { onStoredTable } from '../../engines/on-stored-table.ts';
-import { insertEvents, noonMicros, runEvent, tenantId, uuidOf } from '../runs/run-events.ts';
+import { runOnStoredTable } from '../../engines/on-stored-table.ts';
+import { deriveUuid, insertEvents, noonMicros, runEvent, tenantId } from '../runs/run-events.ts';
 import {
-  answeredRows,
-  type Exporting,
+  type ExportFixture,
   everything,
-  exportParts,
+  exportAllChunks,
   metadataOf,
   openExporting,
+  queryExpectedRows,
   rowsOf,
   wholeDay,
 } from './exporting.ts';
 
-let exporting: Exporting;
+let exporting: ExportFixture;
 beforeAll(async () => {
   exporting = await openExporting();
 });
@@ -77,12 +77,12 @@ async function giveFeedback(list: readonly Feedback[]): Promise<void> {
 
 describe('derived columns', () => {
   const runs = 2_300;
-  const runId = (index: number) => uuidOf('run', index);
+  const runId = (index: number) => deriveUuid('run', index);
   /**
    * Returns whether a run is unplaced: every fifth run is a child of the previous one and was sent without
    * dotted_order.
    */
-  const isUnplaced = (index: number) => index % 5 === 4;
+  const lacksDottedOrder = (index: number) => index % 5 === 4;
   beforeAll(async () => {
     const events = Array.from({ length: runs }, (_, index) => {
       const trace = runId(index - (index % 5));
@@ -91,18 +91,18 @@ describe('derived columns', () => {
         traceId: trace,
         traceTimeMicros: noonMicros + (index - (index % 5)) * 10,
         startTimeMicros: noonMicros + index * 10,
-        values: index % 5 === 0 ? {} : { parentRunId: isUnplaced(index) ? runId(index - 1) : trace },
-        ...(isUnplaced(index) && { dottedOrder: undefined }),
+        values: index % 5 === 0 ? {} : { parentRunId: lacksDottedOrder(index) ? runId(index - 1) : trace },
+        ...(lacksDottedOrder(index) && { dottedOrder: undefined }),
       });
     });
     await insertEvents(exporting.reading.stores.clickhouse, events);
   });
 
   it.each(['v1', 'v2_beta'] as const)('derives locations alone while there is no feedback: %s', async (version) => {
-    const parts = await exportParts(exporting, wholeDay, { ...everything, version }, { rows: 1_500, bytes: 1e9 });
+    const parts = await exportAllChunks(exporting, wholeDay, { ...everything, version }, { rows: 1_500, bytes: 1e9 });
     expect(parts.map(({ rows }) => rows)).toEqual([1_500, 800]);
     const rows = (await Promise.all(parts.map(({ path }) => rowsOf(path)))).flat();
-    expect(rows).toEqual(await answeredRows(exporting, wholeDay, version));
+    expect(rows).toEqual(await queryExpectedRows(exporting, wholeDay, version));
     expect(rows.filter(({ feedback_stats }) => feedback_stats !== null)).toEqual([]);
   });
 
@@ -113,11 +113,11 @@ describe('derived columns', () => {
       { runId: runId(4), key: 'label', value: '"good, \\"very\\""' },
       { runId: runId(9), key: 'gone', score: '1', isDeleted: true },
       ...Array.from({ length: 600 }, (_, n) => ({ runId: runId(n * 3), key: 'many', score: `${n}` })),
-      { runId: uuidOf('no such run'), key: 'x', score: '1' },
+      { runId: deriveUuid('no such run'), key: 'x', score: '1' },
     ]);
-    const [part] = await exportParts(exporting, wholeDay, everything);
+    const [part] = await exportAllChunks(exporting, wholeDay, everything);
     const rows = await rowsOf(part!.path);
-    const expected = await answeredRows(exporting, wholeDay, 'v2_beta');
+    const expected = await queryExpectedRows(exporting, wholeDay, 'v2_beta');
     for (const [index, row] of rows.entries()) expect(row, `row ${index}`).toEqual(expected[index]);
     expect(rows.filter(({ feedback_stats }) => feedback_stats !== null)).toHaveLength(601);
   });
@@ -129,8 +129,8 @@ describe('derived columns', () => {
     [['feedback_stats', 'parent_run_ids']],
     [exportFields.filter((field) => !['id', 'dotted_order', 'parent_run_id', 'feedback_stats'].includes(field))],
   ])('with the fields %s', async (fields) => {
-    const [part] = await exportParts(exporting, wholeDay, { ...everything, fields });
-    const expected = await answeredRows(exporting, wholeDay, 'v2_beta');
+    const [part] = await exportAllChunks(exporting, wholeDay, { ...everything, fields });
+    const expected = await queryExpectedRows(exporting, wholeDay, 'v2_beta');
     expect((await metadataOf(part!.path)).names).toEqual(fields);
     expect(await rowsOf(part!.path)).toEqual(
       expected.map((row) => Object.fromEntries(fields.map((field) => [field, row[field]]))),
@@ -140,10 +140,10 @@ describe('derived columns', () => {
 
 it('a trace that expires after the request is exported with its feedback, also if a filter needs both', async () => {
   const { clickhouse } = exporting.reading.stores;
-  const [root, child, gone] = [uuidOf('expiring'), uuidOf('expiring child'), uuidOf('expired before')];
+  const [root, child, gone] = [deriveUuid('expiring'), deriveUuid('expiring child'), deriveUuid('expired before')];
   const nowMicros = Date.now() * 1_000;
   const at = (minutes: number) => new Date(nowMicros / 1_000 + minutes * 60_000).toISOString();
-  const scope = { ...wholeDay, projectId: uuidOf('expiring project'), membersUntilMicros: nowMicros - 600_000_000 };
+  const scope = { ...wholeDay, projectId: deriveUuid('expiring project'), membersUntilMicros: nowMicros - 600_000_000 };
   const event = { projectId: scope.projectId, traceTimeMicros: noonMicros };
   await insertEvents(clickhouse, [
     runEvent({ ...event, runId: root, traceId: root, startTimeMicros: noonMicros, values: { name: 'root' } }),
@@ -151,7 +151,7 @@ it('a trace that expires after the request is exported with its feedback, also i
     runEvent({ ...event, runId: gone, traceId: gone, startTimeMicros: noonMicros + 2, values: { name: 'root' } }),
   ]);
   const expire = (ids: string, minutes: number) =>
-    onStoredTable(
+    runOnStoredTable(
       clickhouse,
       'runs',
       (stored) =>
@@ -164,7 +164,7 @@ it('a trace that expires after the request is exported with its feedback, also i
     { runId: child, key: 'before', score: '1', expiresAt: at(-20) },
   ]);
   const read = async (filters: Parameters<typeof parseRunFilters>[0]) => {
-    const parts = await exportParts(exporting, { ...scope, conditions: parseRunFilters(filters) }, everything);
+    const parts = await exportAllChunks(exporting, { ...scope, conditions: parseRunFilters(filters) }, everything);
     return (await Promise.all(parts.map(({ path }) => rowsOf(path)))).flat();
   };
   expect((await read({})).map(({ id }) => id)).toEqual([root, child]);

@@ -1,12 +1,12 @@
 import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
+import type { ExportWorkerDeps } from '../../../pipelines/exports/export-deps.ts';
 
 export type Step = 'count' | 'find' | 'read' | 'encode' | 'upload' | 'open';
 /** Called before each call of the step. */
 export type Disturbance = (signal: AbortSignal | undefined) => Promise<void>;
 
-export function disturbedDeps(deps: WorkDeps, step: Step, disturb: Disturbance): WorkDeps {
+export function createDisturbedDeps(deps: ExportWorkerDeps, step: Step, disturb: Disturbance): ExportWorkerDeps {
   return {
     ...deps,
     openSource: (...scope) => {
@@ -48,8 +48,8 @@ export function disturbedDeps(deps: WorkDeps, step: Step, disturb: Disturbance):
 /** Parameters of the errors of {@link failingDeps}. */
 export const failureParams = { step: 'write', reason: 'r', where: 'w', file: 'f', host: 'h', range: 'r', what: 'it' };
 
-export function failingDeps(deps: WorkDeps, step: Step, code: ErrorCode): WorkDeps {
-  return disturbedDeps(deps, step, async () => {
+export function failingDeps(deps: ExportWorkerDeps, step: Step, code: ErrorCode): ExportWorkerDeps {
+  return createDisturbedDeps(deps, step, async () => {
     throw runlakeError(code, failureParams);
   });
 }

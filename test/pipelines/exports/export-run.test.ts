@@ -1,11 +1,11 @@
 import { readdir } from 'node:fs/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { finishExport } from '../../../pipelines/exports/states.ts';
-import { onStoredTable } from '../../engines/on-stored-table.ts';
-import { someOf } from '../../house/extent.ts';
+import { runOnStoredTable } from '../../engines/on-stored-table.ts';
+import { pickSome } from '../../house/extent.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
-import { type Death, deaths, portsThatDie } from './deaths.ts';
+import { createDyingDeps, type Death, deaths } from './deaths.ts';
 import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 let shop: ExportsUnderTest;
@@ -192,7 +192,7 @@ describe('membership', () => {
               const deletedIds = ids.slice(0, 10).map((id) => `'${id}'`);
               const deletion = (stored: string) =>
                 `ALTER TABLE ${stored} DELETE WHERE id IN (${deletedIds}) SETTINGS mutations_sync = 1`;
-              await onStoredTable(shop.clickhouse, 'runs', deletion);
+              await runOnStoredTable(shop.clickhouse, 'runs', deletion);
             }
             return source.read(chunk, folder, signal);
           },
@@ -212,7 +212,7 @@ describe('membership', () => {
 function dyingWorker(death: Death) {
   const { promise: dead, resolve: died } = deferred();
   const worker = shop.worker(
-    portsThatDie(shop.deps, death, () => {
+    createDyingDeps(shop.deps, death, () => {
       died();
       return new Promise<never>(() => undefined);
     }),
@@ -231,7 +231,7 @@ describe('after a crash', () => {
     undisturbed = await shop.files(made.id);
   });
 
-  it.each(someOf(deaths, 1 / 3))(
+  it.each(pickSome(deaths, 1 / 3))(
     '$when $step ($time), the next worker exports the rest and nothing twice',
     async (death) => {
       const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });

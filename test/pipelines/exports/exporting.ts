@@ -29,7 +29,7 @@ import { projectId, tenantId } from '../runs/run-events.ts';
  */
 export type Row = Record<string, unknown>;
 
-export interface Exporting {
+export interface ExportFixture {
   readonly reading: Reading;
   readonly encoder: Encoder;
   /** Creates an empty folder that only this test uses. */
@@ -46,7 +46,7 @@ export const wholeDay: ExportScope = {
 };
 export const everything: ExportFormat = { version: 'v2_beta', compression: 'zstandard', fields: exportFields };
 
-export async function openExporting(): Promise<Exporting> {
+export async function openExporting(): Promise<ExportFixture> {
   const reading = await openReading({
     feedbackStats: (tenant, runIds) => readFeedbackStatsByRun(reading.stores.clickhouse, tenant, runIds),
     attachmentUrls: async () => new Map(),
@@ -77,8 +77,8 @@ export async function makePart(deps: ChunkDeps, request: ChunkRequest, signal: A
 }
 
 /** Writes all chunks of a scope to files, each in its own folder, and checks that the folders contain nothing else. */
-export async function exportParts(
-  exporting: Exporting,
+export async function exportAllChunks(
+  exporting: ExportFixture,
   scope: ExportScope,
   format: ExportFormat,
   limits: ChunkLimits = { rows: 100_000, bytes: 1e9 },
@@ -126,8 +126,8 @@ async function readArrayBuffer(path: string): Promise<ArrayBuffer> {
  * Returns the response of the run query for every run of the scope, in the form that the files must contain, in scope
  * order.
  */
-export async function answeredRows(
-  { reading }: Exporting,
+export async function queryExpectedRows(
+  { reading }: ExportFixture,
   scope: ExportScope,
   version: ExportFormat['version'],
 ): Promise<Row[]> {
@@ -186,15 +186,15 @@ function shownValue(
     return Date.parse(`${JSON.parse(json).slice(0, 23)}Z`) * 1_000 + Number(json.slice(-4, -1));
   if (name === 'tags' || name === 'parent_run_ids') return json;
   const value = JSON.parse(json);
-  return typeof value === 'string' ? wellFormed(value) : value;
+  return typeof value === 'string' ? replaceUnpairedSurrogates(value) : value;
 }
 
 /** Returns list elements that are not strings as their JSON text, as exports do. */
 function listed(json: string) {
   const texts = [...splitJson(json).values()].map((text) => text.trim());
   return (value: unknown, index: number) =>
-    value === null ? null : typeof value === 'string' ? wellFormed(value) : texts[index];
+    value === null ? null : typeof value === 'string' ? replaceUnpairedSurrogates(value) : texts[index];
 }
 
 /** Replaces unpaired surrogates in a text, as UTF-8 encoding does. */
-const wellFormed = (text: string) => Buffer.from(text, 'utf8').toString('utf8');
+const replaceUnpairedSurrogates = (text: string) => Buffer.from(text, 'utf8').toString('utf8');

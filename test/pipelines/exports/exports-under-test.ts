@@ -9,9 +9,9 @@ import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
 import { type Database, openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createExport, type NewExport } from '../../../pipelines/exports/create-cancel.ts';
-import { destinationDeps } from '../../../pipelines/exports/destinations/destination.ts';
+import { createDestinationDeps } from '../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
-import type { ExportLimits, WorkDeps } from '../../../pipelines/exports/export-deps.ts';
+import type { ExportLimits, ExportWorkerDeps } from '../../../pipelines/exports/export-deps.ts';
 import { getLeaseTimeoutMs, LiveAttempts } from '../../../pipelines/exports/live-attempts.ts';
 import { createChunkSources } from '../../../pipelines/exports/parquet-writer.ts';
 import {
@@ -51,7 +51,7 @@ export interface ExportsUnderTestOptions {
   readonly stores?: FreshStores;
   readonly s3Limits?: S3Limits;
   /** Clock of the worker. Default: the `clock` of the suite. */
-  readonly now?: WorkDeps['now'];
+  readonly now?: ExportWorkerDeps['now'];
 }
 
 export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, options: ExportsUnderTestOptions = {}) {
@@ -86,7 +86,7 @@ export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, o
      VALUES ($1, $2, 'local', 'd', $3)`,
     [destinationId, workspaceId, destination],
   );
-  const destinations = { ...destinationDeps(config, database, 'secret of the tests'), limits: options.s3Limits };
+  const destinations = { ...createDestinationDeps(config, database, 'secret of the tests'), limits: options.s3Limits };
   let areLeasesClosed = false;
   const leases = openDatabase({
     url: stores.databaseUrl,
@@ -98,7 +98,7 @@ export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, o
   const folders = await openWorkFolders(workRoot);
   const clock = { now: new Date() };
   const jobs: Job[] = [];
-  const deps: WorkDeps = {
+  const deps: ExportWorkerDeps = {
     database,
     log,
     jobs: {
@@ -113,7 +113,7 @@ export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, o
   };
 
   /** Creates a worker that looks like a separate process in the database rows. */
-  const worker = (more: Partial<WorkDeps> = {}) => {
+  const worker = (more: Partial<ExportWorkerDeps> = {}) => {
     let stalled = false;
     let pendingQuery: Promise<unknown> = Promise.resolve();
     const query: Database['query'] = (...request) => {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
+import type { ExportWorkerDeps } from '../../../pipelines/exports/export-deps.ts';
 import { LiveAttempts } from '../../../pipelines/exports/live-attempts.ts';
 import { FairAttempts, openWorkFolders } from '../../../pipelines/exports/worker.ts';
 import { addOrganization } from '../../api/start-api.ts';
@@ -40,7 +40,7 @@ async function addForeignExport(name: string, exportId: string): Promise<string>
 async function openAttempts(concurrency: number) {
   const began: string[] = [];
   const ends: (() => void)[] = [];
-  const openSource: WorkDeps['openSource'] = ({ tenantId: workspaceId }) => ({
+  const openSource: ExportWorkerDeps['openSource'] = ({ tenantId: workspaceId }) => ({
     count: async () => {
       began.push(workspaceId);
       await new Promise<void>((resolve) => ends.push(resolve));
@@ -55,7 +55,7 @@ async function openAttempts(concurrency: number) {
   const folder = join(shop.workRoot, 'fair');
   await mkdir(folder, { recursive: true });
   const folders = await openWorkFolders(folder);
-  const openStore: WorkDeps['openStore'] = () =>
+  const openStore: ExportWorkerDeps['openStore'] = () =>
     shop.openStore({ workspaceId: shop.workspaceId, destinationId: shop.destinationId });
   const fair = new FairAttempts(
     { ...shop.deps, now: undefined, openSource, openStore, attempts, folders },
@@ -103,7 +103,7 @@ it('organisations take turns with a single attempt slot', async () => {
   await addForeignExport('second', flood.id);
   const { fair, began, ends, stop } = await openAttempts(1);
   // Each run is counted twice: when it starts and when it ends.
-  const endOne = async (count: number) => {
+  const endOneRun = async (count: number) => {
     await until('a run to start', () => ends.length >= count * 2 - 1);
     ends[count * 2 - 2]?.();
     await until('a run to be counted again', () => ends.length >= count * 2);
@@ -111,7 +111,7 @@ it('organisations take turns with a single attempt slot', async () => {
   };
   for (let count = 1; count <= 6; count += 1) {
     const job = fair.attemptNext();
-    await endOne(count);
+    await endOneRun(count);
     await job;
   }
   const turns = began.filter((_, index) => index % 2 === 0);

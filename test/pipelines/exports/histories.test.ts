@@ -7,18 +7,18 @@ import { type Draft, days, makeHistory } from '../../histories/histories.ts';
 import { Random } from '../../histories/random.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
 import {
-  answeredRows,
   dayMicros,
-  type Exporting,
-  exportParts,
+  type ExportFixture,
+  exportAllChunks,
   openExporting,
+  queryExpectedRows,
   type Row,
   rowsOf,
   wholeDay,
 } from './exporting.ts';
-import { rowsOfClickhouse, rowsOfDuckdb } from './other-readers.ts';
+import { readRowsWithClickhouse, readRowsWithDuckdb } from './other-readers.ts';
 
-let exporting: Exporting;
+let exporting: ExportFixture;
 beforeAll(async () => {
   exporting = await openExporting();
 });
@@ -88,7 +88,7 @@ describe('histories of runs', () => {
     const random = new Random(seed);
     await store(random, 120);
     for (const version of versions) {
-      const expected = await answeredRows(exporting, allDays, version);
+      const expected = await queryExpectedRows(exporting, allDays, version);
       expect(expected.length).toBeGreaterThan(150);
       const paths: string[] = [];
       const firstDay = allDays.window.fromMicros;
@@ -98,13 +98,19 @@ describe('histories of runs', () => {
         const scope = { ...allDays, window: { fromMicros, untilMicrosExclusive: fromMicros + dayMicros } };
         const format = { version, compression: random.pick(compressions), fields: exportFields };
         const limits = { rows: random.pick([3, 50, 1_000]), bytes: random.pick([20_000, 1e9]) };
-        const parts = await exportParts(exporting, scope, format, limits);
+        const parts = await exportAllChunks(exporting, scope, format, limits);
         paths.push(...parts.map(({ path }) => path));
       }
       compare('hyparquet', (await Promise.all(paths.map(rowsOf))).flat(), expected);
-      compare('DuckDB', await rowsOfDuckdb(paths, version), expected);
-      const noNullLists = expected.map((row) => (version === 'v1' ? row : { ...row, tags: row.tags ?? [] }));
-      compare('ClickHouse', await rowsOfClickhouse(exporting.reading.stores, paths, version), noNullLists);
+      compare('DuckDB', await readRowsWithDuckdb(paths, version), expected);
+      const expectedWithoutNullTags = expected.map((row) =>
+        version === 'v1' ? row : { ...row, tags: row.tags ?? [] },
+      );
+      compare(
+        'ClickHouse',
+        await readRowsWithClickhouse(exporting.reading.stores, paths, version),
+        expectedWithoutNullTags,
+      );
     }
   });
 });

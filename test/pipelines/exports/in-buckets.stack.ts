@@ -2,27 +2,27 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
-import { someOf } from '../../house/extent.ts';
+import { pickSome } from '../../house/extent.ts';
 import { deferred } from '../../infra/deferred.ts';
-import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
-import type { WayToStore } from '../../infra/objects/s3/way-to-store.ts';
+import { findStackS3, type StackS3 } from '../../infra/objects/s3/s3-of-stack.ts';
+import type { StoreProxy } from '../../infra/objects/s3/way-to-store.ts';
 import { until } from '../../infra/until.ts';
 import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
-import { halfWay, type OwnBucket, openOwnBucket, requests, rowsOfChunk } from './own-bucket.ts';
+import { type DedicatedBucket, openDedicatedBucket, requests, rowsPerChunk, secondFileRequest } from './own-bucket.ts';
 
-const stack = s3OfStack();
+const stack = findStackS3();
 
 describe.runIf(stack)('an export whose bucket fails during an upload', () => {
-  const s3 = stack as S3OfStack;
+  const s3 = stack as StackS3;
   let shop: ExportsUnderTest;
-  let bucket: OwnBucket;
+  let bucket: DedicatedBucket;
   beforeAll(async () => {
     shop = await openExportsUnderTest(
-      { exportRetryDelayMs: 0, exportsPerWorkspace: 1_000, exportSliceRows: rowsOfChunk },
+      { exportRetryDelayMs: 0, exportsPerWorkspace: 1_000, exportSliceRows: rowsPerChunk },
       // Timeout of a request without a response; a request with a response takes longer only on a very busy machine.
       { s3Limits: { attempts: 2, idleTimeoutMs: 2_000 } },
     );
-    bucket = await openOwnBucket(s3, shop);
+    bucket = await openDedicatedBucket(s3, shop);
     await bucket.exportUndisturbed();
   });
   afterAll(async () => {
@@ -51,7 +51,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
   function holdHalfWay() {
     const { promise: held, resolve: resume } = deferred();
     const arrived = new Promise<void>((resolve) =>
-      bucket.way.when(halfWay, () => {
+      bucket.way.when(secondFileRequest, () => {
         resolve();
         return held;
       }),
@@ -61,21 +61,21 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
   /** Checks that only the first file exists: it is finished, and the upload of the second file was in progress. */
   async function expectFirstFileOnly(exportId: string) {
     expect((await bucket.filesOf(exportId)).map(({ part }) => part)).toEqual([1]);
-    expect(await runOf(exportId)).toMatchObject({ rowsWritten: rowsOfChunk, pendingUpload: null });
+    expect(await runOf(exportId)).toMatchObject({ rowsWritten: rowsPerChunk, pendingUpload: null });
     expect(await shop.read(exportId)).toMatchObject({ files: 1, manifestAt: null });
   }
 
-  const temporary: readonly (readonly [what: string, strike: (way: WayToStore) => void, cause: RegExp])[] = [
+  const temporary: readonly (readonly [what: string, strike: (way: StoreProxy) => void, cause: RegExp])[] = [
     ['repeated 503 responses', (way) => way.storm({ status: 503, code: 'SlowDown' }), /the response was 503 SlowDown/],
     ['reset connections', (way) => way.away(true), /127\.0\.0\.1:\d+ cannot be reached/],
     // Requests that are in flight at the stall arrive long after the upload was aborted.
     ['a stalled network', (way) => way.stall(true), /127\.0\.0\.1:\d+/],
   ];
-  it.each(someOf(temporary, 1 / 3))(
+  it.each(pickSome(temporary, 1 / 3))(
     '%s: the export run is retried and continues after the last recorded file',
     async (_what, inject, cause) => {
       const { exportId, runId } = await started();
-      bucket.way.when(halfWay, () => inject(bucket.way));
+      bucket.way.when(secondFileRequest, () => inject(bucket.way));
       await shop.worker().attempt(runId);
       const failed = await runOf(exportId);
       expect(failed).toMatchObject({ status: 'RUNNING', retryNumber: 1 });
@@ -151,9 +151,9 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
       },
     ],
   ];
-  it.each(someOf(permanent, 1 / 3))(
+  it.each(pickSome(permanent, 1 / 3))(
     '%s: the export run and its export fail at once, and the other runs are cancelled',
-    async (_what, { when = halfWay, inject, restore, hasFiles = true, cause }) => {
+    async (_what, { when = secondFileRequest, inject, restore, hasFiles = true, cause }) => {
       const { exportId, runId } = await started(2);
       bucket.way.when(when, async () => void (await inject()));
       await shop.worker().attempt(runId);
@@ -199,9 +199,9 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
 
   it('cancelled while the store hangs: the pending upload is aborted when the store responds', async () => {
     const { exportId, runId } = await started();
-    bucket.way.when(halfWay, () => bucket.way.hang());
+    bucket.way.when(secondFileRequest, () => bucket.way.hang());
     const working = shop.worker().attempt(runId);
-    await until('the store to hang', () => seen(exportId, halfWay) > 0);
+    await until('the store to hang', () => seen(exportId, secondFileRequest) > 0);
     await cancelExport(shop.deps, shop.workspaceId, exportId);
     await working;
     expect(await runOf(exportId)).toMatchObject({ status: 'CANCELLED', retryNumber: 0, errors: null });
@@ -219,7 +219,7 @@ describe.runIf(stack)('an export whose bucket fails during an upload', () => {
     it('continues after the last recorded file, and the export is complete', async () => {
       await bucket.deny(...optional.map((action) => `s3:${action}`));
       const { exportId, runId } = await started();
-      bucket.way.when(halfWay, () => bucket.way.away(true));
+      bucket.way.when(secondFileRequest, () => bucket.way.away(true));
       await shop.worker().attempt(runId);
       bucket.way.clear();
       expect(await runOf(exportId)).toMatchObject({ status: 'RUNNING', retryNumber: 1 });

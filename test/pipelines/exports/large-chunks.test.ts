@@ -5,16 +5,24 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { findChunk, readChunk } from '../../../pipelines/exports/chunk-reader.ts';
 import { encodeChunk } from '../../../pipelines/exports/parquet-writer.ts';
 import type { ExportScope } from '../../../pipelines/exports/record.ts';
-import { insertEvents, runEvent, uuidOf } from '../runs/run-events.ts';
-import { type Exporting, everything, exportParts, makePart, metadataOf, openExporting, wholeDay } from './exporting.ts';
+import { deriveUuid, insertEvents, runEvent } from '../runs/run-events.ts';
+import {
+  type ExportFixture,
+  everything,
+  exportAllChunks,
+  makePart,
+  metadataOf,
+  openExporting,
+  wholeDay,
+} from './exporting.ts';
 
-let exporting: Exporting;
+let exporting: ExportFixture;
 beforeAll(async () => {
   exporting = await openExporting();
 });
 afterAll(() => exporting?.close());
 
-const scopeOf = (name: string): ExportScope => ({ ...wholeDay, projectId: uuidOf(name) });
+const buildScope = (name: string): ExportScope => ({ ...wholeDay, projectId: deriveUuid(name) });
 const never = new AbortController().signal;
 
 async function fill(scope: ExportScope, rows: number, rowBytes: number, fromMicros = 0): Promise<void> {
@@ -55,10 +63,10 @@ describe('row groups', () => {
     ['many small runs: 120,000 rows', 150_000, 1, [120_000, 124_096], 2],
     ['few large runs: about 32 MB', 1_500, 50_000, [400, 900], 3],
   ] as const)('of %s', async (name, rows, rowBytes, [min, max], groups) => {
-    const scope = scopeOf(name);
+    const scope = buildScope(name);
     await fill(scope, rows, rowBytes);
     const format = { ...everything, fields: ['id', 'start_time', 'inputs'] };
-    const [part] = await exportParts(exporting, scope, format, { rows: 1e6, bytes: 1e9 });
+    const [part] = await exportAllChunks(exporting, scope, format, { rows: 1e6, bytes: 1e9 });
     expectSortedGroups((await metadataOf(part!.path)).metadata);
     const folder = part!.path.slice(0, part!.path.lastIndexOf('/'));
     const facts = await exporting.encoder.inspect({ folder, source: 'part.parquet' });
@@ -67,20 +75,20 @@ describe('row groups', () => {
     expect(facts.groups[0]?.rows).toBeGreaterThanOrEqual(min);
     for (const group of facts.groups) {
       expect(group.rows).toBeLessThanOrEqual(max);
-      expect(group.plainBytes).toBeLessThan(50_000_000);
+      expect(group.uncompressedBytes).toBeLessThan(50_000_000);
     }
   });
 });
 
 describe('large runs among many small ones', () => {
   it('stay within the memory limit of the encoder', { timeout: 300_000 }, async () => {
-    const scope = scopeOf('mixed');
+    const scope = buildScope('mixed');
     await fill(scope, 20_000, 100, 0);
     await fill(scope, 400, 250_000, 100_000);
     await fill(scope, 3, 20_000_000, 200_000);
     await fill(scope, 20_000, 100, 300_000);
     const format = { ...everything, fields: ['id', 'inputs'] };
-    const parts = await exportParts(exporting, scope, format, { rows: 240_000, bytes: 256 * 1024 * 1024 });
+    const parts = await exportAllChunks(exporting, scope, format, { rows: 240_000, bytes: 256 * 1024 * 1024 });
     expect(parts.reduce((rows, part) => rows + part.rows, 0)).toBe(40_403);
   });
 });
@@ -91,7 +99,7 @@ describe('aborts and concurrent changes', () => {
   }, async () => {
     const { encoder, reading } = exporting;
     const { clickhouse } = reading.stores;
-    const scope = scopeOf('aborts');
+    const scope = buildScope('aborts');
     await fill(scope, 30_000, 500);
     await insertEvents(clickhouse, [
       runEvent({ projectId: scope.projectId, startTimeMicros: scope.window.fromMicros, dottedOrder: undefined }),
@@ -116,11 +124,11 @@ describe('aborts and concurrent changes', () => {
   it('leaves out runs that are deleted after their chunk was found; writes no file if none is left', async () => {
     const { encoder, reading } = exporting;
     const { clickhouse } = reading.stores;
-    const scope = scopeOf('deletions');
+    const scope = buildScope('deletions');
     const events = [0, 1, 2].map((index) =>
       runEvent({
         projectId: scope.projectId,
-        runId: uuidOf('deleted', index),
+        runId: deriveUuid('deleted', index),
         startTimeMicros: scope.window.fromMicros + index,
       }),
     );
@@ -141,7 +149,7 @@ describe('aborts and concurrent changes', () => {
   it('refuses and removes a file that differs from the rows that were read', async () => {
     const { encoder, reading } = exporting;
     const { clickhouse } = reading.stores;
-    const scope = scopeOf('refused');
+    const scope = buildScope('refused');
     await insertEvents(clickhouse, [
       runEvent({ projectId: scope.projectId, startTimeMicros: scope.window.fromMicros }),
     ]);

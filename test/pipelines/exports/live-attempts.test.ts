@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
+import type { ExportWorkerDeps } from '../../../pipelines/exports/export-deps.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
@@ -21,10 +21,10 @@ async function startExport() {
 }
 
 /** Returns a source whose reads wait until `resume` is called or their attempt is aborted. */
-function pausedReads() {
+function createPausedSource() {
   const { promise: resumed, resolve: resume } = deferred();
   let reads = 0;
-  const openSource: WorkDeps['openSource'] = (...scope) => {
+  const openSource: ExportWorkerDeps['openSource'] = (...scope) => {
     const source = shop.deps.openSource(...scope);
     return {
       ...source,
@@ -60,7 +60,7 @@ async function lockRow(runId: string): Promise<() => Promise<void>> {
 describe('while the row of one export run is locked for two leases', () => {
   it('its attempt ends, and the other attempts of the process keep their leases and finish', async () => {
     const { exportId, runs } = await startExport();
-    const paused = pausedReads();
+    const paused = createPausedSource();
     const worker = shop.worker({ openSource: paused.openSource });
     const [blocked, ...others] = runs.map(({ id }) => worker.attempt(id));
     await paused.started(3);
@@ -88,7 +88,7 @@ describe('while the row of one export run is locked for two leases', () => {
 describe('if the statement that renews the leases gets no response', () => {
   it('the attempts end before their leases expire', async () => {
     const { runs } = await startExport();
-    const paused = pausedReads();
+    const paused = createPausedSource();
     const worker = shop.worker({ openSource: paused.openSource });
     const startedMs = performance.now();
     const working = worker.attempt(runs[0]?.id ?? '');

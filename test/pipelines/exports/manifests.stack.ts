@@ -7,21 +7,21 @@ import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
-import { type Fate, type FaultyStore, openFaultyStore } from '../../infra/objects/s3/faulty-store.ts';
-import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
+import { type ErrorResponse, type FaultyStore, openFaultyStore } from '../../infra/objects/s3/faulty-store.ts';
+import { findStackS3, type StackS3 } from '../../infra/objects/s3/s3-of-stack.ts';
 import { until } from '../../infra/until.ts';
 import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
-const stack = s3OfStack();
+const stack = findStackS3();
 
 describe.runIf(stack)('manifests that a sweep writes', () => {
-  const s3 = stack as S3OfStack;
+  const s3 = stack as StackS3;
   const bucket = `${s3.passingBucket}-${randomBytes(6).toString('hex')}`;
   let shop: ExportsUnderTest;
   let way: FaultyStore;
   let destinationId: string;
   /** Outcomes that a test sets for manifest requests, by export id; requests for other manifests pass through. */
-  const outcomes = new Map<string, () => Promise<Fate>>();
+  const outcomes = new Map<string, () => Promise<ErrorResponse>>();
   const inFlight = { now: 0, max: 0 };
   beforeAll(async () => {
     shop = await openExportsUnderTest(

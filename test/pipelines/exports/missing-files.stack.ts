@@ -6,21 +6,21 @@ import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
-import { type S3OfStack, s3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
+import { findStackS3, type StackS3 } from '../../infra/objects/s3/s3-of-stack.ts';
 import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
-import { type OwnBucket, openOwnBucket, requests, rowsOfChunk } from './own-bucket.ts';
+import { type DedicatedBucket, openDedicatedBucket, requests, rowsPerChunk } from './own-bucket.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
-const stack = s3OfStack();
+const stack = findStackS3();
 
 describe.runIf(stack)('before the manifest is written', () => {
-  const s3 = stack as S3OfStack;
+  const s3 = stack as StackS3;
   let shop: ExportsUnderTest;
-  let bucket: OwnBucket;
+  let bucket: DedicatedBucket;
   beforeAll(async () => {
-    shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000, exportSliceRows: rowsOfChunk });
-    bucket = await openOwnBucket(s3, shop);
+    shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000, exportSliceRows: rowsPerChunk });
+    bucket = await openDedicatedBucket(s3, shop);
     await bucket.exportUndisturbed();
   });
   beforeEach(() => bucket.way.clear());
@@ -35,7 +35,7 @@ describe.runIf(stack)('before the manifest is written', () => {
     return found?.path.slice(bucket.name.length + 1) as string;
   };
   /** Calls `strike` when two files are recorded and the third one has just been uploaded. */
-  async function disturbed(inject: (exportId: string) => Promise<void>): Promise<string> {
+  async function runExportWithInjection(inject: (exportId: string) => Promise<void>): Promise<string> {
     const { id } = await bucket.create();
     bucket.way.whenAnswered(requests('PUT', 3), () => inject(id));
     await shop.work();
@@ -55,7 +55,7 @@ describe.runIf(stack)('before the manifest is written', () => {
   }
 
   it('a deleted file fails the export, and the error names the cause', async () => {
-    const id = await disturbed(async (exportId) => {
+    const id = await runExportWithInjection(async (exportId) => {
       await s3.admin.send(new DeleteObjectCommand({ Bucket: bucket.name, Key: await keyOf(exportId, 1) }));
     });
     await expectFailed(
@@ -78,7 +78,7 @@ describe.runIf(stack)('before the manifest is written', () => {
   });
 
   it('so does a file with other content', async () => {
-    const id = await disturbed(async (exportId) => {
+    const id = await runExportWithInjection(async (exportId) => {
       const [file] = await shop.recorded(exportId);
       const Key = await keyOf(exportId, 1);
       await s3.admin.send(new PutObjectCommand({ Bucket: bucket.name, Key, Body: randomBytes(file?.bytes ?? 0) }));
@@ -128,21 +128,21 @@ describe.runIf(stack)('before the manifest is written', () => {
     };
     try {
       const key = `late/${randomBytes(6).toString('hex')}.parquet`;
-      const startOf = async (length: number) => (await other.get(key, { maxBytes: length })).toString();
+      const readStart = async (length: number) => (await other.get(key, { maxBytes: length })).toString();
       // The test holds this request while another worker writes.
       bucket.way.when(request, async () => {
         bucket.way.clear();
-        await other.upload(key, path('of the one that came after it'), { mayReplace: async () => undefined });
+        await other.upload(key, path('of the one that came after it'), { confirmReplace: async () => undefined });
       });
-      const mayReplace = async () => {
+      const confirmReplace = async () => {
         throw runlakeError('EXPORT_ATTEMPT_OVER');
       };
-      await expect(store.upload(key, path('of the stalled one'), { mayReplace })).rejects.toMatchObject({
+      await expect(store.upload(key, path('of the stalled one'), { confirmReplace })).rejects.toMatchObject({
         code: 'EXPORT_ATTEMPT_OVER',
       });
-      expect(await startOf(29)).toBe('of the one that came after it');
-      await other.upload(key, path('again'), { mayReplace: async () => undefined });
-      expect(await startOf(5)).toBe('again');
+      expect(await readStart(29)).toBe('of the one that came after it');
+      await other.upload(key, path('again'), { confirmReplace: async () => undefined });
+      expect(await readStart(5)).toBe('again');
     } finally {
       await store.close();
       await other.close();

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { DestinationConfig } from '../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
-import { buildManifestKey, keyOfPart } from '../../../pipelines/exports/record.ts';
+import { buildManifestKey, buildPartKey } from '../../../pipelines/exports/record.ts';
 import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 let shop: ExportsUnderTest;
@@ -70,7 +70,7 @@ describe.each([
     expect(run.prefix).toBe(`${expectedPrefix}${of}`);
     const store = await openDestination(shop.destinations, { workspaceId: shop.workspaceId, destinationId });
     try {
-      expect(store.resolvePath(keyOfPart(made, run, 7))).toBe(`${run.folder}/${run.id}-000007.parquet`);
+      expect(store.resolvePath(buildPartKey(made, run, 7))).toBe(`${run.folder}/${run.id}-000007.parquet`);
       expect(store.resolvePath(buildManifestKey(made))).toBe(`${bucket}${run.prefix}/_manifest.json`);
     } finally {
       await store.close();
@@ -86,7 +86,7 @@ describe('the key of a part', () => {
     ['v1', 'runs'],
     ['v2_beta', 'resource=runs'],
   ] as const)('%s', (formatVersion, resource) => {
-    expect(keyOfPart({ ...of, formatVersion }, run, 1)).toBe(
+    expect(buildPartKey({ ...of, formatVersion }, run, 1)).toBe(
       `export_id=e/tenant_id=t/session_id=s/${resource}/year=2026/month=03/day=05/0197f2b1-5a3e-7c41-9d20-3f5a7c9e1b24-000001.parquet`,
     );
     expect(buildManifestKey(of)).toBe('export_id=e/tenant_id=t/session_id=s/_manifest.json');
@@ -97,11 +97,11 @@ describe('the key of a part', () => {
     ['the last moment of a leap day', '2024-02-29T23:59:59.999999Z', 'year=2024/month=02/day=29'],
     ['the last moment of a year', '2025-12-31T23:59:59.999999Z', 'year=2025/month=12/day=31'],
   ])('%s', (_, startTime, day) => {
-    expect(keyOfPart(of, { ...run, startTime }, 1)).toContain(`/${day}/`);
+    expect(buildPartKey(of, { ...run, startTime }, 1)).toContain(`/${day}/`);
   });
 
   it('sorts the parts of a run by number', () => {
-    const keys = [1, 2, 9, 10, 99, 100, 99_999, 999_999].map((part) => keyOfPart(of, run, part));
+    const keys = [1, 2, 9, 10, 99, 100, 99_999, 999_999].map((part) => buildPartKey(of, run, part));
     expect([...keys].sort()).toEqual(keys);
   });
 });

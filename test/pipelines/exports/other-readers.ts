@@ -10,7 +10,7 @@ const typesOf = (version: ExportFormat['version']) =>
   new Map(runParquetColumns.map(({ name, type }) => [name as string, type[version] as RunColumnType]));
 
 /** Returns the rows of files with all columns, in order, as DuckDB reads them. */
-export async function rowsOfDuckdb(paths: readonly string[], version: ExportFormat['version']): Promise<Row[]> {
+export async function readRowsWithDuckdb(paths: readonly string[], version: ExportFormat['version']): Promise<Row[]> {
   const types = typesOf(version);
   const columns = exportFields.map((name) =>
     types.get(name)?.startsWith('TIME') ? `epoch_us(${name}) AS ${name}` : name,
@@ -45,7 +45,7 @@ const clickhouseTypes: Readonly<Record<RunColumnType, string>> = {
 };
 
 /** Returns the rows as ClickHouse reads them. ClickHouse has no nullable arrays: NULL becomes an empty array. */
-export async function rowsOfClickhouse(
+export async function readRowsWithClickhouse(
   stores: FreshStores,
   paths: readonly string[],
   version: ExportFormat['version'],

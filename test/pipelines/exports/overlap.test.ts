@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { afterEach, expect, test } from 'vitest';
-import type { WorkDeps } from '../../../pipelines/exports/export-deps.ts';
+import type { ExportWorkerDeps } from '../../../pipelines/exports/export-deps.ts';
 import { until } from '../../infra/until.ts';
 import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
@@ -13,7 +13,7 @@ const partOf = (folder: string) => Number(folder.replace(/.*part-/, ''));
 function watched(released: Promise<void>) {
   const reads: { readonly part: number; readonly uploaded: number; readonly folders: number }[] = [];
   let uploaded = 0;
-  const deps: Partial<WorkDeps> = {
+  const deps: Partial<ExportWorkerDeps> = {
     openSource: (...scope) => {
       const source = shop.deps.openSource(...scope);
       return {

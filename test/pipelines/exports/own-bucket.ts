@@ -10,8 +10,8 @@ import {
 } from '@aws-sdk/client-s3';
 import { expect } from 'vitest';
 import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
-import type { S3OfStack } from '../../infra/objects/s3/s3-of-stack.ts';
-import { openWayToStore } from '../../infra/objects/s3/way-to-store.ts';
+import type { StackS3 } from '../../infra/objects/s3/s3-of-stack.ts';
+import { openStoreProxy } from '../../infra/objects/s3/way-to-store.ts';
 import { rowsOf } from './exporting.ts';
 import { day, type ExportsUnderTest } from './exports-under-test.ts';
 
@@ -21,10 +21,10 @@ const MIB = 1024 ** 2;
  * Rows per chunk. The second of the three resulting files is uploaded in three parts, each of the other files in a
  * single PUT.
  */
-export const rowsOfChunk = 4;
+export const rowsPerChunk = 4;
 const runs = 9;
 const files = 3;
-const isLarge = (index: number) => Math.floor(index / rowsOfChunk) === 1;
+const isLarge = (index: number) => Math.floor(index / rowsPerChunk) === 1;
 
 /**
  * Returns a pattern for requests for one file of an export: `PUT` of the file or of a part (`partNumber`); `POST` to
@@ -36,14 +36,14 @@ export const requests = (method: string, part: number, query = '') =>
  * A request at which the second file is half-way: one of its parts is stored, or about to be stored, and others are
  * not.
  */
-export const halfWay = requests('PUT', 2, 'partNumber=2');
+export const secondFileRequest = requests('PUT', 2, 'partNumber=2');
 
-export type OwnBucket = Awaited<ReturnType<typeof openOwnBucket>>;
+export type DedicatedBucket = Awaited<ReturnType<typeof openDedicatedBucket>>;
 
 /** Creates a bucket in the stack's store for the exports of one suite, and a proxy in front of it. */
-export async function openOwnBucket(s3: S3OfStack, shop: ExportsUnderTest) {
+export async function openDedicatedBucket(s3: StackS3, shop: ExportsUnderTest) {
   const name = `${s3.passingBucket}-${randomBytes(6).toString('hex')}`;
-  const way = await openWayToStore(s3.endpoint);
+  const way = await openStoreProxy(s3.endpoint);
   // The bucket may already exist again, because parts were in flight when it was deleted.
   const make = () =>
     s3.admin.send(new CreateBucketCommand({ Bucket: name })).catch((error) => {
@@ -75,7 +75,7 @@ export async function openOwnBucket(s3: S3OfStack, shop: ExportsUnderTest) {
    * Returns the files of an export in the bucket. Checks that each file is complete and matches its record, and that
    * there are no other files.
    */
-  async function filesOf(exportId: string): Promise<{ part: number; sha256: string; body: Buffer }[]> {
+  async function readFiles(exportId: string): Promise<{ part: number; sha256: string; body: Buffer }[]> {
     const found = [];
     const recorded = await shop.recorded(exportId);
     expect((await keysOf(exportId)).sort()).toEqual(recorded.map(({ path }) => path.slice(name.length + 1)).sort());
@@ -103,7 +103,7 @@ export async function openOwnBucket(s3: S3OfStack, shop: ExportsUnderTest) {
     make,
     remove,
     create,
-    filesOf,
+    filesOf: readFiles,
     /** Returns the parsed manifest of an export. */
     manifest: async (exportId: string): Promise<unknown> => {
       const key = (await s3.objects(name)).find((each) => each.includes(exportId) && each.endsWith('_manifest.json'));
@@ -136,7 +136,7 @@ export async function openOwnBucket(s3: S3OfStack, shop: ExportsUnderTest) {
     async exportUndisturbed(): Promise<void> {
       const { id } = await create();
       await shop.work();
-      const found = await filesOf(id);
+      const found = await readFiles(id);
       const read: unknown[] = [];
       for (const { part, body: content } of found) {
         const path = join(shop.bucketRoot, `${part}.parquet`);
@@ -159,7 +159,7 @@ export async function openOwnBucket(s3: S3OfStack, shop: ExportsUnderTest) {
         files,
         manifestAt: expect.any(String),
       });
-      const found = await filesOf(exportId);
+      const found = await readFiles(exportId);
       expect(found.map(({ part, sha256 }) => ({ part, sha256 }))).toEqual(undisturbed);
       expect((await s3.objects(name)).filter((key) => key.includes(exportId))).toHaveLength(files + 1);
     },

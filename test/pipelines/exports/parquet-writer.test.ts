@@ -1,18 +1,18 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { exportFields } from '../../../schemas/parquet/run-columns.ts';
-import { insertEvents, json, noonMicros, runEvent, uuidOf } from '../runs/run-events.ts';
+import { deriveUuid, insertEvents, json, noonMicros, runEvent } from '../runs/run-events.ts';
 import {
-  answeredRows,
-  type Exporting,
+  type ExportFixture,
   everything,
-  exportParts,
+  exportAllChunks,
   metadataOf,
   openExporting,
+  queryExpectedRows,
   rowsOf,
   wholeDay,
 } from './exporting.ts';
 
-let exporting: Exporting;
+let exporting: ExportFixture;
 beforeAll(async () => {
   exporting = await openExporting();
 });
@@ -49,22 +49,26 @@ describe('unusual values', () => {
       firstTokenTimeMicros: 1,
       runType: 'llm' as const,
     },
-    { endedAtMicros: 0, referenceExampleId: uuidOf('example') },
+    { endedAtMicros: 0, referenceExampleId: deriveUuid('example') },
   ];
   beforeAll(async () => {
     const events = values.map((value, index) =>
-      runEvent({ runId: uuidOf('odd', index), startTimeMicros: noonMicros + index * 1_000, values: value }),
+      runEvent({ runId: deriveUuid('odd', index), startTimeMicros: noonMicros + index * 1_000, values: value }),
     );
-    const parent = uuidOf('odd', 0);
+    const parent = deriveUuid('odd', 0);
     const child = (name: string, more: object) =>
-      runEvent({ runId: uuidOf(name), traceId: parent, startTimeMicros: noonMicros + 100_000, ...more });
+      runEvent({ runId: deriveUuid(name), traceId: parent, startTimeMicros: noonMicros + 100_000, ...more });
     await insertEvents(exporting.reading.stores.clickhouse, [
       ...events,
       child('child', { values: { parentRunId: parent } }),
-      child('child without place', { dottedOrder: undefined, values: { parentRunId: uuidOf('child') } }),
-      child('of nobody', { dottedOrder: undefined, values: { parentRunId: uuidOf('not there') } }),
+      child('child without place', { dottedOrder: undefined, values: { parentRunId: deriveUuid('child') } }),
+      child('of nobody', { dottedOrder: undefined, values: { parentRunId: deriveUuid('not there') } }),
       child('without parent', { dottedOrder: undefined }),
-      runEvent({ runId: uuidOf('root without place'), dottedOrder: undefined, startTimeMicros: noonMicros + 200_000 }),
+      runEvent({
+        runId: deriveUuid('root without place'),
+        dottedOrder: undefined,
+        startTimeMicros: noonMicros + 200_000,
+      }),
       runEvent({ kind: 'patch', values: { outputs: json({ a: 1 }) } }),
     ]);
   });
@@ -72,8 +76,8 @@ describe('unusual values', () => {
   it.each([{ version: 'v1' }, { version: 'v2_beta' }] as const)(
     '$version matches the run query',
     async ({ version }) => {
-      const [part] = await exportParts(exporting, wholeDay, { ...everything, version });
-      const expected = await answeredRows(exporting, wholeDay, version);
+      const [part] = await exportAllChunks(exporting, wholeDay, { ...everything, version });
+      const expected = await queryExpectedRows(exporting, wholeDay, version);
       expect(expected).toHaveLength(values.length + 6);
       const rows = await rowsOf(part!.path);
       expect(rows.map((row) => row.id)).toEqual(expected.map((row) => row.id));
@@ -82,8 +86,8 @@ describe('unusual values', () => {
   );
 
   it.each(exportFields)('field %s alone', async (field) => {
-    const [part] = await exportParts(exporting, wholeDay, { ...everything, fields: [field] });
-    const expected = await answeredRows(exporting, wholeDay, 'v2_beta');
+    const [part] = await exportAllChunks(exporting, wholeDay, { ...everything, fields: [field] });
+    const expected = await queryExpectedRows(exporting, wholeDay, 'v2_beta');
     expect((await metadataOf(part!.path)).names).toEqual([field]);
     expect(await rowsOf(part!.path)).toEqual(expected.map((row) => ({ [field]: row[field] })));
   });

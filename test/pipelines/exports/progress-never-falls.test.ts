@@ -4,8 +4,8 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { Checkpoint, type ClaimedExportRun, claimRun, endAttempt } from '../../../pipelines/exports/checkpoint.ts';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
-import { type ExportWithProgress, shareDone } from '../../../pipelines/exports/queries.ts';
-import { keyOfPart } from '../../../pipelines/exports/record.ts';
+import { computeCompletedShare, type ExportWithProgress } from '../../../pipelines/exports/queries.ts';
+import { buildPartKey } from '../../../pipelines/exports/record.ts';
 import { advanceExport } from '../../../pipelines/exports/scheduler.ts';
 import { Random } from '../../histories/random.ts';
 import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
@@ -40,7 +40,7 @@ function figures(of: ExportWithProgress): Record<string, number> {
   const percent = /^([\d,]+) %/.exec(words)?.[1] ?? (of.status === 'CREATED' ? '0' : 'none');
   return {
     percent: Number(percent),
-    share: shareDone(of),
+    share: computeCompletedShare(of),
     rows: of.rowsWritten,
     bytes: of.bytesWritten,
     days: of.runsCompleted,
@@ -70,7 +70,7 @@ it.each(seeds)('progress never decreases with attempts that fail, crash and are 
     );
     if (of.status === 'RUNNING') {
       const expected = Math.min(parts.reduce((sum, part) => sum + part, 0) / count, 0.99);
-      expect(Math.abs(shareDone(of) - expected)).toBeLessThan(1e-5);
+      expect(Math.abs(computeCompletedShare(of) - expected)).toBeLessThan(1e-5);
     }
     expect(of.rowsWritten).toBe(days.reduce((sum, { written }) => sum + written, 0));
     before = now;
@@ -99,7 +99,7 @@ it.each(seeds)('progress never decreases with attempts that fail, crash and are 
       // Sometimes more rows than were counted: runs may become members after the count.
       const rows = random.between(1, 15);
       const part = of.part++;
-      const key = keyOfPart(claimed.of, claimed.run, part);
+      const key = buildPartKey(claimed.of, claimed.run, part);
       await store.put(key, Buffer.from('content'.repeat(rows)));
       const file = { part, path: store.resolvePath(key), rows, bytes: rows * 7, sha256: 's', etag: null };
       await checkpointOf(claimed).recordFile(file, cursor);

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
-import type { ExportLimits, WorkDeps } from '../../../pipelines/exports/export-deps.ts';
+import type { ExportLimits, ExportWorkerDeps } from '../../../pipelines/exports/export-deps.ts';
 import { coordinateExport, sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { startExportWorkers } from '../../../pipelines/exports/worker.ts';
 import { until } from '../../infra/until.ts';
@@ -20,7 +20,7 @@ describe('an export stays CREATED', () => {
   it('until the events accepted before it are stored, with that as the reason', async () => {
     await open();
     const log = { stored: false, asked: [] as unknown[] };
-    const deps: WorkDeps = {
+    const deps: ExportWorkerDeps = {
       ...shop.deps,
       log: {
         position: shop.log.position,
@@ -119,7 +119,7 @@ describe('an export that starts', () => {
     };
     const failing = (code: 'DESTINATION_ACCESS_DENIED' | 'DESTINATION_UNAVAILABLE') => ({
       ...shop.deps,
-      openStore: async (destination: Parameters<WorkDeps['openStore']>[0]) => ({
+      openStore: async (destination: Parameters<ExportWorkerDeps['openStore']>[0]) => ({
         ...(await shop.deps.openStore(destination)),
         put: async () => Promise.reject(runlakeError(code, { step: 'write', reason: 'r', where: 'w' })),
       }),
@@ -163,7 +163,7 @@ describe('the manifest', () => {
       `UPDATE bulk_export_runs SET status = 'COMPLETED', finished_at = now() WHERE bulk_export_id = $1`,
       [made.id],
     );
-    const deps: WorkDeps = {
+    const deps: ExportWorkerDeps = {
       ...shop.deps,
       openStore: async (destination) => {
         const store = await shop.deps.openStore(destination);
@@ -184,7 +184,7 @@ describe('the manifest', () => {
 
 describe('with queues and workers', () => {
   /** Uses the queue on the database of the suite, or on the Redis of the stack. */
-  async function withWorkers(work: (start: () => Promise<() => Promise<void>>) => Promise<void>) {
+  async function useWorkers(work: (start: () => Promise<() => Promise<void>>) => Promise<void>) {
     const ends: (() => Promise<void>)[] = [];
     const start = async () => {
       const logger = createLogger('silent', 'test');
@@ -222,7 +222,7 @@ describe('with queues and workers', () => {
          lease_until = now() + interval '1 s' WHERE id = $1`,
       [crashed?.id],
     );
-    await withWorkers(async (start) => {
+    await useWorkers(async (start) => {
       await start();
       await until(
         'both exports to end',
@@ -243,7 +243,7 @@ describe('with queues and workers', () => {
     const ids: string[] = [];
     for (let n = 0; n < 8; n++) ids.push(...(await shop.store(12, at + n * dayMicros)));
     const made = await shop.create({ endTimeMicros: at + 8 * dayMicros });
-    await withWorkers(async (start) => {
+    await useWorkers(async (start) => {
       await Promise.all([start(), start()]);
       await until('the export to end', async () => (await shop.read(made.id)).status === 'COMPLETED', 30_000);
     });
@@ -255,7 +255,7 @@ describe('with queues and workers', () => {
     await open({ exportSliceRows: 5 });
     const ids = await shop.store(100, at);
     const made = await shop.create();
-    await withWorkers(async (start) => {
+    await useWorkers(async (start) => {
       const end = await start();
       await until('some files to be recorded', async () => (await shop.read(made.id)).files >= 2, 30_000);
       await end();

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import type { ExportLimits } from '../../../pipelines/exports/export-deps.ts';
 import { type ExportWithProgress, listExports } from '../../../pipelines/exports/queries.ts';
-import { spawnDue, splitIntoDays, sweepExports } from '../../../pipelines/exports/scheduler.ts';
+import { spawnDueExports, splitIntoDays, sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 const hourMs = 3_600_000;
@@ -33,7 +33,7 @@ async function spawned(schedule: ExportWithProgress): Promise<ExportWithProgress
   return found.sort((a, b) => (a.startTime < b.startTime ? -1 : 1));
 }
 
-const rangesOf = (exports: readonly ExportWithProgress[]) =>
+const formatRanges = (exports: readonly ExportWithProgress[]) =>
   exports.map(({ startTime, endTime }) => `${startTime.slice(0, 16)} ${endTime?.slice(0, 16)}`);
 
 /** Checks that the exports are contiguous from the start of the schedule, and that each is as long as the interval. */
@@ -59,12 +59,12 @@ describe('a schedule', () => {
     for (let minute = 0; minute < 19 * 60; minute += 5) {
       shop.clock.now = new Date(Date.parse('2026-03-05T00:00:00Z') + minute * 60_000);
       const before = (await spawned(schedule)).length;
-      await Promise.all([spawnDue(shop.deps), spawnDue(shop.deps)]);
+      await Promise.all([spawnDueExports(shop.deps), spawnDueExports(shop.deps)]);
       if ((await spawned(schedule)).length > before) times.push(shop.clock.now.toISOString().slice(11, 16));
     }
     expect(times).toEqual(['06:10', '12:10', '18:10']);
     const exports = await spawned(schedule);
-    expect(rangesOf(exports)).toEqual([
+    expect(formatRanges(exports)).toEqual([
       '2026-03-05T00:00 2026-03-05T06:00',
       '2026-03-05T06:00 2026-03-05T12:00',
       '2026-03-05T12:00 2026-03-05T18:00',
@@ -95,11 +95,11 @@ describe('a schedule', () => {
       for (let index = 1; index <= count; index++) {
         const due = Date.parse(start) + index * hours * hourMs + delayMs;
         shop.clock.now = new Date(due - 1);
-        await spawnDue(shop.deps);
+        await spawnDueExports(shop.deps);
         expect(await spawned(schedule)).toHaveLength(index - 1);
         // A time in milliseconds may represent a time that is up to one millisecond later.
         shop.clock.now = new Date(due + 1);
-        await spawnDue(shop.deps);
+        await spawnDueExports(shop.deps);
         expect(await spawned(schedule)).toHaveLength(index);
       }
       expectTiled(schedule, await spawned(schedule));
@@ -109,7 +109,7 @@ describe('a schedule', () => {
   it('passes its filter to the exports', async () => {
     const schedule = await scheduled(6, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z', {}, 'eq(run_type, "llm")');
     shop.clock.now = new Date('2026-03-05T06:10:00Z');
-    await spawnDue(shop.deps);
+    await spawnDueExports(shop.deps);
     expect((await spawned(schedule)).map(({ filter }) => filter)).toEqual(['eq(run_type, "llm")']);
   });
 
@@ -140,7 +140,7 @@ describe('a schedule', () => {
     const schedule = await scheduled(1, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z');
     for (const hour of [1, 2, 3]) {
       shop.clock.now = new Date(Date.parse('2026-03-05T00:10:00Z') + hour * hourMs);
-      await spawnDue(shop.deps);
+      await spawnDueExports(shop.deps);
     }
     expect((await spawned(schedule)).map(({ status }) => status)).toEqual(['CREATED', 'CREATED', 'CREATED']);
   });
@@ -148,7 +148,7 @@ describe('a schedule', () => {
   it('spawns nothing after its cancellation; exports that it spawned continue and are cancelled separately', async () => {
     const schedule = await scheduled(1, '2026-03-05T00:00:00Z', '2026-03-05T00:00:00Z');
     shop.clock.now = new Date('2026-03-05T01:10:00Z');
-    await spawnDue(shop.deps);
+    await spawnDueExports(shop.deps);
     expect(await cancelExport(shop.deps, shop.workspaceId, schedule.id)).toMatchObject({ status: 'CANCELLED' });
     shop.clock.now = new Date('2026-03-05T09:10:00Z');
     await sweepExports(shop.deps);

@@ -31,7 +31,7 @@ test.each([
   ['folders', 'local', false, { localExportRoot: undefined }, /type 'local' are disabled/],
 ] as const)(
   'if %s are no longer allowed, an export fails at once with that reason',
-  async (_what, type, sealed, withdrawn, cause) => {
+  async (_what, type, sealed, withdrawnConfig, cause) => {
     await shop.store(1, Date.parse('2026-03-05T00:00:00Z') * 1_000);
     const destinationId = randomUUID();
     const credentials = JSON.stringify({ access_key_id: 'some-id', secret_access_key: 'some-secret' });
@@ -49,7 +49,7 @@ test.each([
     const made = await shop.create({ destinationId });
     await shop.start(made.id);
     const [run] = await shop.runs(made.id);
-    const config = { ...shop.destinations.config, ...withdrawn };
+    const config = { ...shop.destinations.config, ...withdrawnConfig };
     const worker = shop.worker({
       openStore: (destination) => openDestination({ ...shop.destinations, config }, destination),
     });

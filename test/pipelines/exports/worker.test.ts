@@ -8,7 +8,7 @@ import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
-import { type Disturbance, disturbedDeps, failingDeps, failureParams, type Step } from './disturbed.ts';
+import { createDisturbedDeps, type Disturbance, failingDeps, failureParams, type Step } from './disturbed.ts';
 import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 const dayMicros = 86_400_000_000;
@@ -48,7 +48,7 @@ const runOf = async (exportId: string) => {
   return run;
 };
 
-const disturbed = (step: Step, disturb: Disturbance) => disturbedDeps(shop.deps, step, disturb);
+const disturbed = (step: Step, disturb: Disturbance) => createDisturbedDeps(shop.deps, step, disturb);
 const failing = (step: Step, code: ErrorCode) => failingDeps(shop.deps, step, code);
 
 /**
@@ -311,17 +311,17 @@ describe('a lease', () => {
         },
       });
       const working = worker.attempt(runId);
-      const leaseOf = async () => {
+      const readLease = async () => {
         const [row] = await short.database.query<{ lease: string; fence: number }>(
           'SELECT lease_until AS lease, fence FROM bulk_export_runs WHERE id = $1',
           [runId],
         );
         return row;
       };
-      await until('the run to be claimed', async () => (await leaseOf())?.fence === 1);
-      const first = await leaseOf();
+      await until('the run to be claimed', async () => (await readLease())?.fence === 1);
+      const first = await readLease();
       await until('the lease to be renewed twice', async () => {
-        const now = await leaseOf();
+        const now = await readLease();
         return Date.parse(now?.lease ?? '') - Date.parse(first?.lease ?? '') > 3_000;
       });
       await short.worker().attempt(runId);

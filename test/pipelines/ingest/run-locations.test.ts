@@ -60,7 +60,7 @@ it('identical posts without a start time that reach two API processes at once ar
     body: Buffer.from(JSON.stringify({ id, name: 'twice', run_type: 'chain' })),
   } as const;
   let letContinue = () => {};
-  const mayContinue = new Promise<void>((resolve) => {
+  const lookupResumed = new Promise<void>((resolve) => {
     letContinue = resolve;
   });
   let slow = new RunLocations(async () => []);
@@ -68,7 +68,7 @@ it('identical posts without a start time that reach two API processes at once ar
     slow = new RunLocations(async (workspace, runIds) => {
       const found = await locateRuns(clickhouse, workspace, runIds);
       resolve();
-      await mayContinue;
+      await lookupResumed;
       return found;
     });
   });

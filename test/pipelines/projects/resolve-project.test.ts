@@ -21,8 +21,8 @@ beforeAll(async () => {
 afterAll(() => stores.close());
 
 const post = (sessionName?: string, resolver = projects) =>
-  resolver.resolve({ workspaceId, sessionName, forPatch: false });
-const patch = (sessionName?: string) => projects.resolve({ workspaceId, sessionName, forPatch: true });
+  resolver.resolve({ workspaceId, sessionName, isPatch: false });
+const patch = (sessionName?: string) => projects.resolve({ workspaceId, sessionName, isPatch: true });
 const rename = (id: string, name: string) =>
   updateProject({ database: stores.database, projects }, workspaceId, id, { name });
 const remove = (id: string) =>
@@ -39,7 +39,7 @@ describe('resolveProject by name', () => {
   });
 
   it('creates a separate project in each workspace', async () => {
-    const there = await projects.resolve({ workspaceId: otherWorkspaceId, sessionName: 'same', forPatch: false });
+    const there = await projects.resolve({ workspaceId: otherWorkspaceId, sessionName: 'same', isPatch: false });
     expect(there).not.toBe(await post('same'));
   });
 
@@ -62,7 +62,7 @@ describe('resolveProject by name', () => {
       await createProjectResolver(stores.database, 1_000).resolve({
         workspaceId,
         sessionName: 'before',
-        forPatch: true,
+        isPatch: true,
       }),
     ).toBe(next);
   });
@@ -93,7 +93,7 @@ describe('resolveProject by id', () => {
       { name: 'by-id' },
       { upsert: false, maxProjects: 1_000 },
     );
-    const reference = { workspaceId, sessionId: id.toUpperCase(), sessionName: 'elsewhere', forPatch: false };
+    const reference = { workspaceId, sessionId: id.toUpperCase(), sessionName: 'elsewhere', isPatch: false };
     expect(await projects.resolve(reference)).toBe(id);
     await expect(projects.resolve({ ...reference, workspaceId: otherWorkspaceId })).rejects.toMatchObject({
       code: 'PROJECT_UNKNOWN',

@@ -19,7 +19,7 @@ const nothing = { runs: 0, run_locator: 0, trace_locations: 0, attachments: 0, f
 async function expireShortRows(): Promise<void> {
   for (const table of Object.keys(nothing)) {
     const condition = 'expires_at < now() + INTERVAL 100 DAY SETTINGS mutations_sync = 2';
-    await under.onStored(table, (stored) => `ALTER TABLE ${stored} DELETE WHERE ${condition}`);
+    await under.runOnTable(table, (stored) => `ALTER TABLE ${stored} DELETE WHERE ${condition}`);
   }
 }
 
@@ -97,7 +97,7 @@ describe('keeping a trace', () => {
     const late = await under.sendLateChild(trace, 10);
     // The same state as if the sink had not known the mark when it stored the child.
     const values = `trace_tier = 1, expires_at = now() + INTERVAL 4 DAY WHERE id = '${late}' SETTINGS mutations_sync = 2`;
-    await under.onStored('runs', (stored) => `ALTER TABLE ${stored} UPDATE ${values}`);
+    await under.runOnTable('runs', (stored) => `ALTER TABLE ${stored} UPDATE ${values}`);
     await under.change('again');
     await expireShortRows();
     expect((await under.readRuns(trace.traceId)).sort()).toEqual([trace.traceId, trace.childId, late].sort());

@@ -14,7 +14,7 @@ afterAll(() => under?.api.close());
 /** Makes ClickHouse apply `TTL` now. */
 async function expireNow(): Promise<void> {
   for (const table of expiring)
-    await under.onStored(
+    await under.runOnTable(
       table,
       (stored) => `OPTIMIZE TABLE ${stored} FINAL SETTINGS optimize_skip_merged_partitions = 0`,
     );
@@ -26,10 +26,10 @@ const oneTrace = { runs: 2, run_locator: 2, trace_locations: 1, attachments: 1, 
 describe('a trace', () => {
   it('has the tier of its project, and a lifetime from its start', async () => {
     const short = await under.sendTrace(await under.addProject('shortlived'), 10);
-    const unset = await under.sendTrace(await under.addProject(), 10);
+    const defaultTierTrace = await under.sendTrace(await under.addProject(), 10);
     const read = async (id: string) => (await under.ask('GET', `/runs/${id}`)).body;
     expect(await read(short.childId)).toMatchObject({ trace_tier: 'shortlived', ttl_seconds: 14 * 86_400 });
-    expect(await read(unset.childId)).toMatchObject({ trace_tier: 'longlived', ttl_seconds: 400 * 86_400 });
+    expect(await read(defaultTierTrace.childId)).toMatchObject({ trace_tier: 'longlived', ttl_seconds: 400 * 86_400 });
   });
 
   it('is in no answer from the second in which it expires, although its rows are stored', async () => {

@@ -5,7 +5,7 @@ import { createProject } from '../../../pipelines/projects/write-project.ts';
 import { changeTraces } from '../../../pipelines/retention/change-traces.ts';
 import type { TraceTier } from '../../../pipelines/retention/lifetimes.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../api/start-api.ts';
-import { onStoredTable } from '../../engines/on-stored-table.ts';
+import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 
 const environment = { RUNLAKE_RETENTION_SHORTLIVED_DAYS: '14', RUNLAKE_RETENTION_LONGLIVED_DAYS: '400' };
 const { retentionShortlivedDays, retentionLonglivedDays } = loadConfig(environment).config;
@@ -46,7 +46,7 @@ export interface RetentionUnderTest {
   sql<Row>(sql: string): Promise<Row[]>;
   command(sql: string): Promise<void>;
   /** Runs a statement on the table that stores the rows. */
-  onStored(table: string, statement: (stored: string) => string): Promise<void>;
+  runOnTable(table: string, statement: (stored: string) => string): Promise<void>;
 }
 
 export async function openRetention(): Promise<RetentionUnderTest> {
@@ -101,7 +101,7 @@ export async function openRetention(): Promise<RetentionUnderTest> {
     deploymentId: owner.id,
     sql,
     command,
-    onStored: (table, statement) => onStoredTable(clickhouse, table, statement),
+    runOnTable: (table, statement) => runOnStoredTable(clickhouse, table, statement),
     async addProject(tier) {
       const project = { name: randomUUID(), traceTier: tier };
       return (await createProject(api.database, workspaceId, project, { upsert: false, maxProjects: 1_000 })).id;

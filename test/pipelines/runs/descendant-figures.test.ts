@@ -2,17 +2,17 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { formatDottedOrderSegment as segment } from '../../../pipelines/ingest/run-event/dotted-order.ts';
 import type { RunEvent, RunValues } from '../../../pipelines/ingest/run-event/run-event.ts';
 import {
-  answeredRows,
-  type Exporting,
+  type ExportFixture,
   everything,
-  exportParts,
+  exportAllChunks,
   openExporting,
+  queryExpectedRows,
   rowsOf,
   wholeDay,
 } from '../exports/exporting.ts';
-import { insertEvents, json, noonMicros, runEvent, uuidOf } from './run-events.ts';
+import { deriveUuid, insertEvents, json, noonMicros, runEvent } from './run-events.ts';
 
-let exporting: Exporting;
+let exporting: ExportFixture;
 beforeAll(async () => {
   exporting = await openExporting();
 });
@@ -34,7 +34,7 @@ interface Node extends RunValues {
   readonly unplaced?: true;
 }
 
-const idOf = (trace: string, name: string) => uuidOf('figures', trace, name);
+const idOf = (trace: string, name: string) => deriveUuid('figures', trace, name);
 
 /** Returns the posts of a trace; each node's dotted_order is built from its ancestors. */
 function traceOf(trace: string, nodes: readonly Node[]): RunEvent[] {
@@ -197,13 +197,13 @@ describe('tokens and costs of runs', () => {
   });
 
   it('are the same in exports', async () => {
-    const [part] = await exportParts(exporting, wholeDay, everything);
+    const [part] = await exportAllChunks(exporting, wholeDay, everything);
     const rows = await rowsOf(part!.path);
-    const expected = await answeredRows(exporting, wholeDay, 'v2_beta');
+    const expected = await queryExpectedRows(exporting, wholeDay, 'v2_beta');
     for (const [index, row] of rows.entries()) expect(row, `row ${index}`).toEqual(expected[index]);
     const row = rows.find(({ id }) => id === idOf('sums', 'root'));
     expect(row).toMatchObject({ total_tokens: 118, total_cost: '0.30000000000000000001', completion_cost: null });
-    const tokens = await exportParts(exporting, wholeDay, { ...everything, fields: ['total_tokens', 'id'] });
+    const tokens = await exportAllChunks(exporting, wholeDay, { ...everything, fields: ['total_tokens', 'id'] });
     const read = await rowsOf(tokens[0]!.path);
     expect(read.find(({ id }) => id === idOf('far', 'root'))).toEqual({ total_tokens: 111, id: idOf('far', 'root') });
   });
@@ -245,15 +245,18 @@ describe('against a model', () => {
           ...(isCall && random(2) === 0 ? { runType: 'llm' as const, promptTokens: random(9) } : {}),
         });
       }
-      const sumOf = (name: string, figure: 'totalTokens' | 'promptTokens'): number | undefined => {
-        const below = nodes.filter(({ under }) => under === name).map((child) => sumOf(child.name, figure));
+      const sumFigure = (name: string, figure: 'totalTokens' | 'promptTokens'): number | undefined => {
+        const below = nodes.filter(({ under }) => under === name).map((child) => sumFigure(child.name, figure));
         const reported = below.filter((value) => value !== undefined);
         const own = nodes.find((node) => node.name === name);
         if (reported.length > 0) return reported.reduce((a, b) => a + b, 0);
         return own?.runType === 'chain' ? undefined : own?.[figure];
       };
       for (const { name } of nodes) {
-        expected.set(idOf(`m${trace}`, name), [sumOf(name, 'totalTokens') ?? 0, sumOf(name, 'promptTokens') ?? 0]);
+        expected.set(idOf(`m${trace}`, name), [
+          sumFigure(name, 'totalTokens') ?? 0,
+          sumFigure(name, 'promptTokens') ?? 0,
+        ]);
       }
       events.push(...traceOf(`m${trace}`, nodes));
     }

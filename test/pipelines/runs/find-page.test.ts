@@ -5,7 +5,7 @@ import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { listRuns } from '../../../pipelines/runs/query-runs.ts';
 import { openReading, type Reading, wholeQuery } from './reading.ts';
-import { insertEvents, noonMicros, runEvent, tenantId, uuidOf } from './run-events.ts';
+import { deriveUuid, insertEvents, noonMicros, runEvent, tenantId } from './run-events.ts';
 
 let reading: Reading;
 beforeAll(async () => {
@@ -188,7 +188,7 @@ describe('pages', () => {
 });
 
 describe('a project of many runs', () => {
-  const projectId = uuidOf('large project');
+  const projectId = deriveUuid('large project');
   const runs = 4_500;
   const names: string[] = [];
 
@@ -202,8 +202,8 @@ describe('a project of many runs', () => {
       fromUnixTimestamp64Micro(toInt64(${noonMicros} - multiIf(number < 1500, 0, number < 3000, (number - 1500) * 1000000,
         (number - 1500) * 3600000000))) AS start_time, id AS trace_id,
       reinterpretAsUUID(concat(reinterpretAsString(cityHash64(number)), reinterpretAsString(cityHash64(number, 1)))) AS id,
-      start_time AS trace_time, start_time AS first_received_at, toUUID('${uuidOf('user')}') AS user_id,
-      toUUID('${uuidOf('key')}') AS key_id`;
+      start_time AS trace_time, start_time AS first_received_at, toUUID('${deriveUuid('user')}') AS user_id,
+      toUUID('${deriveUuid('key')}') AS key_id`;
     const columns = 'tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id';
     const { clickhouse } = reading.stores;
     for (const [isPatch, column, value] of [
@@ -251,7 +251,7 @@ describe('a project of many runs', () => {
     ['oldest first', { order: 'asc' as const }, 12],
     ['of few matching runs', { filter: { hasError: true } }, 24],
     ['of no matching runs', { filter: { runType: 'parser' as const } }, 24],
-    ['of a trace', { filter: { traceId: uuidOf('none') } }, 4],
+    ['of a trace', { filter: { traceId: deriveUuid('none') } }, 4],
   ])('a page %s takes a bounded number of queries', async (_name, query, max) => {
     names.length = 0;
     await reading.page({ projectIds: [projectId], ...query }, counted());

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { locateRun, locateRuns, locateTrace } from '../../../pipelines/runs/locate-run.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
-import { insertEvents, noonMicros, projectId, runEvent, tenantId, uuidOf } from './run-events.ts';
+import { deriveUuid, insertEvents, noonMicros, projectId, runEvent, tenantId } from './run-events.ts';
 
 let stores: FreshStores;
-const root = runEvent({ runId: uuidOf('root') });
+const root = runEvent({ runId: deriveUuid('root') });
 const child = runEvent({
-  runId: uuidOf('child'),
+  runId: deriveUuid('child'),
   traceId: root.runId,
   startTimeMicros: noonMicros + 7,
   traceTimeMicros: noonMicros,
@@ -32,15 +32,15 @@ it('locates a run by its id, once', async () => {
 });
 
 it('locates many runs, and leaves out missing ones', async () => {
-  const unknown = [...Array(5_000).keys()].map((n) => uuidOf('unknown', n));
+  const unknown = [...Array(5_000).keys()].map((n) => deriveUuid('unknown', n));
   const found = await locateRuns(stores.clickhouse, tenantId, [root.runId, ...unknown, child.runId]);
   expect(found.map(({ runId }) => runId).sort()).toEqual([root.runId, child.runId].sort());
   expect(await locateRuns(stores.clickhouse, tenantId, [])).toEqual([]);
 });
 
 it('does not search other workspaces', async () => {
-  expect(await locateRun(stores.clickhouse, uuidOf('other'), child.runId)).toBeUndefined();
-  expect(await locateTrace(stores.clickhouse, uuidOf('other'), root.runId)).toEqual([]);
+  expect(await locateRun(stores.clickhouse, deriveUuid('other'), child.runId)).toBeUndefined();
+  expect(await locateTrace(stores.clickhouse, deriveUuid('other'), root.runId)).toEqual([]);
 });
 
 it('locates the project of a trace', async () => {

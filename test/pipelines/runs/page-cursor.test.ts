@@ -1,9 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { readCursor, writeCursor } from '../../../pipelines/runs/page-cursor.ts';
-import { noonMicros, uuidOf } from './run-events.ts';
+import { deriveUuid, noonMicros } from './run-events.ts';
 
-const after = { startTimeMicros: noonMicros, projectId: uuidOf('p'), traceId: uuidOf('t'), runId: uuidOf('r') };
+const after = {
+  startTimeMicros: noonMicros,
+  projectId: deriveUuid('p'),
+  traceId: deriveUuid('t'),
+  runId: deriveUuid('r'),
+};
 const cursor = writeCursor({ order: 'desc', after });
 
 describe('a page cursor', () => {

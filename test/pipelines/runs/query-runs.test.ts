@@ -1,9 +1,18 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import type { RunQuery } from '../../../pipelines/runs/query-runs.ts';
-import { onStoredTable } from '../../engines/on-stored-table.ts';
+import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 import { deletedProjectId, foreignProjectId, foreignTenantId, openReading, type Reading } from './reading.ts';
-import { insertEvents, json, noonMicros, otherProjectId, projectId, runEvent, tenantId, uuidOf } from './run-events.ts';
+import {
+  deriveUuid,
+  insertEvents,
+  json,
+  noonMicros,
+  otherProjectId,
+  projectId,
+  runEvent,
+  tenantId,
+} from './run-events.ts';
 
 let reading: Reading;
 beforeAll(async () => {
@@ -70,15 +79,15 @@ describe('post and patch', () => {
     ],
   ];
   it.each(orders)('%s: the same run', async (name, batches) => {
-    const runId = uuidOf('order', name);
+    const runId = deriveUuid('order', name);
     await store(...batches(runId));
     expect(await readOne(runId)).toMatchObject(merged);
-    await onStoredTable(reading.stores.clickhouse, 'runs', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
+    await runOnStoredTable(reading.stores.clickhouse, 'runs', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
     expect(await readOne(runId)).toMatchObject(merged);
   });
 
   it('the later of two patches wins, field by field', async () => {
-    const runId = uuidOf('two patches');
+    const runId = deriveUuid('two patches');
     const first = { outputs: json({ n: 1 }), error: Buffer.from('"first"') };
     await store(
       [post(runId)],
@@ -89,7 +98,7 @@ describe('post and patch', () => {
   });
 
   it('a run known only by a patch has the fields that clients need', async () => {
-    const runId = uuidOf('patch only');
+    const runId = deriveUuid('patch only');
     await store([runEvent({ runId, kind: 'patch', values: { outputs: json({ a: 1 }) } })]);
     expect(await readOne(runId)).toMatchObject({
       name: '',
@@ -112,13 +121,13 @@ describe('post and patch', () => {
     ['an end', { endedAtMicros: noonMicros }, 'success'],
     ['neither', {}, 'pending'],
   ] as const)('status with %s', async (name, values, status) => {
-    const runId = uuidOf('status', name);
+    const runId = deriveUuid('status', name);
     await store([runEvent({ runId, values })]);
     expect((await readOne(runId))?.status).toBe(status);
   });
 
   it('a deleted run stays deleted, even if a late patch follows', async () => {
-    const runId = uuidOf('deleted run');
+    const runId = deriveUuid('deleted run');
     await store([post(runId)], [{ ...patch(runId), deletedAtMicros: noonMicros, values: {} }], [patch(runId)]);
     expect(await readOne(runId)).toBeUndefined();
   });
@@ -126,7 +135,7 @@ describe('post and patch', () => {
 
 describe('tokens, costs and times', () => {
   it('are returned as in the schema', async () => {
-    const runId = uuidOf('usage');
+    const runId = deriveUuid('usage');
     const usageDetails = json({
       prompt_token_details: { cache_read: 5 },
       prompt_cost_details: { cache_read: 0.000001, audio: '0.5' },
@@ -143,7 +152,7 @@ describe('tokens, costs and times', () => {
           totalCost: '12345678901234567890.12345678',
           usageDetails,
           firstTokenTimeMicros: noonMicros + 1,
-          referenceExampleId: uuidOf('example'),
+          referenceExampleId: deriveUuid('example'),
           tags: json(['a', 'b']),
         },
       }),
@@ -159,7 +168,7 @@ describe('tokens, costs and times', () => {
       completion_token_details: null,
       prompt_cost_details: { cache_read: '0.000001', audio: '0.5' },
       first_token_time: '2026-03-05T12:00:00.000001',
-      reference_example_id: uuidOf('example'),
+      reference_example_id: deriveUuid('example'),
       tags: ['a', 'b'],
       app_path: `/o/${tenantId}/projects/p/${projectId}/r/${runId}?trace_id=${runId}&start_time=2026-03-05T12%3A00%3A00.000000`,
     });
@@ -173,7 +182,7 @@ describe('tokens, costs and times', () => {
     [{ thread_id: null, session_id: 'b' }, 'b'],
     [{}, null],
   ])('thread of metadata %j', async (metadata, threadId) => {
-    const runId = uuidOf('thread', JSON.stringify(metadata));
+    const runId = deriveUuid('thread', JSON.stringify(metadata));
     await store([runEvent({ runId, values: { extra: json({ metadata }) } })]);
     const { runs } = await reading.page({ runIds: [runId], select: ['thread_id'] });
     expect(runs[0]?.thread_id).toBe(threadId);
@@ -181,7 +190,7 @@ describe('tokens, costs and times', () => {
 });
 
 describe('the scope of a query', () => {
-  const ids = (...names: string[]) => names.map((name) => uuidOf('scope', name));
+  const ids = (...names: string[]) => names.map((name) => deriveUuid('scope', name));
   const [mine, others, deleted, foreign] = ids('mine', 'others', 'deleted', 'foreign') as [
     string,
     string,
@@ -210,12 +219,12 @@ describe('the scope of a query', () => {
     ['all projects', from, [mine, others]],
     ['a deleted project', { ...from, projectIds: [deletedProjectId] }, []],
     ['a foreign project', { ...from, projectIds: [foreignProjectId] }, []],
-    ['an unknown project', { ...from, projectIds: [uuidOf('unknown')] }, []],
+    ['an unknown project', { ...from, projectIds: [deriveUuid('unknown')] }, []],
     ['ids', everything, [mine, others]],
     ['ids in a project', { ...everything, projectIds: [otherProjectId] }, [others]],
     ['ids and a condition', { ...everything, filter: { hasError: true } }, []],
     ['ids, queried by another organisation', { ...everything, tenantId: foreignTenantId }, [foreign]],
-    ['unknown ids', { runIds: [uuidOf('nobody')] }, []],
+    ['unknown ids', { runIds: [deriveUuid('nobody')] }, []],
     ['a foreign trace', { filter: { traceId: foreign } }, []],
     ['a foreign parent', { filter: { parentRunId: foreign } }, []],
     ['a trace of a deleted project', { filter: { traceId: deleted } }, []],
@@ -226,12 +235,12 @@ describe('the scope of a query', () => {
   });
 
   it('thousands of projects', async () => {
-    const many = [...Array(3_000).keys()].map((n) => uuidOf('one of many', n));
+    const many = [...Array(3_000).keys()].map((n) => deriveUuid('one of many', n));
     await reading.stores.database.execute(
       'INSERT INTO projects (id, workspace_id, name) SELECT id, $2, id::text FROM unnest($1::uuid[]) AS id',
       [many, tenantId],
     );
-    const runId = uuidOf('in the last project');
+    const runId = deriveUuid('in the last project');
     await store([runEvent({ runId, projectId: many.at(-1) as string, startTimeMicros: noonMicros + 200 })]);
     const found = await reading.all({ filter: { startedFromMicros: noonMicros + 200 } });
     expect(found.ids).toEqual([runId]);
@@ -242,12 +251,12 @@ describe('the scope of a query', () => {
 describe('conditions', () => {
   const day = 86_400_000_000;
   const at = noonMicros + 10 * day;
-  const root = uuidOf('tree', 'root');
-  const child = uuidOf('tree', 'child');
-  const grandchild = uuidOf('tree', 'grandchild');
-  const orphan = uuidOf('tree', 'orphan');
-  const lonely = uuidOf('tree', 'lonely');
-  const missing = uuidOf('tree', 'missing');
+  const root = deriveUuid('tree', 'root');
+  const child = deriveUuid('tree', 'child');
+  const grandchild = deriveUuid('tree', 'grandchild');
+  const orphan = deriveUuid('tree', 'orphan');
+  const secondRoot = deriveUuid('tree', 'lonely');
+  const missing = deriveUuid('tree', 'missing');
   const member = { traceId: root, traceTimeMicros: at };
   beforeAll(async () => {
     await store(
@@ -259,7 +268,7 @@ describe('conditions', () => {
           runId: grandchild,
           startTimeMicros: at + 40 * day,
           dottedOrder: undefined,
-          values: { runType: 'tool', parentRunId: child, referenceExampleId: uuidOf('e1') },
+          values: { runType: 'tool', parentRunId: child, referenceExampleId: deriveUuid('e1') },
         }),
         runEvent({
           runId: orphan,
@@ -269,7 +278,7 @@ describe('conditions', () => {
           dottedOrder: undefined,
           values: { parentRunId: missing, runType: 'llm' },
         }),
-        runEvent({ runId: lonely, startTimeMicros: at + 20, values: { runType: 'llm', endedAtMicros: at + 90 } }),
+        runEvent({ runId: secondRoot, startTimeMicros: at + 20, values: { runType: 'llm', endedAtMicros: at + 90 } }),
       ],
       // The run type and the error arrive later, by patch.
       [
@@ -280,31 +289,36 @@ describe('conditions', () => {
           kind: 'patch',
           values: { runType: 'retriever' },
         }),
-        runEvent({ runId: lonely, startTimeMicros: at + 20, kind: 'patch', values: { error: Buffer.from('"late"') } }),
+        runEvent({
+          runId: secondRoot,
+          startTimeMicros: at + 20,
+          kind: 'patch',
+          values: { error: Buffer.from('"late"') },
+        }),
       ],
     );
   });
 
   const cases: [string, RunQuery['filter'], string[]][] = [
-    ['nothing', {}, [root, child, lonely, orphan, grandchild]],
+    ['nothing', {}, [root, child, secondRoot, orphan, grandchild]],
     ['trace', { traceId: root }, [root, child, grandchild]],
     ['trace without its root', { traceId: root, isRoot: false }, [child, grandchild]],
-    ['unknown trace', { traceId: uuidOf('no such trace') }, []],
+    ['unknown trace', { traceId: deriveUuid('no such trace') }, []],
     ['parent', { parentRunId: root }, [child]],
     ['parent that never arrived', { parentRunId: missing }, [orphan]],
-    ['roots', { isRoot: true }, [root, lonely]],
+    ['roots', { isRoot: true }, [root, secondRoot]],
     ['not roots', { isRoot: false }, [child, orphan, grandchild]],
-    ['run type by post', { runType: 'llm' }, [lonely, orphan]],
+    ['run type by post', { runType: 'llm' }, [secondRoot, orphan]],
     ['run type by patch', { runType: 'retriever' }, [child]],
-    ['errors', { hasError: true }, [lonely]],
+    ['errors', { hasError: true }, [secondRoot]],
     ['no errors', { hasError: false }, [root, child, orphan, grandchild]],
-    ['from a time on, inclusive', { startedFromMicros: at + 20 }, [lonely, orphan, grandchild]],
+    ['from a time on, inclusive', { startedFromMicros: at + 20 }, [secondRoot, orphan, grandchild]],
     ['ended until a time, inclusive', { endedUntilMicros: at + 50 }, [root]],
-    ['ended until a time in 2255', { endedUntilMicros: 9e15 }, [root, lonely]],
+    ['ended until a time in 2255', { endedUntilMicros: 9e15 }, [root, secondRoot]],
     ['ended before 1970', { endedUntilMicros: -1 }, []],
     ['from beyond the maximum time', { startedFromMicros: 253_402_300_799_000_000 }, []],
-    ['example', { referenceExampleIds: [uuidOf('e0'), uuidOf('e1')] }, [grandchild]],
-    ['several at once', { hasError: true, runType: 'llm', isRoot: true, startedFromMicros: at }, [lonely]],
+    ['example', { referenceExampleIds: [deriveUuid('e0'), deriveUuid('e1')] }, [grandchild]],
+    ['several at once', { hasError: true, runType: 'llm', isRoot: true, startedFromMicros: at }, [secondRoot]],
   ];
   for (const order of ['asc', 'desc'] as const) {
     it.each(cases)(`${order}: %s`, async (_name, filter, expected) => {

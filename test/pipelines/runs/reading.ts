@@ -4,7 +4,7 @@ import { queryRuns, type ReadDeps, type RunQuery, v1Envelope } from '../../../pi
 import type { RunExtras } from '../../../pipelines/runs/run-columns.ts';
 import { type SelectName, selectFields } from '../../../pipelines/runs/run-select.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
-import { otherProjectId, projectId, tenantId, uuidOf } from './run-events.ts';
+import { deriveUuid, otherProjectId, projectId, tenantId } from './run-events.ts';
 
 const noExtras: RunExtras = {
   feedbackStats: async () => new Map(),
@@ -26,9 +26,9 @@ export interface Page {
   readonly cursors: { readonly next: string | null };
 }
 
-export const foreignTenantId = uuidOf('foreign tenant');
-export const foreignProjectId = uuidOf('foreign project');
-export const deletedProjectId = uuidOf('deleted project');
+export const foreignTenantId = deriveUuid('foreign tenant');
+export const foreignProjectId = deriveUuid('foreign project');
+export const deletedProjectId = deriveUuid('deleted project');
 
 /** A query with a list of fields instead of a selection. */
 export type TestQuery = Partial<RunQuery> & { readonly select?: readonly SelectName[] };

@@ -1,6 +1,11 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import { AvroWriter, avroContainer, containerSchema, wirePrefix } from '../../../infra/event-log/avro.ts';
+import {
+  AvroWriter,
+  buildContainerSchema,
+  buildWirePrefix,
+  encodeAvroContainer,
+} from '../../../infra/event-log/avro.ts';
 import { formatDottedOrderSegment } from '../../../pipelines/ingest/run-event/dotted-order.ts';
 import {
   encodeRunEvent,
@@ -12,14 +17,14 @@ import { neverSeconds, traceTiers } from '../../../pipelines/retention/lifetimes
 import { runEvents } from '../../../schemas/topics.ts';
 
 /** Returns a UUID that is derived from the given words. */
-export function uuidOf(...words: ReadonlyArray<string | number>): string {
+export function deriveUuid(...words: ReadonlyArray<string | number>): string {
   const hex = createHash('sha256').update(words.join(' ')).digest('hex');
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
 }
 
-export const tenantId = uuidOf('tenant');
-export const projectId = uuidOf('project');
-export const otherProjectId = uuidOf('other project');
+export const tenantId = deriveUuid('tenant');
+export const projectId = deriveUuid('project');
+export const otherProjectId = deriveUuid('other project');
 /** A time in the past, on a whole second. */
 export const noonMicros = Date.UTC(2026, 2, 5, 12) * 1_000;
 
@@ -62,7 +67,7 @@ export async function insertEvents(clickhouse: ClickHouse, events: readonly RunE
   if (events.length === 0) return;
   const records = events.map((event) => {
     const writer = new AvroWriter(1_024);
-    writer.raw(wirePrefix(1));
+    writer.raw(buildWirePrefix(1));
     encodeRunEvent(writer, event);
     version += 1n;
     return { value: Buffer.from(writer.since(0)), prefix: [version, BigInt(event.receivedAtMicros), ...neverExpires] };
@@ -72,7 +77,7 @@ export async function insertEvents(clickhouse: ClickHouse, events: readonly RunE
     table: runEvents.table,
     columns: [...runEvents.prefix, ...runEvents.columns],
     format: 'Avro',
-    body: avroContainer(containerSchema(runEvents.schema, runEvents.prefix), records),
+    body: encodeAvroContainer(buildContainerSchema(runEvents.schema, runEvents.prefix), records),
     id: randomUUID(),
     // Unlike the events of the sink's insert batches, the events of a test may be years apart.
     settings: { max_partitions_per_insert_block: '0' },

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { type SelectName, selectAll, selectFields, selectNames } from '../../../pipelines/runs/run-select.ts';
 
-const always = 'id name run_type start_time status trace_id dotted_order session_id app_path'.split(' ');
+const mandatoryFields = 'id name run_type start_time status trace_id dotted_order session_id app_path'.split(' ');
 
 it.each<[SelectName[], string[]]>([
   [['id'], []],
@@ -17,7 +17,7 @@ it.each<[SelectName[], string[]]>([
   [['trace_min_max_start_time'], ['trace_min_start_time', 'trace_max_start_time']],
   [['inputs', 'inputs', 'inputs_or_signed_url'], ['inputs']],
 ])('select %j', (names, more) => {
-  expect([...selectFields(names).fields].sort()).toEqual([...always, ...more].sort());
+  expect([...selectFields(names).fields].sort()).toEqual([...mandatoryFields, ...more].sort());
 });
 
 it('an omitted and an empty select both mean the default', () => {

@@ -21,9 +21,9 @@ it('windows cover a range once, in order, at most five', () => {
       const range = { fromMicros: Math.min(a, b), untilMicrosExclusive: Math.max(a, b) };
       const windows = [...generateTimeWindows(range, order, now)];
       expect(windows.length).toBeLessThanOrEqual(5);
-      const inTime = order === 'asc' ? windows : [...windows].reverse();
+      const orderedWindows = order === 'asc' ? windows : [...windows].reverse();
       let at = range.fromMicros;
-      for (const window of inTime) {
+      for (const window of orderedWindows) {
         expect(window.fromMicros).toBe(at);
         expect(window.untilMicrosExclusive).toBeGreaterThan(at);
         at = window.untilMicrosExclusive;

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { queryRuns, v1Envelope } from '../../../pipelines/runs/query-runs.ts';
 import { openReading, type Reading, wholeQuery } from './reading.ts';
-import { insertEvents, json, runEvent, uuidOf } from './run-events.ts';
+import { deriveUuid, insertEvents, json, runEvent } from './run-events.ts';
 
 let reading: Reading;
 beforeAll(async () => {
@@ -28,7 +28,7 @@ describe('values', () => {
     ['empty values', '{}'],
   ];
   it.each(values)('%s: the same bytes', async (name, text) => {
-    const runId = uuidOf('bytes', name);
+    const runId = deriveUuid('bytes', name);
     const bytes = Buffer.from(text);
     const fields = { inputs: bytes, outputs: bytes, extra: bytes, events: bytes, serialized: bytes };
     await store([runEvent({ runId, values: fields })]);
@@ -37,7 +37,7 @@ describe('values', () => {
   });
 
   it('strings of 10 MB', async () => {
-    const runId = uuidOf('large');
+    const runId = deriveUuid('large');
     const inputs = json({ text: 'é'.repeat(5 * 1024 * 1024) });
     await store([runEvent({ runId, values: { inputs } })]);
     const answer = await queryRuns(reading.deps, wholeQuery({ runIds: [runId] }), v1Envelope);
@@ -45,7 +45,7 @@ describe('values', () => {
   });
 
   it('previews are the beginning of the text', async () => {
-    const runId = uuidOf('preview');
+    const runId = deriveUuid('preview');
     await store([runEvent({ runId, values: { inputs: json({ text: '😀'.repeat(400) }), outputs: json({ a: 1 }) } })]);
     const { runs } = await reading.page({ runIds: [runId], select: ['inputs_preview', 'outputs_preview'] });
     expect(runs[0]?.inputs_preview).toBe(`{"text":"${'😀'.repeat(241)}…`);

@@ -5,12 +5,12 @@ import { deleteStreamEvents } from '../../../pipelines/streams/delete-stream-eve
 import { type RunStreamQuery, readRunStream, readThreadStream } from '../../../pipelines/streams/read-streams.ts';
 import type { StreamEvent } from '../../../pipelines/streams/stream-event.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
-import { onStoredTable } from '../../engines/on-stored-table.ts';
-import { atOffset, type DrivenSink, openDrivenSink } from '../ingest/sink/driven-sink.ts';
-import { uuidOf } from '../runs/run-events.ts';
+import { runOnStoredTable } from '../../engines/on-stored-table.ts';
+import { type ManualSink, openDrivenSink, toRecordsAtOffset } from '../ingest/sink/driven-sink.ts';
+import { deriveUuid } from '../runs/run-events.ts';
 import { deploymentId, streamEvent, streamMessage } from './stream-events.ts';
 
-let under: DrivenSink;
+let under: ManualSink;
 beforeAll(async () => {
   under = await openDrivenSink();
 });
@@ -18,7 +18,7 @@ afterAll(() => under?.close());
 
 /** Returns helpers for a thread and a run that only this test uses. */
 function freshRun(name: string) {
-  const ids = { threadId: uuidOf('thread of', name), runId: uuidOf('run of', name) };
+  const ids = { threadId: deriveUuid('thread of', name), runId: deriveUuid('run of', name) };
   const event = (attempt: number, seq: number, more: Partial<StreamEvent> = {}) =>
     streamEvent({ ...ids, attempt, seq, threadSeq: attempt * 100 + seq, ...more });
   const read = (query: Partial<RunStreamQuery> = {}) =>
@@ -35,7 +35,7 @@ function freshRun(name: string) {
 }
 
 const records = (events: readonly StreamEvent[], offset = 100, partition = 0): LogRecord[] =>
-  atOffset(
+  toRecordsAtOffset(
     offset,
     events.map((event) => streamMessage(event, under.log)),
     partition,
@@ -153,13 +153,13 @@ describe('attempts', () => {
     await store(log.map(([attempt, seq]) => event(attempt, seq)));
     const stored = async () => ({ run: idsOf((await read()).rows), thread: idsOf((await readThread()).rows) });
     expect(await stored()).toEqual({ run: expected, thread: expected });
-    await onStoredTable(under.stores.clickhouse, 'stream_events', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
+    await runOnStoredTable(under.stores.clickhouse, 'stream_events', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
     expect(await stored()).toEqual({ run: expected, thread: expected });
   });
 
   test('of another run of the thread do not matter, nor do those of another partition of the log', async () => {
     const one = freshRun('two runs');
-    const other = uuidOf('the other run of the thread');
+    const other = deriveUuid('the other run of the thread');
     await store([
       one.event(1, 0),
       one.event(2, 0, { runId: other, threadSeq: 101 }),
@@ -208,8 +208,8 @@ describe('a page', () => {
     ['after an event, across attempts', { after: { attempt: 1, seq: 3 }, limitRows: 3 }, ['1-4', '2-0', '2-1'], true],
     ['after an event that does not exist', { after: { attempt: 1, seq: 99 }, limitRows: 1 }, ['2-0'], true],
     ['after the last', { after: { attempt: 2, seq: 4 } }, [], false],
-    ['of a run of another deployment', { deploymentId: uuidOf('stranger') }, [], false],
-    ['of a run under another thread', { threadId: uuidOf('another thread') }, [], false],
+    ['of a run of another deployment', { deploymentId: deriveUuid('stranger') }, [], false],
+    ['of a run under another thread', { threadId: deriveUuid('another thread') }, [], false],
     ['after all events have expired', { nowMicros: Date.now() * 1_000 + 2 * 86_400_000_000 }, [], false],
   ])('%s', async (_, query, ids, more) => {
     const page = await read(query);
@@ -219,7 +219,7 @@ describe('a page', () => {
   test('of a thread continues after a sequence number', async () => {
     expect(idsOf((await readThread(202)).rows)).toEqual(['2-3', '2-4']);
     const { rows } = await readThreadStream(under.stores.clickhouse, {
-      deploymentId: uuidOf('stranger'),
+      deploymentId: deriveUuid('stranger'),
       threadId: event(1, 0).threadId,
       limitRows: 10,
       limitBytes: 10_000,
@@ -235,8 +235,8 @@ describe('a page', () => {
 
 test('events are deleted with their run or their thread, and with no other', async () => {
   const [one, two] = [freshRun('deleted one'), freshRun('deleted two')];
-  const sibling = uuidOf('sibling run');
-  const stranger = uuidOf('stranger');
+  const sibling = deriveUuid('sibling run');
+  const stranger = deriveUuid('stranger');
   await store([
     one.event(1, 0),
     one.event(1, 1, { runId: sibling }),
@@ -265,7 +265,7 @@ test('a day whose events have all expired is dropped', async () => {
   const yesterday = Date.now() * 1_000 - 86_400_000_000;
   await store([event(1, 0, { createdAtMicros: yesterday - 1_000_000, expiresAtMicros: yesterday })]);
   const day = new Date(yesterday / 1_000).toISOString().slice(0, 10);
-  await onStoredTable(clickhouse, 'stream_events', (stored) => `OPTIMIZE TABLE ${stored} PARTITION '${day}' FINAL`);
+  await runOnStoredTable(clickhouse, 'stream_events', (stored) => `OPTIMIZE TABLE ${stored} PARTITION '${day}' FINAL`);
   const rows = await clickhouse.query({ name: 'test', sql: 'SELECT 1 FROM stream_events WHERE expires_at < now()' });
   expect(rows).toEqual([]);
 });

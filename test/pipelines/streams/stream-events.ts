@@ -1,12 +1,12 @@
-import { AvroWriter, wirePrefix } from '../../../infra/event-log/avro.ts';
+import { AvroWriter, buildWirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { encodeStreamEvent } from '../../../pipelines/streams/encode-stream-event.ts';
 import type { StreamEvent } from '../../../pipelines/streams/stream-event.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
-import { uuidOf } from '../runs/run-events.ts';
+import { deriveUuid } from '../runs/run-events.ts';
 
-export const deploymentId = uuidOf('deployment');
-export const threadId = uuidOf('thread');
+export const deploymentId = deriveUuid('deployment');
+export const threadId = deriveUuid('thread');
 
 const dayMicros = 86_400_000_000;
 
@@ -16,7 +16,7 @@ export function streamEvent(event: Partial<StreamEvent> = {}): StreamEvent {
   return {
     deploymentId,
     threadId,
-    runId: uuidOf('run'),
+    runId: deriveUuid('run'),
     attempt: 1,
     seq: 0,
     threadSeq: event.seq ?? 0,
@@ -38,7 +38,7 @@ export function streamEvent(event: Partial<StreamEvent> = {}): StreamEvent {
  */
 export function streamMessage(event: StreamEvent, log: Pick<EventLog, 'schemaId'>): LogMessage {
   const writer = new AvroWriter(event.data.length + 512);
-  writer.raw(wirePrefix(log.schemaId(streamEvents)));
+  writer.raw(buildWirePrefix(log.schemaId(streamEvents)));
   encodeStreamEvent(writer, event);
   return { key: `${event.deploymentId}:${event.threadId}`, value: writer.since(0) };
 }

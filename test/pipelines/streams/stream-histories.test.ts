@@ -4,7 +4,7 @@
  * the model.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type LogRecord, recordVersion } from '../../../infra/event-log/event-log.ts';
+import { computeRecordVersion, type LogRecord } from '../../../infra/event-log/event-log.ts';
 import {
   readRunStream,
   readThreadStream,
@@ -13,13 +13,13 @@ import {
 } from '../../../pipelines/streams/read-streams.ts';
 import type { StreamEvent } from '../../../pipelines/streams/stream-event.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
-import { onStoredTable } from '../../engines/on-stored-table.ts';
+import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 import { Random } from '../../histories/random.ts';
-import { type DrivenSink, openDrivenSink } from '../ingest/sink/driven-sink.ts';
-import { uuidOf } from '../runs/run-events.ts';
+import { type ManualSink, openDrivenSink } from '../ingest/sink/driven-sink.ts';
+import { deriveUuid } from '../runs/run-events.ts';
 import { deploymentId, streamEvent, streamMessage } from './stream-events.ts';
 
-let under: DrivenSink;
+let under: ManualSink;
 beforeAll(async () => {
   under = await openDrivenSink({ config: { insertBatchRows: 7 } });
 });
@@ -36,7 +36,7 @@ const dayMicros = 86_400_000_000;
 /** Returns the log of one thread: workers write their events alternately, including workers that lost their run. */
 function history(seed: number): { threadId: string; log: Logged[] } {
   const random = new Random(seed);
-  const threadId = uuidOf('thread of history', seed);
+  const threadId = deriveUuid('thread of history', seed);
   const log: Logged[] = [];
   let offset = random.int(1_000);
   const append = (event: StreamEvent) => {
@@ -46,7 +46,7 @@ function history(seed: number): { threadId: string; log: Logged[] } {
   };
   let threadSeq = 0;
   for (let run = 0; run < 3; run++) {
-    const runId = uuidOf('run of history', seed, run);
+    const runId = deriveUuid('run of history', seed, run);
     const kept = !random.chance(0.1);
     const workers = Array.from({ length: random.between(1, 3) }, (_, index) => ({
       attempt: index + 1,
@@ -98,15 +98,15 @@ function visibleEvents(log: readonly Logged[]): VisibleEvent[] {
   return [...seen.values()];
 }
 
-function eventsOfRun(log: readonly Logged[], runId: string): VisibleEvent[] {
+function listRunEvents(log: readonly Logged[], runId: string): VisibleEvent[] {
   const own = visibleEvents(log).filter((each) => each.runId === runId);
   return own.sort((one, other) => one.attempt - other.attempt || one.seq - other.seq);
 }
 
-function eventsOfThread(log: readonly Logged[]): VisibleEvent[] {
-  const byNumber = new Map<number, VisibleEvent>();
-  for (const each of visibleEvents(log)) if (!byNumber.has(each.threadSeq)) byNumber.set(each.threadSeq, each);
-  return [...byNumber.values()].sort((one, other) => one.threadSeq - other.threadSeq);
+function listThreadEvents(log: readonly Logged[]): VisibleEvent[] {
+  const eventsBySeq = new Map<number, VisibleEvent>();
+  for (const each of visibleEvents(log)) if (!eventsBySeq.has(each.threadSeq)) eventsBySeq.set(each.threadSeq, each);
+  return [...eventsBySeq.values()].sort((one, other) => one.threadSeq - other.threadSeq);
 }
 
 /** Delivers the log in batches of any size, with failures and redelivery, sometimes from a much earlier offset. */
@@ -116,7 +116,7 @@ async function deliver(log: readonly Logged[], random: Random): Promise<void> {
     ...streamMessage(event, under.log),
     partition,
     offset,
-    version: recordVersion(1, offset, {}),
+    version: computeRecordVersion(1, offset, {}),
   });
   let at = 0;
   while (at < log.length) {
@@ -167,7 +167,7 @@ describe.each(seeds)('history %i', (seed) => {
   const check = async () => {
     const store = under.stores.clickhouse;
     for (const runId of new Set(log.map(({ event }) => event.runId))) {
-      const expected = eventsOfRun(log, runId);
+      const expected = listRunEvents(log, runId);
       const query = { deploymentId, threadId, runId };
       expect(await pages(random, (after, limits) => readRunStream(store, { ...query, ...limits, after }))).toEqual(
         expected,
@@ -179,13 +179,13 @@ describe.each(seeds)('history %i', (seed) => {
     const thread = await pages(random, (after, limits) =>
       readThreadStream(store, { deploymentId, threadId, ...limits, after: after?.threadSeq }),
     );
-    expect(thread).toEqual(eventsOfThread(log));
+    expect(thread).toEqual(listThreadEvents(log));
   };
 
   test('reads the same as the model, before and after its rows are merged', async () => {
     await deliver(log, random);
     await check();
-    await onStoredTable(under.stores.clickhouse, 'stream_events', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
+    await runOnStoredTable(under.stores.clickhouse, 'stream_events', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
     await check();
   });
 });

@@ -29,7 +29,7 @@ describe('the workspace of a request', () => {
   const second = (): string => acme.workspaceIds[1];
   const secondInCapitals = (): string => second().toUpperCase();
   const foreign = (): string => other.workspaceIds[0];
-  const nonsense = (): string => "' OR 1=1 --";
+  const getInvalidId = (): string => "' OR 1=1 --";
 
   it.each([
     ['the only one', 1, undefined, 1],
@@ -39,7 +39,7 @@ describe('the workspace of a request', () => {
     ['another one of an organisation key', 'admin', second, 1],
     ['none outside the scope of the key', 0, second, 'WORKSPACE_FORBIDDEN'],
     ['none of another organisation', 'admin', foreign, 'WORKSPACE_FORBIDDEN'],
-    ['none for a name that is not a UUID', 'admin', nonsense, 'WORKSPACE_FORBIDDEN'],
+    ['none for a name that is not a UUID', 'admin', getInvalidId, 'WORKSPACE_FORBIDDEN'],
   ] as const)('%s', async (_, keyName, workspace, expected) => {
     const key = keyName === 'admin' ? acme.adminKey : acme.workspaceKeys[keyName];
     const answer = authenticator().authenticate({ key, workspace: workspace?.() });

@@ -3,7 +3,7 @@ import { loadConfig } from '../../../infra/config/load.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
 import { bootstrap } from '../../../pipelines/tenants/bootstrap.ts';
-import { handleFrom } from '../../../pipelines/tenants/organizations.ts';
+import { deriveHandle } from '../../../pipelines/tenants/organizations.ts';
 import { freshStores } from '../../engines/stores.ts';
 
 const { config } = loadConfig({});
@@ -15,7 +15,7 @@ beforeEach(async () => {
 });
 afterEach(() => stores.close());
 
-async function callerOf(key: string) {
+async function authenticateKey(key: string) {
   const authenticator = createAuthenticator({ database: stores.database, logger: createLogger('silent', 'test') });
   try {
     return await authenticator.authenticate({ key });
@@ -29,7 +29,7 @@ describe('bootstrap', () => {
     const outcome = await bootstrap(stores.database, config);
     if (outcome.kind !== 'created') throw new Error(outcome.kind);
     expect(outcome).toMatchObject({ kind: 'created', chosen: false, key: expect.stringMatching(/^rlk_[\w-]{43}$/) });
-    const caller = await callerOf(outcome.key);
+    const caller = await authenticateKey(outcome.key);
     expect(caller).toMatchObject({ userEmail: 'admin@runlake.local', organizationWide: true });
     expect(caller.workspaceId).toBeDefined();
     expect(caller.permissions).toContain('organization:manage');
@@ -53,7 +53,7 @@ describe('bootstrap', () => {
     ['東京', 'default'],
     [`${'x'.repeat(80)}`, 'x'.repeat(64)],
   ])('gives a workspace %j the handle %j', (name, handle) => {
-    expect(handleFrom(name)).toBe(handle);
+    expect(deriveHandle(name)).toBe(handle);
   });
 
   it('names the organisation and the workspace Default', async () => {
@@ -69,7 +69,7 @@ describe('bootstrap', () => {
     const settings = { ...config, bootstrapApiKey: chosenKey };
     expect(await bootstrap(stores.database, settings)).toEqual({ kind: 'created', key: chosenKey, chosen: true });
     expect(await bootstrap(stores.database, settings)).toEqual({ kind: 'present' });
-    expect((await callerOf(chosenKey)).organizationWide).toBe(true);
+    expect((await authenticateKey(chosenKey)).organizationWide).toBe(true);
   });
 
   it('creates the key of a later start in addition to the first one', async () => {
@@ -77,7 +77,10 @@ describe('bootstrap', () => {
     const settings = { ...config, bootstrapApiKey: chosenKey };
     const outcomes = await Promise.all([bootstrap(stores.database, settings), bootstrap(stores.database, settings)]);
     expect(outcomes.map(({ kind }) => kind).sort()).toEqual(['key-added', 'present']);
-    const [added, original] = [await callerOf(chosenKey), await callerOf(first.kind === 'created' ? first.key : '')];
+    const [added, original] = [
+      await authenticateKey(chosenKey),
+      await authenticateKey(first.kind === 'created' ? first.key : ''),
+    ];
     expect(added.organizationId).toBe(original.organizationId);
     expect(added.workspaceId).toBe(original.workspaceId);
   });
@@ -87,6 +90,6 @@ describe('bootstrap', () => {
     await bootstrap(stores.database, settings);
     await stores.database.execute('UPDATE api_keys SET revoked_at = now()');
     expect(await bootstrap(stores.database, settings)).toEqual({ kind: 'key-revoked' });
-    await expect(callerOf(chosenKey)).rejects.toMatchObject({ code: 'API_KEY_INVALID' });
+    await expect(authenticateKey(chosenKey)).rejects.toMatchObject({ code: 'API_KEY_INVALID' });
   });
 });

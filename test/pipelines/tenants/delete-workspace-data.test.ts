@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { insertDeadLetter } from '../../../infra/event-log/in-process/dead-letter-queue.ts';
 import { createFeedbackToken } from '../../../pipelines/feedback/feedback-token.ts';
 import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../../pipelines/tenants/delete-workspace-data.ts';
-import { addDeploymentOf } from '../../agents/add-deployment.ts';
+import { addOrganizationDeployment } from '../../agents/add-deployment.ts';
 import { addExport } from '../../api/add-export.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
 import { isLogicalTable } from '../../engines/on-stored-table.ts';
@@ -47,7 +47,7 @@ beforeAll(async () => {
   owner = await addOrganization(api.database, 'owner');
   apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   const [first, second] = owner.workspaceIds;
-  const deploymentId = await addDeploymentOf(api.database, { organizationId: owner.id, workspaceId: second });
+  const deploymentId = await addOrganizationDeployment(api.database, { organizationId: owner.id, workspaceId: second });
   kept = await fill(first, owner.workspaceKeys[0], owner.id);
   deletedWorkspace = await fill(second, owner.workspaceKeys[1], deploymentId);
 }, 120_000);
@@ -163,15 +163,15 @@ async function tablesWithRows({ id, deploymentId }: WorkspaceUnderTest) {
       WHERE tables.database = currentDatabase() AND tables.name NOT IN ('run_events', 'run_keys')
         AND (columns.name = 'tenant_id' OR tables.name = 'stream_events' AND columns.name = 'organization_id')`,
   });
-  const inClickHouse: { name: string }[] = [];
+  const clickhouseTables: { name: string }[] = [];
   for (const { name, column } of stored) {
     const [row] = await services.clickhouse.query<{ rows: number }>({
       name: 'test',
       sql: `SELECT count() AS rows FROM ${name} WHERE ${column} IN ('${id}', '${deploymentId}')`,
     });
-    if (Number(row?.rows) > 0) inClickHouse.push({ name });
+    if (Number(row?.rows) > 0) clickhouseTables.push({ name });
   }
-  return { postgres: sortedNames(inPostgres), clickhouse: sortedNames(inClickHouse) };
+  return { postgres: sortedNames(inPostgres), clickhouse: sortedNames(clickhouseTables) };
 }
 
 const purge = () =>

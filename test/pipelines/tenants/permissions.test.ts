@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { effectivePermissions, isPermission, permissions } from '../../../pipelines/tenants/permissions.ts';
+import { computeEffectivePermissions, isPermission, permissions } from '../../../pipelines/tenants/permissions.ts';
 
 describe('effectivePermissions', () => {
   const names = permissions.map(({ name }) => name);
@@ -12,11 +12,11 @@ describe('effectivePermissions', () => {
     ['write permissions, read-only', ['runs:write'], true, true, []],
     ['nothing', [], false, true, []],
   ])('%s', (_, stored, readOnly, wide, granted) => {
-    expect([...effectivePermissions(stored, readOnly, wide)]).toEqual(granted);
+    expect([...computeEffectivePermissions(stored, readOnly, wide)]).toEqual(granted);
   });
 
   it('does not grant organisation changes to keys of single workspaces', () => {
-    const granted = effectivePermissions(['*'], false, false);
+    const granted = computeEffectivePermissions(['*'], false, false);
     expect(granted).toContain('organization:read');
     expect(granted).toContain('runs:write');
     expect(granted).not.toContain('organization:manage');

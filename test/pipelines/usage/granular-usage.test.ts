@@ -4,18 +4,18 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { nilUuid } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import {
+  generateUsageRows,
   maxPrefetchedNames,
   readAllNames,
   readGranularUsage,
   readOrganizationUsage,
   type UsageRow,
-  usageRows,
 } from '../../../pipelines/usage/report.ts';
 import { buildUsageQuery, type Grouping, groupings } from '../../../pipelines/usage/report-query.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { planBuckets, type UsageRange } from '../../../pipelines/usage/rollup-query.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { hourMicros, hoursOf, insertRuns, type RunRow, runRow, uuidOf } from './trace-rows.ts';
+import { hourMicros, insertRuns, type RunRow, runRow, toDirtyHours, uuidOf } from './trace-rows.ts';
 
 let stores: Awaited<ReturnType<typeof freshStores>>;
 beforeAll(async () => {
@@ -25,20 +25,20 @@ afterAll(() => stores?.close());
 
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
-const rangeOf = (start: string, end: string): UsageRange => ({ startMs: Date.parse(start), endMs: Date.parse(end) });
+const parseRange = (start: string, end: string): UsageRange => ({ startMs: Date.parse(start), endMs: Date.parse(end) });
 const total = (rows: readonly UsageRow[]) => rows.reduce((sum, { traces }) => sum + traces, 0);
 
 async function ingest(rows: readonly RunRow[]): Promise<void> {
   await insertRuns(stores.clickhouse, rows);
-  await markHoursDirty(stores.database, hoursOf(rows));
+  await markHoursDirty(stores.database, toDirtyHours(rows));
 }
 async function ask(organizationId: string, workspaceIds: readonly string[], range: UsageRange, groupBy: Grouping) {
   const usage = await readGranularUsage(stores, { organizationId, workspaceIds, range, groupBy });
-  return { stride: usage.stride, rows: [...usageRows(usage)] };
+  return { stride: usage.stride, rows: [...generateUsageRows(usage)] };
 }
 
 describe('the query', () => {
-  const plan = planBuckets(rangeOf('2026-01-05T00:00:00Z', '2026-02-05T00:00:00Z'));
+  const plan = planBuckets(parseRange('2026-01-05T00:00:00Z', '2026-02-05T00:00:00Z'));
 
   it('matches exactly', () => {
     const query = buildUsageQuery(plan, [uuidOf('a'), uuidOf('b')], 'project');
@@ -52,7 +52,7 @@ describe('the query', () => {
       origin: 1_767_571_200,
       stride: 86_400,
     });
-    expect(query?.external).toBeUndefined();
+    expect(query?.externalTable).toBeUndefined();
     expect(query?.sql).toMatchInlineSnapshot(`
       "SELECT toUInt32(intDiv(toUInt32(day) * 86400 - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
       FROM usage_daily FINAL
@@ -62,7 +62,7 @@ describe('the query', () => {
 
   it('reads hours before and after the whole days one by one, and sums a bucket of several days', () => {
     const query = buildUsageQuery(
-      planBuckets(rangeOf('2026-01-05T22:30:00Z', '2026-02-20T01:10:00Z')),
+      planBuckets(parseRange('2026-01-05T22:30:00Z', '2026-02-20T01:10:00Z')),
       [uuidOf('a')],
       'user',
     );
@@ -94,7 +94,7 @@ describe('the query', () => {
     ['below a day', '2026-01-05T22:30:00Z', '2026-01-06T20:00:00Z'],
     ['a day and more without a whole one', '2026-01-05T12:00:00Z', '2026-01-06T23:00:00Z'],
   ])('reads only hours: %s', (_name, start, end) => {
-    const query = buildUsageQuery(planBuckets(rangeOf(start, end)), [uuidOf('a')], 'user');
+    const query = buildUsageQuery(planBuckets(parseRange(start, end)), [uuidOf('a')], 'user');
     expect(query?.sql).not.toContain('usage_daily');
     expect(query?.sql.match(/usage_hourly/g)).toHaveLength(1);
     expect(query?.sql.includes('sumMap(')).toBe(start.includes('T12'));
@@ -104,13 +104,17 @@ describe('the query', () => {
     const ids = Array.from({ length: 2_001 }, (_, index) => uuidOf('workspace', index));
     const query = buildUsageQuery(plan, ids, 'user');
     expect(query?.params).not.toHaveProperty('workspaces');
-    expect(query?.external).toEqual({ name: 'workspaces', structure: 'tenant_id UUID', rows: ids.map((id) => [id]) });
+    expect(query?.externalTable).toEqual({
+      name: 'workspaces',
+      structure: 'tenant_id UUID',
+      rows: ids.map((id) => [id]),
+    });
     expect(query?.sql).toContain('WHERE tenant_id IN workspaces AND');
   });
 
   it('is not sent if nothing can match', () => {
     expect(buildUsageQuery(plan, [], 'project')).toBeUndefined();
-    const late = planBuckets(rangeOf('2150-01-01T00:00:00Z', '2160-01-01T00:00:00Z'));
+    const late = planBuckets(parseRange('2150-01-01T00:00:00Z', '2160-01-01T00:00:00Z'));
     expect(buildUsageQuery(late, [uuidOf('a')], 'project')).toBeUndefined();
   });
 });
@@ -121,7 +125,7 @@ describe('names', () => {
   const [liveProject, deletedProject, foreignProject, lostProject] = Array.from({ length: 4 }, () => randomUUID());
   const [user, keyUser] = [randomUUID(), randomUUID()];
   const [liveKey, revokedKey, twinKey] = [randomUUID(), randomUUID(), randomUUID()];
-  const range = rangeOf('2026-03-05T00:00:00Z', '2026-03-06T00:00:00Z');
+  const range = parseRange('2026-03-05T00:00:00Z', '2026-03-06T00:00:00Z');
 
   beforeAll(async () => {
     const { database } = stores;
@@ -283,7 +287,7 @@ describe('against a model', () => {
     await runRollUp(stores);
   }, 120_000);
 
-  const expectedOf = (workspaceIds: readonly string[], range: UsageRange, groupBy: Grouping) => {
+  const computeExpected = (workspaceIds: readonly string[], range: UsageRange, groupBy: Grouping) => {
     const plan = planBuckets(range);
     const counts = new Map<string, number>();
     for (const fact of facts.values()) {
@@ -323,7 +327,7 @@ describe('against a model', () => {
           const totals = new Set<number>();
           for (const groupBy of groupings) {
             const { rows } = await ask(organizationId, workspaceIds, range, groupBy);
-            expect(found(rows)).toEqual(expectedOf(workspaceIds, range, groupBy));
+            expect(found(rows)).toEqual(computeExpected(workspaceIds, range, groupBy));
             totals.add(total(rows));
           }
           const whole = await readOrganizationUsage(stores, { organizationId, workspaceIds, range });
@@ -346,7 +350,7 @@ describe('against a model', () => {
   });
 
   it('covers a range that begins before the first trace and ends after the last time of ClickHouse', async () => {
-    const range = rangeOf('2020-01-01T00:00:00Z', '2190-01-01T00:00:00Z');
+    const range = parseRange('2020-01-01T00:00:00Z', '2190-01-01T00:00:00Z');
     expect(total((await ask(organizationId, tenants, range, 'workspace')).rows)).toBe(facts.size);
   });
 

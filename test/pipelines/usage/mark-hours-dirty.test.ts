@@ -38,12 +38,12 @@ it('writes one dirty hour per hour and workspace, in one statement', async () =>
 
 it('is rolled back with its transaction', async () => {
   const before = await dirtyHours();
-  const undone = new TypeError('undone');
+  const rollbackError = new TypeError('undone');
   await expect(
     stores.database.transaction(async (transaction) => {
       await markHoursDirty(transaction, [{ tenantId: uuidOf('tenant'), hourSeconds: 7_200 }]);
-      throw undone;
+      throw rollbackError;
     }),
-  ).rejects.toBe(undone);
+  ).rejects.toBe(rollbackError);
   expect(await dirtyHours()).toEqual(before);
 });

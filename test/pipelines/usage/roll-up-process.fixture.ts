@@ -8,7 +8,7 @@ import { openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runRollUp, startRollUp } from '../../../pipelines/usage/rollup.ts';
-import { aroundCommands } from '../../engines/on-stored-table.ts';
+import { wrapCommands } from '../../engines/on-stored-table.ts';
 
 const mode = process.argv[2];
 const logger = createLogger('error', 'test');
@@ -35,7 +35,7 @@ if (mode === 'loop') {
   };
   await runRollUp({
     database,
-    clickhouse: aroundCommands(clickhouse, async (command, run) => {
+    clickhouse: wrapCommands(clickhouse, async (command, run) => {
       if (command.name !== 'count-usage-hours') return run();
       if (mode === 'hang-before-count') return hang();
       if (mode === 'hang-after-count') {

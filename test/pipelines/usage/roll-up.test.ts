@@ -5,9 +5,9 @@ import type { Database } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { hasDirtyHours, type RollUp, type RollUpOptions, startRollUp } from '../../../pipelines/usage/rollup.ts';
-import { aroundCommands, onStoredTable } from '../../engines/on-stored-table.ts';
+import { runOnStoredTable, wrapCommands } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { hourMicros, hoursOf, insertRuns, type RunRow, runRow, tracesCounted } from './trace-rows.ts';
+import { hourMicros, insertRuns, type RunRow, readTraceCount, runRow, toDirtyHours } from './trace-rows.ts';
 
 const logger = createLogger('silent', 'test');
 let stores: Awaited<ReturnType<typeof freshStores>>;
@@ -22,7 +22,7 @@ beforeAll(async () => {
 afterAll(() => stores?.close());
 beforeEach(async () => {
   for (const table of ['runs', 'traces', 'usage_hourly', 'usage_daily']) {
-    await onStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
+    await runOnStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
   }
   await database.query('DELETE FROM usage_dirty_hours');
 });
@@ -37,10 +37,10 @@ function start(options: Partial<RollUpOptions>): RollUp {
 }
 async function ingest(...rows: RunRow[]): Promise<void> {
   await insertRuns(clickhouse, rows);
-  await markHoursDirty(database, hoursOf(rows));
+  await markHoursDirty(database, toDirtyHours(rows));
 }
 const untilCounted = (traces: number, timeout: number) =>
-  expect.poll(() => tracesCounted(clickhouse), { timeout, interval: 20 }).toBe(traces);
+  expect.poll(() => readTraceCount(clickhouse), { timeout, interval: 20 }).toBe(traces);
 
 it('counts the dirty hours that exist at startup', async () => {
   await ingest(runRow({}));
@@ -68,7 +68,7 @@ it('polls for hours that another process marked dirty', async () => {
 it('coalesces many wake-ups into few roll-up runs', async () => {
   let counts = 0;
   const { wake, runNow } = start({
-    clickhouse: aroundCommands(clickhouse, (command, run) => {
+    clickhouse: wrapCommands(clickhouse, (command, run) => {
       counts += Number(command.name === 'count-usage-hours');
       return run();
     }),
@@ -94,7 +94,7 @@ it('sends one Postgres query an interval and no ClickHouse query while idle', as
         return database.query(sql, params);
       },
     },
-    clickhouse: aroundCommands(clickhouse, (command, run) => {
+    clickhouse: wrapCommands(clickhouse, (command, run) => {
       statements.push(command.sql);
       return run();
     }),
@@ -114,9 +114,9 @@ it('recovers from failures of either store, with smaller roll-up runs meanwhile'
   await ingest(...Array.from({ length: 8 }, (_, index) => runRow({ traceMicros: (450_000 + index) * hourMicros })));
   start({
     limits: { hours: 8 },
-    clickhouse: aroundCommands(clickhouse, async ({ name, external }, run) => {
+    clickhouse: wrapCommands(clickhouse, async ({ name, externalTable }, run) => {
       if (name === 'count-usage-hours') {
-        hoursAsked.push(external!.rows.length);
+        hoursAsked.push(externalTable!.rows.length);
         if (hoursAsked.length === 1) throw runlakeError('CLICKHOUSE_UNAVAILABLE');
         if (hoursAsked.length <= 3) throw runlakeError('DATABASE_UNAVAILABLE');
       }
@@ -139,7 +139,7 @@ it('never executes two roll-up runs at a time, and a requested run counts what w
   let running = 0;
   let max = 0;
   const { wake, runNow } = start({
-    clickhouse: aroundCommands(clickhouse, async (_command, run) => {
+    clickhouse: wrapCommands(clickhouse, async (_command, run) => {
       max = Math.max(max, ++running);
       await run().finally(() => running--);
     }),
@@ -148,7 +148,7 @@ it('never executes two roll-up runs at a time, and a requested run counts what w
     await ingest(runRow({}));
     wake();
     await Promise.all([runNow(), runNow()]);
-    expect(await tracesCounted(clickhouse)).toBe(round);
+    expect(await readTraceCount(clickhouse)).toBe(round);
   }
   expect(max).toBe(1);
 });
@@ -164,7 +164,7 @@ it('finishes the current roll-up run when it is stopped, and starts no other', a
   });
   await ingest(runRow({}));
   const { stop, wake } = start({
-    clickhouse: aroundCommands(clickhouse, async (_command, run) => {
+    clickhouse: wrapCommands(clickhouse, async (_command, run) => {
       reached();
       await gate;
       await run();
@@ -180,7 +180,7 @@ it('finishes the current roll-up run when it is stopped, and starts no other', a
   expect(stopped).toBe(false);
   resume();
   await stopping;
-  expect(await tracesCounted(clickhouse)).toBe(1);
+  expect(await readTraceCount(clickhouse)).toBe(1);
   expect(await hasDirtyHours(database)).toBe(false);
   await ingest(runRow({}));
   wake();
@@ -191,7 +191,7 @@ it('finishes the current roll-up run when it is stopped, and starts no other', a
 it('reports unhealthy after several consecutive failed roll-up runs, until one succeeds', async () => {
   await ingest(runRow({}));
   let broken = true;
-  const failing = aroundCommands(clickhouse, (_command, run) =>
+  const failing = wrapCommands(clickhouse, (_command, run) =>
     broken ? Promise.reject(runlakeError('CLICKHOUSE_UNAVAILABLE', {})) : run(),
   );
   const { check } = start({ clickhouse: failing });

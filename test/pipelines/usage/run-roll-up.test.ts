@@ -3,23 +3,23 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import { commandOnEachShard } from '../../../infra/clickhouse/layout.ts';
+import { runOnEachShard } from '../../../infra/clickhouse/layout.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { hasDirtyHours, runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { countHours, sumDays } from '../../../pipelines/usage/rollup-query.ts';
-import { childOfSuite } from '../../engines/child-of-suite.ts';
-import { aroundCommands, onStoredTable, rowsOfServers } from '../../engines/on-stored-table.ts';
-import { clusterOf, freshStores } from '../../engines/stores.ts';
+import { childProcessOptions } from '../../engines/child-of-suite.ts';
+import { queryEveryServer, runOnStoredTable, wrapCommands } from '../../engines/on-stored-table.ts';
+import { freshStores, getClusterVariable } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
 import {
-  countedBy,
   hourMicros,
-  hoursOf,
   insertRuns,
   type RunRow,
+  readCountsBy,
+  readTraceCount,
   runRow,
-  tracesCounted,
+  toDirtyHours,
   uuidOf,
 } from './trace-rows.ts';
 
@@ -34,14 +34,14 @@ beforeAll(async () => {
 afterAll(() => stores?.close());
 beforeEach(async () => {
   for (const table of ['runs', 'traces', 'usage_hourly', 'usage_daily']) {
-    await onStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
+    await runOnStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
   }
   await database.query('DELETE FROM usage_dirty_hours');
 });
 
 async function ingest(rows: readonly RunRow[]): Promise<void> {
   await insertRuns(clickhouse, rows);
-  await markHoursDirty(database, hoursOf(rows));
+  await markHoursDirty(database, toDirtyHours(rows));
 }
 const rollUp = (limits = {}) => runRollUp({ database, clickhouse }, limits);
 const hour = (row: RunRow) => Math.floor(row.traceMicros / hourMicros) * 3_600;
@@ -52,23 +52,23 @@ describe('a roll-up run', () => {
     await ingest(rows);
     expect(await rollUp()).toEqual({ outcome: 'counted', hours: 1, more: false });
     const at = hour(rows[0]!);
-    expect(await countedBy(clickhouse, 'workspace')).toEqual({ [`${at} ${uuidOf('tenant')}`]: 3 });
-    expect(await countedBy(clickhouse, 'project')).toEqual({
+    expect(await readCountsBy(clickhouse, 'workspace')).toEqual({ [`${at} ${uuidOf('tenant')}`]: 3 });
+    expect(await readCountsBy(clickhouse, 'project')).toEqual({
       [`${at} ${uuidOf('project')}`]: 2,
       [`${at} ${uuidOf('other project')}`]: 1,
     });
-    expect(await countedBy(clickhouse, 'user')).toEqual({
+    expect(await readCountsBy(clickhouse, 'user')).toEqual({
       [`${at} ${uuidOf('user')}`]: 2,
       [`${at} ${uuidOf('other user')}`]: 1,
     });
-    expect(await countedBy(clickhouse, 'api_key')).toEqual({ [`${at} ${uuidOf('key')}`]: 3 });
+    expect(await readCountsBy(clickhouse, 'api_key')).toEqual({ [`${at} ${uuidOf('key')}`]: 3 });
     expect(await hasDirtyHours(database)).toBe(false);
   });
 
   it('does nothing without dirty hours', async () => {
     await insertRuns(clickhouse, [runRow({})]);
     expect(await rollUp()).toEqual({ outcome: 'idle', hours: 0, more: false });
-    expect(await tracesCounted(clickhouse)).toBe(0);
+    expect(await readTraceCount(clickhouse)).toBe(0);
   });
 
   it('counts a trace once, however often and in however many chunks it arrives', async () => {
@@ -76,16 +76,16 @@ describe('a roll-up run', () => {
     const child = runRow({ traceId: root.traceId });
     await ingest([child]);
     await rollUp();
-    expect(await tracesCounted(clickhouse)).toBe(1);
+    expect(await readTraceCount(clickhouse)).toBe(1);
     await ingest([root, child]);
     await ingest([root, child]);
     await ingest([child, root, root]);
     await rollUp();
-    await onStoredTable(clickhouse, 'traces', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
+    await runOnStoredTable(clickhouse, 'traces', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
     await ingest([root]);
     await rollUp();
     for (const dimension of ['workspace', 'project', 'user', 'api_key']) {
-      expect(await tracesCounted(clickhouse, dimension)).toBe(1);
+      expect(await readTraceCount(clickhouse, dimension)).toBe(1);
     }
   });
 
@@ -93,15 +93,15 @@ describe('a roll-up run', () => {
     const second = runRow({ userId: uuidOf('second'), acceptedMicros: 2_000_000 });
     const first = runRow({ traceId: second.traceId, userId: uuidOf('first'), acceptedMicros: 1_000_000 });
     const third = runRow({ traceId: second.traceId, userId: uuidOf('third'), acceptedMicros: 3_000_000 });
-    const usersAfter = async (row: RunRow) => {
+    const ingestAndReadUsers = async (row: RunRow) => {
       await ingest([row]);
       await rollUp();
-      return countedBy(clickhouse, 'user');
+      return readCountsBy(clickhouse, 'user');
     };
-    expect(await usersAfter(second)).toEqual({ [`${hour(second)} ${uuidOf('second')}`]: 1 });
-    expect(await usersAfter(first)).toEqual({ [`${hour(second)} ${uuidOf('first')}`]: 1 });
-    expect(await usersAfter(third)).toEqual({ [`${hour(second)} ${uuidOf('first')}`]: 1 });
-    expect(await tracesCounted(clickhouse)).toBe(1);
+    expect(await ingestAndReadUsers(second)).toEqual({ [`${hour(second)} ${uuidOf('second')}`]: 1 });
+    expect(await ingestAndReadUsers(first)).toEqual({ [`${hour(second)} ${uuidOf('first')}`]: 1 });
+    expect(await ingestAndReadUsers(third)).toEqual({ [`${hour(second)} ${uuidOf('first')}`]: 1 });
+    expect(await readTraceCount(clickhouse)).toBe(1);
   });
 
   it('breaks ties between runs accepted at the same moment by run id, whatever the order', async () => {
@@ -111,9 +111,9 @@ describe('a roll-up run', () => {
       const traceId = uuidOf('tie', index);
       for (const runId of order) await ingest([runRow({ traceId, runId, userId: runId })]);
       await rollUp();
-      chosen.add(Object.keys(await countedBy(clickhouse, 'user')).join());
+      chosen.add(Object.keys(await readCountsBy(clickhouse, 'user')).join());
       for (const table of ['traces', 'usage_hourly', 'usage_daily']) {
-        await onStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
+        await runOnStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
       }
     }
     expect(chosen.size).toBe(1);
@@ -126,7 +126,7 @@ describe('a roll-up run', () => {
     await rollUp();
     await ingest([runRow({ traceMicros: old + 5 }), runRow({ traceMicros: old + 6 })]);
     expect(await rollUp()).toMatchObject({ hours: 1 });
-    expect(await countedBy(clickhouse, 'workspace')).toEqual({
+    expect(await readCountsBy(clickhouse, 'workspace')).toEqual({
       [`${hour(recent)} ${uuidOf('tenant')}`]: 1,
       [`${hour(elsewhere)} ${uuidOf('elsewhere')}`]: 1,
       [`${hour(elsewhere)} ${uuidOf('tenant')}`]: 2,
@@ -137,8 +137,8 @@ describe('a roll-up run', () => {
     const rows = Array.from({ length: 2_500 }, (_, index) => runRow({ traceMicros: (450_000 + index) * hourMicros }));
     await ingest(rows);
     expect(await rollUp()).toEqual({ outcome: 'counted', hours: 2_500, more: false });
-    expect(await tracesCounted(clickhouse)).toBe(2_500);
-    expect(Object.keys(await countedBy(clickhouse, 'api_key'))).toHaveLength(2_500);
+    expect(await readTraceCount(clickhouse)).toBe(2_500);
+    expect(Object.keys(await readCountsBy(clickhouse, 'api_key'))).toHaveLength(2_500);
   });
 
   it('counts hours of more months than ClickHouse accepts in one insert', async () => {
@@ -156,7 +156,7 @@ describe('a roll-up run', () => {
       hours.map((hourSeconds) => ({ tenantId: uuidOf('tenant'), hourSeconds })),
     );
     expect(await rollUp()).toMatchObject({ hours: 120 });
-    expect(await tracesCounted(clickhouse)).toBe(120);
+    expect(await readTraceCount(clickhouse)).toBe(120);
   });
 
   it('counts at most the limit, oldest dirty hours first, and reports that more is left', async () => {
@@ -164,26 +164,26 @@ describe('a roll-up run', () => {
     for (const row of rows) await ingest([row, row]);
     await ingest([rows[4]!]);
     expect(await rollUp({ hours: 2 })).toEqual({ outcome: 'counted', hours: 2, more: true });
-    expect(Object.keys(await countedBy(clickhouse, 'workspace')).map((key) => Number(key.split(' ')[0]))).toEqual([
+    expect(Object.keys(await readCountsBy(clickhouse, 'workspace')).map((key) => Number(key.split(' ')[0]))).toEqual([
       450_001 * 3_600,
       450_002 * 3_600,
     ]);
     expect(await rollUp({ dirtyHours: 1 })).toEqual({ outcome: 'counted', hours: 1, more: true });
     expect(await rollUp({ hours: 2 })).toMatchObject({ hours: 2, more: true });
     expect(await rollUp()).toEqual({ outcome: 'idle', hours: 0, more: false });
-    expect(await tracesCounted(clickhouse)).toBe(5);
+    expect(await readTraceCount(clickhouse)).toBe(5);
   });
 });
 
 describe('a roll-up run that crashes', () => {
   const died = new TypeError('died here');
   const around = (name: string, act: (run: () => Promise<void>) => Promise<void>): ClickHouse =>
-    aroundCommands(clickhouse, (command, run) => (command.name === name ? act(run) : run()));
+    wrapCommands(clickhouse, (command, run) => (command.name === name ? act(run) : run()));
   /**
    * Returns the database; its transactions fail before the statement that contains `text`, or at the end if `text` is
    * undefined.
    */
-  const dyingBefore = (text: string): Database => ({
+  const createDyingDatabase = (text: string): Database => ({
     ...database,
     transaction: (work) =>
       database.transaction(async (transaction) => {
@@ -215,8 +215,8 @@ describe('a roll-up run that crashes', () => {
         database,
       }),
     ],
-    ['before the dirty hours are deleted', () => ({ clickhouse, database: dyingBefore('DELETE') })],
-    ['before the commit', () => ({ clickhouse, database: dyingBefore('COMMIT') })],
+    ['before the dirty hours are deleted', () => ({ clickhouse, database: createDyingDatabase('DELETE') })],
+    ['before the commit', () => ({ clickhouse, database: createDyingDatabase('COMMIT') })],
   ];
   for (const [when, deps] of deaths) {
     it(`${when} is repaired by the next one`, async () => {
@@ -230,11 +230,11 @@ describe('a roll-up run that crashes', () => {
       await expect(runRollUp(deps())).rejects.toBe(died);
       expect(await hasDirtyHours(database)).toBe(true);
       expect(await rollUp()).toMatchObject({ outcome: 'counted', hours: 1 });
-      expect(await countedBy(clickhouse, 'user')).toEqual({
+      expect(await readCountsBy(clickhouse, 'user')).toEqual({
         [`${hour(late)} ${uuidOf('early')}`]: 1,
         [`${hour(late)} ${uuidOf('user')}`]: 2,
       });
-      expect(await tracesCounted(clickhouse)).toBe(3);
+      expect(await readTraceCount(clickhouse)).toBe(3);
     });
   }
 
@@ -254,7 +254,7 @@ describe('a roll-up run that crashes', () => {
       expect(await hasDirtyHours(database)).toBe(true);
     }
     await rollUp();
-    expect(await tracesCounted(clickhouse)).toBe(3);
+    expect(await readTraceCount(clickhouse)).toBe(3);
   });
 
   it('leaves a group to the run that has locked it', async () => {
@@ -267,7 +267,7 @@ describe('a roll-up run that crashes', () => {
       }),
     });
     expect(outer.outcome).toBe('counted');
-    expect(await tracesCounted(clickhouse)).toBe(1);
+    expect(await readTraceCount(clickhouse)).toBe(1);
   });
 
   it('counts the workspaces of other groups meanwhile', async () => {
@@ -296,24 +296,24 @@ describe('a roll-up run that crashes', () => {
     const taken = runRow({ traceId: row.traceId, userId: uuidOf('early'), acceptedMicros: 1_000_000 });
     await ingest([taken]);
     await rollUp();
-    await onStoredTable(clickhouse, 'traces', (stored) => `TRUNCATE TABLE ${stored}`);
+    await runOnStoredTable(clickhouse, 'traces', (stored) => `TRUNCATE TABLE ${stored}`);
     // Restores the rows that the late count had read.
     await insertRuns(clickhouse, [row]);
-    await commandOnEachShard(clickhouse, (stored, shard) =>
-      countHours(hoursOf([row]), 1, { traces: stored('traces'), shard }),
+    await runOnEachShard(clickhouse, (stored, shard) =>
+      countHours(toDirtyHours([row]), 1, { traces: stored('traces'), shard }),
     );
-    await clickhouse.command(sumDays(hoursOf([row]), 1));
-    expect(await countedBy(clickhouse, 'user')).toEqual({ [`${hour(row)} ${uuidOf('early')}`]: 1 });
+    await clickhouse.command(sumDays(toDirtyHours([row]), 1));
+    expect(await readCountsBy(clickhouse, 'user')).toEqual({ [`${hour(row)} ${uuidOf('early')}`]: 1 });
   });
 
   it('sets an hour to zero that lost all its traces', async () => {
     const row = runRow({});
     await ingest([row]);
     await rollUp();
-    await onStoredTable(clickhouse, 'traces', (stored) => `TRUNCATE TABLE ${stored}`);
-    await markHoursDirty(database, hoursOf([row]));
+    await runOnStoredTable(clickhouse, 'traces', (stored) => `TRUNCATE TABLE ${stored}`);
+    await markHoursDirty(database, toDirtyHours([row]));
     await rollUp();
-    expect(await countedBy(clickhouse, 'user')).toEqual({});
+    expect(await readCountsBy(clickhouse, 'user')).toEqual({});
   });
 });
 
@@ -325,14 +325,14 @@ describe('processes', () => {
     children.clear();
     // The insert of a killed process continues in ClickHouse and would be counted in the tables of the next test.
     const inserting = `SELECT query_id FROM system.processes WHERE current_database = currentDatabase() AND query_kind = 'Insert'`;
-    const noInserts = async () => (await rowsOfServers(clickhouse, inserting)).length === 0;
+    const noInserts = async () => (await queryEveryServer(clickhouse, inserting)).length === 0;
     await until('inserts to end', noInserts, 60_000);
   }, 90_000);
   function start(mode: string): ChildProcess {
-    const child = spawn(process.execPath, [...childOfSuite, script, mode], {
+    const child = spawn(process.execPath, [...childProcessOptions, script, mode], {
       env: {
         ...process.env,
-        ...clusterOf(stores),
+        ...getClusterVariable(stores),
         TEST_CLICKHOUSE_URL: stores.clickhouseUrl,
         TEST_DATABASE_URL: stores.databaseUrl,
       },
@@ -355,7 +355,7 @@ describe('processes', () => {
       await expect.poll(async () => (await rollUp()).outcome, { timeout: 60_000 }).toBe('counted');
       expect(await hasDirtyHours(database)).toBe(false);
       for (const dimension of ['workspace', 'project', 'user', 'api_key']) {
-        expect(await tracesCounted(clickhouse, dimension)).toBe(2);
+        expect(await readTraceCount(clickhouse, dimension)).toBe(2);
       }
     });
   }
@@ -374,7 +374,7 @@ describe('processes', () => {
     }
     await expect.poll(() => hasDirtyHours(database), { timeout: 60_000 }).toBe(false);
     for (const dimension of ['workspace', 'project', 'user', 'api_key']) {
-      expect(await tracesCounted(clickhouse, dimension)).toBe(rows.length);
+      expect(await readTraceCount(clickhouse, dimension)).toBe(rows.length);
     }
     for (const child of loops) {
       child.kill('SIGTERM');

@@ -38,7 +38,7 @@ describe('the stride of a range', () => {
 });
 
 describe('the buckets of a range', () => {
-  const bucketsOf = (start: string, end: string) => {
+  const listBuckets = (start: string, end: string) => {
     const plan = planBuckets({ startMs: Date.parse(start), endMs: Date.parse(end) });
     const last = Math.ceil((plan.endExclusiveSeconds - plan.originSeconds) / plan.strideSeconds) - 1;
     return [0, 1, last].map((index) => {
@@ -48,7 +48,7 @@ describe('the buckets of a range', () => {
   };
 
   it('begin with the hour of the start and end with the hour of the end when hourly', () => {
-    expect(bucketsOf('2026-03-05T10:59:00Z', '2026-03-05T13:00:01Z')).toEqual([
+    expect(listBuckets('2026-03-05T10:59:00Z', '2026-03-05T13:00:01Z')).toEqual([
       '2026-03-05T10:00:00Z/2026-03-05T11:00:00Z',
       '2026-03-05T11:00:00Z/2026-03-05T12:00:00Z',
       '2026-03-05T13:00:00Z/2026-03-05T14:00:00Z',
@@ -56,7 +56,7 @@ describe('the buckets of a range', () => {
   });
 
   it('are labelled by UTC days when daily, the last one truncated', () => {
-    expect(bucketsOf('2026-03-05T10:59:00Z', '2026-03-09T06:30:00Z')).toEqual([
+    expect(listBuckets('2026-03-05T10:59:00Z', '2026-03-09T06:30:00Z')).toEqual([
       '2026-03-05T00:00:00Z/2026-03-06T00:00:00Z',
       '2026-03-06T00:00:00Z/2026-03-07T00:00:00Z',
       '2026-03-09T00:00:00Z/2026-03-09T07:00:00Z',
@@ -64,7 +64,7 @@ describe('the buckets of a range', () => {
   });
 
   it('have steps of seven days from the day of the start when weekly', () => {
-    expect(bucketsOf('2026-01-01T05:00:00Z', '2026-02-05T00:00:00Z')).toEqual([
+    expect(listBuckets('2026-01-01T05:00:00Z', '2026-02-05T00:00:00Z')).toEqual([
       '2026-01-01T00:00:00Z/2026-01-08T00:00:00Z',
       '2026-01-08T00:00:00Z/2026-01-15T00:00:00Z',
       '2026-01-29T00:00:00Z/2026-02-05T00:00:00Z',

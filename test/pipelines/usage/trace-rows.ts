@@ -74,7 +74,7 @@ export async function insertRuns(clickhouse: ClickHouse, rows: readonly RunRow[]
   });
 }
 
-export function hoursOf(rows: readonly RunRow[]): DirtyHour[] {
+export function toDirtyHours(rows: readonly RunRow[]): DirtyHour[] {
   return rows.map(({ tenantId, traceMicros }) => ({
     tenantId,
     hourSeconds: Math.floor(traceMicros / hourMicros) * 3_600,
@@ -85,7 +85,7 @@ export function hoursOf(rows: readonly RunRow[]): DirtyHour[] {
  * Returns the contents of `usage_hourly` as `hour id` → traces; checks that `usage_daily` has the same totals for whole
  * days.
  */
-export async function countedBy(clickhouse: ClickHouse, dimension: string): Promise<Record<string, number>> {
+export async function readCountsBy(clickhouse: ClickHouse, dimension: string): Promise<Record<string, number>> {
   const counted = (table: string, column: string) =>
     clickhouse.query<{ at: number; id: string; total: number }>({
       name: 'test',
@@ -105,8 +105,8 @@ export async function countedBy(clickhouse: ClickHouse, dimension: string): Prom
   return Object.fromEntries(hours.map(({ at, id, total }) => [`${at} ${id}`, total]));
 }
 
-export async function tracesCounted(clickhouse: ClickHouse, dimension = 'workspace'): Promise<number> {
-  return Object.values(await countedBy(clickhouse, dimension)).reduce((sum, traces) => sum + traces, 0);
+export async function readTraceCount(clickhouse: ClickHouse, dimension = 'workspace'): Promise<number> {
+  return Object.values(await readCountsBy(clickhouse, dimension)).reduce((sum, traces) => sum + traces, 0);
 }
 
 function textOf(micros: number): string {

@@ -29,7 +29,7 @@ export const clickhouse: Part = {
   },
   values: ({ ports, secret, installation }): PartValues => {
     const urls = ports
-      .slice(0, shardsOf(installation))
+      .slice(0, getShardCount(installation))
       .map((port) => `http://${user}:${secret('clickhouse')}@127.0.0.1:${port}/runlake`);
     return { url: urls.join(','), ...(urls.length > 1 && { cluster }) };
   },
@@ -46,7 +46,7 @@ export const clickhouse: Part = {
 /** Returns the folder of a server of a cluster. It has the same structure as the folder of a single server. */
 export const shardFolder = (folder: string, shard: number) => join(folder, title.toLowerCase(), `shard-${shard}`);
 
-const shardsOf = (installation: LaunchOptions['installation']) => Number(installation.shards ?? 1);
+const getShardCount = (installation: LaunchOptions['installation']) => Number(installation.shards ?? 1);
 
 async function startShards({
   folder,
@@ -55,7 +55,7 @@ async function startShards({
   logger,
   installation,
 }: LaunchOptions): Promise<EmbeddedClickhouse[]> {
-  const shards = shardsOf(installation);
+  const shards = getShardCount(installation);
   const password = secret('clickhouse');
   if (shards === 1) return [await startClickhouse({ folder, port: ports[0] ?? 0, password, logger })];
   const portOfShard = ports.slice(2, 2 + shards);

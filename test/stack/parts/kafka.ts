@@ -3,11 +3,11 @@ import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { readFileIfThere, writePrivateFile } from '../../../infra/embedded/private-file.ts';
+import { readFileIfExists, writePrivateFile } from '../../../infra/embedded/private-file.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { fetchPinned } from '../fetch-pinned.ts';
 import { findJava } from '../find-java.ts';
-import { startsSoon } from '../java-options.ts';
+import { fastStartOptions } from '../java-options.ts';
 import { launchProgram } from '../launch-program.ts';
 import type { LaunchOptions, Part } from '../part.ts';
 import { kafkaPin } from '../pins.ts';
@@ -45,7 +45,7 @@ export const kafka: Part = {
       program: installation.java ?? '',
       args: [
         heap,
-        ...(options.isShortLived ? startsSoon : []),
+        ...(options.isShortLived ? fastStartOptions : []),
         '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
         '-cp',
         installation.classPath ?? '',
@@ -71,7 +71,7 @@ async function ensureStorage(options: LaunchOptions, workFolder: string): Promis
   const properties = join(workFolder, 'server.properties');
   const data = join(workFolder, 'data');
   mkdirSync(workFolder, { recursive: true, mode: 0o700 });
-  if (readFileIfThere(properties) === undefined) writePrivateFile(properties, serverProperties(options.ports, data));
+  if (readFileIfExists(properties) === undefined) writePrivateFile(properties, serverProperties(options.ports, data));
   if (existsSync(join(data, 'meta.properties'))) return properties;
   const { java = '', classPath = '' } = options.installation;
   // A cluster id is 16 bytes in base64; because of the leading `x`, it is not parsed as an option.
@@ -79,7 +79,7 @@ async function ensureStorage(options: LaunchOptions, workFolder: string): Promis
   try {
     const format = [
       '-Xmx128m',
-      ...startsSoon,
+      ...fastStartOptions,
       '-cp',
       classPath,
       'kafka.tools.StorageTool',

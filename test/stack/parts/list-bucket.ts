@@ -19,21 +19,21 @@ export async function listBucket(options: {
   const time = new Date().toISOString().replace(/[-:]|\.\d+/g, '');
   const day = time.slice(0, 8);
   const scope = `${day}/${region}/s3/aws4_request`;
-  const signed = 'host;x-amz-content-sha256;x-amz-date';
+  const signedHeaders = 'host;x-amz-content-sha256;x-amz-date';
   const headers = [`host:${url.host}`, `x-amz-content-sha256:${nothing}`, `x-amz-date:${time}`, ''].join('\n');
-  const request = ['GET', url.pathname, query, headers, signed, nothing].join('\n');
-  const toSign = ['AWS4-HMAC-SHA256', time, scope, createHash('sha256').update(request).digest('hex')].join('\n');
+  const request = ['GET', url.pathname, query, headers, signedHeaders, nothing].join('\n');
+  const stringToSign = ['AWS4-HMAC-SHA256', time, scope, createHash('sha256').update(request).digest('hex')].join('\n');
   const key = [day, region, 's3', 'aws4_request'].reduce<Buffer>(
     (secret, text) => createHmac('sha256', secret).update(text).digest(),
     Buffer.from(`AWS4${options.secretAccessKey}`),
   );
-  const signature = createHmac('sha256', key).update(toSign).digest('hex');
+  const signature = createHmac('sha256', key).update(stringToSign).digest('hex');
   try {
     const answer = await fetch(url, {
       headers: {
         'x-amz-content-sha256': nothing,
         'x-amz-date': time,
-        authorization: `AWS4-HMAC-SHA256 Credential=${accessKeyId}/${scope}, SignedHeaders=${signed}, Signature=${signature}`,
+        authorization: `AWS4-HMAC-SHA256 Credential=${accessKeyId}/${scope}, SignedHeaders=${signedHeaders}, Signature=${signature}`,
       },
       signal: AbortSignal.timeout(5_000),
     });

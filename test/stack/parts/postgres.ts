@@ -3,7 +3,7 @@ import pg from 'pg';
 import { findBinaries } from '../../../infra/embedded/postgres/binaries.ts';
 import { user } from '../../../infra/embedded/postgres/cluster.ts';
 import { startPostgres } from '../../../infra/embedded/postgres/start-postgres.ts';
-import { readFileIfThere, writePrivateFile } from '../../../infra/embedded/private-file.ts';
+import { readFileIfExists, writePrivateFile } from '../../../infra/embedded/private-file.ts';
 import type { Part } from '../part.ts';
 
 const title = 'Postgres';
@@ -20,7 +20,7 @@ export const postgres: Part = {
   async launch({ folder, ports: [port = 0], secret, logger }) {
     // The embedded Postgres reads its password from this file.
     const file = join(folder, 'postgres.password');
-    if (readFileIfThere(file) === undefined) writePrivateFile(file, `${secret('postgres')}\n`);
+    if (readFileIfExists(file) === undefined) writePrivateFile(file, `${secret('postgres')}\n`);
     const engine = await startPostgres({ folder, port, logger });
     return { exited: engine.exited.then(({ reason }) => reason), stop: () => engine.stop() };
   },

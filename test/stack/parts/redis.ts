@@ -1,6 +1,6 @@
 import { mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { readFileIfThere, writePrivateFile } from '../../../infra/embedded/private-file.ts';
+import { readFileIfExists, writePrivateFile } from '../../../infra/embedded/private-file.ts';
 import { askPort } from '../ask-port.ts';
 import { fetchPinned } from '../fetch-pinned.ts';
 import { launchProgram } from '../launch-program.ts';
@@ -23,14 +23,14 @@ export const redis: Part = {
   async install(tools) {
     const own = tools.find('redis-server');
     if (own !== undefined && (await isNewEnough(own, tools))) return { program: own, libraries: '' };
-    return fromPackages(tools);
+    return installFromPackages(tools);
   },
   launch({ folder, ports, installation, secret, log }) {
     const workFolder = join(folder, 'redis');
     mkdirSync(workFolder, { recursive: true, mode: 0o700 });
     const file = join(workFolder, 'redis.conf');
     const password = secret('redis');
-    if (readFileIfThere(file) === undefined) {
+    if (readFileIfExists(file) === undefined) {
       // Syncs every write to disk before the reply, so that queues survive a crash of the server.
       const settings = [
         'bind 127.0.0.1',
@@ -85,7 +85,7 @@ async function isNewEnough(program: string, tools: Tools): Promise<boolean> {
  * Installs from the packages of the distribution. `apt-get` uses its own package lists in the cache: it reads only the
  * system's list of sources, and changes nothing in the system.
  */
-async function fromPackages(tools: Tools): Promise<Installation> {
+async function installFromPackages(tools: Tools): Promise<Installation> {
   const folder = await fetchPinned({
     part: 'redis',
     pin: redisPin,
@@ -93,8 +93,8 @@ async function fromPackages(tools: Tools): Promise<Installation> {
     // Distributions delete old versions when they publish new ones; `apt-get` verifies signatures.
     allowsUnpinned: true,
     async download(draft) {
-      const apt = tools.need(title, ['apt-get'], install);
-      tools.need(title, ['dpkg-deb'], install);
+      const apt = tools.requireProgram(title, ['apt-get'], install);
+      tools.requireProgram(title, ['dpkg-deb'], install);
       tools.say(`${title}: downloading`);
       const lists = join(draft, 'lists');
       mkdirSync(join(lists, 'partial'), { recursive: true });
@@ -113,7 +113,12 @@ async function fromPackages(tools: Tools): Promise<Installation> {
     },
     async unpack(draft) {
       for (const file of readdirSync(join(draft, 'files'))) {
-        await tools.run(title, tools.need(title, ['dpkg-deb'], install), ['-x', join('files', file), 'root'], draft);
+        await tools.run(
+          title,
+          tools.requireProgram(title, ['dpkg-deb'], install),
+          ['-x', join('files', file), 'root'],
+          draft,
+        );
       }
     },
   });

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { fetchPinned } from '../fetch-pinned.ts';
 import { findJava } from '../find-java.ts';
-import { startsSoon } from '../java-options.ts';
+import { fastStartOptions } from '../java-options.ts';
 import { launchProgram } from '../launch-program.ts';
 import type { Part } from '../part.ts';
 import { registryPin } from '../pins.ts';
@@ -26,7 +26,7 @@ export const registry: Part = {
       cacheFolder: tools.cacheFolder,
       download: (draft) => downloadWithMaven(title, tools, draft, { goal: 'copy', args: [`-Dartifact=${artifact}`] }),
       async unpack(draft) {
-        const tar = tools.need(title, ['tar'], 'tar');
+        const tar = tools.requireProgram(title, ['tar'], 'tar');
         const [archive = ''] = Object.keys(registryPin.files);
         await tools.run(title, tar, ['-xzf', join('files', archive)], draft);
       },
@@ -40,7 +40,7 @@ export const registry: Part = {
       folder,
       workFolder,
       program: installation.java ?? '',
-      args: ['-Xmx256m', ...startsSoon, '-jar', installation.jar ?? ''],
+      args: ['-Xmx256m', ...fastStartOptions, '-jar', installation.jar ?? ''],
       environment: {
         QUARKUS_HTTP_HOST: '127.0.0.1',
         QUARKUS_HTTP_PORT: String(ports[0]),

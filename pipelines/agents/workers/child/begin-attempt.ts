@@ -1,11 +1,11 @@
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import type { CompiledGraph } from '../../graphs/compiled-graph.ts';
-import { goesToEnd, listUnknownBreakpoints, readNodes, requireNodes } from '../../graphs/graph-nodes.ts';
+import { isEndCommand, listUnknownBreakpoints, readNodes, requireNodes } from '../../graphs/graph-nodes.ts';
 import type { LoadedGraph } from '../../graphs/load-graph.ts';
-import type { CheckpointChoice, RunCommand } from '../../runs/run.ts';
+import type { CheckpointReference, RunCommand } from '../../runs/run.ts';
 import type { ToWorker } from '../messages.ts';
 import { toLibraryCommand, toLibraryConfig } from './run-config.ts';
-import { stoppedAtHead, stoppedWithin } from './stopped-at-head.ts';
+import { findStoppedSubgraphs, isStoppedAtHead } from './stopped-at-head.ts';
 import type { ThreadSaver } from './thread-saver.ts';
 
 export type Job = Extract<ToWorker, { kind: 'run' }>['job'];
@@ -35,13 +35,14 @@ export async function beginAttempt(
   const { attempt, kwargs, runId, start, threadId } = job;
   for (const message of checkNodes(job, loaded, graph)) warn(message);
   await requireCheckpoint(job, saver);
-  const stops = { before: kwargs.interrupt_before, after: kwargs.interrupt_after };
-  const isKeptHere = graph.checkpointer === saver;
-  if (isKeptHere && start.kind === 'continue' && (await stoppedAtHead(graph, saver, threadId, stops))) return undefined;
+  const breakpoints = { before: kwargs.interrupt_before, after: kwargs.interrupt_after };
+  const usesThreadSaver = graph.checkpointer === saver;
+  if (usesThreadSaver && start.kind === 'continue' && (await isStoppedAtHead(graph, saver, threadId, breakpoints)))
+    return undefined;
   const startsWithoutState = start.kind === 'input' && start.checkpoint === 'none';
-  if (isKeptHere && attempt > 1 && !startsWithoutState)
-    saver.markInterrupted(await stoppedWithin(graph, saver, runId, buildStartConfig(job)));
-  const goesToEndNode = goesToEnd(kwargs.command);
+  if (usesThreadSaver && attempt > 1 && !startsWithoutState)
+    saver.markInterrupted(await findStoppedSubgraphs(graph, saver, runId, buildStartConfig(job)));
+  const goesToEndNode = isEndCommand(kwargs.command);
   if (goesToEndNode) await goToEnd(graph, config, start.kind === 'continue' ? undefined : kwargs.command?.update);
   if (!goesToEndNode && !(await isResumeConsumed(job, saver)))
     return { input: buildInput(job), options: { ...config, ...buildOptions(job) } };
@@ -68,7 +69,7 @@ export function buildConfig({ kwargs, start, threadId, runId, graphId, assistant
  * Keys of `configurable` that checkpoints must not contain: internals of LangGraph, ids of a single run or checkpoint,
  * and the auth user, which may contain credentials.
  */
-const excludedFromCheckpoints = new Set([
+const keysExcludedFromCheckpoints = new Set([
   ...['run_id', 'thread_id', 'checkpoint_id', 'checkpoint_ns', 'checkpoint_map'],
   'langgraph_auth_user',
 ]);
@@ -77,10 +78,10 @@ const excludedFromCheckpoints = new Set([
  * Returns the metadata and the configurable values of the run. They are stored in each checkpoint, so that clients can
  * filter a history by them.
  */
-export function checkpointMetadata({ kwargs }: Job): Record<string, unknown> {
+export function buildCheckpointMetadata({ kwargs }: Job): Record<string, unknown> {
   const { configurable = {}, metadata } = kwargs.config;
   const entries = Object.entries(configurable).filter(
-    ([name]) => !name.startsWith('__') && !excludedFromCheckpoints.has(name),
+    ([name]) => !name.startsWith('__') && !keysExcludedFromCheckpoints.has(name),
   );
   return { ...Object.fromEntries(entries), ...(metadata as object | undefined) };
 }
@@ -130,7 +131,7 @@ async function isResumeConsumed({ attempt, start, kwargs, threadId }: Job, saver
 }
 
 /** Returns the requested checkpoint; undefined if the attempt starts from the head of the thread or without state. */
-function chooseStartCheckpoint(start: Job['start']): CheckpointChoice | undefined {
+function chooseStartCheckpoint(start: Job['start']): CheckpointReference | undefined {
   return start.kind === 'input' && start.checkpoint !== 'none' ? start.checkpoint : undefined;
 }
 

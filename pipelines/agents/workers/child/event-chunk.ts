@@ -1,17 +1,17 @@
 import type { CheckpointConfig } from '../../graphs/compiled-graph.ts';
 import { toCheckpoint } from '../../requests/thread-state.ts';
 import type { Chunk } from '../messages.ts';
-import { graphJson } from './graph-json.ts';
+import { toGraphJson } from './graph-json.ts';
 import type { GraphStreamEvent } from './stream-graph.ts';
 
 /**
  * Serialises an event. If the event is too large or cannot be serialised, returns an `error` event in its place, and
  * the run continues.
  */
-export function eventChunk({ mode, event, namespace, data }: GraphStreamEvent, maxBytes: number): Chunk {
+export function encodeEventChunk({ mode, event, namespace, data }: GraphStreamEvent, maxBytes: number): Chunk {
   let text: string;
   try {
-    text = graphJson(toClientEventData(mode, data));
+    text = toGraphJson(toClientEventData(mode, data));
   } catch (error) {
     const reason = (error instanceof Error ? error.message : String(error)).split('\n', 1)[0]?.slice(0, 1_000);
     return createErrorChunk(

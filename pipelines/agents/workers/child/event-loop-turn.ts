@@ -28,7 +28,7 @@ export class EventLoopTurn {
    * Returns undefined if the interval has not passed yet; otherwise returns a promise that resolves in the next turn of
    * the event loop.
    */
-  ifLong(): Promise<void> | undefined {
+  yieldIfDue(): Promise<void> | undefined {
     if (this.#startedAtMs === undefined) {
       this.#startedAtMs = performance.now();
       setImmediate(() => this.#end());

@@ -3,14 +3,14 @@ import { isLeaseLost } from '../../checkpoints/leased-saver.ts';
 import type { CompiledGraph } from '../../graphs/compiled-graph.ts';
 import { readStoredState, toStreamedState } from '../../graphs/compiled-graph.ts';
 import type { LoadedGraph } from '../../graphs/load-graph.ts';
-import type { StoreFor } from '../../store/agent-store.ts';
+import type { StoreFactory } from '../../store/agent-store.ts';
 import type { RunOutcome } from '../messages.ts';
-import { beginAttempt, buildConfig, checkpointMetadata, type Job } from './begin-attempt.ts';
-import { createWarningChunk, eventChunk } from './event-chunk.ts';
+import { beginAttempt, buildCheckpointMetadata, buildConfig, type Job } from './begin-attempt.ts';
+import { createWarningChunk, encodeEventChunk } from './event-chunk.ts';
 import type { EventLoopTurn } from './event-loop-turn.ts';
 import type { SendWindow } from './send-window.ts';
 import { streamGraph } from './stream-graph.ts';
-import { type SaverFor, ThreadSaver } from './thread-saver.ts';
+import { type SaverFactory, ThreadSaver } from './thread-saver.ts';
 
 /**
  * Time for which the saver collects checkpoint writes into a batch. A crash loses at most the writes of this period.
@@ -21,8 +21,8 @@ export interface JobDeps {
   readonly graph: LoadedGraph;
   /** LangChain callback handler that receives the child runs. */
   readonly tracer: object | undefined;
-  readonly saverFor: SaverFor;
-  readonly storeFor: StoreFor;
+  readonly saverFor: SaverFactory;
+  readonly storeFor: StoreFactory;
   readonly maxEventBytes: number;
   readonly events: SendWindow;
   /**
@@ -47,7 +47,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
   // With every durability except `sync`, LangGraph continues before its state is written.
   const early = job.kwargs.durability === 'sync' ? undefined : { batchDelayMs: writeBatchMs, onFailure };
   const storedSaver = saverFor(
-    { leaseToken, runId, attempt, graphId, assistantId, metadata: checkpointMetadata(job) },
+    { leaseToken, runId, attempt, graphId, assistantId, metadata: buildCheckpointMetadata(job) },
     early,
   );
   const startsWithoutState = start.kind === 'input' && start.checkpoint === 'none';
@@ -67,7 +67,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
       subgraphs: job.kwargs.subgraphs,
       runId,
       options: { ...begun.options, signal },
-      turn: () => deps.turn.ifLong(),
+      turn: () => deps.turn.yieldIfDue(),
       handler: deps.tracer,
     };
     await streamGraph(graph, begun.input, request, (streamed) => {
@@ -76,25 +76,25 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
         return;
       }
       signal.throwIfAborted();
-      events.put(eventChunk(streamed, deps.maxEventBytes));
+      events.put(encodeEventChunk(streamed, deps.maxEventBytes));
     });
     await storedSaver.settled?.();
-    await events.empty();
+    await events.waitUntilEmpty();
     if (signal.aborted) return toAbortOutcome(signal.reason);
     const state = graph.checkpointer ? await readStoredState(graph, threadId) : toStreamedState(states);
     return { kind: 'finished', ...state };
   } catch (error) {
     // If state could not be written, report that error, because it is the cause of the graph's error.
-    const unwritten = await storedSaver.settled?.().then(
+    const writeError = await storedSaver.settled?.().then(
       () => undefined,
       (reason: unknown) => reason,
     );
-    const is = (matches: (each: unknown) => boolean) => hasCause(error, matches) || hasCause(unwritten, matches);
+    const is = (matches: (each: unknown) => boolean) => hasCause(error, matches) || hasCause(writeError, matches);
     if (is(isLeaseLost)) return { kind: 'fenced' };
     if (is(isDatabaseUnavailable)) return { kind: 'lost', cause: 'external', message: databaseUnavailableMessage };
     if (signal.aborted) return toAbortOutcome(signal.reason);
     // Send all buffered events before reporting the failure.
-    await events.empty().catch(() => undefined);
+    await events.waitUntilEmpty().catch(() => undefined);
     if (signal.aborted) return toAbortOutcome(signal.reason);
     const state = graph?.checkpointer ? await readStoredState(graph, threadId).catch(() => undefined) : undefined;
     return { kind: 'failed', ...describeError(error), ...(state && { values: state.values }) };

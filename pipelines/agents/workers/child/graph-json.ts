@@ -4,7 +4,7 @@
  *
  * @throws TypeError if the value is cyclic.
  */
-export function graphJson(value: unknown): string {
+export function toGraphJson(value: unknown): string {
   return JSON.stringify(value, toPlain) ?? 'null';
 }
 
@@ -15,7 +15,7 @@ export function graphJson(value: unknown): string {
 function toPlain(this: unknown, key: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return typeof value === 'bigint' ? value.toString() : value;
   const before = (this as Record<string, unknown>)[key];
-  if (isMessage(before)) return flatten(before);
+  if (isMessage(before)) return flattenMessage(before);
   if (before instanceof Error) return { name: before.name, message: before.message };
   if (before instanceof Map) return Object.fromEntries(before);
   if (before instanceof Set) return [...before];
@@ -38,7 +38,7 @@ function isMessage(value: unknown): value is Message {
   );
 }
 
-function flatten(message: Message): object {
+function flattenMessage(message: Message): object {
   const { type, data } = message.toDict();
   return { ...data, type };
 }

@@ -21,7 +21,7 @@ export function installProjectGlobals(serverUrl: string | undefined): void {
   scope[Symbol.for('langgraph_api:url')] = new ServerUrl(serverUrl);
   scope[Symbol.for('langgraph_api:fetch')] = (input: unknown, init: RequestInit = {}) => {
     const { url, sender } = resolveServerUrl(input, serverUrl);
-    return nativeFetch(url, { ...init, headers: withCredentials(new Headers(init.headers), sender) });
+    return nativeFetch(url, { ...init, headers: addCredentials(new Headers(init.headers), sender) });
   };
 }
 
@@ -40,7 +40,7 @@ const currentHandle = new AsyncLocalStorage<string>();
  * Runs `work`. Calls that it makes to this server use the credentials in `headers`, until the function that was passed
  * to `onEnd` is called.
  */
-export function actingFor<Result>(
+export function runWithCredentials<Result>(
   headers: IncomingHttpHeaders,
   onEnd: (forget: () => void) => void,
   work: () => Result,
@@ -79,7 +79,7 @@ function resolveServerUrl(
   return { url, sender };
 }
 
-function withCredentials(headers: Headers, sender: Sender | undefined): Headers {
+function addCredentials(headers: Headers, sender: Sender | undefined): Headers {
   if (sender === undefined || credentialHeaders.some((name) => headers.has(name))) return headers;
   for (const [name, value] of Object.entries(sender)) if (!headers.has(name)) headers.set(name, value);
   return headers;

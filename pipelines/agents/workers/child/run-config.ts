@@ -1,10 +1,10 @@
 import { Command, Send } from '@langchain/langgraph';
-import type { CheckpointChoice, GraphConfig, RunCommand } from '../../runs/run.ts';
+import type { CheckpointReference, GraphConfig, RunCommand } from '../../runs/run.ts';
 
 /** Converts the config of a run, an assistant or a query to the form that LangChain expects. */
 export function toLibraryConfig(
   config: GraphConfig,
-  added: { readonly threadId?: string; readonly checkpoint?: CheckpointChoice; readonly configurable?: object },
+  added: { readonly threadId?: string; readonly checkpoint?: CheckpointReference; readonly configurable?: object },
 ): Record<string, unknown> & { configurable: Record<string, unknown> } {
   const { recursion_limit, configurable, tags, ...rest } = config;
   const { checkpoint_id, checkpoint_ns, checkpoint_map } = added.checkpoint ?? {};

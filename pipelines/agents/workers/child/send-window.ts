@@ -11,7 +11,7 @@
  *   3. If the buffers exceed the limit, the run with the largest buffer fails with STREAM_BUFFER_FULL.
  */
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
-import { type Chunk, eventCost } from '../messages.ts';
+import { type Chunk, eventCost as computeEventCost } from '../messages.ts';
 
 /** The buffers of all send windows of a process. */
 export class SendBuffers {
@@ -83,7 +83,7 @@ export class SendWindow {
       return;
     }
     this.#buffer.push(chunk);
-    this.#addBuffered(eventCost(chunk));
+    this.#addBuffered(computeEventCost(chunk));
     if (this.#failure !== undefined) throw this.#failure;
   }
 
@@ -94,14 +94,14 @@ export class SendWindow {
       this.#buffer[this.#next] = undefined;
       this.#next += 1;
       this.#send(chunk);
-      this.#addBuffered(-eventCost(chunk));
+      this.#addBuffered(-computeEventCost(chunk));
     }
     if (this.#next < this.#buffer.length) return;
     this.#drop();
   }
 
   /** Resolves when no event is buffered. @throws STREAM_BUFFER_FULL */
-  async empty(): Promise<void> {
+  async waitUntilEmpty(): Promise<void> {
     if (this.#bufferedBytes > 0) await new Promise<void>((resolve) => this.#onEmpty.push(resolve));
     if (this.#failure !== undefined) throw this.#failure;
   }
@@ -119,7 +119,7 @@ export class SendWindow {
   }
 
   #send(chunk: Chunk): void {
-    this.#unacknowledgedBytes += eventCost(chunk);
+    this.#unacknowledgedBytes += computeEventCost(chunk);
     this.#options.send(chunk);
   }
 

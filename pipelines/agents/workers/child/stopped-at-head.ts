@@ -24,7 +24,7 @@ interface Breakpoints {
  *
  * @throws errors of the saver.
  */
-export async function stoppedAtHead(
+export async function isStoppedAtHead(
   graph: CompiledGraph,
   saver: BaseCheckpointSaver,
   threadId: string,
@@ -33,7 +33,7 @@ export async function stoppedAtHead(
   const before = requested.before ?? graph.interruptBefore;
   const after = requested.after ?? graph.interruptAfter;
   const config = { configurable: { thread_id: threadId, checkpoint_ns: '' } };
-  const head = hasAny({ before, after }) ? await saver.getTuple(config) : undefined;
+  const head = hasBreakpoints({ before, after }) ? await saver.getTuple(config) : undefined;
   return head !== undefined && isAtBreakpoint(graph, head, config, { before, after });
 }
 
@@ -45,7 +45,7 @@ export async function stoppedAtHead(
  * @param from the thread and, if a checkpoint was requested, the checkpoint from which the attempt starts.
  * @throws errors of the saver.
  */
-export async function stoppedWithin(
+export async function findStoppedSubgraphs(
   graph: CompiledGraph,
   saver: BaseCheckpointSaver,
   runId: string,
@@ -71,7 +71,8 @@ export async function stoppedWithin(
     if (head === undefined) return;
     const stops = { before: level.interruptBefore, after: level.interruptAfter };
     const { run_id } = head.metadata as { readonly run_id?: string };
-    if (run_id === runId && hasAny(stops) && (await isAtBreakpoint(graph, head, config, stops))) found.add(namespace);
+    if (run_id === runId && hasBreakpoints(stops) && (await isAtBreakpoint(graph, head, config, stops)))
+      found.add(namespace);
     else await visit(level, config);
   }
 
@@ -99,7 +100,7 @@ async function isAtBreakpoint(
   );
 }
 
-function hasAny({ before, after }: Breakpoints): boolean {
+function hasBreakpoints({ before, after }: Breakpoints): boolean {
   return (before?.length ?? 0) + (after?.length ?? 0) > 0;
 }
 

@@ -46,7 +46,7 @@ export async function streamGraph(
 ): Promise<void> {
   const requestedModes = new Set(modes.length > 0 ? modes : ['values']);
   if (requestedModes.has(protocolMode)) {
-    await streamProtocol(graph, input, { runId, options: withHandler(graph, options, handler), turn }, take);
+    await streamProtocol(graph, input, { runId, options: addHandler(graph, options, handler), turn }, take);
     return;
   }
   const library = new Set([...requestedModes].filter((mode) => unchangedModes.has(mode)));
@@ -81,7 +81,7 @@ export async function streamGraph(
   };
 
   if (!requestedModes.has('events')) {
-    const all = { ...withHandler(graph, options, handler), ...more };
+    const all = { ...addHandler(graph, options, handler), ...more };
     await runGraph(graph, input, all, (chunk) => takeEach(translate(chunk)), turn);
     return;
   }
@@ -101,7 +101,7 @@ export async function streamGraph(
  * options for every event, but a handler in the config of the graph only once. Therefore this function adds the handler
  * to the config of the graph, unless that config already has callbacks.
  */
-function withHandler(graph: CompiledGraph, options: GraphOptions, handler: object | undefined): GraphOptions {
+function addHandler(graph: CompiledGraph, options: GraphOptions, handler: object | undefined): GraphOptions {
   if (handler === undefined) return options;
   if (graph.config?.callbacks !== undefined) return { ...options, callbacks: [handler] };
   graph.config = { ...graph.config, callbacks: [handler] };

@@ -12,8 +12,8 @@ import {
   type PendingWrite,
 } from '@langchain/langgraph-checkpoint';
 import type pg from 'pg';
-import { splitThreadKey, threadKey } from '../../checkpoints/copy-checkpoints.ts';
-import { type EarlyAcks, type Lease, LeasedSaver } from '../../checkpoints/leased-saver.ts';
+import { buildThreadKey, splitThreadKey } from '../../checkpoints/copy-checkpoints.ts';
+import { type EarlyAckOptions, type Lease, LeasedSaver } from '../../checkpoints/leased-saver.ts';
 
 /**
  * The task id under which LangGraph stores writes that belong to no task, such as a resume value that names no
@@ -136,7 +136,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
   }
 
   #key(threadId: unknown): string {
-    return threadKey(this.#deploymentId, String(threadId));
+    return buildThreadKey(this.#deploymentId, String(threadId));
   }
 
   #toStored(config: RunnableConfig): RunnableConfig {
@@ -162,7 +162,7 @@ export class ThreadSaver extends BaseCheckpointSaver {
  * Creates checkpoint savers for runs and queries. A saver with a lease can write; a saver without a lease can only
  * read.
  */
-export type SaverFor = (lease?: Lease, early?: EarlyAcks) => SettlingSaver;
+export type SaverFactory = (lease?: Lease, early?: EarlyAckOptions) => SettlingSaver;
 
 export interface SettlingSaver extends BaseCheckpointSaver {
   /**
@@ -181,7 +181,7 @@ export interface SettlingSaver extends BaseCheckpointSaver {
  * Returns a function that creates savers. Without Postgres connections, the savers keep all state in the memory of this
  * process.
  */
-export function openSavers(connections: pg.Pool | undefined): SaverFor {
+export function openSavers(connections: pg.Pool | undefined): SaverFactory {
   if (connections === undefined) {
     const memory = new MemorySaver();
     return () => memory;

@@ -5,7 +5,7 @@
  */
 import { fileURLToPath } from 'node:url';
 import { isMainThread } from 'node:worker_threads';
-import { readTypescript } from '../read-typescript.ts';
+import { installTypescriptLoader } from '../read-typescript.ts';
 
 const workerPath = fileURLToPath(new URL('./worker-process.js', import.meta.url));
-if (!isMainThread || process.argv[1] !== workerPath) await readTypescript();
+if (!isMainThread || process.argv[1] !== workerPath) await installTypescriptLoader();

@@ -19,24 +19,24 @@ import { tmpdir } from 'node:os';
 import { resolve } from 'node:path';
 import pg from 'pg';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
-import { postgresAddress } from '../../../../infra/postgres/address.ts';
+import { parsePostgresAddress } from '../../../../infra/postgres/address.ts';
 import type { AppRoute } from '../../app/app-route.ts';
 import { type LoadedAuth, loadAuth } from '../../auth/load-auth.ts';
 import { type LoadedGraph, loadGraph } from '../../graphs/load-graph.ts';
 import { handleQuery } from '../../requests/handle-query.ts';
-import { loadEmbedder, openStores, type StoreFor } from '../../store/agent-store.ts';
+import { loadEmbedder, openStores, type StoreFactory } from '../../store/agent-store.ts';
 import { buildStoreConfig, type StoreConfig } from '../../store/store-item.ts';
 import { openTracer } from '../../traces/run-tracer.ts';
 import { computeWorkerFrameLimits } from '../frames.ts';
 import type { ToWorker, WorkerSetup } from '../messages.ts';
-import { needsTypescript, readTypescript } from '../read-typescript.ts';
+import { installTypescriptLoader, needsTypescript } from '../read-typescript.ts';
 import { serializeError } from '../serialized-error.ts';
 import { EventLoopTurn } from './event-loop-turn.ts';
 import { executeJob } from './execute-job.ts';
 import { Outbox, openParentPipe, watchParent } from './outbox.ts';
 import { installProjectGlobals } from './project-globals.ts';
 import { SendBuffers, type SendWindow } from './send-window.ts';
-import { isFailedWrite, openSavers, type SaverFor } from './thread-saver.ts';
+import { isFailedWrite, openSavers, type SaverFactory } from './thread-saver.ts';
 
 interface ActiveRun {
   readonly events: SendWindow;
@@ -52,8 +52,8 @@ const runs = new Map<number, ActiveRun>();
 let setup: WorkerSetup;
 let buffers: SendBuffers;
 let turn: EventLoopTurn;
-let saverFor: SaverFor;
-let storeFor: StoreFor;
+let saverFor: SaverFactory;
+let storeFor: StoreFactory;
 let storeConfig: StoreConfig;
 let loadErrors: Record<string, string> = {};
 let auth: LoadedAuth | undefined;
@@ -100,7 +100,7 @@ async function startWorker(receivedSetup: WorkerSetup): Promise<void> {
   loadErrors = { ...setup.loadErrors };
   setInterval(() => outbox.put({ kind: 'heartbeat' }), setup.heartbeatMs).unref();
   installProjectGlobals(setup.serverUrl);
-  if (needsTypescript(setup)) await readTypescript();
+  if (needsTypescript(setup)) await installTypescriptLoader();
   try {
     storeConfig = await loadStoreConfig(setup);
   } catch (error) {
@@ -223,7 +223,7 @@ function exitAfterError(error: unknown): void {
 function openConnections({ database, maxConnections }: WorkerSetup): pg.Pool | undefined {
   if (database === undefined) return undefined;
   const pool = new pg.Pool({
-    ...postgresAddress(database.url, database.authorities),
+    ...parsePostgresAddress(database.url, database.authorities),
     application_name: 'runlake-graphs',
     max: maxConnections,
     connectionTimeoutMillis: 10_000,

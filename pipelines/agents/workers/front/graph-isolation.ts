@@ -9,7 +9,7 @@ import { openLimitedAccount } from '../../../../infra/postgres/limited-account.t
 import type { Logger } from '../../../../infra/telemetry/logger.ts';
 import type { GraphsFile } from '../../graphs/graphs-file.ts';
 
-export interface WorkerAccount {
+export interface WorkerDatabaseAccount {
   /** Connection URL of Postgres for worker processes. */
   readonly url: string;
   /** Whether the account can access only rows of the deployment. */
@@ -34,19 +34,19 @@ export async function openWorkerAccount(options: {
   /** Connection URL of the database that `database` accesses. */
   readonly databaseUrl: string;
   /** Value of RUNLAKE_AGENTS_DATABASE_URL. */
-  readonly givenUrl?: string | undefined;
+  readonly configuredUrl?: string | undefined;
   readonly authorities?: readonly string[] | undefined;
   readonly logger: Logger;
-}): Promise<WorkerAccount> {
-  const { database, deploymentId, databaseUrl: url, givenUrl, authorities, logger } = options;
+}): Promise<WorkerDatabaseAccount> {
+  const { database, deploymentId, databaseUrl: url, configuredUrl, authorities, logger } = options;
   const noop = async () => undefined;
-  if (givenUrl !== undefined) {
+  if (configuredUrl !== undefined) {
     const isRestrictedToDeployment = await isBoundTo(
       database,
       deploymentId,
-      decodeURIComponent(new URL(givenUrl).username),
+      decodeURIComponent(new URL(configuredUrl).username),
     );
-    return { url: givenUrl, isRestrictedToDeployment, close: noop };
+    return { url: configuredUrl, isRestrictedToDeployment, close: noop };
   }
   const onCreate = (sql: Sql, name: string) => bindAccount(sql, deploymentId, name);
   const shared = { database, url, authorities, logger };
@@ -109,7 +109,7 @@ export async function openGraphIsolation(
     agentsIsolation === 'off'
       ? 'RUNLAKE_AGENTS_ISOLATION is off'
       : await openProcessAccounts({
-          readable: listReadablePaths(file),
+          readablePaths: listReadablePaths(file),
           closed: privateEntries.map((name) => resolve(dataDir, name)).filter((path) => existsSync(path)),
         });
   if (typeof accounts === 'string') {
@@ -129,8 +129,8 @@ export async function openGraphIsolation(
 
 /** Paths that project code must be able to read: the project, its packages, and the program of Runlake. */
 function listReadablePaths({ folder, graphs, auth, app }: GraphsFile): string[] {
-  const modules = [...graphs, auth, app].flatMap((module) => (module ? [module.path] : []));
+  const modulePaths = [...graphs, auth, app].flatMap((module) => (module ? [module.path] : []));
   const program = fileURLToPath(new URL('.', import.meta.url));
-  const paths = [folder, join(folder, 'node_modules'), ...modules, program];
+  const paths = [folder, join(folder, 'node_modules'), ...modulePaths, program];
   return paths.flatMap((path) => (existsSync(path) ? [realpathSync(path)] : []));
 }

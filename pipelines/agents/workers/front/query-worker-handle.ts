@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import type { GraphNodes } from '../../graphs/graph-nodes.ts';
-import { violation } from '../frames.ts';
+import { createViolationError } from '../frames.ts';
 import type { FromWorker, GraphRequest } from '../messages.ts';
 import { serializeFailure, toRunlakeError } from '../serialized-error.ts';
 import { type WorkerExit, WorkerHandle, type WorkerOptions } from './worker-handle.ts';
@@ -113,12 +113,12 @@ export class QueryWorkerHandle extends WorkerHandle {
 
   #receive(message: FromWorker): void {
     if (message.kind !== 'response' && message.kind !== 'query-error') {
-      throw violation(`a message '${message.kind}' of the query worker`);
+      throw createViolationError(`a message '${message.kind}' of the query worker`);
     }
     const query = this.#inFlight.get(message.key);
     if (query === undefined) {
       if (this.#timedOut.delete(message.key)) return;
-      throw violation('an answer with an unknown key');
+      throw createViolationError('an answer with an unknown key');
     }
     this.#settle(query, message.kind === 'response' ? message.json : toRunlakeError(message.error));
     this.#sendNext();

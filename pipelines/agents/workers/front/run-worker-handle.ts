@@ -1,4 +1,4 @@
-import { violation } from '../frames.ts';
+import { createViolationError } from '../frames.ts';
 import type { FromWorker, RunOutcome } from '../messages.ts';
 import type { RunSlot } from './run-slot.ts';
 import { type WorkerExit, WorkerHandle, type WorkerOptions } from './worker-handle.ts';
@@ -94,14 +94,14 @@ export class RunWorkerHandle extends WorkerHandle {
   /** @throws WORKER_PROTOCOL_VIOLATED */
   #receive(message: FromWorker): void {
     if (message.kind !== 'chunks' && message.kind !== 'traced' && message.kind !== 'ended') {
-      throw violation(`a message '${message.kind}' of a worker for runs`);
+      throw createViolationError(`a message '${message.kind}' of a worker for runs`);
     }
     const slot = this.#slots.get(message.key);
-    if (slot === undefined) throw violation(`a message '${message.kind}' of a run that it does not have`);
+    if (slot === undefined) throw createViolationError(`a message '${message.kind}' of a run that it does not have`);
     if (message.kind === 'ended') this.#remove(slot, message.outcome);
     else if (slot.abandoned) return;
     else if (message.kind === 'traced') slot.onChildRuns?.(message.traced);
-    else if (!slot.put(message.chunks)) throw violation('more events than the send window allows');
+    else if (!slot.put(message.chunks)) throw createViolationError('more events than the send window allows');
   }
 
   #abandon(slot: RunSlot, why: 'cancelled' | 'timeout'): void {

@@ -19,10 +19,10 @@ import { fileURLToPath } from 'node:url';
 import type { AccountSource } from '../../../../infra/isolation/process-accounts.ts';
 import type { AppRoute } from '../../app/app-route.ts';
 import type { GraphNodes } from '../../graphs/graph-nodes.ts';
-import { computeWorkerFrameLimits, violation } from '../frames.ts';
+import { computeWorkerFrameLimits, createViolationError } from '../frames.ts';
 import { decodeMessage } from '../message-codec.ts';
 import type { FromWorker, SerializedError, ToWorker, WorkerSetup } from '../messages.ts';
-import { needsTypescript, typescriptLoader } from '../read-typescript.ts';
+import { getTypescriptLoaderUrl, needsTypescript } from '../read-typescript.ts';
 import { toRunlakeError } from '../serialized-error.ts';
 import { type ProcessEnd, ProjectProcess } from './project-process.ts';
 
@@ -141,7 +141,7 @@ export class WorkerHandle {
     const { setup, folder, environment, accounts, heapMegabytes, heartbeatTimeoutMs, onLine } = options;
     const fromSource = import.meta.url.endsWith('.ts');
     const findTypescriptPreload = () => new URL('../child/typescript-preload.js', import.meta.url).href;
-    const first = fromSource ? typescriptLoader() : needsTypescript(setup) ? findTypescriptPreload() : undefined;
+    const first = fromSource ? getTypescriptLoaderUrl() : needsTypescript(setup) ? findTypescriptPreload() : undefined;
     const now = performance.now();
     const process = new ProjectProcess({
       program: fileURLToPath(new URL(`../child/worker-process.${fromSource ? 'ts' : 'js'}`, import.meta.url)),
@@ -220,20 +220,21 @@ function validate(launched: Launched, message: FromWorker): void {
   const { kind } = message;
   if (kind !== 'chunks') {
     launched.messages += 1;
-    if (launched.messages > maxMessages) throw violation(`${launched.messages} messages within a second`);
+    if (launched.messages > maxMessages) throw createViolationError(`${launched.messages} messages within a second`);
   }
   const { graphs, loadErrors = {} } = launched.options.setup;
   const isGraph = (id: string) => graphs.some(({ graphId }) => graphId === id);
-  if (kind === 'loading' && !isGraph(message.graphId)) throw violation('a graph that it does not have');
+  if (kind === 'loading' && !isGraph(message.graphId)) throw createViolationError('a graph that it does not have');
   if (kind === 'ready') {
     const mayFail = (id: string) => isGraph(id) || Object.hasOwn(loadErrors, id) || id === 'auth' || id === 'app';
     if (!Object.keys(message.loadErrors).every(mayFail) || !Object.keys(message.nodes).every(isGraph)) {
-      throw violation('a graph that it does not have');
+      throw createViolationError('a graph that it does not have');
     }
   }
   const isStartupMessage = kind === 'loading' || kind === 'ready';
   const isAlwaysAllowed = kind === 'heartbeat' || kind === 'dying' || kind === 'unusable';
-  if (!isAlwaysAllowed && isStartupMessage === launched.isReady) throw violation(`a message '${kind}' out of turn`);
+  if (!isAlwaysAllowed && isStartupMessage === launched.isReady)
+    throw createViolationError(`a message '${kind}' out of turn`);
 }
 
 function describeExit(launched: Launched, { code, signal, error, violation }: ProcessEnd): WorkerExit {

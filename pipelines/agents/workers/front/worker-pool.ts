@@ -19,7 +19,7 @@ import type { Logger } from '../../../../infra/telemetry/logger.ts';
 import { poll } from '../../../../infra/timeouts/poll.ts';
 import type { GraphNodes } from '../../graphs/graph-nodes.ts';
 import type { GraphsFile } from '../../graphs/graphs-file.ts';
-import { findUntestedLibraries, testedLibraries } from '../../graphs/load-graph.ts';
+import { findUntestedLibraries, testedLibraryVersions } from '../../graphs/load-graph.ts';
 import type { ChildRunBatch } from '../../traces/trace-order.ts';
 import { minEventLimitBytes } from '../message-codec.ts';
 import type { Chunk, GraphRequest, RunJob } from '../messages.ts';
@@ -259,7 +259,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   for (const [graph, reason] of Object.entries(loadErrors)) logger.error({ graph, reason }, 'graph is unusable');
 
   for (const copy of await findUntestedLibraries(file)) {
-    logger.warn(copy, `graphs load an untested version of @langchain/langgraph; tested: ${testedLibraries}`);
+    logger.warn(copy, `graphs load an untested version of @langchain/langgraph; tested: ${testedLibraryVersions}`);
   }
 
   return {

@@ -8,7 +8,7 @@ type Bindings = { auth?: { user: { identity: string }; scopes: string[] } };
 export const app = new Hono<{ Bindings: Bindings }>();
 
 let aborted = 0;
-const noteAbort = () => {
+const countAbort = () => {
   aborted += 1;
 };
 
@@ -47,7 +47,7 @@ app.get('/large/:megabytes', (c) => {
 /** Streams until the client disconnects. */
 app.get('/ticks', (c) =>
   streamSSE(c, async (stream) => {
-    stream.onAbort(noteAbort);
+    stream.onAbort(countAbort);
     for (let tick = 0; !stream.aborted; tick += 1) {
       await stream.writeSSE({ event: 'tick', data: String(tick) });
       await pause(20);
@@ -55,7 +55,7 @@ app.get('/ticks', (c) =>
   }),
 );
 app.get('/never', async (c) => {
-  c.req.raw.signal.addEventListener('abort', noteAbort);
+  c.req.raw.signal.addEventListener('abort', countAbort);
   return await new Promise<Response>(() => undefined);
 });
 app.get('/aborted', (c) => c.json(aborted));

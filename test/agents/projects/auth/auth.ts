@@ -3,9 +3,9 @@ import { Auth, HTTPException } from '@langchain/langgraph-sdk/auth';
 /** `Bearer secret-<name>`, a cookie `session=secret-<name>`, or `?session=secret-<name>` authenticates that user. */
 export const auth = new Auth()
   .authenticate(async (request) => {
-    const said =
+    const credentials =
       request.headers.get('authorization') ?? request.headers.get('cookie') ?? new URL(request.url).search.slice(1);
-    const token = /^(?:Bearer |session=)(\w+)-(\w+)$/.exec(said);
+    const token = /^(?:Bearer |session=)(\w+)-(\w+)$/.exec(credentials);
     const name = token?.[2];
     if (token?.[1] !== process.env.TOKENS || name === undefined) {
       throw new HTTPException(401, { message: 'no such token' });

@@ -5,10 +5,10 @@ import { ChatGenerationChunk, type ChatResult } from '@langchain/core/outputs';
 
 const usage_metadata = { input_tokens: 11, output_tokens: 7, total_tokens: 18 };
 
-type Said = ConstructorParameters<typeof AIMessageChunk>[0] & ConstructorParameters<typeof AIMessage>[0];
+type MessageFields = ConstructorParameters<typeof AIMessageChunk>[0] & ConstructorParameters<typeof AIMessage>[0];
 
-function said(content: string, last: boolean): Said {
-  return { content, ...(last && { usage_metadata }) } as unknown as Said;
+function said(content: string, last: boolean): MessageFields {
+  return { content, ...(last && { usage_metadata }) } as unknown as MessageFields;
 }
 
 /** Answers every prompt with the same two words and their token usage. */

@@ -2,13 +2,13 @@ import { once } from 'node:events';
 import http from 'node:http';
 import net from 'node:net';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { eventStream, type SseFrame } from '../../../../api/agent-server/streaming/sse.ts';
+import { createEventStream, type SseFrame } from '../../../../api/agent-server/streaming/sse.ts';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 
 /** Bodies of server-sent events over a real socket. */
 
 /** Stands in for a subscription of the hub: the test adds items to it, makes it fail and ends it. */
-class Source {
+class FakeSource {
   readonly #items: SseFrame[] = [];
   #wake: () => void = () => {};
   #ended = false;
@@ -50,7 +50,7 @@ afterEach(() => {
 });
 
 async function serve({ heartbeatMs = 60_000, clientReconnects = false } = {}) {
-  const source = new Source();
+  const source = new FakeSource();
   const stopping = new AbortController();
   const accessEnded = new AbortController();
   const onDisconnect = vi.fn();
@@ -61,7 +61,7 @@ async function serve({ heartbeatMs = 60_000, clientReconnects = false } = {}) {
       writes.push(chunk.length);
       return write(chunk);
     }) as typeof response.write;
-    const body = eventStream({
+    const body = createEventStream({
       source,
       frame: (frame: SseFrame) => frame,
       heartbeatMs,
@@ -69,7 +69,7 @@ async function serve({ heartbeatMs = 60_000, clientReconnects = false } = {}) {
       accessEnded: accessEnded.signal,
       clientReconnects,
       logger: { warn: () => undefined },
-      left: onDisconnect,
+      onClientDisconnect: onDisconnect,
     });
     body.on('error', () => response.destroy());
     response.on('close', () => body.destroy());
@@ -142,9 +142,9 @@ describe('an event stream', () => {
     let before = -1;
     await vi.waitFor(
       () => {
-        const same = source.taken === before && source.taken > 0;
+        const isUnchanged = source.taken === before && source.taken > 0;
         before = source.taken;
-        expect(same).toBe(true);
+        expect(isUnchanged).toBe(true);
       },
       { interval: 100 },
     );

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { builtCommand, builtProgram } from '../../../built-program.ts';
-import { someOf } from '../../../house/extent.ts';
+import { pickSome } from '../../../house/extent.ts';
 import { openTcpProxy } from '../../../infra/tcp-proxy.ts';
 import { until } from '../../../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../../../runlake-process.ts';
@@ -29,7 +29,7 @@ const post = (path: string, body: object, headers: object = {}) =>
   });
 
 /** Replaces the work folder with a file while `work` runs, so that every attempt fails regardless of privileges. */
-async function withoutWorkFolder(work: () => Promise<void>): Promise<void> {
+async function replaceWorkFolder(work: () => Promise<void>): Promise<void> {
   const [name = ''] = readdirSync(join(runlake.dataDir, 'exports'));
   const folder = join(runlake.dataDir, 'exports', name);
   rmSync(folder, { recursive: true });
@@ -181,7 +181,7 @@ describe('runlake export', () => {
     ['destinations create --name bucket', 'Specify --bucket, or --type local'],
     ['destinations create --name bucket --bucket ab', '--bucket must not have fewer than 3'],
   ];
-  it.each(someOf(faultyLines, 1 / 3))('%s: reports the error', async (line, words) => {
+  it.each(pickSome(faultyLines, 1 / 3))('%s: reports the error', async (line, words) => {
     const { code, output, errors } = await command(line);
     expect(errors).toContain(words);
     expect(code).toBe(1);
@@ -223,7 +223,7 @@ describe('credentials', () => {
 
 describe('an export that fails', () => {
   it('prints each failed attempt, and at the end the errors of each day', () =>
-    withoutWorkFolder(async () => {
+    replaceWorkFolder(async () => {
       const { code, output } = await command(`${createAllDays()} --destination disk --watch`);
       expect(code).toBe(1);
       expect(output).toMatch(new RegExp(`^${day(-2)}: attempt 1 failed, retrying: \\S`, 'm'));
@@ -233,7 +233,7 @@ describe('an export that fails', () => {
     }));
 
   it('continues if Ctrl-C ends the watch, and can be cancelled', () =>
-    withoutWorkFolder(async () => {
+    replaceWorkFolder(async () => {
       const watching = spawn(
         process.execPath,
         [builtProgram, 'export', ...createAllDays().split(' '), '--destination', 'disk', '--watch'],
@@ -336,9 +336,9 @@ describe('several workspaces', () => {
     );
     expect(destination.code, destination.errors).toBe(0);
     const line = `create --project shop --destination disk --start ${day(0)} --end ${day(1)}`;
-    const there = await command(`${line} --workspace ${id} --watch`);
-    expect(there.code, there.output + there.errors).toBe(0);
-    expect(there.output).toContain('1 of 1 rows');
+    const secondWorkspaceResult = await command(`${line} --workspace ${id} --watch`);
+    expect(secondWorkspaceResult.code, secondWorkspaceResult.output + secondWorkspaceResult.errors).toBe(0);
+    expect(secondWorkspaceResult.output).toContain('1 of 1 rows');
 
     expect((await command('list')).output).toMatch(/^ID +STATUS +WORKSPACE +PROJECT/);
     const [heads, ...rows] = (await command('list --workspace Second')).output.trim().split('\n');

@@ -10,12 +10,16 @@ import {
   listFailedAttempts,
   openScreen,
 } from '../../../../api/command-line/export/watch.ts';
-import { type ExportRunWithFiles, type ExportWithProgress, shareDone } from '../../../../pipelines/exports/queries.ts';
+import {
+  computeCompletedShare,
+  type ExportRunWithFiles,
+  type ExportWithProgress,
+} from '../../../../pipelines/exports/queries.ts';
 
 const id = '00000000-0000-4000-8000-000000000001';
 const now = new Date('2026-03-02T00:00:10Z');
 
-const exportOf = (overrides: Partial<ExportWithProgress> = {}): ExportWithProgress => ({
+const makeExport = (overrides: Partial<ExportWithProgress> = {}): ExportWithProgress => ({
   id,
   workspaceId: id,
   destinationId: id,
@@ -108,38 +112,38 @@ describe('quantities', () => {
 
 describe('progress', () => {
   it('is computed from the finished share of each day, and is 1 only for COMPLETED', () => {
-    expect(shareDone(exportOf())).toBe(0.25);
-    expect(shareDone(exportOf({ runsTotal: 0, millionthsDone: 0 }))).toBe(0);
-    expect(shareDone(exportOf({ millionthsDone: 2_000_000 }))).toBe(0.99);
-    expect(shareDone(exportOf({ status: 'COMPLETED' }))).toBe(1);
+    expect(computeCompletedShare(makeExport())).toBe(0.25);
+    expect(computeCompletedShare(makeExport({ runsTotal: 0, millionthsDone: 0 }))).toBe(0);
+    expect(computeCompletedShare(makeExport({ millionthsDone: 2_000_000 }))).toBe(0.99);
+    expect(computeCompletedShare(makeExport({ status: 'COMPLETED' }))).toBe(1);
   });
 
   it('shows rows, bytes, rate and remaining time', () => {
-    expect(formatProgress(exportOf(), now)).toBe(
+    expect(formatProgress(makeExport(), now)).toBe(
       '25 %  1,000 of 4,000 rows  1 of 2 days  2.5 MB  100 rows/s  30 s left',
     );
-    expect(formatProgress(exportOf({ runsCounted: 1, rowsWritten: 0, millionthsDone: 1_000_000 }), now)).toBe(
+    expect(formatProgress(makeExport({ runsCounted: 1, rowsWritten: 0, millionthsDone: 1_000_000 }), now)).toBe(
       '50 %  0 rows  1 of 2 days  2.5 MB',
     );
   });
 
   it('shows why the export has not started', () => {
-    expect(formatProgress(exportOf({ status: 'CREATED', statusReason: 'Waits for a free slot.' }), now)).toBe(
+    expect(formatProgress(makeExport({ status: 'CREATED', statusReason: 'Waits for a free slot.' }), now)).toBe(
       'Waits for a free slot.',
     );
-    expect(formatProgress(exportOf({ status: 'CREATED' }), now)).toBe('Waiting for a worker.');
+    expect(formatProgress(makeExport({ status: 'CREATED' }), now)).toBe('Waiting for a worker.');
   });
 
   it('draws a bar that fits its line', () => {
-    expect(formatProgressBar(exportOf(), now, 200)).toMatch(/^█{6}░{18} {2}25 %/);
-    expect(formatProgressBar(exportOf(), now, 40)).toHaveLength(40);
-    expect(formatProgressBar(exportOf(), now, 40)).toMatch(/…$/);
+    expect(formatProgressBar(makeExport(), now, 200)).toMatch(/^█{6}░{18} {2}25 %/);
+    expect(formatProgressBar(makeExport(), now, 40)).toHaveLength(40);
+    expect(formatProgressBar(makeExport(), now, 40)).toMatch(/…$/);
   });
 });
 
 describe('the summary', () => {
   it('shows the result, its location, and the late runs', () => {
-    const of = exportOf({ status: 'COMPLETED', finishedAt: '2026-03-02T00:00:12.500000Z', lateRuns: 1 });
+    const of = makeExport({ status: 'COMPLETED', finishedAt: '2026-03-02T00:00:12.500000Z', lateRuns: 1 });
     expect(formatResult(of, [runOf({ status: 'COMPLETED', errors: null })])).toEqual([
       'COMPLETED in 13 s: 1,000 rows in 1 file, 2.5 MB.',
       'Files: lake/a',
@@ -148,7 +152,13 @@ describe('the summary', () => {
   });
 
   it('lists the errors, each repeated cause once', () => {
-    const of = exportOf({ status: 'FAILED', statusReason: 'A run failed.', files: 0, rowsWritten: 0, bytesWritten: 0 });
+    const of = makeExport({
+      status: 'FAILED',
+      statusReason: 'A run failed.',
+      files: 0,
+      rowsWritten: 0,
+      bytesWritten: 0,
+    });
     expect(formatResult(of, [runOf(), runOf({ status: 'CANCELLED', errors: null })])).toEqual([
       'FAILED: 0 rows in 0 files, 0 B.',
       'A run failed.',
@@ -174,8 +184,8 @@ describe('the screen', () => {
 
   it('redraws a bar on a terminal', () => {
     const { written, show, note, end } = screen(true);
-    show(exportOf(), now);
-    show(exportOf({ millionthsDone: 1_000_000 }), now);
+    show(makeExport(), now);
+    show(makeExport({ millionthsDone: 1_000_000 }), now);
     note('a\u001b[2Jline');
     end(['over']);
     expect(written[0]).toContain(`\r\x1b[K${'█'.repeat(6)}░`);
@@ -188,11 +198,11 @@ describe('the screen', () => {
   it('writes a line for each tenth or every ten seconds if the output is not a terminal', () => {
     const { written, show, end } = screen(false);
     const at = (seconds: number) => new Date(now.getTime() + seconds * 1_000);
-    show(exportOf(), at(0));
-    show(exportOf({ millionthsDone: 505_000 }), at(1));
-    show(exportOf({ millionthsDone: 700_000 }), at(2));
-    show(exportOf({ millionthsDone: 705_000 }), at(11));
-    show(exportOf({ millionthsDone: 705_000 }), at(12.1));
+    show(makeExport(), at(0));
+    show(makeExport({ millionthsDone: 505_000 }), at(1));
+    show(makeExport({ millionthsDone: 700_000 }), at(2));
+    show(makeExport({ millionthsDone: 705_000 }), at(11));
+    show(makeExport({ millionthsDone: 705_000 }), at(12.1));
     end(['over']);
     expect(written.map((line) => line.slice(0, 4))).toEqual(['25 %', '35 %', '35 %', 'over']);
     expect(written.join('')).not.toContain('\x1b');
@@ -200,9 +210,9 @@ describe('the screen', () => {
 
   it('writes only JSON, one line per change', () => {
     const { written, show, note, end } = screen(true, true);
-    show(exportOf(), now);
-    show(exportOf(), new Date(now.getTime() + 5_000));
-    show(exportOf({ status: 'COMPLETED' }), now);
+    show(makeExport(), now);
+    show(makeExport(), new Date(now.getTime() + 5_000));
+    show(makeExport({ status: 'COMPLETED' }), now);
     note('a note');
     end(['over']);
     expect(written.map((line) => JSON.parse(line).status)).toEqual(['RUNNING', 'COMPLETED']);

@@ -267,11 +267,11 @@ describe('export', () => {
     const options = { database: api.database, organizationId: acme.id, userId: acme.userId };
     const workspaceIds = [acme.workspaceIds[0]];
     const reader = await addKey({ ...options, workspaceIds, permissions });
-    const blind = await addKey({ ...options, workspaceIds, permissions: permissions.slice(0, 1) });
+    const unprivilegedKey = await addKey({ ...options, workspaceIds, permissions: permissions.slice(0, 1) });
     expect((await exportCsv(randomUUID())).status).toBe(404);
     expect((await exportCsv(queueId, {}, reader)).status).toBe(200);
     expect((await exportCsv(queueId, { include_annotator_detail: true }, reader)).status).toBe(403);
-    expect((await exportCsv(queueId, {}, blind)).status).toBe(403);
+    expect((await exportCsv(queueId, {}, unprivilegedKey)).status).toBe(403);
     expect((await exportCsv(queueId, { start_time: 'today' })).status).toBe(422);
   });
 });

@@ -111,9 +111,9 @@ describe('a key cannot grant more than it has', () => {
     });
     const refused = await ask(key, 'POST', '/api-key', { permissions: ['runs:write'] });
     expect([refused.status, refused.body.remedy]).toEqual([403, "The API key lacks the permission 'runs:write'."]);
-    const narrowed = (await ask(key, 'POST', '/api-key', { permissions: ['runs:read'] })).body;
-    expect(narrowed.permissions).toEqual(['runs:read']);
-    expect((await ask(narrowed.key, 'GET', '/sessions')).status).toBe(403);
+    const restrictedKey = (await ask(key, 'POST', '/api-key', { permissions: ['runs:read'] })).body;
+    expect(restrictedKey.permissions).toEqual(['runs:read']);
+    expect((await ask(restrictedKey.key, 'GET', '/sessions')).status).toBe(403);
     expect((await ask(key, 'POST', '/api-key', {})).body.permissions).toEqual(['api-keys:manage', 'runs:read']);
   });
 
@@ -152,7 +152,7 @@ describe('a key cannot grant more than it has', () => {
 });
 
 describe('revoking keys', () => {
-  const rotating = (permissions: string[]) => addKey({ ...owner(), permissions });
+  const addKeyWithPermissions = (permissions: string[]) => addKey({ ...owner(), permissions });
   const idOf = async (key: string) => {
     const listed = (await ask(acme.adminKey, 'GET', '/orgs/current/service-keys')).body;
     return listed.find(({ short_key }: { short_key: string }) => short_key === `${key.slice(0, 8)}...${key.slice(-4)}`)
@@ -162,8 +162,8 @@ describe('revoking keys', () => {
     ask(key, 'DELETE', `/orgs/current/service-keys/${await idOf(victim)}`);
 
   it('is rejected if the other key has permissions that this key lacks', async () => {
-    const key = await rotating(['api-keys:manage']);
-    const admin = await rotating(['*']);
+    const key = await addKeyWithPermissions(['api-keys:manage']);
+    const admin = await addKeyWithPermissions(['*']);
     const refused = await end(key, admin);
     expect([refused.status, refused.body.code]).toEqual([403, 'FORBIDDEN']);
     expect(refused.body.remedy).toMatch(/lacks the permission '[a-z-]+:[a-z]+'/);
@@ -171,9 +171,9 @@ describe('revoking keys', () => {
   });
 
   it('revokes keys with the same or fewer permissions, and itself', async () => {
-    const key = await rotating(['api-keys:manage', 'runs:read']);
-    expect((await end(key, await rotating(['runs:read']))).status).toBe(200);
-    expect((await end(key, await rotating(['runs:read', 'api-keys:manage']))).status).toBe(200);
+    const key = await addKeyWithPermissions(['api-keys:manage', 'runs:read']);
+    expect((await end(key, await addKeyWithPermissions(['runs:read']))).status).toBe(200);
+    expect((await end(key, await addKeyWithPermissions(['runs:read', 'api-keys:manage']))).status).toBe(200);
     expect((await end(key, key)).status).toBe(200);
     expect((await ask(key, 'GET', '/sessions')).status).toBe(401);
   });

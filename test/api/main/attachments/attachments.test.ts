@@ -84,11 +84,11 @@ describe('a link', () => {
     const answer = await fetch(`${apiUrl}/public/attachments/${token}`);
     return [answer.status, ((await answer.json()) as { code: string }).code];
   };
-  const tokenOf = (more: object = {}) =>
+  const signToken = (more: object = {}) =>
     signAttachmentToken(signer, { tenantId: organization.workspaceIds[0], runId, name: 'nothing', ...more });
 
   it('that this server did not sign is not found', async () => {
-    const [body = '', signature = ''] = tokenOf().split('.');
+    const [body = '', signature = ''] = signToken().split('.');
     const other = Buffer.from(Buffer.from(body, 'base64url').toString().replace('nothing', 'large')).toString(
       'base64url',
     );
@@ -102,7 +102,7 @@ describe('a link', () => {
     ]) {
       expect(await ask(token)).toEqual([404, 'NOT_FOUND']);
     }
-    expect((await fetch(`${apiUrl}/public/attachments/${tokenOf()}`)).status).toBe(200);
+    expect((await fetch(`${apiUrl}/public/attachments/${signToken()}`)).status).toBe(200);
   });
 
   it('expires after an hour', async () => {
@@ -110,7 +110,7 @@ describe('a link', () => {
     const text = JSON.stringify([workspaceId, runId, 'nothing']);
     const nowSeconds = Math.floor(Date.now() / 1_000);
     expect(await ask(signer.sign(text, nowSeconds))).toEqual([403, 'LINK_EXPIRED']);
-    const expiry = Number(Buffer.from(tokenOf(), 'base64url').toString().split('.')[0]);
+    const expiry = Number(Buffer.from(signToken(), 'base64url').toString().split('.')[0]);
     expect(expiry - nowSeconds).toBeGreaterThanOrEqual(3_590);
     expect(expiry - nowSeconds).toBeLessThanOrEqual(3_610);
   });
@@ -121,7 +121,7 @@ describe('a link', () => {
     ['name', { name: 'every' }],
     ['name', { name: `' OR 1=1 -- \\` }],
   ])('for another %s is not found', async (_, more) => {
-    expect(await ask(tokenOf(more))).toEqual([404, 'NOT_FOUND']);
+    expect(await ask(signToken(more))).toEqual([404, 'NOT_FOUND']);
   });
 });
 
@@ -160,7 +160,7 @@ describe('sending attachments', () => {
     const headers = { 'x-api-key': key, 'content-type': 'multipart/form-data; boundary=cut' };
     return api.server.inject({ method: 'POST', url: '/runs/multipart', headers, payload });
   };
-  const textOf = async (id: string, name: string) =>
+  const readAttachmentText = async (id: string, name: string) =>
     (
       await fetch(
         `${apiUrl}/public/attachments/${signAttachmentToken(signer, { tenantId: organization.workspaceIds[0], runId: id, name })}`,
@@ -172,7 +172,7 @@ describe('sending attachments', () => {
     expect((await post(`attachment.${id}.a`, 'one')).statusCode).toBe(202);
     expect((await post(`attachment.${id}.a`, 'two')).statusCode).toBe(202);
     expect((await post(`attachment.${id}.a`, 'foreign', organization.workspaceKeys[1])).statusCode).toBe(202);
-    expect(await textOf(id, 'a')).toBe('two');
+    expect(await readAttachmentText(id, 'a')).toBe('two');
   });
 
   it.each([

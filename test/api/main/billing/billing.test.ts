@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { markHoursDirty } from '../../../../pipelines/usage/mark-hours-dirty.ts';
 import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
-import { hoursOf, insertRuns, runRow } from '../../../pipelines/usage/trace-rows.ts';
+import { insertRuns, runRow, toDirtyHours } from '../../../pipelines/usage/trace-rows.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 const path = '/api/v1/orgs/current/billing';
@@ -27,13 +27,13 @@ const evilNames = [
 
 let api: ApiUnderTest;
 let ours: OrganizationUnderTest;
-let theirs: OrganizationUnderTest;
+let otherOrganization: OrganizationUnderTest;
 const projects = evilNames.map((name) => ({ id: randomUUID(), name }));
 
 beforeAll(async () => {
   api = await startApi();
   ours = await addOrganization(api.database, 'ours');
-  theirs = await addOrganization(api.database, 'theirs');
+  otherOrganization = await addOrganization(api.database, 'theirs');
   for (const { id, name } of projects) {
     await api.database.execute('INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)', [
       id,
@@ -56,15 +56,15 @@ beforeAll(async () => {
       }),
     ),
   );
-  rows.push(runRow({ tenantId: theirs.workspaceIds[0], userId: theirs.userId }));
+  rows.push(runRow({ tenantId: otherOrganization.workspaceIds[0], userId: otherOrganization.userId }));
   await insertRuns(api.services.clickhouse, rows);
-  await markHoursDirty(api.database, hoursOf(rows));
+  await markHoursDirty(api.database, toDirtyHours(rows));
   await runRollUp(api.services);
 });
 afterAll(() => api?.close());
 
 type Query = Record<string, string | readonly string[]>;
-const march = { start_time: '2026-03-01T00:00:00Z', end_time: '2026-03-31T00:00:00Z' };
+const marchRange = { start_time: '2026-03-01T00:00:00Z', end_time: '2026-03-31T00:00:00Z' };
 
 async function get(operation: string, query: Query, key = ours.adminKey) {
   const search = new URLSearchParams();
@@ -72,8 +72,8 @@ async function get(operation: string, query: Query, key = ours.adminKey) {
     for (const item of [value].flat()) search.append(name, item as string);
   return api.server.inject({ url: `${path}/${operation}?${search}`, headers: { 'x-api-key': key } });
 }
-async function granular(query: Query, key?: string) {
-  const answer = await get('granular-usage', { ...march, ...query }, key);
+async function queryGranularUsage(query: Query, key?: string) {
+  const answer = await get('granular-usage', { ...marchRange, ...query }, key);
   expect(answer.statusCode, answer.body).toBe(200);
   return answer.json() as {
     stride: object;
@@ -85,7 +85,7 @@ const allTraces = (evilNames.length * (evilNames.length + 1)) / 2;
 
 describe('granular usage', () => {
   it('returns stride, buckets and the dimensions of the grouping', async () => {
-    const byWorkspace = await granular({ workspace_ids: ours.workspaceIds });
+    const byWorkspace = await queryGranularUsage({ workspace_ids: ours.workspaceIds });
     expect(byWorkspace.stride).toEqual({ days: 1, hours: 0 });
     expect(byWorkspace.usage.slice(0, 2)).toEqual([
       {
@@ -105,7 +105,7 @@ describe('granular usage', () => {
       api_key: ['api_key_short_key'],
     };
     for (const [grouping, names] of Object.entries(keys)) {
-      const { usage } = await granular({ workspace_ids: ours.workspaceIds, group_by: grouping });
+      const { usage } = await queryGranularUsage({ workspace_ids: ours.workspaceIds, group_by: grouping });
       expect(total(usage)).toBe(allTraces);
       for (const { dimensions } of usage) {
         expect(Object.keys(dimensions)).toEqual(names);
@@ -118,20 +118,24 @@ describe('granular usage', () => {
   it('accepts ids repeated, with commas, in upper case and twice', async () => {
     const [first, second] = ours.workspaceIds;
     for (const workspace_ids of [[first, second], `${first},${second}`, [`${first}, `, second.toUpperCase(), second]]) {
-      expect(total((await granular({ workspace_ids })).usage)).toBe(allTraces);
+      expect(total((await queryGranularUsage({ workspace_ids })).usage)).toBe(allTraces);
     }
   });
 
   it('omits workspaces that the key cannot read', async () => {
     const [first, second] = ours.workspaceIds;
-    const everything = [first, second, ...theirs.workspaceIds, randomUUID()];
-    expect(total((await granular({ workspace_ids: everything })).usage)).toBe(allTraces);
-    expect((await granular({ workspace_ids: theirs.workspaceIds })).usage).toEqual([]);
+    const everything = [first, second, ...otherOrganization.workspaceIds, randomUUID()];
+    expect(total((await queryGranularUsage({ workspace_ids: everything })).usage)).toBe(allTraces);
+    expect((await queryGranularUsage({ workspace_ids: otherOrganization.workspaceIds })).usage).toEqual([]);
     const owner = { database: api.database, organizationId: ours.id, userId: ours.userId };
-    const narrow = await addKey({ ...owner, workspaceIds: [second], permissions: ['organization:read'] });
-    const { usage } = await granular({ workspace_ids: everything }, narrow);
+    const workspaceKey = await addKey({ ...owner, workspaceIds: [second], permissions: ['organization:read'] });
+    const { usage } = await queryGranularUsage({ workspace_ids: everything }, workspaceKey);
     expect(new Set(usage.map(({ dimensions }) => dimensions.workspace_id))).toEqual(new Set([second]));
-    const whole = await get('usage', { starting_on: march.start_time, ending_before: march.end_time }, narrow);
+    const whole = await get(
+      'usage',
+      { starting_on: marchRange.start_time, ending_before: marchRange.end_time },
+      workspaceKey,
+    );
     expect(whole.json()).toMatchObject([{ value: total(usage), groups: { [second]: total(usage) } }]);
   });
 
@@ -144,14 +148,14 @@ describe('granular usage', () => {
       ['2026-03-01T02:00:00+02:00', '2026-03-30T19:00:00-0500'],
       ['2026-03-01T02:00:00 02:00', '2026-03-31T00:00:00+00:00'],
     ] as const) {
-      const { stride, usage } = await granular({ workspace_ids, start_time, end_time });
+      const { stride, usage } = await queryGranularUsage({ workspace_ids, start_time, end_time });
       expect([stride, total(usage)]).toEqual([{ days: 1, hours: 0 }, allTraces]);
     }
   });
 
   it('counts partial hours at both ends in full', async () => {
     const at = (start_time: string, end_time: string) =>
-      granular({ workspace_ids: ours.workspaceIds, start_time, end_time });
+      queryGranularUsage({ workspace_ids: ours.workspaceIds, start_time, end_time });
     expect(await at('2026-03-03T10:59:59.999Z', '2026-03-03T11:00:00Z')).toMatchObject({
       stride: { days: 0, hours: 1 },
       usage: [{ time_bucket: '2026-03-03T10:00:00Z', traces: 3 }],
@@ -174,7 +178,7 @@ describe('granular usage', () => {
       [367 * 86_400, 365, 0],
     ] as const) {
       const end_time = new Date(startMs + seconds * 1_000).toISOString();
-      const { stride } = await granular({ workspace_ids: ours.workspaceIds, end_time });
+      const { stride } = await queryGranularUsage({ workspace_ids: ours.workspaceIds, end_time });
       expect(stride).toEqual({ days, hours });
     }
   });
@@ -182,7 +186,7 @@ describe('granular usage', () => {
 
 describe('an invalid request', () => {
   const id = randomUUID();
-  const good: Query = { ...march, workspace_ids: [id] };
+  const good: Query = { ...marchRange, workspace_ids: [id] };
   const ids = (count: number) => Array.from({ length: count }, () => randomUUID());
   const table: Array<[string, Query, string]> = [
     ['missing start', { ...good, start_time: [] }, 'start_time'],
@@ -194,7 +198,7 @@ describe('an invalid request', () => {
     ['201 workspaces with commas', { ...good, workspace_ids: ids(201).join(',') }, 'workspace_ids'],
     ['an id that is not a UUID', { ...good, workspace_ids: [id, "x' OR 1=1 --"] }, 'workspace_ids'],
     ['a UUID without dashes', { ...good, workspace_ids: id.replaceAll('-', '') }, 'workspace_ids'],
-    ['the end at the start', { ...good, end_time: march.start_time }, 'end_time'],
+    ['the end at the start', { ...good, end_time: marchRange.start_time }, 'end_time'],
     ['the end before the start', { ...good, end_time: '2026-02-01T00:00:00Z' }, 'end_time'],
     ['the end before the start, by zone', { ...good, end_time: '2026-03-01T01:00:00+02:00' }, 'end_time'],
     ['30 February', { ...good, start_time: '2026-02-30T00:00:00Z' }, 'start_time'],
@@ -239,8 +243,8 @@ describe('an invalid request', () => {
       expect((await api.server.inject({ url: `${path}/${operation}` })).statusCode).toBe(401);
       expect((await get(operation, good, 'rl_wrong')).statusCode).toBe(401);
       const owner = { database: api.database, organizationId: ours.id, userId: ours.userId };
-      const weak = await addKey({ ...owner, permissions: ['runs:read', 'runs:write'] });
-      const answer = await get(operation, good, weak);
+      const keyWithoutPermission = await addKey({ ...owner, permissions: ['runs:read', 'runs:write'] });
+      const answer = await get(operation, good, keyWithoutPermission);
       expect([answer.statusCode, answer.body]).toEqual([403, expect.stringContaining('organization:read')]);
     });
 
@@ -250,10 +254,10 @@ describe('an invalid request', () => {
   }
 
   it('is rejected by the report of the organisation in the same way', async () => {
-    const good = { starting_on: march.start_time, ending_before: march.end_time };
+    const good = { starting_on: marchRange.start_time, ending_before: marchRange.end_time };
     for (const [query, parameter] of [
       [{ ...good, starting_on: '' }, 'starting_on'],
-      [{ ...good, ending_before: march.start_time }, 'ending_before'],
+      [{ ...good, ending_before: marchRange.start_time }, 'ending_before'],
       [{ ...good, on_current_plan: 'perhaps' }, 'on_current_plan'],
       [{ ...good, starting_on: '2026-02-30' }, 'starting_on'],
     ] as const) {
@@ -265,7 +269,7 @@ describe('an invalid request', () => {
 });
 
 describe('the export', () => {
-  const cellsOf = (text: string): string[][] => {
+  const parseCsvCells = (text: string): string[][] => {
     // RFC 4180 parser, independent of the library that writes the file.
     const rows: string[][] = [[]];
     const cell = /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n|$)/gy;
@@ -276,7 +280,7 @@ describe('the export', () => {
     expect(rows.pop()).toEqual([]);
     return rows;
   };
-  const columnOf: Record<string, number> = {
+  const columnIndexes: Record<string, number> = {
     workspace_id: 2,
     workspace_name: 3,
     project_id: 4,
@@ -287,7 +291,7 @@ describe('the export', () => {
   };
 
   it('is a file with exactly these columns', async () => {
-    const answer = await get('granular-usage/export', { ...march, workspace_ids: ours.workspaceIds });
+    const answer = await get('granular-usage/export', { ...marchRange, workspace_ids: ours.workspaceIds });
     expect(answer.statusCode).toBe(200);
     expect(answer.headers['content-type']).toBe('text/csv; charset=utf-8');
     expect(answer.headers['content-disposition']).toBe(
@@ -301,7 +305,7 @@ describe('the export', () => {
   });
 
   it('has only the header if there is no usage', async () => {
-    const answer = await get('granular-usage/export', { ...march, workspace_ids: [randomUUID()] });
+    const answer = await get('granular-usage/export', { ...marchRange, workspace_ids: [randomUUID()] });
     expect(answer.body).toBe(`${header}\r\n`);
   });
 
@@ -315,11 +319,11 @@ describe('the export', () => {
     for (const group_by of ['workspace', 'project', 'user', 'api_key']) {
       it(`matches the JSON in every cell, ${stride}, by ${group_by}`, async () => {
         const query = { ...range, workspace_ids: ours.workspaceIds, group_by };
-        const { usage, stride: size } = (await granular(query)) as unknown as {
+        const { usage, stride: size } = (await queryGranularUsage(query)) as unknown as {
           usage: Array<{ time_bucket: string; dimensions: Record<string, string | null>; traces: number }>;
           stride: { days: number; hours: number };
         };
-        const rows = cellsOf((await get('granular-usage/export', query)).body);
+        const rows = parseCsvCells((await get('granular-usage/export', query)).body);
         expect(rows.shift()).toEqual(header.split(','));
         expect(rows).toHaveLength(usage.length);
         expect(usage.length).toBeGreaterThan(0);
@@ -329,7 +333,7 @@ describe('the export', () => {
           const expected = Array.from({ length: 10 }, () => '');
           expected[0] = time_bucket;
           expected[1] = new Date(Math.min(end, endOfRange)).toISOString().replace('.000Z', 'Z');
-          for (const [name, value] of Object.entries(dimensions)) expected[columnOf[name]!] = value ?? '';
+          for (const [name, value] of Object.entries(dimensions)) expected[columnIndexes[name]!] = value ?? '';
           expected[9] = String(traces);
           const cells = rows[index]!.map((cell, column) =>
             column === 5 && cell !== expected[5] ? cell.replace(/^'/, '') : cell,
@@ -342,11 +346,11 @@ describe('the export', () => {
 
   it('escapes formulas and keeps other text', async () => {
     const { body } = await get('granular-usage/export', {
-      ...march,
+      ...marchRange,
       workspace_ids: ours.workspaceIds,
       group_by: 'project',
     });
-    const names = new Map(cellsOf(body).map((cells) => [cells[4], cells[5]]));
+    const names = new Map(parseCsvCells(body).map((cells) => [cells[4], cells[5]]));
     for (const { id, name } of projects) {
       const harmless = /^[\p{L}]/u.test(name);
       expect(names.get(id)).toBe(harmless ? name : `'${name}`);
@@ -363,7 +367,7 @@ describe('usage of the organisation', () => {
     });
     expect(answer.statusCode, answer.body).toBe(200);
     const sums: Record<string, number> = {};
-    for (const { dimensions, traces } of (await granular({ workspace_ids: ours.workspaceIds })).usage) {
+    for (const { dimensions, traces } of (await queryGranularUsage({ workspace_ids: ours.workspaceIds })).usage) {
       sums[dimensions.workspace_id!] = (sums[dimensions.workspace_id!] ?? 0) + traces;
     }
     expect(answer.json()).toEqual([

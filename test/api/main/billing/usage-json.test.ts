@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { formatUsageJson, formatUsageTime } from '../../../../api/main/billing.ts';
-import { type GranularUsage, usageRows } from '../../../../pipelines/usage/report.ts';
+import { type GranularUsage, generateUsageRows } from '../../../../pipelines/usage/report.ts';
 
 const usages: fc.Arbitrary<GranularUsage> = fc
   .tuple(fc.uniqueArray(fc.string({ unit: 'binary', maxLength: 20 }), { maxLength: 6 }), fc.nat(5))
@@ -26,7 +26,7 @@ it('is valid JSON of the rows, whatever characters the names contain', () => {
         stride: { days: 1, hours: 0 },
         usage: JSON.parse(
           JSON.stringify(
-            [...usageRows(usage)].map(({ startSeconds, dimensions, traces }) => ({
+            [...generateUsageRows(usage)].map(({ startSeconds, dimensions, traces }) => ({
               time_bucket: formatUsageTime(startSeconds),
               dimensions,
               traces,

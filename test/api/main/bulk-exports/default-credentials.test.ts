@@ -48,17 +48,20 @@ async function create(config: Parameters<typeof startApi>[0]): Promise<{ status:
 }
 
 // The address is private; all other settings are the defaults.
-const reachable = { allowPrivateEndpoints: true };
+const privateEndpointConfig = { allowPrivateEndpoints: true };
 
 it('creates a destination without credentials under default settings', async () => {
-  expect(await create({ config: reachable })).toMatchObject({ status: 200, body: { credentials_keys: [] } });
+  expect(await create({ config: privateEndpointConfig })).toMatchObject({
+    status: 200,
+    body: { credentials_keys: [] },
+  });
   expect([...signedBy]).toEqual(['AKIADEFAULT']);
   expect(objects.size).toBeGreaterThan(0);
 });
 
 it('rejects it if the operator forbids default credentials', async () => {
   signedBy.clear();
-  expect(await create({ config: { ...reachable, allowDefaultCredentials: false } })).toMatchObject({
+  expect(await create({ config: { ...privateEndpointConfig, allowDefaultCredentials: false } })).toMatchObject({
     status: 400,
     body: { detail: expect.stringContaining('needs credentials') },
   });

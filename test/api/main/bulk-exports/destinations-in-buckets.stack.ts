@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openDestination } from '../../../../pipelines/exports/destinations/open-destination.ts';
-import { type S3Identity, type S3OfStack, s3OfStack } from '../../../infra/objects/s3/s3-of-stack.ts';
+import { findStackS3, type S3Identity, type StackS3 } from '../../../infra/objects/s3/s3-of-stack.ts';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
-const stack = s3OfStack();
+const stack = findStackS3();
 
 describe.runIf(stack)('destinations in buckets', () => {
-  const s3 = stack as S3OfStack;
+  const s3 = stack as StackS3;
   const routes = '/bulk-exports/destinations';
   const asked = asking(() => api);
   const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object) =>
@@ -41,7 +41,7 @@ describe.runIf(stack)('destinations in buckets', () => {
   const opened = (destinationId: string) =>
     openDestination(api.services.destinations, { workspaceId: acme.workspaceIds[0], destinationId });
   /** Asserts that no response and no stored row contains a secret. */
-  async function keepsSecrets(...responses: unknown[]): Promise<void> {
+  async function expectSecretsHidden(...responses: unknown[]): Promise<void> {
     const rows = await api.database.query('SELECT * FROM bulk_export_destinations');
     const text = JSON.stringify([responses, rows]);
     for (const identity of ['admin', 'writer', 'reader', 'dropper'] as const) {
@@ -67,7 +67,7 @@ describe.runIf(stack)('destinations in buckets', () => {
     expect(body).not.toHaveProperty('credentials');
     expect(await stored()).toEqual([]);
     const listed = await ask('GET', routes);
-    await keepsSecrets(body, listed.body, (await ask('GET', `${routes}/${body.id}`)).body);
+    await expectSecretsHidden(body, listed.body, (await ask('GET', `${routes}/${body.id}`)).body);
 
     const store = await opened(body.id);
     try {
@@ -128,7 +128,7 @@ describe.runIf(stack)('destinations in buckets', () => {
       status: 400,
       body: { code, detail: expect.stringMatching(message), remedy: expect.stringMatching(/./) },
     });
-    await keepsSecrets(answer.body);
+    await expectSecretsHidden(answer.body);
   });
 
   it('accept new credentials after a test write succeeded', async () => {
@@ -155,7 +155,7 @@ describe.runIf(stack)('destinations in buckets', () => {
       body: { display_name: 'bucket', credentials_keys: made.credentials_keys },
     });
     await writes();
-    await keepsSecrets(refused.body, rotated.body);
+    await expectSecretsHidden(refused.body, rotated.body);
   });
 
   it('reject the credentials of another row', async () => {

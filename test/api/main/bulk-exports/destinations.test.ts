@@ -263,21 +263,21 @@ describe('an invalid destination', () => {
   });
 
   it('rejects a local folder that is a link or a file, or whose root is missing', async () => {
-    const outside = mkdtempSync(join(tmpdir(), 'runlake-outside-'));
+    const outsideFolder = mkdtempSync(join(tmpdir(), 'runlake-outside-'));
     try {
-      symlinkSync(outside, join(root, 'link'));
+      symlinkSync(outsideFolder, join(root, 'link'));
       writeFileSync(join(root, 'file'), '');
       for (const prefix of ['link', 'link/deeper']) {
         const answer = await ask('POST', routes, local({ config: { prefix } }));
         expect(answer).toMatchObject({ status: 400, body: { code: 'DESTINATION_BUCKET_NOT_VALID' } });
       }
-      expect(readdirSync(outside)).toEqual([]);
+      expect(readdirSync(outsideFolder)).toEqual([]);
       expect(await ask('POST', routes, local({ config: { prefix: 'file/x' } }))).toMatchObject({
         status: 400,
         body: { code: 'DESTINATION_BUCKET_NOT_VALID' },
       });
     } finally {
-      rmSync(outside, { recursive: true, force: true });
+      rmSync(outsideFolder, { recursive: true, force: true });
     }
     const others = await startApi({ config: { localExportRoot: join(root, 'never-made') } });
     const off = await startApi();

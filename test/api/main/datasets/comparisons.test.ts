@@ -78,13 +78,13 @@ it('evaluateComparative of the stock SDK scores the runs of two experiments', as
   const more = { run_id: run, key: 'preferred', score: 0, comparative_experiment_id: other.body.id };
   expect((await ask('POST', '/feedback', more)).status).toBe(200);
   await api.settled();
-  const statsOf = async (comparative_experiment_id?: string) => {
+  const countFeedback = async (comparative_experiment_id?: string) => {
     const body = { session_ids: ids, comparative_experiment_id };
     const { body: examples } = await ask('POST', `/datasets/${datasetId}/runs`, body);
     const runs = examples.flatMap((example: Body) => example.runs) as Body[];
     return runs.map(({ feedback_stats }) => feedback_stats?.preferred?.n ?? 0).reduce((sum, n) => sum + n, 0);
   };
-  expect([await statsOf(id), await statsOf(other.body.id), await statsOf()]).toEqual([6, 1, 7]);
+  expect([await countFeedback(id), await countFeedback(other.body.id), await countFeedback()]).toEqual([6, 1, 7]);
 });
 
 describe('a comparative experiment', () => {
@@ -127,8 +127,8 @@ describe('a comparative experiment', () => {
   it('needs experiments on one dataset', async () => {
     const other = await client.createDataset(randomUUID());
     const project = await client.createProject({ projectName: randomUUID() });
-    const onOther = { name: randomUUID(), reference_dataset_id: other.id };
-    const { body: foreign } = await ask('POST', '/sessions', onOther);
+    const otherDatasetExperiment = { name: randomUUID(), reference_dataset_id: other.id };
+    const { body: foreign } = await ask('POST', '/sessions', otherDatasetExperiment);
     const taken = (await ask('POST', '/datasets/comparative', { experiment_ids: ids })).body.id;
     for (const [payload, status] of [
       [{ experiment_ids: [] }, 422],

@@ -26,7 +26,7 @@ async function addDataset() {
   return { id, examples: made.map((example) => example.id) as [string, string] };
 }
 
-const metadataOf = async (id: string, asOf = 'latest') =>
+const readMetadata = async (id: string, asOf = 'latest') =>
   (await api.ask(key, 'GET', `/examples/${id}?as_of=${asOf}`)).body.metadata;
 
 describe('changes of metadata', () => {
@@ -38,8 +38,8 @@ describe('changes of metadata', () => {
     await client.updateDatasetSplits({ datasetId: id, splitName: 'test', exampleIds: examples });
     await client.updateDatasetSplits({ datasetId: id, splitName: 'base', exampleIds: [examples[0]], remove: true });
     expect(await client.listDatasetSplits({ datasetId: id })).toEqual(['base', 'test']);
-    expect(await metadataOf(examples[0])).toMatchObject({ dataset_split: ['test'], n: 1 });
-    expect(await metadataOf(examples[1])).toMatchObject({ dataset_split: ['base', 'test'] });
+    expect(await readMetadata(examples[0])).toMatchObject({ dataset_split: ['test'], n: 1 });
+    expect(await readMetadata(examples[1])).toMatchObject({ dataset_split: ['base', 'test'] });
   });
 
   it('apply in order, as one version, and skip what is not in the dataset', async () => {
@@ -68,8 +68,8 @@ describe('changes of metadata', () => {
       [examples[0]],
     );
     expect(JSON.parse(row?.metadata ?? '')).toEqual(JSON.parse(expected));
-    expect(await metadataOf(examples[0], before.as_of)).toMatchObject({ word: 'x', n: 1 });
-    expect(await metadataOf(foreign)).toMatchObject({ word: 'x' });
+    expect(await readMetadata(examples[0], before.as_of)).toMatchObject({ word: 'x', n: 1 });
+    expect(await readMetadata(foreign)).toMatchObject({ word: 'x' });
     expect((await api.ask(key, 'GET', `/datasets/${id}/versions`)).body).toHaveLength(3);
     expect((await client.readDataset({ datasetId: id })).example_count).toBe(1);
   });
@@ -99,7 +99,7 @@ describe('changes of metadata', () => {
       expect([operations.length, answer.status]).toEqual([operations.length, status]);
     }
     expect((await change(id, { example_ids: [], operations: [set] })).status).toBe(422);
-    expect(await metadataOf(examples[0])).not.toHaveProperty('a');
+    expect(await readMetadata(examples[0])).not.toHaveProperty('a');
   });
 });
 

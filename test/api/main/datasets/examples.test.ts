@@ -341,9 +341,9 @@ describe('permissions', () => {
       403,
     );
     const source = { dataset_id, inputs: {}, source_run_id: id };
-    const fromRun = (more: object) => send(writer, 'POST', '/examples', { ...source, ...more });
-    expect((await fromRun({ use_source_run_io: true })).status).toBe(403);
-    expect((await fromRun({ use_source_run_attachments: ['a'] })).status).toBe(403);
-    expect((await fromRun({})).status).toBe(200);
+    const createFromRun = (more: object) => send(writer, 'POST', '/examples', { ...source, ...more });
+    expect((await createFromRun({ use_source_run_io: true })).status).toBe(403);
+    expect((await createFromRun({ use_source_run_attachments: ['a'] })).status).toBe(403);
+    expect((await createFromRun({})).status).toBe(200);
   });
 });

@@ -45,7 +45,7 @@ async function send(path: string, options: RequestInit = {}): Promise<Answer> {
 }
 
 /** Returns the text of an error; a 422 has it in a list. */
-const reasonOf = ({ body }: Answer): string => body.detail[0].msg ?? body.detail;
+const getReason = ({ body }: Answer): string => body.detail[0].msg ?? body.detail;
 const download = async (datasetId: string, format: string, query = '') =>
   (await send(`/datasets/${datasetId}/${format}${query}`)).text;
 const lines = (text: string) =>
@@ -101,7 +101,7 @@ describe('an upload', () => {
     const again = await upload('a,b\n1,x\n', fields, fileName);
     expect([again.status, again.body.detail]).toEqual([409, expect.stringMatching(/already exists/)]);
     const refused = await upload('a,b\n1,x\n22,\n333,\n', { ...fields, name: randomUUID() });
-    expect([refused.status, reasonOf(refused)]).toEqual([422, expect.stringMatching(/in row 4: inputs\/a must NOT/)]);
+    expect([refused.status, getReason(refused)]).toEqual([422, expect.stringMatching(/in row 4: inputs\/a must NOT/)]);
   });
 
   it.each([
@@ -117,7 +117,7 @@ describe('an upload', () => {
     const name = randomUUID();
     const answer = await upload(file, { name, input_keys: 'a' });
     expect([400, 422]).toContain(answer.status);
-    expect(reasonOf(answer)).toMatch(message);
+    expect(getReason(answer)).toMatch(message);
     expect((await send(`/datasets?name=${name}`)).body).toEqual([]);
   });
 
@@ -129,7 +129,7 @@ describe('an upload', () => {
     ['large', `{"a":"${'x'.repeat(300_000)}"}`, /Row 1 of the file: it is too large/],
   ])('of JSONL is refused if a row is %s', async (_, file, message) => {
     const answer = await upload(file, { name: randomUUID(), input_keys: 'a' }, 'rows.jsonl');
-    expect([answer.status, reasonOf(answer)]).toEqual([422, expect.stringMatching(message)]);
+    expect([answer.status, getReason(answer)]).toEqual([422, expect.stringMatching(message)]);
   });
 
   it.each([
@@ -179,8 +179,8 @@ describe('a download', () => {
         '',
       ].join('\r\n'),
     );
-    const wide = Object.fromEntries(Array.from({ length: 1_001 }, (_, n) => [`k${n}`, n]));
-    expect(await send(`/datasets/${await addDataset([{ inputs: wide }])}/csv`)).toMatchObject({ status: 400 });
+    const wideInputs = Object.fromEntries(Array.from({ length: 1_001 }, (_, n) => [`k${n}`, n]));
+    expect(await send(`/datasets/${await addDataset([{ inputs: wideInputs }])}/csv`)).toMatchObject({ status: 400 });
   });
 
   it('is of a version', async () => {

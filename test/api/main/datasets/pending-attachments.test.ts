@@ -4,7 +4,7 @@ import { Client } from 'langsmith';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { cloneExamples } from '../../../../pipelines/datasets/clone-examples.ts';
 import { hardDeleteExamples } from '../../../../pipelines/datasets/delete-examples.ts';
-import { aroundCommands } from '../../../engines/on-stored-table.ts';
+import { wrapCommands } from '../../../engines/on-stored-table.ts';
 import { until } from '../../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 
@@ -95,7 +95,7 @@ describe('a clone beside a permanent deletion', () => {
     JSON.parse(
       await text(await cloneExamples(services, workspaceId, { sourceId: datasetId, targetId }, links())),
     ) as object[];
-  const deleteForEver = (id: string, services = api.services) => hardDeleteExamples(services, workspaceId, [id]);
+  const hardDelete = (id: string, services = api.services) => hardDeleteExamples(services, workspaceId, [id]);
   const addTarget = async () => (await client.createDataset(randomUUID())).id;
 
   async function listCopies(targetId: string) {
@@ -106,8 +106,8 @@ describe('a clone beside a permanent deletion', () => {
   }
 
   /** Returns the services; `work` wraps the ClickHouse commands with this name. */
-  function around(name: string, work: (command: () => Promise<void>) => Promise<void>): typeof api.services {
-    const clickhouse = aroundCommands(api.services.clickhouse, (command, run) =>
+  function wrapCommand(name: string, work: (command: () => Promise<void>) => Promise<void>): typeof api.services {
+    const clickhouse = wrapCommands(api.services.clickhouse, (command, run) =>
       command.name === name ? work(run) : run(),
     );
     return { ...api.services, clickhouse };
@@ -117,9 +117,9 @@ describe('a clone beside a permanent deletion', () => {
     const [kept, deleted] = [await write(), await write()];
     const before = await storedSets();
     const targetId = await addTarget();
-    const services = around('copy-attachment-sets', async (copy) => {
+    const services = wrapCommand('copy-attachment-sets', async (copy) => {
       await copy();
-      await deleteForEver(deleted.id);
+      await hardDelete(deleted.id);
     });
     expect(await clone(targetId, services)).toHaveLength(1);
     // One original fewer, one copy more.
@@ -127,7 +127,7 @@ describe('a clone beside a permanent deletion', () => {
     expect(await pending()).toEqual([]);
     const [copy] = await listCopies(targetId);
     expect(await (await fetch(copy?.attachments?.note?.presigned_url ?? '')).text()).toBe('content');
-    await deleteForEver(kept.id);
+    await hardDelete(kept.id);
   });
 
   // Which dataset a clone locks first depends on the ids.
@@ -138,7 +138,7 @@ describe('a clone beside a permanent deletion', () => {
       let targetId = await addTarget();
       while (targetId < datasetId !== (order === 'smaller')) targetId = await addTarget();
       let cloning: Promise<object[]> | undefined;
-      const services = around('delete-attachment-sets', async (remove) => {
+      const services = wrapCommand('delete-attachment-sets', async (remove) => {
         await remove();
         let isDone = false;
         cloning = clone(targetId).finally(() => {
@@ -147,7 +147,7 @@ describe('a clone beside a permanent deletion', () => {
         const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
         await until('the clone', async () => isDone || (await api.database.query(waiting)).length > 0);
       });
-      await deleteForEver(id, services);
+      await hardDelete(id, services);
       expect(await cloning).toEqual([]);
       expect(await pending()).toEqual([]);
     },
@@ -156,14 +156,14 @@ describe('a clone beside a permanent deletion', () => {
   it('at a time in the future has the examples of the newest version, with attachments of their own', async () => {
     const { id } = await write();
     const targetId = await addTarget();
-    const services = around('copy-attachment-sets', async (copy) => {
+    const services = wrapCommand('copy-attachment-sets', async (copy) => {
       await copy();
       await write();
     });
     const request = { sourceId: datasetId, targetId, asOf: '2200-01-01T00:00:00Z' };
     const copies = JSON.parse(await text(await cloneExamples(services, workspaceId, request, links())));
     expect(copies).toHaveLength(1);
-    await deleteForEver(id);
+    await hardDelete(id);
     const [copy] = await listCopies(targetId);
     expect(await (await fetch(copy?.attachments?.note?.presigned_url ?? '')).text()).toBe('content');
   });

@@ -139,17 +139,17 @@ describe('sharing', () => {
       await client.shareDataset(id),
       await client.shareDataset(other),
     ];
-    const readOften = (query: string) =>
+    const readRepeatedly = (query: string) =>
       Promise.all(Array.from({ length: 40 }, () => read(`/public/${token}/examples${query}`)));
     const search = '?full_text_contains=x';
-    expect((await readOften('')).filter(({ status }) => status !== 200)).toEqual([]);
-    const searches = await readOften(search);
+    expect((await readRepeatedly('')).filter(({ status }) => status !== 200)).toEqual([]);
+    const searches = await readRepeatedly(search);
     expect(searches.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(10);
     const refused = searches.find(({ status }) => status === 429);
     expect(refused).toMatchObject({ headers: { 'retry-after': '1' }, body: { code: 'RATE_LIMITED' } });
     expect((await read(`/public/${otherToken}/examples${search}`)).status).toBe(200);
     for (const query of ['/count?metadata={}', '?splits=x', '/count?filter=eq(metadata_key,"n")'])
-      expect((await readOften(query)).map(({ status }) => status)).toContain(429);
+      expect((await readRepeatedly(query)).map(({ status }) => status)).toContain(429);
   });
 
   it('lists experiments only on request', async () => {

@@ -85,7 +85,7 @@ it('configs that contradict themselves are refused', async () => {
 });
 
 describe('an enforced config', () => {
-  const give = (key: string, more: object) => ask('POST', '/feedback', { run_id: randomUUID(), key, ...more });
+  const giveFeedback = (key: string, more: object) => ask('POST', '/feedback', { run_id: randomUUID(), key, ...more });
 
   it.each([
     [
@@ -103,9 +103,9 @@ describe('an enforced config', () => {
     ['freeform', { type: 'freeform' }, [{ score: 5 }, { value: 'x' }], []],
   ])('of type %s', async (key, feedback_config, accepted, refused) => {
     await ask('POST', '/feedback-configs', { feedback_key: key, feedback_config, is_enforced: true });
-    for (const values of accepted) expect((await give(key, values)).status).toBe(200);
+    for (const values of accepted) expect((await giveFeedback(key, values)).status).toBe(200);
     for (const values of refused) {
-      const answer = await give(key, values);
+      const answer = await giveFeedback(key, values);
       expect(answer.status).toBe(422);
       expect(JSON.stringify(answer.body)).toContain('config of its key');
     }
@@ -117,7 +117,7 @@ describe('an enforced config', () => {
       feedback_config: { type: 'continuous', max: 1 },
       is_enforced: true,
     });
-    const { id } = (await give('changing', { score: 1 })).body;
+    const { id } = (await giveFeedback('changing', { score: 1 })).body;
     expect((await ask('PATCH', `/feedback/${id}`, { score: 2 })).status).toBe(422);
     expect(
       (await ask('PATCH', '/feedback-configs', { feedback_key: 'changing', is_enforced: false })).body,

@@ -19,7 +19,8 @@ afterAll(() => api.close());
 const send = asking(() => api);
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object) =>
   send(acme.adminKey, method, url, payload);
-const configOf = async (key: string) => (await ask('GET', `/feedback-configs?key=${key}`)).body[0]?.feedback_config;
+const readFeedbackConfig = async (key: string) =>
+  (await ask('GET', `/feedback-configs?key=${key}`)).body[0]?.feedback_config;
 const continuous = { type: 'continuous' as const, min: 0, max: 1, categories: null };
 
 /** Builds a multipart body with feedback only, as the Python SDK sends it. */
@@ -53,7 +54,7 @@ describe('a config that is sent with feedback', () => {
       sourceInfo: { model: 'judge' },
       sourceRunId,
     });
-    expect(await configOf('correctness')).toEqual(continuous);
+    expect(await readFeedbackConfig('correctness')).toEqual(continuous);
     expect((await ask('GET', `/feedback/${made.id}`)).body).toMatchObject({
       score: 1,
       feedback_source: { type: 'model', metadata: { model: 'judge', __run: { run_id: sourceRunId } } },
@@ -71,21 +72,21 @@ describe('a config that is sent with feedback', () => {
       ask('POST', url, { run_id: randomUUID(), key, score: 2, feedback_config });
     expect((await give({ type: 'freeform' })).status).toBe(200);
     expect((await give(continuous)).status).toBe(200);
-    expect(await configOf(encodeURIComponent(key))).toMatchObject({ type: 'freeform' });
+    expect(await readFeedbackConfig(encodeURIComponent(key))).toMatchObject({ type: 'freeform' });
   });
 
   it('is kept from multipart ingest, and from PATCH', async () => {
     const id = randomUUID();
     const feedback = { id, run_id: randomUUID(), key: 'in parts', score: 1 };
     expect((await multipart({ ...feedback, feedback_config: continuous })).statusCode).toBe(202);
-    expect(await configOf('in%20parts')).toEqual(continuous);
+    expect(await readFeedbackConfig('in%20parts')).toEqual(continuous);
     const refused = await multipart({ ...feedback, feedback_config: { type: 'other' } });
     expect([refused.statusCode, refused.json().code]).toEqual([422, 'INVALID_FEEDBACK']);
 
     const patched = await send(acme.adminKey, 'POST', '/feedback', { run_id: randomUUID(), key: 'patched', score: 1 });
     const change = { score: 0, feedback_config: { type: 'freeform' } };
     expect((await ask('PATCH', `/feedback/${patched.body.id}`, change)).status).toBe(200);
-    expect(await configOf('patched')).toMatchObject({ type: 'freeform' });
+    expect(await readFeedbackConfig('patched')).toMatchObject({ type: 'freeform' });
   });
 
   it('is refused if it contradicts itself, and does not bypass one that is enforced', async () => {
@@ -114,7 +115,7 @@ describe('feedback links', () => {
     });
     expect(Date.parse(made.expires_at) - Date.now()).toBeGreaterThan(4 * 60_000);
     expect(Date.parse(made.expires_at) - Date.now()).toBeLessThanOrEqual(5 * 60_000);
-    expect(await configOf('thumbs')).toEqual(continuous);
+    expect(await readFeedbackConfig('thumbs')).toEqual(continuous);
     const other = await client.createPresignedFeedbackToken(runId, 'comment');
     const listed: object[] = [];
     for await (const token of client.listPresignedFeedbackTokens(runId)) listed.push(token);

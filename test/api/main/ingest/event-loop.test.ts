@@ -65,10 +65,10 @@ test.each<[string, string, string, () => Buffer, number]>([
     });
     const sent = wire.send('POST', path, body, { 'content-type': contentType });
     while (!order.includes('the body is read')) {
-      const isAfter = order.includes('the body is there');
+      const isBodyReceived = order.includes('the body is there');
       const { status } = await wire.send('GET', '/ok');
       expect(status).toBe(200);
-      if (isAfter && !order.includes('the body is read')) order.push('another request is answered');
+      if (isBodyReceived && !order.includes('the body is read')) order.push('another request is answered');
     }
     expect([200, 202]).toContain((await sent).status);
     expect(order.slice(0, 2)).toEqual(['the body is there', 'another request is answered']);

@@ -25,7 +25,7 @@ function otlpJson(): Buffer {
   return Buffer.from(request(all));
 }
 
-const ofMultipart = () =>
+const buildMultipartBody = () =>
   multipart(
     Array.from({ length: parts }, () => rootRun({ inputs: { text: 'x'.repeat(500) } })).flatMap(buildPostParts),
   );
@@ -46,7 +46,7 @@ test('accepts 100 MB of spans of one trace and 20,000 runs in parts at once, and
     return answer.status;
   };
   expect(await send('/otel/v1/traces', 'application/json', otlpJson())).toBe(200);
-  expect(await send('/runs/multipart', multipartType, ofMultipart())).toBe(202);
+  expect(await send('/runs/multipart', multipartType, buildMultipartBody())).toBe(202);
   const { clickhouseUrl } = runlake.stores();
   const stored = async () => Number(await askClickhouse(clickhouseUrl, 'SELECT uniqExact(id) FROM runs'));
   await until('all runs are stored', async () => (await stored()) === spans + parts, 120_000);

@@ -21,7 +21,7 @@ beforeAll(async () => {
 afterAll(() => api.close());
 
 const body = (bytes: number) => multipart(buildPostParts(rootRun({ inputs: { text: 'x'.repeat(bytes) } })));
-const overloaded = (what: string) => [503, 'OVERLOADED', '1', expect.stringContaining(what)];
+const buildOverloadAnswer = (what: string) => [503, 'OVERLOADED', '1', expect.stringContaining(what)];
 const parts = ({ status, headers, text }: Awaited<ReturnType<Wire['multipart']>>) => [
   status,
   (JSON.parse(text) as { code?: string }).code,
@@ -34,7 +34,7 @@ test('shares one budget among concurrent bodies; a client that disconnects retur
   socket.write(`POST /runs/multipart HTTP/1.1\r\nHost: x\r\nx-api-key: ${wire.key}\r\nContent-Length: 50000\r\n\r\n`);
   socket.write('y'.repeat(45_000));
   await until('the budget to be full', async () => (await wire.multipart(body(20_000))).status === 503, 10_000);
-  expect(parts(await wire.multipart(body(20_000)))).toEqual(overloaded('request bodies'));
+  expect(parts(await wire.multipart(body(20_000)))).toEqual(buildOverloadAnswer('request bodies'));
   socket.destroy();
   await until('the budget is free', async () => (await wire.multipart(body(20_000))).status === 202, 10_000);
 });
@@ -56,7 +56,7 @@ test('counts the size after decompression, and a rejected body returns its bytes
   const zipped = gzipSync(body(100_000));
   for (let round = 0; round < 5; round++) {
     const answer = await wire.multipart(zipped, { 'content-encoding': 'gzip' });
-    expect(parts(answer)).toEqual(overloaded('request bodies'));
+    expect(parts(answer)).toEqual(buildOverloadAnswer('request bodies'));
   }
   expect((await wire.multipart(body(50_000))).status).toBe(202);
 });
@@ -68,7 +68,7 @@ test('responds 503 with Retry-After if the event log is full, and accepts the re
   expect(refused.length).toBeGreaterThan(0);
   expect(refused.length).toBeLessThan(bodies.length);
   for (const answer of answers) {
-    if (answer.status !== 202) expect(parts(answer)).toEqual(overloaded('events for the log'));
+    if (answer.status !== 202) expect(parts(answer)).toEqual(buildOverloadAnswer('events for the log'));
   }
   for (const one of refused) expect((await wire.multipart(one)).status).toBe(202);
 });

@@ -299,8 +299,8 @@ describe('a dotted_order older than the age limit', () => {
     });
     return rows.map(({ hour }) => Date.parse(hour));
   };
-  const hourOf = (time: unknown) => Math.floor(Date.parse(time as string) / 3_600_000) * 3_600_000;
-  const placed = async (id: string) => {
+  const floorToHour = (time: unknown) => Math.floor(Date.parse(time as string) / 3_600_000) * 3_600_000;
+  const readLocation = async (id: string) => {
     const { text } = await wire.json('POST', '/runs/query', {
       trace: id,
       start_time: new Date(Date.now() - 3_600_000),
@@ -315,19 +315,19 @@ describe('a dotted_order older than the age limit', () => {
     child.dotted_order = `${oldOrder(id)}.${child.dotted_order as string}`;
     await accepted(wire.json('POST', '/runs/batch', { post: [child, run] }));
     await accepted(wire.json('PATCH', `/runs/${id}`, { trace_id: id, dotted_order: oldOrder(id), outputs: { a: 1 } }));
-    expect(await placed(id)).toHaveLength(2);
-    expect(await placed(id)).toContainEqual(expect.objectContaining({ id, outputs: { a: 1 } }));
-    expect(await usageHours(id)).toEqual([hourOf(child.start_time)]);
+    expect(await readLocation(id)).toHaveLength(2);
+    expect(await readLocation(id)).toContainEqual(expect.objectContaining({ id, outputs: { a: 1 } }));
+    expect(await usageHours(id)).toEqual([floorToHour(child.start_time)]);
   });
 
   test('of a patch counts when it is accepted, if no other event of its trace is stored', async () => {
     const [id, before] = [randomUUID(), new Date()];
     const patch = { id, trace_id: id, dotted_order: oldOrder(id), session_name: 'patches', outputs: { a: 1 } };
     await accepted(wire.multipart(multipart([[`patch.${id}`, JSON.stringify(patch)]])));
-    expect(await placed(id)).toMatchObject([{ id }]);
+    expect(await readLocation(id)).toMatchObject([{ id }]);
     const [hour, ...more] = await usageHours(id);
     expect(more).toEqual([]);
-    expect(hour).toBeGreaterThanOrEqual(hourOf(before));
+    expect(hour).toBeGreaterThanOrEqual(floorToHour(before));
   });
 });
 
@@ -345,7 +345,10 @@ test.each(['1979', '1970'])(
       outputs: { a: 1 },
       start_time: (run.start_time as string).slice(0, -1),
     });
-    const noStart = await wire.json('POST', '/runs', { ...run, start_time: undefined, id: undefined });
-    expect([noStart.status, noStart.text]).toEqual([422, expect.stringContaining('RUNLAKE_MAX_RUN_AGE_DAYS')]);
+    const answerWithoutStart = await wire.json('POST', '/runs', { ...run, start_time: undefined, id: undefined });
+    expect([answerWithoutStart.status, answerWithoutStart.text]).toEqual([
+      422,
+      expect.stringContaining('RUNLAKE_MAX_RUN_AGE_DAYS'),
+    ]);
   },
 );

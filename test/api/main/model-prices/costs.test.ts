@@ -44,13 +44,16 @@ const ask = (method: 'GET' | 'POST' | 'PATCH' | 'PUT', url: string, payload?: ob
 
 const usage = (tokens = 1) => ({ usage_metadata: { input_tokens: tokens, output_tokens: 0 } });
 
-interface Sent {
+interface SentEvent {
   readonly kind: 'post' | 'patch';
   readonly fields: object;
 }
 
 /** Sends events of one run, each in its own batch, and returns the run. */
-async function sendEvents(events: readonly Sent[], { key = acme.adminKey, startMicros = Date.now() * 1_000 } = {}) {
+async function sendEvents(
+  events: readonly SentEvent[],
+  { key = acme.adminKey, startMicros = Date.now() * 1_000 } = {},
+) {
   const id = randomUUID();
   const keys = { id, trace_id: id, dotted_order: formatDottedOrderSegment(startMicros, id) };
   const start_time = new Date(startMicros / 1_000).toISOString();
@@ -61,11 +64,11 @@ async function sendEvents(events: readonly Sent[], { key = acme.adminKey, startM
   return (await send(key, 'GET', `/runs/${id}`)).body;
 }
 
-const post = (fields: object): Sent => ({
+const post = (fields: object): SentEvent => ({
   kind: 'post',
   fields: { run_type: 'llm', name: 'call', inputs: {}, ...fields },
 });
-const patch = (fields: object): Sent => ({ kind: 'patch', fields });
+const patch = (fields: object): SentEvent => ({ kind: 'patch', fields });
 
 describe('the price of a run', () => {
   const meta = { ls_model_name: 'meta' };
@@ -156,13 +159,13 @@ function permute<Item>(items: readonly Item[]): Item[][] {
 
 describe('events of a run that arrive in any order, in different batches', () => {
   const named = post({ extra: { metadata: { ls_model_name: 'meta' } } });
-  const weaker = patch({ inputs: { model: 'in-model' } });
+  const patchWithWeakerName = patch({ inputs: { model: 'in-model' } });
   const tokens = patch({ outputs: { usage_metadata: { input_tokens: 20, output_tokens: 1 } } });
   const stated = patch({ outputs: { usage_metadata: { input_tokens: 20, total_cost: 0.5 } } });
 
   it.each([
     ['name and tokens', [named, tokens], { prompt_cost: '20', completion_cost: '100', total_cost: '120' }],
-    ['two names', [named, weaker, tokens], { prompt_cost: '20', total_cost: '120' }],
+    ['two names', [named, patchWithWeakerName, tokens], { prompt_cost: '20', total_cost: '120' }],
     ['explicit costs', [named, stated], { prompt_cost: null, completion_cost: null, total_cost: '0.5' }],
     ['explicit costs and tokens', [named, tokens, stated], { prompt_cost: null, total_cost: '0.5' }],
   ])('%s', async (_name, events, costs) => {

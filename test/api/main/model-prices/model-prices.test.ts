@@ -16,7 +16,7 @@ const send = asking(() => api);
 const ask = (method: 'GET' | 'POST' | 'PUT' | 'DELETE', url: string, payload?: object) =>
   send(acme.adminKey, method, url, payload);
 const list = async () => (await ask('GET', '/model-price-map')).body;
-const ownNames = async () =>
+const listOwnPriceNames = async () =>
   (await list()).flatMap((price: { name: string; tenant_id: string | null }) => (price.tenant_id ? [price.name] : []));
 
 const price = { name: 'ours', match_pattern: '^ours-', prompt_cost: 0.0000025, completion_cost: '0.00001' };
@@ -54,7 +54,7 @@ describe('the prices of a workspace', () => {
     expect((await ask('DELETE', `/model-price-map/${id}`)).body).toEqual({ message: 'Model price deleted.' });
     expect((await ask('DELETE', `/model-price-map/${id}`)).status).toBe(404);
     expect((await ask('PUT', `/model-price-map/${id}`, price)).status).toBe(404);
-    expect(await ownNames()).toEqual([]);
+    expect(await listOwnPriceNames()).toEqual([]);
   });
 
   it('are in the order in which they apply', async () => {
@@ -69,7 +69,7 @@ describe('the prices of a workspace', () => {
     for (const fields of [...wanted].reverse()) {
       ids.push((await ask('POST', '/model-price-map', { ...price, ...fields })).body.id);
     }
-    expect(await ownNames()).toEqual(wanted.map(({ name }) => name));
+    expect(await listOwnPriceNames()).toEqual(wanted.map(({ name }) => name));
     for (const id of ids) await ask('DELETE', `/model-price-map/${id}`);
   });
 
@@ -105,7 +105,7 @@ describe('the prices of a workspace', () => {
     const answer = await ask('POST', '/model-price-map', { ...price, ...fields });
     expect(answer.status).toBe(status);
     expect(JSON.stringify(answer.body)).toMatch(reason);
-    expect(await ownNames()).toEqual([]);
+    expect(await listOwnPriceNames()).toEqual([]);
   });
 
   it('have a limited number, and a limited size of patterns', async () => {

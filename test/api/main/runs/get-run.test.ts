@@ -56,7 +56,7 @@ it('responds 404 to other workspaces, and 403 to keys without the permission', a
   const url = `/runs/${rootId}`;
   expect((await runs.ask({ url, key: runs.theirs.workspaceKeys[0] })).status).toBe(404);
   expect((await runs.ask({ url, key: runs.ours.workspaceKeys[1] })).status).toBe(404);
-  expect((await runs.ask({ url, key: runs.blindKey })).status).toBe(403);
+  expect((await runs.ask({ url, key: runs.keyWithoutRunsRead })).status).toBe(403);
   expect((await runs.ask({ url, key: 'none' })).status).toBe(401);
 });
 

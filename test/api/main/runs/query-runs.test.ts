@@ -195,7 +195,7 @@ it('returns nothing to other workspaces', async () => {
     const { next } = (await query({ limit: 1 })).body.cursors as { next: string };
     expect((await query({ cursor: next }, key)).body.runs).toEqual([]);
   }
-  expect((await query({}, runs.blindKey)).status).toBe(403);
+  expect((await query({}, runs.keyWithoutRunsRead)).status).toBe(403);
 });
 
 it('responds 503 with retry if ClickHouse is unavailable', async () => {

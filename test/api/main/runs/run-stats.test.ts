@@ -165,7 +165,7 @@ describe('run statistics', () => {
   });
 
   it('need the permission to read runs', async () => {
-    expect((await ask({}, runs.blindKey)).status).toBe(403);
+    expect((await ask({}, runs.keyWithoutRunsRead)).status).toBe(403);
     expect((await ask({}, runs.theirs.workspaceKeys[0])).body).toMatchObject(noStats);
   });
 });

@@ -8,7 +8,7 @@ export interface RunsApi {
   readonly ours: OrganizationUnderTest;
   readonly theirs: OrganizationUnderTest;
   /** A key of our first workspace without the permission to read runs. */
-  readonly blindKey: string;
+  readonly keyWithoutRunsRead: string;
   readonly projectId: string;
   readonly projectName: string;
   /** A trace of three runs: root, child, grandchild, one second apart. */
@@ -36,7 +36,7 @@ export async function startRunsApi(): Promise<RunsApi> {
   const ours = await addOrganization(api.database, 'ours');
   const theirs = await addOrganization(api.database, 'theirs');
   const tenantId = ours.workspaceIds[0];
-  const blindKey = await addKey({
+  const keyWithoutRunsRead = await addKey({
     database: api.database,
     organizationId: ours.id,
     userId: ours.userId,
@@ -83,5 +83,5 @@ export async function startRunsApi(): Promise<RunsApi> {
     const type = String(answer.headers['content-type']);
     return { status: answer.statusCode, text: answer.body, type, body: JSON.parse(answer.body) };
   }
-  return { api, ours, theirs, blindKey, projectId, projectName, trace: [root, child, placed], ask };
+  return { api, ours, theirs, keyWithoutRunsRead, projectId, projectName, trace: [root, child, placed], ask };
 }

@@ -143,7 +143,7 @@ describe('shared threads', () => {
   it('need the thread, the project and the permission', async () => {
     await expect(share('nothing')).rejects.toMatchObject({ status: 404 });
     const of = (apiKey: string) => member(apiKey).threads.share.create('other', project());
-    await expect(of(runs.blindKey)).rejects.toMatchObject({ status: 403 });
+    await expect(of(runs.keyWithoutRunsRead)).rejects.toMatchObject({ status: 403 });
     await expect(of(runs.theirs.workspaceKeys[0])).rejects.toMatchObject({ status: 404 });
     expect((await ask('/v2/threads/other/share', {})).status).toBe(422);
   });

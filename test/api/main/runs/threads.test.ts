@@ -219,9 +219,9 @@ describe('groups of runs by conversation', () => {
       { thread_id: 'a', count: 3, filter: 'eq(thread_id, "a")', total_tokens: 12, latency_p50: 2, last_error: 'boom' },
       { thread_id: 'b', count: 1, total_tokens: 3, last_error: null },
     ]);
-    const runsOf = [];
-    for await (const { id } of client.listRuns({ projectId, filter: threads[0]?.filter ?? '' })) runsOf.push(id);
-    expect(runsOf).toHaveLength(3);
+    const threadRunIds = [];
+    for await (const { id } of client.listRuns({ projectId, filter: threads[0]?.filter ?? '' })) threadRunIds.push(id);
+    expect(threadRunIds).toHaveLength(3);
   });
 
   const group = async (path: string, body: object = {}) =>
@@ -280,8 +280,8 @@ describe('groups of runs by conversation', () => {
 
   it('need the permission to read runs', async () => {
     const body = { session_id: projectId, group_by: 'conversation' };
-    expect((await runs.ask({ url: '/runs/group', body, key: runs.blindKey })).status).toBe(403);
-    expect((await runs.ask({ url: '/v2/threads/stats', body: {}, key: runs.blindKey })).status).toBe(403);
+    expect((await runs.ask({ url: '/runs/group', body, key: runs.keyWithoutRunsRead })).status).toBe(403);
+    expect((await runs.ask({ url: '/v2/threads/stats', body: {}, key: runs.keyWithoutRunsRead })).status).toBe(403);
   });
 });
 

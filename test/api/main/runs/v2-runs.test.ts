@@ -110,16 +110,16 @@ describe('the record', () => {
 });
 
 describe('conditions', () => {
-  const reversed = () => [runs.trace[2].runId, runs.trace[1].runId, rootId];
+  const listReversedIds = () => [runs.trace[2].runId, runs.trace[1].runId, rootId];
   it.each<[string, () => object, () => string[]]>([
-    ['of nothing', () => ({}), reversed],
-    ['ascending', () => ({ sort_order: 'ASC' }), () => reversed().reverse()],
+    ['of nothing', () => ({}), listReversedIds],
+    ['ascending', () => ({ sort_order: 'ASC' }), () => listReversedIds().reverse()],
     ['root', () => ({ is_root: true }), () => [rootId]],
     ['not root', () => ({ is_root: false, has_error: false }), () => [runs.trace[1].runId]],
     ['error', () => ({ has_error: true }), () => [runs.trace[2].runId]],
-    ['run type', () => ({ run_type: 'CHAIN' }), reversed],
+    ['run type', () => ({ run_type: 'CHAIN' }), listReversedIds],
     ['other run type', () => ({ run_type: 'LLM' }), () => []],
-    ['trace', () => ({ trace_id: rootId.toUpperCase() }), reversed],
+    ['trace', () => ({ trace_id: rootId.toUpperCase() }), listReversedIds],
     ['filter', () => ({ filter: 'eq(name, "child")' }), () => [runs.trace[1].runId]],
     ['tree filter', () => ({ tree_filter: 'eq(name, "child")', is_root: true }), () => [rootId]],
     ['ids', () => ({ ids: [rootId.toUpperCase(), randomUUID()] }), () => [rootId]],
@@ -175,7 +175,10 @@ describe('errors are problems', () => {
   });
 
   it('also for keys and other workspaces', async () => {
-    expect((await query({}, { key: runs.blindKey })).body).toMatchObject({ status: 403, detail: 'Forbidden' });
+    expect((await query({}, { key: runs.keyWithoutRunsRead })).body).toMatchObject({
+      status: 403,
+      detail: 'Forbidden',
+    });
     expect((await query({}, { key: 'none' })).body).toMatchObject({ status: 401 });
     for (const key of [runs.theirs.workspaceKeys[0], runs.ours.workspaceKeys[1]]) {
       expect((await query({}, { key })).body).toMatchObject({ status: 404 });

@@ -246,7 +246,7 @@ describe('projects by version 2', () => {
     expect((await ask('page_size=1', key)).status).toBe(200);
     for (const query of ['include_stats=true', 'sort_by=LATENCY_P99', 'filter=eq(name, "a")'])
       expect((await ask(query, key)).status).toBe(403);
-    expect((await ask('page_size=1', runs.blindKey)).status).toBe(403);
+    expect((await ask('page_size=1', runs.keyWithoutRunsRead)).status).toBe(403);
     expect((await ask(`id=${ids.slow}`, runs.theirs.workspaceKeys[0])).body.items).toEqual([]);
   });
 });

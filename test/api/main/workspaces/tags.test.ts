@@ -176,8 +176,8 @@ describe('tags', () => {
     expect(
       Object.fromEntries(Object.entries(listed.resources).map(([name, list]) => [name, (list as object[]).length])),
     ).toEqual({ projects: 1, experiments: 1, datasets: 1, prompts: 1, queues: 1, deployments: 0, evaluators: 0 });
-    const ofQueue = `resource_type=queue&resource_id=${resources.queue}`;
-    expect((await ask('GET', `/tags/resource?${ofQueue}`)).body).toMatchObject([
+    const queueResourceQuery = `resource_type=queue&resource_id=${resources.queue}`;
+    expect((await ask('GET', `/tags/resource?${queueResourceQuery}`)).body).toMatchObject([
       { key: 'of resources', values: [{ value: 'v', taggings: [{ resource_id: resources.queue }] }] },
     ]);
     const both = await ask('POST', '/tags/resources', [
@@ -189,7 +189,7 @@ describe('tags', () => {
 
     await send(acme.adminKey, 'DELETE', `/annotation-queues/${resources.queue}`);
     expect((await ask('GET', `/taggings?tag_value_id=${value.id}`)).body[0].resources.queues).toEqual([]);
-    expect((await ask('GET', `/tags/resource?${ofQueue}`)).body).toEqual([]);
+    expect((await ask('GET', `/tags/resource?${queueResourceQuery}`)).body).toEqual([]);
     expect((await ask('DELETE', `/taggings/${again.body.id}`)).status).toBe(200);
     expect((await ask('GET', `/taggings?tag_value_id=${value.id}`)).body[0].resources.projects).toEqual([]);
   });

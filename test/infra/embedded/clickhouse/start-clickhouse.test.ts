@@ -2,8 +2,8 @@ import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type EmbeddedClickhouse, startClickhouse } from '../../../../infra/embedded/clickhouse/start-clickhouse.ts';
-import { endLeftover, recordProcess } from '../../../../infra/embedded/process-identity.ts';
-import { askClickhouse, processesOn, temporaryFolder } from '../processes.ts';
+import { killLeftoverProcess, recordProcess } from '../../../../infra/embedded/process-identity.ts';
+import { askClickhouse, listProcesses, temporaryFolder } from '../processes.ts';
 
 // Engines start in a second, but take many seconds on a busy machine.
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
@@ -92,7 +92,7 @@ it('does not restart if it is stopped while it is down after a crash', async () 
   process.kill(serverPid(folder), 'SIGKILL');
   await crashing.stop();
   expect(await crashing.exited).toMatchObject({ expected: true });
-  expect(processesOn(folder)).toEqual([]);
+  expect(listProcesses(folder)).toEqual([]);
 });
 
 it('reports the error message of the engine if it cannot start', async () => {
@@ -101,7 +101,7 @@ it('reports the error message of the engine if it cannot start', async () => {
   const started = startClickhouse({ folder });
   await expect(started).rejects.toMatchObject({ code: 'ENGINE_START_FAILED' });
   await expect(started).rejects.toThrow(/ClickHouse did not start: .*Exception.*status/);
-  expect(processesOn(folder)).toEqual([]);
+  expect(listProcesses(folder)).toEqual([]);
 });
 
 it('does not kill a process that reuses the id of an earlier server, and ignores a damaged process file', async () => {
@@ -109,7 +109,7 @@ it('does not kill a process that reuses the id of an earlier server, and ignores
   recordProcess(path, process.pid);
   const [pid, identity] = JSON.parse(readFileSync(path, 'utf8')) as [number, string];
   writeFileSync(path, JSON.stringify([pid, `${identity}0`]));
-  await endLeftover(path);
+  await killLeftoverProcess(path);
   writeFileSync(path, '[');
-  await endLeftover(path);
+  await killLeftoverProcess(path);
 });

@@ -8,7 +8,7 @@ import {
   type PostgresOptions,
   startPostgres,
 } from '../../../../infra/embedded/postgres/start-postgres.ts';
-import { askPostgres, processesOn, temporaryFolder } from '../processes.ts';
+import { askPostgres, listProcesses, temporaryFolder } from '../processes.ts';
 
 // Engines start in a second, but take many seconds on a busy machine.
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
@@ -32,7 +32,8 @@ async function stop(): Promise<void> {
 const postmasterPid = (dataFolder: string) =>
   Number.parseInt(readFileSync(join(dataFolder, 'postmaster.pid'), 'utf8'), 10);
 /** Returns the parent of a process: the watchdog is the parent of the server. */
-const parentOf = (pid: number) => Number(execFileSync('ps', ['-o', 'ppid=', '-p', String(pid)], { encoding: 'utf8' }));
+const readParentPid = (pid: number) =>
+  Number(execFileSync('ps', ['-o', 'ppid=', '-p', String(pid)], { encoding: 'utf8' }));
 const isUp = (url: string) =>
   askPostgres(url, 'SELECT 1').then(
     () => true,
@@ -85,10 +86,10 @@ describe('a crash', () => {
     const { url } = await start({ folder });
     await askPostgres(url, 'CREATE TABLE t AS SELECT 1 AS n');
     const orphan = postmasterPid(data);
-    process.kill(parentOf(orphan), 'SIGKILL');
+    process.kill(readParentPid(orphan), 'SIGKILL');
     await expect.poll(() => postmasterPid(data), { timeout: 20_000 }).not.toBe(orphan);
     await expect.poll(() => isUp(url), { timeout: 20_000 }).toBe(true);
-    expect(processesOn(folder).filter((line) => line.trim().startsWith(`${orphan} `))).toEqual([]);
+    expect(listProcesses(folder).filter((line) => line.trim().startsWith(`${orphan} `))).toEqual([]);
     expect(await askPostgres(url, 'SELECT n FROM t')).toEqual([1]);
   });
 });
@@ -127,7 +128,7 @@ describe('reports', () => {
     await expect(start({ folder })).rejects.toThrow('postgres.password does not match the password of its data');
     rmSync(join(folder, 'postgres.password'));
     await expect(start({ folder })).rejects.toThrow('with its password does not exist');
-    expect(processesOn(folder)).toEqual([]);
+    expect(listProcesses(folder)).toEqual([]);
   });
 
   it('damaged data, with the error message of the engine', async () => {
@@ -138,12 +139,12 @@ describe('reports', () => {
     const started = start({ folder });
     await expect(started).rejects.toMatchObject({ code: 'ENGINE_START_FAILED' });
     await expect(started).rejects.toThrow(/FATAL.*incompatible/);
-    expect(processesOn(folder)).toEqual([]);
+    expect(listProcesses(folder)).toEqual([]);
   });
 });
 
 /** Copies an installation without the links that its install script creates, into a folder of the given mode. */
-function copyOfBuild(mode: number): string {
+function copyBuild(mode: number): string {
   const home = join(temporaryFolder(), 'home');
   mkdirSync(home, { mode: 0o700 });
   const folder = join(home, 'native');
@@ -164,7 +165,7 @@ const linked = () => {
 };
 
 it('creates the links between libraries if the install script did not run', async () => {
-  const build = copyOfBuild(0o755);
+  const build = copyBuild(0o755);
   expect(existsSync(join(build, 'lib', 'libpq.so.5'))).toBe(false);
   chmodSync(join(build, '..', '..'), 0o755);
   const folder = temporaryFolder();
@@ -191,7 +192,7 @@ describe.skipIf(process.getuid?.() !== 0)('as root (skipped: this user is not ro
     const home = temporaryFolder();
     const folder = join(home, 'data');
     mkdirSync(folder, { mode: 0o700 });
-    const options = { folder, build: { folder: copyOfBuild(0o700), version: 'test' }, sharedFolders: [shared] };
+    const options = { folder, build: { folder: copyBuild(0o700), version: 'test' }, sharedFolders: [shared] };
 
     const first = await start(options);
     await askPostgres(first.url, 'CREATE TABLE t AS SELECT 1 AS n');

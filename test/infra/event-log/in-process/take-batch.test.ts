@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { dequeueBatch, type Gathering, gather } from '../../../../infra/event-log/in-process/take-batch.ts';
+import { dequeueBatch, type GatheringPartition, gather } from '../../../../infra/event-log/in-process/take-batch.ts';
 
 const unit = 256 * 1024;
 const limits = { rows: 100, bytes: 64 * unit };
 
 /** Builds a queue from a text in which `a3` is a request of 3 units (of 256 KiB) of organisation `a`. */
-function queueOf(text: string) {
+function parseQueue(text: string) {
   return text
     .split(' ')
     .filter((name) => name !== '')
@@ -24,9 +24,9 @@ it.each([
   ['many small requests with a large one', 'a3 b0.1 b0.1 b0.1', true, 'a3 b0.1 b0.1 b0.1', ''],
   ['nothing of organisations with a batch in flight', 'a1 b1 a1 c1', true, 'b1', 'a1 a1 c1', 'ac'],
   ['nothing from an empty queue', '', true, '', ''],
-])('takes %s', (_what, before, isShared, taken, left, exceptFor = '') => {
-  const queue = queueOf(before);
-  expect(namesOf(dequeueBatch(queue, limits, { isShared, exceptFor: new Set(exceptFor) }))).toBe(taken);
+])('takes %s', (_what, before, isShared, taken, left, excludedTenantIds = '') => {
+  const queue = parseQueue(before);
+  expect(namesOf(dequeueBatch(queue, limits, { isShared, excludedTenantIds: new Set(excludedTenantIds) }))).toBe(taken);
   expect(namesOf(queue)).toBe(left);
 });
 
@@ -35,7 +35,7 @@ describe('gathering after a batch', () => {
   afterEach(() => void vi.useRealTimers());
 
   /** Starts to gather; returns an object that reports whether gathering has ended. */
-  function start(partition: Gathering, requests: number, batchMs: number) {
+  function start(partition: GatheringPartition, requests: number, batchMs: number) {
     let hasEnded = false;
     void gather(partition, requests, batchMs).then(() => {
       hasEnded = true;
@@ -56,11 +56,11 @@ describe('gathering after a batch', () => {
   });
 
   it('ends when the expected requests wait', async () => {
-    const partition: Gathering = { queue: ['one'] };
+    const partition: GatheringPartition = { queue: ['one'] };
     const { hasEnded } = start(partition, 3, 1_000);
-    expect([await hasEnded(), partition.gathering?.requests]).toEqual([false, 3]);
-    partition.gathering?.done();
-    expect([await hasEnded(), partition.gathering]).toEqual([true, undefined]);
+    expect([await hasEnded(), partition.pendingGather?.requests]).toEqual([false, 3]);
+    partition.pendingGather?.done();
+    expect([await hasEnded(), partition.pendingGather]).toEqual([true, undefined]);
   });
 
   it.each([

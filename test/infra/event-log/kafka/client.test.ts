@@ -5,7 +5,7 @@ import { explainPart } from '../../../../api/command-line/explain-part.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
-import { wirePrefix } from '../../../../infra/event-log/avro.ts';
+import { buildWirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { inspectKafka } from '../../../../infra/event-log/kafka/health.ts';
 import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
@@ -18,14 +18,16 @@ import { kafkaServers } from './kafka-under-test.ts';
 
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 200_000 });
 
-type Guards = Partial<Pick<Config, 'kafkaTls' | 'kafkaSaslMechanism' | 'kafkaUser' | 'kafkaPassword' | 'tlsCaFile'>>;
+type BrokerSecurity = Partial<
+  Pick<Config, 'kafkaTls' | 'kafkaSaslMechanism' | 'kafkaUser' | 'kafkaPassword' | 'tlsCaFile'>
+>;
 
 const servers = kafkaServers();
 const logger = createLogger('silent', 'test');
-const overTls: Guards = { kafkaTls: true, tlsCaFile: authorityFile };
-const plain: Guards = { ...guardedUser, kafkaSaslMechanism: 'plain' };
-const scram256: Guards = { ...guardedUser, kafkaSaslMechanism: 'scram-sha-256' };
-const scram512: Guards = { ...guardedUser, kafkaSaslMechanism: 'scram-sha-512' };
+const tlsSecurity: BrokerSecurity = { kafkaTls: true, tlsCaFile: authorityFile };
+const plain: BrokerSecurity = { ...guardedUser, kafkaSaslMechanism: 'plain' };
+const scram256: BrokerSecurity = { ...guardedUser, kafkaSaslMechanism: 'scram-sha-256' };
+const scram512: BrokerSecurity = { ...guardedUser, kafkaSaslMechanism: 'scram-sha-512' };
 
 describe.runIf(servers)('a broker that requires TLS and SASL', () => {
   let broker: GuardedBroker;
@@ -34,27 +36,27 @@ describe.runIf(servers)('a broker that requires TLS and SASL', () => {
   });
   afterAll(() => broker?.stop());
 
-  const configOf = (listener: Listener, guards: Guards): Config => ({
+  const configOf = (listener: Listener, security: BrokerSecurity): Config => ({
     ...loadConfig({}).config,
     kafkaBrokers: broker.addresses[listener],
     kafkaTopicPrefix: `test-${randomBytes(6).toString('hex')}.`,
     kafkaPartitions: 1,
     schemaRegistryUrl: servers?.registryUrl,
     insertBatchMs: 50,
-    ...guards,
+    ...security,
   });
 
-  test.each<[string, Listener, Guards]>([
-    ['TLS alone', 'encrypted', overTls],
-    ['PLAIN over TLS', 'guarded', { ...overTls, ...plain }],
-    ['SCRAM-SHA-256 over TLS', 'guarded', { ...overTls, ...scram256 }],
-    ['SCRAM-SHA-512 over TLS', 'strict', { ...overTls, ...scram512 }],
+  test.each<[string, Listener, BrokerSecurity]>([
+    ['TLS alone', 'encrypted', tlsSecurity],
+    ['PLAIN over TLS', 'guarded', { ...tlsSecurity, ...plain }],
+    ['SCRAM-SHA-256 over TLS', 'guarded', { ...tlsSecurity, ...scram256 }],
+    ['SCRAM-SHA-512 over TLS', 'strict', { ...tlsSecurity, ...scram512 }],
     ['SCRAM-SHA-256 without TLS', 'bare', scram256],
   ])('%s: an event goes there and comes back', async (_case, listener, guards) => {
     const log = await openKafkaLog({ config: configOf(listener, guards), topics: [runEvents], logger });
     const records: LogRecord[] = [];
     try {
-      const value = Buffer.concat([wirePrefix(log.schemaId(runEvents)), Buffer.from('hello')]);
+      const value = Buffer.concat([buildWirePrefix(log.schemaId(runEvents)), Buffer.from('hello')]);
       await log.publish(runEvents, [{ key: 'k', value }]);
       await log.subscribe({
         topic: runEvents,
@@ -71,27 +73,39 @@ describe.runIf(servers)('a broker that requires TLS and SASL', () => {
 
   const denied = 'ACCESS_DENIED_BY_STORE';
   const unavailable = 'KAFKA_UNAVAILABLE';
-  const refuses = /refuses the user, the password or the mechanism → .*RUNLAKE_KAFKA_PASSWORD/;
-  test.each<[string, Listener, Guards, string, RegExp]>([
-    ['a wrong password, PLAIN', 'guarded', { ...overTls, ...plain, kafkaPassword: 'wrong' }, denied, refuses],
+  const refusedMessage = /refuses the user, the password or the mechanism → .*RUNLAKE_KAFKA_PASSWORD/;
+  test.each<[string, Listener, BrokerSecurity, string, RegExp]>([
+    [
+      'a wrong password, PLAIN',
+      'guarded',
+      { ...tlsSecurity, ...plain, kafkaPassword: 'wrong' },
+      denied,
+      refusedMessage,
+    ],
     [
       'a wrong password, SCRAM-SHA-256',
       'guarded',
-      { ...overTls, ...scram256, kafkaPassword: 'wrong' },
+      { ...tlsSecurity, ...scram256, kafkaPassword: 'wrong' },
       denied,
-      refuses,
+      refusedMessage,
     ],
-    ['a wrong password, SCRAM-SHA-512', 'strict', { ...overTls, ...scram512, kafkaPassword: 'wrong' }, denied, refuses],
-    ['an unknown user', 'guarded', { ...overTls, ...scram256, kafkaUser: 'nobody' }, denied, refuses],
-    ['a mechanism that is not taken there', 'strict', { ...overTls, ...plain }, denied, refuses],
+    [
+      'a wrong password, SCRAM-SHA-512',
+      'strict',
+      { ...tlsSecurity, ...scram512, kafkaPassword: 'wrong' },
+      denied,
+      refusedMessage,
+    ],
+    ['an unknown user', 'guarded', { ...tlsSecurity, ...scram256, kafkaUser: 'nobody' }, denied, refusedMessage],
+    ['a mechanism that is not taken there', 'strict', { ...tlsSecurity, ...plain }, denied, refusedMessage],
     [
       'no SASL settings for a broker that requires SASL',
       'guarded',
-      overTls,
+      tlsSecurity,
       unavailable,
       /RUNLAKE_KAFKA_SASL_MECHANISM/,
     ],
-    ['TLS to a port without it', 'bare', { ...overTls, ...plain }, unavailable, /RUNLAKE_KAFKA_TLS=false/],
+    ['TLS to a port without it', 'bare', { ...tlsSecurity, ...plain }, unavailable, /RUNLAKE_KAFKA_TLS=false/],
     ['no TLS to a port that speaks it', 'encrypted', {}, unavailable, /RUNLAKE_KAFKA_TLS=true/],
     ['no TLS, signing in', 'guarded', plain, unavailable, /RUNLAKE_KAFKA_TLS=true/],
     [
@@ -104,7 +118,7 @@ describe.runIf(servers)('a broker that requires TLS and SASL', () => {
     [
       'another authority',
       'guarded',
-      { ...overTls, ...plain, tlsCaFile: otherAuthorityFile },
+      { ...tlsSecurity, ...plain, tlsCaFile: otherAuthorityFile },
       unavailable,
       /authority that is not trusted → .*RUNLAKE_TLS_CA_FILE/,
     ],

@@ -9,19 +9,19 @@ import { freshStores } from '../../../engines/stores.ts';
 import { json, runEvent } from '../../../pipelines/runs/run-events.ts';
 import { deferred } from '../../deferred.ts';
 import { until } from '../../until.ts';
-import { type KafkaServers, kafkaServers, kafkaUnderTest } from './kafka-under-test.ts';
-import { logged, type SinkOnKafka, sinkOnKafka } from './sink-on-kafka.ts';
+import { type KafkaServers, kafkaServers, openKafkaUnderTest } from './kafka-under-test.ts';
+import { type KafkaSink, logged, startKafkaSink } from './sink-on-kafka.ts';
 
 const servers = kafkaServers();
-const runsOfRound = 40;
+const runsPerRound = 40;
 
 describe.runIf(servers)('members join and leave the group while events are stored', () => {
   test('no run is lost or duplicated, and every run has its newest value', async () => {
     const stores = await freshStores();
-    const kafka = await kafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 4, insertBatchMs: 20 });
+    const kafka = await openKafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 4, insertBatchMs: 20 });
     const api = await kafka.open({}, [runEvents]);
-    const join = async (): Promise<SinkOnKafka> =>
-      sinkOnKafka(
+    const join = async (): Promise<KafkaSink> =>
+      startKafkaSink(
         { log: await kafka.open({}, [runEvents]), clickhouse: stores.clickhouse, database: stores.database },
         {
           // Inserts are slow, so that partitions are reassigned during them.
@@ -35,7 +35,7 @@ describe.runIf(servers)('members join and leave the group while events are store
     let stopped = false;
     const load = (async () => {
       while (!stopped) {
-        const fresh = Array.from({ length: runsOfRound }, () => runEvent({ values: { outputs: json('posted') } }));
+        const fresh = Array.from({ length: runsPerRound }, () => runEvent({ values: { outputs: json('posted') } }));
         for (const value of ['posted', 'first', 'second', 'third']) {
           const events = fresh.map(
             (run): RunEvent =>
@@ -51,7 +51,7 @@ describe.runIf(servers)('members join and leave the group while events are store
         runs.push(...fresh);
       }
     })();
-    const members: SinkOnKafka[] = [];
+    const members: KafkaSink[] = [];
     const insertingMembers = (count: number) => async () => {
       const before = members.map(({ inserts }) => inserts.length);
       await until(
@@ -102,7 +102,7 @@ describe.runIf(servers)('members join and leave the group while events are store
 
 describe.runIf(servers)('while the byte budget is spent', () => {
   test('only partitions without records in memory fetch, also none whose batch is being stored', async () => {
-    const kafka = await kafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 2 });
+    const kafka = await openKafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 2 });
     await kafka.open({}, [runEvents]);
     const logger = createLogger('silent', 'test');
     const admin = new KafkaAdmin(kafka.config, logger);
@@ -131,20 +131,20 @@ describe.runIf(servers)('while the byte budget is spent', () => {
     });
     try {
       const produce = (partition: number) => kafka.produce(runEvents, [{ partition, value: Buffer.alloc(1_000) }]);
-      const batchesOf = (partition: number) => batches.filter((batch) => batch.partition === partition);
+      const filterBatches = (partition: number) => batches.filter((batch) => batch.partition === partition);
       await produce(0);
-      await until('the batch of partition 0', () => batchesOf(0).length === 1, 60_000);
+      await until('the batch of partition 0', () => filterBatches(0).length === 1, 60_000);
       const used = budget.usedBytes;
       await produce(0);
       // Two rounds, because a fetch that was sent before the pause may still return the record of partition 0.
       for (const round of [1, 2]) {
         await produce(1);
-        await until('the batch of partition 1 to be stored', () => batchesOf(1).length === round, 60_000);
+        await until('the batch of partition 1 to be stored', () => filterBatches(1).length === round, 60_000);
       }
       await until('the bytes of partition 1 to be freed', () => budget.usedBytes === used);
       stored.resolve();
-      await until('the second batch of partition 0', () => batchesOf(0).length === 2, 60_000);
-      expect(batchesOf(0).map(({ offsets }) => offsets)).toEqual([[0], [1]]);
+      await until('the second batch of partition 0', () => filterBatches(0).length === 2, 60_000);
+      expect(filterBatches(0).map(({ offsets }) => offsets)).toEqual([[0], [1]]);
     } finally {
       stored.resolve();
       await consumer.close(10_000);

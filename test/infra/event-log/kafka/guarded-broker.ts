@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { withFreePorts } from '../../../../infra/embedded/free-port.ts';
-import { startsSoon } from '../../../stack/java-options.ts';
+import { fastStartOptions } from '../../../stack/java-options.ts';
 import { launchProgram } from '../../../stack/launch-program.ts';
 import { kafka } from '../../../stack/parts/kafka.ts';
 import { checkKafka } from '../../../stack/parts/kafka-metadata.ts';
@@ -42,7 +42,7 @@ export async function startGuardedBroker(): Promise<GuardedBroker> {
   const start = async (ports: readonly number[]) => {
     const workFolder = mkdtempSync(join(folder, 'kafka-'));
     const properties = join(workFolder, 'server.properties');
-    writeFileSync(properties, propertiesOf(ports, workFolder));
+    writeFileSync(properties, buildProperties(ports, workFolder));
     const { kafkaUser, kafkaPassword } = guardedUser;
     const users = ['SCRAM-SHA-256', 'SCRAM-SHA-512'].flatMap((mechanism) => [
       '--add-scram',
@@ -51,7 +51,7 @@ export async function startGuardedBroker(): Promise<GuardedBroker> {
     const format = ['format', '-t', 'MkU3OEVBNTcwNTJENDM2Qg', '-c', properties, ...users];
     await promisify(execFile)(java, [
       '-Xmx128m',
-      ...startsSoon,
+      ...fastStartOptions,
       '-cp',
       classPath,
       'kafka.tools.StorageTool',
@@ -64,7 +64,7 @@ export async function startGuardedBroker(): Promise<GuardedBroker> {
       program: java,
       args: [
         '-Xmx384m',
-        ...startsSoon,
+        ...fastStartOptions,
         '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
         '-cp',
         classPath,
@@ -93,7 +93,7 @@ export async function startGuardedBroker(): Promise<GuardedBroker> {
   }
 }
 
-function propertiesOf(ports: readonly number[], folder: string): string {
+function buildProperties(ports: readonly number[], folder: string): string {
   const names = Object.keys(listeners) as Listener[];
   const controllerPort = ports[names.length];
   const places = names.map((name, index) => `${name.toUpperCase()}://localhost:${ports[index]}`);

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { wirePrefix } from '../../../../infra/event-log/avro.ts';
-import { type LogRecord, storingGroup } from '../../../../infra/event-log/event-log.ts';
+import { buildWirePrefix } from '../../../../infra/event-log/avro.ts';
+import { getSinkGroup, type LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { inspectKafka } from '../../../../infra/event-log/kafka/health.ts';
 import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
@@ -8,7 +8,7 @@ import { feedbackEvents, runEvents } from '../../../../schemas/topics.ts';
 import { runEvent } from '../../../pipelines/runs/run-events.ts';
 import { openTcpProxy } from '../../tcp-proxy.ts';
 import { until } from '../../until.ts';
-import { type KafkaServers, type KafkaUnderTest, kafkaServers, kafkaUnderTest } from './kafka-under-test.ts';
+import { type KafkaServers, type KafkaUnderTest, kafkaServers, openKafkaUnderTest } from './kafka-under-test.ts';
 import { logged } from './sink-on-kafka.ts';
 
 const servers = kafkaServers();
@@ -17,7 +17,7 @@ const logger = createLogger('silent', 'test');
 describe.runIf(servers)('Kafka and the registry when the log opens', () => {
   let kafka: KafkaUnderTest;
   beforeEach(async () => {
-    kafka = await kafkaUnderTest(servers as KafkaServers);
+    kafka = await openKafkaUnderTest(servers as KafkaServers);
   });
   afterEach(() => kafka.close());
 
@@ -54,7 +54,7 @@ describe.runIf(servers)('Kafka and the registry when the log opens', () => {
     expect(await inspect()).toContain(`no process stores ${name} and 1 events wait: start \`runlake ingest\``);
     const limits = { rows: 10, bytes: 10_000 };
     for (const each of [log, await kafka.open({ kafkaPartitions: 1 }, [runEvents])]) {
-      await each.subscribe({ topic: runEvents, group: storingGroup(runEvents), limits, handle: async () => {} });
+      await each.subscribe({ topic: runEvents, group: getSinkGroup(runEvents), limits, handle: async () => {} });
     }
     const idle = `1 of 2 sinks have no partition of ${name}: add partitions or stop them`;
     await until('both sinks to join', async () => (await inspect()).includes(idle), 30_000);
@@ -103,7 +103,7 @@ describe.runIf(servers)('Kafka and the registry when the log opens', () => {
     await expect(log.getSchema(99_999_999)).rejects.toMatchObject({ code: 'REGISTRY_UNAVAILABLE', class: 'transient' });
     await expect(log.check()).rejects.toMatchObject({ code: 'REGISTRY_UNAVAILABLE' });
     // Publishing does not contact the registry again.
-    const value = Buffer.concat([wirePrefix(log.schemaId(runEvents)), Buffer.from('x')]);
+    const value = Buffer.concat([buildWirePrefix(log.schemaId(runEvents)), Buffer.from('x')]);
     await log.publish(runEvents, [{ key: 'k', value }]);
   });
 
@@ -131,7 +131,7 @@ describe.runIf(servers)('Kafka and the registry when the log opens', () => {
       limits: { rows: 10_000, bytes: 64 * 1024 * 1024 },
       handle: async (batch) => void records.push(...batch.records),
     });
-    const prefix = wirePrefix(log.schemaId(runEvents));
+    const prefix = buildWirePrefix(log.schemaId(runEvents));
     const large = Buffer.concat([prefix, Buffer.alloc(10 * 1024 * 1024, 'x')]);
     const small = Buffer.concat([prefix, Buffer.alloc(1_000, 'y')]);
     const messages = Array.from({ length: 300 }, (_, index) => ({

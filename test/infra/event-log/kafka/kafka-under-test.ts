@@ -5,7 +5,7 @@ import type { Config } from '../../../../infra/config/settings.ts';
 import { type KafkaLog, openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { topics as allTopics, type Topic } from '../../../../schemas/topics.ts';
-import { ownKafka } from '../../../engines/own-servers.ts';
+import { allocateKafkaTopics } from '../../../engines/own-servers.ts';
 import { stackPart } from '../../../engines/stack.ts';
 import { until } from '../../until.ts';
 
@@ -46,12 +46,12 @@ export interface KafkaUnderTest {
 }
 
 /** Opens logs with separate topics and groups on real servers. */
-export async function kafkaUnderTest(
+export async function openKafkaUnderTest(
   { brokers, registryUrl }: KafkaServers,
   overrides: Partial<Config> = {},
 ): Promise<KafkaUnderTest> {
   const name = `test-${randomBytes(6).toString('hex')}`;
-  const own = ownKafka(
+  const own = allocateKafkaTopics(
     { clickhouseUrl: '', databaseUrl: '', kafkaBrokers: brokers, schemaRegistryUrl: registryUrl },
     name,
   );

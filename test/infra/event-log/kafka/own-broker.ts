@@ -1,7 +1,7 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePorts } from '../../../../infra/embedded/free-port.ts';
+import { findFreePorts } from '../../../../infra/embedded/free-port.ts';
 import type { EngineProcess } from '../../../../infra/embedded/supervise-engine.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { kafka } from '../../../stack/parts/kafka.ts';
@@ -10,7 +10,7 @@ import { openTools } from '../../../stack/tools.ts';
 import { until } from '../../until.ts';
 
 /** A separate broker that a test may freeze and kill. */
-export interface OwnBroker {
+export interface DedicatedBroker {
   readonly brokers: string;
   /** Suspends the process: connections stay open without responses, as on a stalled network. */
   freeze(frozen: boolean): Promise<void>;
@@ -27,10 +27,10 @@ function isStopped(pid: number): boolean {
   );
 }
 
-export async function ownBroker(): Promise<OwnBroker> {
+export async function startDedicatedBroker(): Promise<DedicatedBroker> {
   const folder = mkdtempSync(join(tmpdir(), 'runlake-kafka-'));
   const installation = await kafka.install(openTools(loadStackSettings(), () => {}));
-  const ports = await freePorts(2);
+  const ports = await findFreePorts(2);
   const options = {
     folder,
     installation,

@@ -8,13 +8,13 @@ import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
-import { childOfSuite } from '../../../engines/child-of-suite.ts';
+import { childProcessOptions } from '../../../engines/child-of-suite.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { json, runEvent } from '../../../pipelines/runs/run-events.ts';
 import { until } from '../../until.ts';
-import { type KafkaServers, type KafkaUnderTest, kafkaServers, kafkaUnderTest } from './kafka-under-test.ts';
+import { type KafkaServers, type KafkaUnderTest, kafkaServers, openKafkaUnderTest } from './kafka-under-test.ts';
 import type { StallingSink } from './sink-and-stall.fixture.ts';
-import { logged, type SinkOnKafka, sinkOnKafka } from './sink-on-kafka.ts';
+import { type KafkaSink, logged, startKafkaSink } from './sink-on-kafka.ts';
 
 const servers = kafkaServers();
 const group = 'sink-run-events';
@@ -25,7 +25,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
   let log: KafkaLog;
   beforeEach(async () => {
     stores = await freshStores();
-    kafka = await kafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 1, maxRunAgeDays: 3_000 });
+    kafka = await openKafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 1, maxRunAgeDays: 3_000 });
     log = await kafka.open({}, [runEvents]);
   });
   afterEach(async () => {
@@ -38,15 +38,15 @@ describe.runIf(servers)('the sink on Kafka', () => {
       runEvents,
       events.map((event) => logged(log, event)),
     );
-  const patchOf = (of: RunEvent, outputs: unknown): RunEvent => ({
+  const makePatch = (of: RunEvent, outputs: unknown): RunEvent => ({
     ...of,
     kind: 'patch',
     projectId: nilUuid,
     values: { outputs: json(outputs) },
   });
-  async function start(options: Parameters<typeof sinkOnKafka>[1] = {}): Promise<SinkOnKafka> {
+  async function start(options: Parameters<typeof startKafkaSink>[1] = {}): Promise<KafkaSink> {
     const own = await kafka.open({}, [runEvents]);
-    return sinkOnKafka({ log: own, clickhouse: stores.clickhouse, database: stores.database }, options);
+    return startKafkaSink({ log: own, clickhouse: stores.clickhouse, database: stores.database }, options);
   }
   const rows = <Row>(sql: string) => stores.clickhouse.query<Row>({ name: 'test', sql });
   const storedRuns = async () => Number((await rows<{ n: number }>('SELECT uniqExact(id) AS n FROM runs'))[0]?.n);
@@ -65,25 +65,25 @@ describe.runIf(servers)('the sink on Kafka', () => {
     const fixture = fileURLToPath(new URL('./sink-and-stall.fixture.ts', import.meta.url));
     const { clickhouseUrl, databaseUrl } = stores;
     const stalling: StallingSink = { config: kafka.config, clickhouseUrl, databaseUrl, stallsAt };
-    return fork(fixture, [JSON.stringify(stalling)], { execArgv: [...childOfSuite] });
+    return fork(fixture, [JSON.stringify(stalling)], { execArgv: [...childProcessOptions] });
   }
 
   test('a sink that was suspended before its insert until its partition was reassigned inserts late without overwriting', async () => {
     const run = runEvent({ values: { outputs: json('posted') } });
-    await publish(run, patchOf(run, 'older'));
+    await publish(run, makePatch(run, 'older'));
     const child = startStalling('before the insert, until it is resumed');
     try {
       await once(child, 'message');
       child.kill('SIGSTOP');
       const next = await start();
       await until('the batch to be redelivered', async () => (await committed()) === 2, 60_000);
-      await publish(patchOf(run, 'newer'));
+      await publish(makePatch(run, 'newer'));
       await until('the newer patch to be stored', async () => (await committed()) === 3, 30_000);
       child.kill('SIGCONT');
       child.send('go on');
       expect((await once(child, 'message'))[0]).toEqual({ late: true });
       expect(await readOutputs(run)).toBe(JSON.stringify('newer'));
-      await publish(patchOf(run, 'newest'));
+      await publish(makePatch(run, 'newest'));
       await until('the newest patch to be stored', async () => (await committed()) === 4, 60_000);
       expect(await readOutputs(run)).toBe(JSON.stringify('newest'));
       await next.stop();
@@ -126,7 +126,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
       const run = runEvent({ values: { outputs: json('posted') } });
       const config = { insertBatchRows: 1 };
       const first = await start({ config });
-      for (const event of [run, patchOf(run, 'older'), patchOf(run, 'newer')]) await publish(event);
+      for (const event of [run, makePatch(run, 'older'), makePatch(run, 'newer')]) await publish(event);
       await until('the events to be stored', async () => (await committed()) === 3, 30_000);
       await first.stop();
       await reset(kafka.config.kafkaTopicPrefix + group, kafka.nameOf(runEvents));
@@ -134,7 +134,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
       await until('the events to be stored again', async () => (await committed()) === 3, 60_000);
       expect(second.inserts.length).toBeGreaterThan(0);
       expect(await readOutputs(run)).toBe(JSON.stringify('newer'));
-      await publish(patchOf(run, 'newest'));
+      await publish(makePatch(run, 'newest'));
       await until('the next event to be stored', async () => (await committed()) === 4, 30_000);
       expect(await readOutputs(run)).toBe(JSON.stringify('newest'));
     },
@@ -199,7 +199,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
         throw error;
       }
     };
-    await sinkOnKafka({ log: own, clickhouse: stores.clickhouse, database: stores.database });
+    await startKafkaSink({ log: own, clickhouse: stores.clickhouse, database: stores.database });
     await until('the dead-letter write to fail twice', () => failures >= 2, 60_000);
     // There is no committed offset, or it is the first one.
     expect(await committed()).toBeLessThanOrEqual(0);
@@ -229,8 +229,8 @@ describe.runIf(servers)('the sink on Kafka', () => {
       },
     });
     const run = runEvent();
-    await publish(run, patchOf(run, 'one'));
-    await publish(patchOf(run, 'two'));
+    await publish(run, makePatch(run, 'one'));
+    await publish(makePatch(run, 'two'));
     await until('all events to be stored', async () => (await committed()) === 3, 60_000);
     expect(sink.inserts.length).toBeGreaterThanOrEqual(4);
     expect(await readOutputs(run)).toBe(JSON.stringify('two'));

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { chooseStartingPoint, isPast } from '../../../../infra/event-log/kafka/partition-consumer.ts';
+import { chooseStartingPoint, hasConsumedUpTo } from '../../../../infra/event-log/kafka/partition-consumer.ts';
 
 const none = 'the group has no committed offset';
 
@@ -35,5 +35,5 @@ test.each<[string, { committed: number; low: number; high: number } | undefined,
   ['of an unknown partition', undefined, 5, false],
   ['of an unknown partition that was empty', undefined, 0, true],
 ])('isPast: a group %s', (_what, found, end, expected) => {
-  expect(isPast(found, end)).toBe(expected);
+  expect(hasConsumedUpTo(found, end)).toBe(expected);
 });

@@ -1,17 +1,17 @@
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { wirePrefix } from '../../../../infra/event-log/avro.ts';
+import { buildWirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { until } from '../../until.ts';
-import { type KafkaServers, type KafkaUnderTest, kafkaServers, kafkaUnderTest } from './kafka-under-test.ts';
-import { type OwnBroker, ownBroker } from './own-broker.ts';
+import { type KafkaServers, type KafkaUnderTest, kafkaServers, openKafkaUnderTest } from './kafka-under-test.ts';
+import { type DedicatedBroker, startDedicatedBroker } from './own-broker.ts';
 
 const servers = kafkaServers();
 const publishTimeoutMs = 2_000;
 
 describe.runIf(servers)('Kafka is unavailable while events are published', () => {
-  let broker: OwnBroker;
+  let broker: DedicatedBroker;
   let under: KafkaUnderTest;
   let log: KafkaLog;
   const seen = new Map<string, LogRecord>();
@@ -19,8 +19,8 @@ describe.runIf(servers)('Kafka is unavailable while events are published', () =>
   const followed = new Map<number, number[]>();
 
   beforeAll(async () => {
-    broker = await ownBroker();
-    under = await kafkaUnderTest(
+    broker = await startDedicatedBroker();
+    under = await openKafkaUnderTest(
       { ...(servers as KafkaServers), brokers: broker.brokers },
       { publishTimeoutMs, maxPendingBytes: 1_000_000, kafkaPartitions: 2, maxRunBytes: 512 * 1024 },
     );
@@ -47,7 +47,7 @@ describe.runIf(servers)('Kafka is unavailable while events are published', () =>
 
   const message = (key: string, text: string) => ({
     key,
-    value: Buffer.concat([wirePrefix(log.schemaId(runEvents)), Buffer.from(text)]),
+    value: Buffer.concat([buildWirePrefix(log.schemaId(runEvents)), Buffer.from(text)]),
   });
 
   /** Publishes 0, 1, 2, … with one key and retries each number until it is accepted, as a client does. */
@@ -84,20 +84,20 @@ describe.runIf(servers)('Kafka is unavailable while events are published', () =>
 
   /** Returns the numbers of every key in log order, as received by the consumer that is subscribed during all tests. */
   async function stored(keys: readonly string[], counts: readonly number[]) {
-    const numbersOf = (key: string) =>
+    const listNumbers = (key: string) =>
       [...seen.values()]
         .filter((record) => record.key === key)
         .sort((a, b) => a.offset - b.offset)
         .map(({ value }) => Number(value.subarray(5).toString().split(' ').at(-1)));
     await until(
       'all accepted events to be consumed',
-      () => keys.every((key, index) => new Set(numbersOf(key)).size >= (counts[index] as number)),
+      () => keys.every((key, index) => new Set(listNumbers(key)).size >= (counts[index] as number)),
       90_000,
     );
-    return keys.map(numbersOf);
+    return keys.map(listNumbers);
   }
 
-  async function survivesOutage(name: string, away: () => Promise<void>, back: () => Promise<void>) {
+  async function expectOutageSurvived(name: string, away: () => Promise<void>, back: () => Promise<void>) {
     const keys = Array.from({ length: 6 }, (_, index) => `${name}${index}`);
     const publishers = keys.map(publishing);
     await until('events to be accepted', () => publishers.every(({ accepted }) => accepted() > 20), 30_000);
@@ -135,7 +135,7 @@ describe.runIf(servers)('Kafka is unavailable while events are published', () =>
   }
 
   test('stall: events are refused in time; afterwards no accepted event is missing, no older copy follows a newer event, and a follower receives each record once', async () => {
-    await survivesOutage(
+    await expectOutageSurvived(
       'stall',
       () => broker.freeze(true),
       () => broker.freeze(false),
@@ -143,7 +143,7 @@ describe.runIf(servers)('Kafka is unavailable while events are published', () =>
   }, 180_000);
 
   test('kill and restart: the same as for a stall', async () => {
-    await survivesOutage(
+    await expectOutageSurvived(
       'kill',
       () => broker.kill(),
       () => broker.start(),

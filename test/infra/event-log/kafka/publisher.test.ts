@@ -13,7 +13,7 @@ afterEach(() => {
 });
 
 /** Creates a publisher whose Kafka acknowledges a batch only when the test calls its entry of `acknowledgements`. */
-function publisherBefore(partitions: number, timeoutMs = 300) {
+function createPublisher(partitions: number, timeoutMs = 300) {
   const append: IdempotentProducer['append'] = ({ messages }) => {
     batches.push(messages.length);
     return new Promise<void>((resolve) => acknowledgements.push(resolve));
@@ -32,7 +32,7 @@ test('refuses a request at once directly after a publish timeout', async () => {
   // The timeout and the age of the batch use different clocks: the publisher must win this race in each round.
   await Promise.all(
     Array.from({ length: 20 }, async () => {
-      const publisher = publisherBefore(1);
+      const publisher = createPublisher(1);
       const unavailable = { code: 'EVENT_LOG_UNAVAILABLE', status: 503 };
       await expect(publisher.publish(topic, event('first'))).rejects.toMatchObject(unavailable);
       const begun = acknowledgements.length;
@@ -47,7 +47,7 @@ test('refuses a request at once directly after a publish timeout', async () => {
 });
 
 test('an event waits for a batch in flight that is not overdue, and is sent after it', async () => {
-  const publisher = publisherBefore(1);
+  const publisher = createPublisher(1);
   const first = publisher.publish(topic, event('first'));
   await expect.poll(() => acknowledgements.length).toBe(1);
   const second = publisher.publish(topic, event('second'));
@@ -60,7 +60,7 @@ test('an event waits for a batch in flight that is not overdue, and is sent afte
 });
 
 test('concurrent requests share a batch, and requests during it share the next one', async () => {
-  const publisher = publisherBefore(1, 60_000);
+  const publisher = createPublisher(1, 60_000);
   const publishMany = (count: number) =>
     Promise.all(Array.from({ length: count }, () => publisher.publish(topic, event('k'))));
   const first = publishMany(30);
@@ -75,7 +75,7 @@ test('concurrent requests share a batch, and requests during it share the next o
 });
 
 test('accepts requests again when the late batch is acknowledged', async () => {
-  const publisher = publisherBefore(1);
+  const publisher = createPublisher(1);
   await expect(publisher.publish(topic, event('first'))).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE' });
   acknowledgements.shift()?.();
   await expect.poll(() => publisher.pendingBytes).toBe(0);

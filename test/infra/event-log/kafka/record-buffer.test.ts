@@ -12,14 +12,14 @@ const records = (first: number, last: number, bytes = 10) =>
       headers: {},
     }),
   );
-const offsetsOf = (taken: readonly { offset: number }[] | undefined) => taken?.map(({ offset }) => offset);
+const listOffsets = (taken: readonly { offset: number }[] | undefined) => taken?.map(({ offset }) => offset);
 
 test('buffers a redelivered record once', () => {
   const buffer = new RecordBuffer();
   buffer.begin(2);
   buffer.add(records(0, 5));
   buffer.add(records(4, 7));
-  expect(offsetsOf(buffer.take({ rows: 100, bytes: 10_000 }))).toEqual([2, 3, 4, 5, 6, 7]);
+  expect(listOffsets(buffer.take({ rows: 100, bytes: 10_000 }))).toEqual([2, 3, 4, 5, 6, 7]);
   expect(buffer.nextOffset).toBe(8);
   expect(buffer.bytes).toBe(0);
 });
@@ -31,7 +31,7 @@ test.each([
 ])('a batch is bounded: %s', (_what, limits, expected) => {
   const buffer = new RecordBuffer();
   buffer.add(records(0, 9));
-  expect(offsetsOf(buffer.take(limits))).toEqual(expected);
+  expect(listOffsets(buffer.take(limits))).toEqual(expected);
 });
 
 test('drops records before the starting offset, including buffered ones', () => {
@@ -39,7 +39,7 @@ test('drops records before the starting offset, including buffered ones', () => 
   buffer.add(records(0, 9));
   const before = buffer.bytes;
   buffer.begin(8);
-  expect(offsetsOf(buffer.take({ rows: 100, bytes: 10_000 }))).toEqual([8, 9]);
+  expect(listOffsets(buffer.take({ rows: 100, bytes: 10_000 }))).toEqual([8, 9]);
   expect(buffer.bytes).toBeLessThan(before);
 });
 

@@ -8,7 +8,7 @@ import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
-import { sinkOnKafka } from './sink-on-kafka.ts';
+import { startKafkaSink } from './sink-on-kafka.ts';
 
 export interface StallingSink {
   readonly config: Config;
@@ -22,7 +22,7 @@ const logger = createLogger('silent', 'test');
 const log = await openKafkaLog({ config, topics: [runEvents], logger });
 const clickhouse = openClickHouse({ url: clickhouseUrl, logger, timeoutMs: 30_000 });
 const database = openDatabase({ url: databaseUrl, logger, timeoutMs: 30_000 });
-await sinkOnKafka(
+await startKafkaSink(
   { log, clickhouse, database },
   {
     config,

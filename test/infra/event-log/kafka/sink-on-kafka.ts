@@ -10,9 +10,9 @@ import { runEvents } from '../../../../schemas/topics.ts';
 import { framed } from '../../../pipelines/ingest/sink/sink-under-test.ts';
 
 /** Replaces an insert; `real` executes the original insert. */
-export type Around = (insert: InsertBody, real: () => Promise<void>) => Promise<void>;
+export type InsertReplacement = (insert: InsertBody, real: () => Promise<void>) => Promise<void>;
 
-export interface SinkOnKafka {
+export interface KafkaSink {
   readonly sink: Sink;
   readonly log: EventLog;
   /** Attempted inserts, in order. */
@@ -24,10 +24,10 @@ export interface SinkOnKafka {
 const defaults = { ...loadConfig({}).config, maxRunAgeDays: 3_000 };
 
 /** Starts a sink of run events on a log and real stores. */
-export async function sinkOnKafka(
+export async function startKafkaSink(
   parts: { readonly log: EventLog; readonly clickhouse: ClickHouse; readonly database: Database },
-  { config = {}, around = (_insert, real) => real() }: { config?: Partial<Config>; around?: Around } = {},
-): Promise<SinkOnKafka> {
+  { config = {}, around = (_insert, real) => real() }: { config?: Partial<Config>; around?: InsertReplacement } = {},
+): Promise<KafkaSink> {
   const inserts: InsertBody[] = [];
   const clickhouse: ClickHouse = {
     ...parts.clickhouse,

@@ -5,7 +5,7 @@ import { openKafkaFollower } from '../../../../infra/event-log/kafka/topic-follo
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { until } from '../../until.ts';
-import { type KafkaServers, type KafkaUnderTest, kafkaServers, kafkaUnderTest } from './kafka-under-test.ts';
+import { type KafkaServers, type KafkaUnderTest, kafkaServers, openKafkaUnderTest } from './kafka-under-test.ts';
 
 const servers = kafkaServers();
 const logger = createLogger('silent', 'test');
@@ -14,7 +14,7 @@ describe.runIf(servers)('TopicFollower', () => {
   let under: KafkaUnderTest;
   let admin: KafkaAdmin;
   beforeAll(async () => {
-    under = await kafkaUnderTest(servers as KafkaServers);
+    under = await openKafkaUnderTest(servers as KafkaServers);
     admin = new KafkaAdmin(under.config, logger);
     await under.open({}, [runEvents]);
   });
@@ -63,12 +63,12 @@ describe.runIf(servers)('TopicFollower', () => {
     await until('the follower to pass the log-end offsets', () =>
       follower.hasDelivered(Object.fromEntries(ends.map(({ partition, high }) => [partition, Number(high)]))),
     );
-    const seenIn = (of: number) =>
+    const listSeen = (of: number) =>
       records.flatMap(({ partition, offset, value }) => (partition === of ? [`${offset}: ${value}`] : []));
-    expect(seenIn(1)).toEqual(['0: 1 second', '1: 1 third']);
+    expect(listSeen(1)).toEqual(['0: 1 second', '1: 1 third']);
     for (const partition of [0, 2, 3]) {
       const texts = ['first', 'second', 'third'];
-      expect(seenIn(partition)).toEqual(texts.map((text, offset) => `${offset}: ${partition} ${text}`));
+      expect(listSeen(partition)).toEqual(texts.map((text, offset) => `${offset}: ${partition} ${text}`));
     }
   });
 });

@@ -9,7 +9,7 @@ import kafkajs, { type Admin, type ITopicConfig } from 'kafkajs';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { isUnavailable } from '../../../../api/command-line/start-role.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';
-import { kafkaError } from '../../../../infra/event-log/kafka/client.ts';
+import { toKafkaError } from '../../../../infra/event-log/kafka/client.ts';
 import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { ensureTopics } from '../../../../infra/event-log/kafka/topics.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
@@ -30,7 +30,7 @@ interface Cluster {
   readonly failures?: Partial<Record<'createTopics' | 'fetchTopicMetadata' | 'fetchTopicOffsets', Error[]>>;
 }
 
-function adminOf({ defaultReplication = '1', failures = {} }: Cluster) {
+function createFakeAdmin({ defaultReplication = '1', failures = {} }: Cluster) {
   const created = new Map<string, ITopicConfig>();
   const failNext = (request: keyof typeof failures) => {
     const error = failures[request]?.shift();
@@ -74,7 +74,7 @@ describe('min.insync.replicas of a new topic', () => {
     ['a configured replication of 3', '1', 3, '2'],
     ['a configured replication of 1', '3', 1, undefined],
   ])('with %s', async (_what, defaultReplication, kafkaReplication, quorum) => {
-    const { admin, created } = adminOf({ defaultReplication });
+    const { admin, created } = createFakeAdmin({ defaultReplication });
     await ensureTopics(admin, [topic], { ...config, kafkaReplication }, logger);
     const { replicationFactor, configEntries } = created.get(topic.name) as ITopicConfig;
     expect(replicationFactor).toBe(kafkaReplication ?? -1);
@@ -84,24 +84,24 @@ describe('min.insync.replicas of a new topic', () => {
 
 describe('while Kafka elects leaders', () => {
   afterEach(() => vi.restoreAllMocks());
-  const electing = () => brokerError('LEADER_NOT_AVAILABLE');
+  const createElectionError = () => brokerError('LEADER_NOT_AVAILABLE');
 
   it('a role waits for the server instead of ending', async () => {
-    const { admin } = adminOf({ failures: { fetchTopicOffsets: [electing()] } });
-    const error = await ensureTopics(admin, [topic], config, logger).catch((raw) => kafkaError(raw, 'brokers'));
+    const { admin } = createFakeAdmin({ failures: { fetchTopicOffsets: [createElectionError()] } });
+    const error = await ensureTopics(admin, [topic], config, logger).catch((raw) => toKafkaError(raw, 'brokers'));
     expect(error).toMatchObject({ code: 'KAFKA_UNAVAILABLE', retryable: true });
     expect(isUnavailable(error)).toBe(true);
   });
 
   it('topics that another process creates at the same time are no error', async () => {
-    const { admin } = adminOf({
+    const { admin } = createFakeAdmin({
       failures: { createTopics: [creationErrors('TOPIC_ALREADY_EXISTS', 'LEADER_NOT_AVAILABLE')] },
     });
     await expect(ensureTopics(admin, [topic], config, logger)).resolves.toEqual(new Map([['run-events', 1]]));
   });
 
   it('another error beside a topic that exists is an error', async () => {
-    const { admin } = adminOf({
+    const { admin } = createFakeAdmin({
       failures: { createTopics: [creationErrors('TOPIC_ALREADY_EXISTS', 'POLICY_VIOLATION')] },
     });
     await expect(ensureTopics(admin, [topic], config, logger)).rejects.toThrow('Topic creation errors');
@@ -110,10 +110,10 @@ describe('while Kafka elects leaders', () => {
   it('the log opens when the leaders are elected', async () => {
     const failures = {
       createTopics: [creationErrors('LEADER_NOT_AVAILABLE')],
-      fetchTopicMetadata: [electing()],
-      fetchTopicOffsets: [electing()],
+      fetchTopicMetadata: [createElectionError()],
+      fetchTopicOffsets: [createElectionError()],
     };
-    const { admin, created } = adminOf({ failures });
+    const { admin, created } = createFakeAdmin({ failures });
     vi.spyOn(kafkajs.Kafka.prototype, 'admin').mockReturnValue(admin);
     const registry = createServer(({ method, url }, response) => {
       if (url?.startsWith('/config')) response.end('{"compatibilityLevel":"FULL"}');

@@ -17,15 +17,15 @@ import type { S3Options } from '../../../../infra/objects/s3/s3-connection.ts';
 import { checkDestination } from '../../../../pipelines/exports/destinations/check-destination.ts';
 import { openTcpProxy, type TcpProxy } from '../../tcp-proxy.ts';
 import { openFaultyStore } from './faulty-store.ts';
-import { type S3OfStack, s3OfStack } from './s3-of-stack.ts';
+import { findStackS3, type StackS3 } from './s3-of-stack.ts';
 
-const stack = s3OfStack();
+const stack = findStackS3();
 const MIB = 1024 ** 2;
 const small = 3 * MIB;
 const large = 20 * MIB;
 
 describe.runIf(stack)('a bucket that fails', () => {
-  const s3 = stack as S3OfStack;
+  const s3 = stack as StackS3;
   const cleanUps: (() => Promise<unknown>)[] = [];
   let folder: string;
   /** Prefix of all objects of a test. */
@@ -48,7 +48,7 @@ describe.runIf(stack)('a bucket that fails', () => {
     cleanUps.push(() => store.close());
     return store;
   }
-  async function faulty(decide: Parameters<typeof openFaultyStore>[1]) {
+  async function openFaultyProxy(decide: Parameters<typeof openFaultyStore>[1]) {
     const proxy = await openFaultyStore(s3.endpoint, decide);
     cleanUps.push(() => proxy.close());
     return proxy;
@@ -172,7 +172,7 @@ describe.runIf(stack)('a bucket that fails', () => {
   });
 
   it('needs only write permission', async () => {
-    const proxy = await faulty(({ method }) =>
+    const proxy = await openFaultyProxy(({ method }) =>
       method === 'PUT' || method === 'POST' ? undefined : { status: 403, code: 'AccessDenied' },
     );
     const store = open({ endpointUrl: proxy.endpoint, credentials: s3.credentials('dropper') });
@@ -214,7 +214,7 @@ describe.runIf(stack)('a bucket that fails', () => {
     [501, 'NotImplemented'],
     [400, 'InvalidArgument'],
   ])('files are uploaded without conditions if the store refuses these with %d', async (status, code) => {
-    const proxy = await faulty(({ headers }) =>
+    const proxy = await openFaultyProxy(({ headers }) =>
       headers['if-none-match'] === undefined && headers['if-match'] === undefined ? undefined : { status, code },
     );
     const store = open({ endpointUrl: proxy.endpoint });
@@ -226,7 +226,9 @@ describe.runIf(stack)('a bucket that fails', () => {
   });
 
   it('is retried after a few refusals', async () => {
-    const proxy = await faulty((_request, count) => (count % 3 === 0 ? { status: 503, code: 'SlowDown' } : undefined));
+    const proxy = await openFaultyProxy((_request, count) =>
+      count % 3 === 0 ? { status: 503, code: 'SlowDown' } : undefined,
+    );
     const store = open({ endpointUrl: proxy.endpoint });
     expect((await store.upload('large', file(large))).bytes).toBe(large);
     await store.put('small', Buffer.from('x'));
@@ -241,7 +243,7 @@ describe.runIf(stack)('a bucket that fails', () => {
     ['502 of a gateway', 502, ''],
   ])('is unavailable after repeated %s, and no upload remains', async (_what, status, code) => {
     let storm = false;
-    const proxy = await faulty(({ method }) => (storm && method === 'PUT' ? { status, code } : undefined));
+    const proxy = await openFaultyProxy(({ method }) => (storm && method === 'PUT' ? { status, code } : undefined));
     const store = open({ endpointUrl: proxy.endpoint });
     const recordUpload = async () => {
       storm = true;
@@ -339,7 +341,7 @@ describe.runIf(stack)('a bucket that fails', () => {
   });
 
   it('is asked for the size of each uploaded object', async () => {
-    const proxy = await faulty(() => undefined);
+    const proxy = await openFaultyProxy(() => undefined);
     const store = open({ endpointUrl: proxy.endpoint });
     for (const bytes of [small, large]) await store.upload(`file-${bytes}`, file(bytes));
     expect(proxy.seen.filter((line) => line.startsWith('HEAD'))).toHaveLength(2);
@@ -358,7 +360,7 @@ describe.runIf(stack)('a bucket that fails', () => {
       () => 'it is not there',
     ],
   ] as const)('%s', async (_what, interfere, reason) => {
-    const proxy = await faulty(async ({ method }) => {
+    const proxy = await openFaultyProxy(async ({ method }) => {
       if (method === 'HEAD') await s3.admin.send(interfere() as PutObjectCommand);
       return undefined;
     });

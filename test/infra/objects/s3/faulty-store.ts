@@ -3,7 +3,7 @@ import { Agent, createServer, type IncomingMessage, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
 /** Error response to a request; undefined forwards the request to the store. */
-export type Fate = { readonly status: number; readonly code: string } | undefined;
+export type ErrorResponse = { readonly status: number; readonly code: string } | undefined;
 
 export interface FaultyStore {
   readonly endpoint: string;
@@ -20,7 +20,7 @@ export interface FaultyStore {
  */
 export async function openFaultyStore(
   store: string,
-  decide: (request: IncomingMessage, count: number) => Fate | Promise<Fate>,
+  decide: (request: IncomingMessage, count: number) => ErrorResponse | Promise<ErrorResponse>,
   answered: (request: IncomingMessage) => Promise<void> = async () => undefined,
 ): Promise<FaultyStore> {
   const { hostname, port } = new URL(store);
@@ -29,12 +29,14 @@ export async function openFaultyStore(
   const server = createServer(async (incoming, outgoing) => {
     const { method, url, rawHeaders: headers } = incoming;
     seen.push(`${method} ${url}`);
-    const fate = await decide(incoming, seen.length);
+    const errorResponse = await decide(incoming, seen.length);
     if (outgoing.destroyed) return;
-    if (fate !== undefined) {
+    if (errorResponse !== undefined) {
       incoming.resume().once('end', () => {
-        outgoing.writeHead(fate.status, { 'content-type': 'application/xml', 'x-amz-request-id': 'faulty' });
-        outgoing.end(method === 'HEAD' ? undefined : `<?xml version="1.0"?><Error><Code>${fate.code}</Code></Error>`);
+        outgoing.writeHead(errorResponse.status, { 'content-type': 'application/xml', 'x-amz-request-id': 'faulty' });
+        outgoing.end(
+          method === 'HEAD' ? undefined : `<?xml version="1.0"?><Error><Code>${errorResponse.code}</Code></Error>`,
+        );
       });
       return;
     }

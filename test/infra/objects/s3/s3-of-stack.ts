@@ -8,7 +8,7 @@ import { stackPart } from '../../../engines/stack.ts';
 export type S3Identity = 'admin' | 'writer' | 'reader' | 'dropper' | 'guest';
 
 /** The S3 store of the native stack, for tests. */
-export interface S3OfStack {
+export interface StackS3 {
   readonly endpoint: string;
   readonly bucket: string;
   /** Prefix of buckets that tests create; only the guest has permissions on them. */
@@ -28,7 +28,7 @@ export interface S3OfStack {
 /**
  * Returns the S3 store of the native stack. Returns undefined, with the reason printed, if the store is not running.
  */
-export function s3OfStack(): S3OfStack | undefined {
+export function findStackS3(): StackS3 | undefined {
   const part = stackPart('s3');
   if (part === undefined) return undefined;
   const { endpoint = '', bucket = '', passingBucket = '', region = '' } = part;

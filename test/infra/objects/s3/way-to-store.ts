@@ -1,13 +1,13 @@
 import { type FaultProxy, openFaultProxy } from '../../../crash/fault-proxy.ts';
-import { type Fate, openFaultyStore } from './faulty-store.ts';
+import { type ErrorResponse, openFaultyStore } from './faulty-store.ts';
 
 /** A proxy to a real store: a test decides which requests pass, and can run code at specific requests. */
-export interface WayToStore extends Pick<FaultProxy, 'stall' | 'away'> {
+export interface StoreProxy extends Pick<FaultProxy, 'stall' | 'away'> {
   readonly endpoint: string;
   /** Methods and paths of the requests that reached the store's side of the proxy. */
   readonly seen: readonly string[];
   /** Sets the response to all later requests; undefined lets these requests pass. */
-  storm(fate: Fate): void;
+  storm(fate: ErrorResponse): void;
   /** Makes the store accept all later requests without responding. */
   hang(): void;
   /**
@@ -26,10 +26,10 @@ interface Moment {
   readonly act: () => Promise<void> | void;
 }
 
-export async function openWayToStore(store: string): Promise<WayToStore> {
+export async function openStoreProxy(store: string): Promise<StoreProxy> {
   let onRequest: Moment[] = [];
   let onResponse: Moment[] = [];
-  let fate: Fate;
+  let fate: ErrorResponse;
   let endHang: () => void = () => undefined;
   let hanging: Promise<void> | undefined;
   const take = (moments: Moment[], { method, url }: { method?: string | undefined; url?: string | undefined }) => {

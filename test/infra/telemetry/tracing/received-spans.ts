@@ -1,5 +1,5 @@
 import { decodeProtobuf } from '../../../../pipelines/ingest/otlp/find-spans.ts';
-import { partLimit } from '../../../../pipelines/ingest/otlp/part-limit.ts';
+import { createRequestPartLimit } from '../../../../pipelines/ingest/otlp/part-limit.ts';
 import { ProtobufReader } from '../../../../pipelines/ingest/otlp/protobuf.ts';
 import { type Collector, startCollector } from '../../../pipelines/ingest/otlp/collector.ts';
 
@@ -28,7 +28,7 @@ export async function startReceiver(): Promise<Receiver> {
   const collector = await startCollector();
   return {
     collector,
-    spans: () => collector.requests.flatMap(({ body }) => spansOf(body)),
+    spans: () => collector.requests.flatMap(({ body }) => decodeSpans(body)),
     close: () => collector.close(),
   };
 }
@@ -41,10 +41,10 @@ interface Field {
 }
 
 /** Decodes the spans of a request. Field numbers: opentelemetry/proto/trace/v1/trace.proto. */
-function spansOf(body: Buffer): ReceivedSpan[] {
-  const reader = new ProtobufReader(body, partLimit(1_000_000));
+function decodeSpans(body: Buffer): ReceivedSpan[] {
+  const reader = new ProtobufReader(body, createRequestPartLimit(1_000_000));
   return decodeProtobuf(reader, 100_000).flatMap(({ resource, spans }) => {
-    const resourceAttributes = resource ? attributesOf(body.subarray(resource.start, resource.end), 1) : {};
+    const resourceAttributes = resource ? decodeAttributes(body.subarray(resource.start, resource.end), 1) : {};
     return spans.map(({ start, end }) => {
       const bytes = body.subarray(start, end);
       const fields = fieldsOf(bytes);
@@ -55,7 +55,7 @@ function spansOf(body: Buffer): ReceivedSpan[] {
         parentSpanId: hex(4),
         name: first(fields, 5)?.bytes.toString() ?? '',
         kind: first(fields, 6)?.value ?? 0,
-        attributes: attributesOf(bytes, 9),
+        attributes: decodeAttributes(bytes, 9),
         links: fields
           .filter(({ number }) => number === 13)
           .map((link) => {
@@ -73,7 +73,7 @@ function spansOf(body: Buffer): ReceivedSpan[] {
 }
 
 function fieldsOf(bytes: Buffer): Field[] {
-  const reader = new ProtobufReader(bytes, partLimit(1_000_000));
+  const reader = new ProtobufReader(bytes, createRequestPartLimit(1_000_000));
   const fields: Field[] = [];
   while (reader.more) {
     const tag = reader.tag();
@@ -95,7 +95,7 @@ function first(fields: readonly Field[], number: number): Field | undefined {
 }
 
 /** Returns the KeyValue messages of field `number` that have string and integer values. */
-function attributesOf(message: Buffer, number: number): Record<string, string | number | undefined> {
+function decodeAttributes(message: Buffer, number: number): Record<string, string | number | undefined> {
   return Object.fromEntries(
     fieldsOf(message)
       .filter((field) => field.number === number)

@@ -8,10 +8,10 @@ import type { Logger } from '../../../../infra/telemetry/logger.ts';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
 import { startRequestSpan, traceInsert, tracePublish } from '../../../../infra/telemetry/tracing/spans.ts';
 import {
-  activeTracing,
+  buildTracesUrl,
+  getActiveTracing,
   startTracing,
   type Tracing,
-  tracesUrl,
 } from '../../../../infra/telemetry/tracing/start-tracing.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 
@@ -72,7 +72,7 @@ const messages: readonly LogMessage[] = [{ key: 'k', value: Buffer.from('v') }];
 it('without an exporter it copies no message and reads no record', async () => {
   const { config } = loadConfig({});
   tracing = await startTracing({ config, role: 'test', version: '0', logger });
-  expect(activeTracing()).toBeUndefined();
+  expect(getActiveTracing()).toBeUndefined();
   expect(startRequestSpan({ method: 'GET', route: '/', operation: 'test', headers: {} })).toBeUndefined();
   let sent: readonly LogMessage[] | undefined;
   await tracePublish('run-events', messages, async (given) => {
@@ -107,7 +107,7 @@ it('keeps existing message headers', async () => {
   span?.end(202, undefined);
   const traceparent = expect.stringMatching(new RegExp(`^00-${span?.traceId}-[0-9a-f]{16}-01$`));
   expect(sent.map(({ headers }) => headers)).toEqual([{ traceparent }, { from: 'test', traceparent }]);
-  expect(activeTracing()?.contexts.active()).toBe(ROOT_CONTEXT);
+  expect(getActiveTracing()?.contextManager.active()).toBe(ROOT_CONTEXT);
 });
 
 it.each([
@@ -143,7 +143,7 @@ it.each([
     'http://t/as/it/is',
   ],
 ])('takes the endpoint from %o', (environment, url) => {
-  expect(tracesUrl(loadConfig(environment).config)).toBe(url);
+  expect(buildTracesUrl(loadConfig(environment).config)).toBe(url);
 });
 
 it('reads headers and sampler from the standard variables', async () => {

@@ -126,8 +126,8 @@ describe('assistants', () => {
     const versions = await listAssistantVersions(database, org, id, { limit: 3, offset: 2 });
     expect(versions.map(({ version }) => version)).toEqual([4, 3, 2]);
     expect(versions[2]).not.toHaveProperty('updated_at');
-    const withB = await listAssistantVersions(database, org, id, { metadata: { b: 2 }, limit: 9, offset: 0 });
-    expect(withB.map(({ version }) => version)).toEqual([2]);
+    const versionsWithB = await listAssistantVersions(database, org, id, { metadata: { b: 2 }, limit: 9, offset: 0 });
+    expect(versionsWithB.map(({ version }) => version)).toEqual([2]);
     await expect(setAssistantVersion(database, org, id, 99)).rejects.toMatchObject(missing);
   });
 

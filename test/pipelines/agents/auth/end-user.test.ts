@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { Sql } from '../../../../infra/postgres/database.ts';
-import { endUserId } from '../../../../pipelines/agents/auth/agent-user.ts';
+import { registerEndUser } from '../../../../pipelines/agents/auth/agent-user.ts';
 
 // Computed by Python's uuid module.
 it.each([
@@ -8,5 +8,5 @@ it.each([
   ['11111111-1111-1111-1111-111111111111', '66ca2af7-2f5a-5e33-a4d0-bd3fe0773ff4'],
 ])('endUserId in organisation %s, whatever the version of its id', async (organizationId, id) => {
   const sql = { execute: async () => 1 } as unknown as Sql;
-  expect(await endUserId(sql, organizationId, 'www.example.com')).toBe(id);
+  expect(await registerEndUser(sql, organizationId, 'www.example.com')).toBe(id);
 });

@@ -3,11 +3,11 @@ import type { BaseCheckpointSaver } from '@langchain/langgraph-checkpoint';
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import {
+  buildThreadKey,
   copyCheckpoints,
   deleteCheckpoints,
   keepLatestCheckpoint,
   rollbackCheckpoints,
-  threadKey,
 } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
 import { readHeadCheckpoint } from '../../../../pipelines/agents/checkpoints/stored-tuples.ts';
@@ -30,7 +30,7 @@ const Inner = Annotation.Root({ log: append, depth: Annotation<number> });
  * Returns a graph with steps, parallel branches, a subgraph, sends, and interrupts: two in succession in one node and
  * one in the subgraph.
  */
-function graphOn(checkpointer: BaseCheckpointSaver, fails: () => boolean) {
+function compileGraph(checkpointer: BaseCheckpointSaver, fails: () => boolean) {
   const inner = new StateGraph(Inner)
     .addNode('deep', ({ log }) => ({
       depth: log.length,
@@ -72,21 +72,21 @@ function graphOn(checkpointer: BaseCheckpointSaver, fails: () => boolean) {
 }
 
 /** Compares a thread in memory, which is the model ("theirs"), with the same thread in Postgres ("ours"). */
-class Pair {
+class SaverPair {
   readonly memory = new MemorySaver();
   threadId = '';
   failing = { theirs: false, ours: false };
-  #theirs = graphOn(this.memory, () => this.failing.theirs);
+  #theirs = compileGraph(this.memory, () => this.failing.theirs);
   get key() {
-    return threadKey(threads.deploymentId, this.threadId);
+    return buildThreadKey(threads.deploymentId, this.threadId);
   }
-  #ours = (saver: LeasedSaver) => graphOn(saver, () => this.failing.ours);
+  #ours = (saver: LeasedSaver) => compileGraph(saver, () => this.failing.ours);
 
   async view() {
     const ours = this.#ours(new LeasedSaver(threads.pool));
     const [theirHistory, ourHistory] = await Promise.all([
-      historyOf(this.#theirs, this.key),
-      historyOf(ours, this.key),
+      readHistory(this.#theirs, this.key),
+      readHistory(ours, this.key),
     ]);
     expect(ourHistory.map(({ shown }) => shown)).toEqual(theirHistory.map(({ shown }) => shown));
     return theirHistory.map(({ id }, index) => ({
@@ -144,7 +144,7 @@ class Pair {
   snapshot() {
     return structuredClone({ storage: this.memory.storage, writes: this.memory.writes });
   }
-  restore({ storage, writes }: ReturnType<Pair['snapshot']>) {
+  restore({ storage, writes }: ReturnType<SaverPair['snapshot']>) {
     Object.assign(this.memory, { storage, writes });
   }
   /** Copies a thread in the model. */
@@ -157,7 +157,7 @@ class Pair {
   }
 }
 
-async function historyOf(graph: ReturnType<typeof graphOn>, thread_id: string) {
+async function readHistory(graph: ReturnType<typeof compileGraph>, thread_id: string) {
   const ids: (string | undefined)[] = [];
   const found = [];
   for await (const state of graph.getStateHistory({ configurable: { thread_id } })) {
@@ -211,7 +211,7 @@ const action = fc.oneof(
 );
 type Action = typeof action extends fc.Arbitrary<infer A> ? A : never;
 
-async function act(pair: Pair, what: Action): Promise<void> {
+async function act(pair: SaverPair, what: Action): Promise<void> {
   const points = await pair.view();
   const at = 'index' in what ? points[what.index % Math.max(points.length, 1)] : undefined;
   if (what.kind === 'copy') {
@@ -242,7 +242,7 @@ async function act(pair: Pair, what: Action): Promise<void> {
 
 test('any history of runs, forks, rollbacks, copies and second attempts reads back as from MemorySaver', async () => {
   const history = async (actions: Action[]) => {
-    const pair = new Pair();
+    const pair = new SaverPair();
     pair.threadId = await threads.newThread();
     for (const what of actions) await act(pair, what);
     await pair.view();
@@ -272,21 +272,21 @@ test('keepLatestCheckpoint keeps only the latest state of a thread, which can be
     ['deep', 0],
     ['ask deep', 2],
   ] as const) {
-    const pair = new Pair();
+    const pair = new SaverPair();
     pair.threadId = await threads.newThread();
     for (const input of ['plain', word]) await threads.endRun(await pair.run({ last: input }));
     for (let count = 0; count < resumes; count += 1)
       await threads.endRun(await pair.run(new Command({ resume: 'yes' })));
-    const ours = graphOn(new LeasedSaver(threads.pool), () => false);
-    const [before] = await historyOf(ours, pair.key);
+    const ours = compileGraph(new LeasedSaver(threads.pool), () => false);
+    const [before] = await readHistory(ours, pair.key);
     await keepLatestCheckpoint(threads.database, [pair.key]);
-    const after = await historyOf(ours, pair.key);
+    const after = await readHistory(ours, pair.key);
     expect(after).toHaveLength(1);
     expect(after[0]).toEqual({ ...before, shown: { ...before!.shown, parent: -1 } });
     expect((await threads.rowsOf(pair.key)).checkpoints).toBe(word.includes('deep') ? 2 : 1);
     const run = await threads.startRun(pair.threadId);
     const nextInput = before!.next.length > 0 ? new Command({ resume: 'yes' }) : { last: 'plain' };
-    await graphOn(run.saver, () => false).invoke(nextInput as never, { configurable: { thread_id: pair.key } });
+    await compileGraph(run.saver, () => false).invoke(nextInput as never, { configurable: { thread_id: pair.key } });
     await run.saver.settled();
     await deleteCheckpoints(threads.database, [pair.key]);
     expect(await threads.rowsOf(pair.key)).toEqual({ checkpoints: 0, blobs: 0, writes: 0 });

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { threadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
+import { buildThreadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { isLeaseLost, LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
-import { beginEarly, checkpointOf, configOf, metadata, put } from './put-checkpoints.ts';
+import { beginEarly, configOf, makeCheckpoint, metadata, put } from './put-checkpoints.ts';
 import { type ActiveRun, openThreads, type Threads } from './threads.ts';
 
 let threads: Threads;
@@ -15,7 +15,7 @@ afterAll(() => threads?.close());
 const begin = async () => threads.startRun(await threads.newThread());
 test('the checkpoint tables match those the library would create', async () => {
   await new PostgresSaver(threads.pool, undefined, { schema: 'theirs' }).setup();
-  const columnsOf = (schema: string) =>
+  const listColumns = (schema: string) =>
     threads.database.query<Record<string, unknown>>(
       `SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns
        WHERE table_schema = $1 AND table_name LIKE 'checkpoint%'
@@ -23,22 +23,22 @@ test('the checkpoint tables match those the library would create', async () => {
        ORDER BY table_name, ordinal_position`,
       [schema],
     );
-  const keysOf = (schema: string) =>
+  const listConstraints = (schema: string) =>
     threads.database.query(
       `SELECT c.relname, pg_get_constraintdef(k.oid) AS definition FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
        WHERE k.connamespace = $1::regnamespace AND k.contype = 'p' AND c.relname LIKE 'checkpoint%' ORDER BY c.relname`,
       [schema],
     );
-  const migrationsOf = (schema: string) =>
+  const listMigrations = (schema: string) =>
     threads.database.query(`SELECT v FROM ${schema}.checkpoint_migrations ORDER BY v`);
-  expect(await columnsOf('agents')).toEqual(await columnsOf('theirs'));
-  expect(await keysOf('agents')).toEqual(await keysOf('theirs'));
-  expect(await migrationsOf('agents')).toEqual(await migrationsOf('theirs'));
+  expect(await listColumns('agents')).toEqual(await listColumns('theirs'));
+  expect(await listConstraints('agents')).toEqual(await listConstraints('theirs'));
+  expect(await listMigrations('agents')).toEqual(await listMigrations('theirs'));
 });
 
 test('a checkpoint names its own run, and drops run metadata copied from an earlier checkpoint', async () => {
   const run = await begin();
-  const checkpoint = checkpointOf(run.saver, { a: 1 });
+  const checkpoint = makeCheckpoint(run.saver, { a: 1 });
   await put(run, checkpoint, { run_id: 'earlier', step: 7 });
   const known = {
     run_id: run.runId,
@@ -50,7 +50,7 @@ test('a checkpoint names its own run, and drops run metadata copied from an earl
   expect((await run.saver.getTuple(configOf(run)))?.metadata).toEqual({ ...metadata, step: 7, ...known });
 
   const holder = await threads.leaseThread(run.threadId);
-  const edited = checkpointOf(holder, { a: 2 });
+  const edited = makeCheckpoint(holder, { a: 2 });
   await put({ key: run.key, saver: holder }, edited, known);
   expect((await new LeasedSaver(threads.pool).getTuple(configOf(run)))?.metadata).toEqual({
     ...metadata,
@@ -61,7 +61,7 @@ test('a checkpoint names its own run, and drops run metadata copied from an earl
 test('text that jsonb refuses is kept in values and left out of metadata', async () => {
   const run = await begin();
   const odd = { text: 'nul \u0000, half \ud800, escaped \\u0000 \\ud800, whole 😀' };
-  await put(run, checkpointOf(run.saver, { odd, bytes: new Uint8Array([0, 255, 92]) }), { odd, '\u0000key': 1 });
+  await put(run, makeCheckpoint(run.saver, { odd, bytes: new Uint8Array([0, 255, 92]) }), { odd, '\u0000key': 1 });
   await run.saver.putWrites(
     configOf(run, (await run.saver.getTuple(configOf(run)))!.checkpoint.id),
     [['odd', odd]],
@@ -83,7 +83,7 @@ test('writes two thousand channels with 24 MB in one statement and reads them ba
   );
   const queries = vi.spyOn(threads.pool, 'query');
   const connects = vi.spyOn(threads.pool, 'connect');
-  await put(run, checkpointOf(run.saver, values));
+  await put(run, makeCheckpoint(run.saver, values));
   expect(queries.mock.calls.length).toBe(1);
   expect(connects.mock.calls.length).toBe(1);
   queries.mockRestore();
@@ -103,7 +103,7 @@ test('a version is greater than its predecessor, and unique across branches', ()
 
 test('keeps the first ordinary write of a task and replaces its special writes', async () => {
   const run = await begin();
-  const checkpoint = checkpointOf(run.saver, { a: 1 });
+  const checkpoint = makeCheckpoint(run.saver, { a: 1 });
   await put(run, checkpoint);
   const config = configOf(run, checkpoint.id);
   await run.saver.putWrites(
@@ -131,36 +131,36 @@ test('keeps the first ordinary write of a task and replaces its special writes',
 });
 
 describe('an invalid lease', () => {
-  const withRunSql = (sql: string) => async (run: ActiveRun) => {
+  const executeOnRun = (sql: string) => async (run: ActiveRun) => {
     await threads.database.execute(sql, [run.runId]);
     return run.saver;
   };
-  const threadLeaseWith = (change: string) => async (run: ActiveRun) => {
+  const leaseThreadWith = (change: string) => async (run: ActiveRun) => {
     const saver = await threads.leaseThread(run.threadId);
     await threads.database.execute(`UPDATE agents.threads SET ${change} WHERE thread_id = $1`, [run.threadId]);
     return saver;
   };
   const invalidations: Record<string, (run: ActiveRun) => Promise<LeasedSaver>> = {
-    'another attempt has the lease': withRunSql(
+    'another attempt has the lease': executeOnRun(
       `UPDATE agents.runs SET lease_token = gen_random_uuid() WHERE run_id = $1`,
     ),
-    'the run is pending again': withRunSql(`UPDATE agents.runs SET status = 'pending' WHERE run_id = $1`),
-    'the run ended': withRunSql(`UPDATE agents.runs SET status = 'error' WHERE run_id = $1`),
-    'the run was deleted': withRunSql('DELETE FROM agents.runs WHERE run_id = $1'),
+    'the run is pending again': executeOnRun(`UPDATE agents.runs SET status = 'pending' WHERE run_id = $1`),
+    'the run ended': executeOnRun(`UPDATE agents.runs SET status = 'error' WHERE run_id = $1`),
+    'the run was deleted': executeOnRun('DELETE FROM agents.runs WHERE run_id = $1'),
     'the run belongs to another thread': async (run) => {
       const other = await begin();
       return new LeasedSaver(threads.pool, { leaseToken: other.leaseToken, runId: run.runId });
     },
-    'the thread lease expired': threadLeaseWith(`write_until = now() - interval '1 ms'`),
-    'the thread lease was released': threadLeaseWith('write_token = NULL'),
+    'the thread lease expired': leaseThreadWith(`write_until = now() - interval '1 ms'`),
+    'the thread lease was released': leaseThreadWith('write_token = NULL'),
   };
   test.each(Object.keys(invalidations))('%s: nothing is written or deleted', async (invalidation) => {
     const run = await begin();
-    const checkpoint = checkpointOf(run.saver, { a: 1 });
+    const checkpoint = makeCheckpoint(run.saver, { a: 1 });
     await put(run, checkpoint);
     const before = await threads.rowsOf(run.key);
     const saver = await invalidations[invalidation]!(run);
-    await expect(put({ key: run.key, saver }, checkpointOf(saver, { a: 2 }))).rejects.toMatchObject({
+    await expect(put({ key: run.key, saver }, makeCheckpoint(saver, { a: 2 }))).rejects.toMatchObject({
       code: 'LEASE_LOST',
     });
     await expect(saver.putWrites(configOf(run, checkpoint.id), [['a', 1]], 't')).rejects.toMatchObject({
@@ -173,12 +173,12 @@ describe('an invalid lease', () => {
   test('a saver without a lease, an invalid thread key, and a thread of another deployment are refused', async () => {
     const run = await begin();
     const reader = new LeasedSaver(threads.pool);
-    await expect(put({ key: run.key, saver: reader }, checkpointOf(reader, { a: 1 }))).rejects.toMatchObject({
+    await expect(put({ key: run.key, saver: reader }, makeCheckpoint(reader, { a: 1 }))).rejects.toMatchObject({
       code: 'INTERNAL',
     });
-    await expect(put({ key: 'mine', saver: run.saver }, checkpointOf(reader, { a: 1 }))).rejects.toThrow("'mine'");
-    const foreign = threadKey(randomUUID(), run.threadId);
-    await expect(put({ key: foreign, saver: run.saver }, checkpointOf(reader, { a: 1 }))).rejects.toMatchObject({
+    await expect(put({ key: 'mine', saver: run.saver }, makeCheckpoint(reader, { a: 1 }))).rejects.toThrow("'mine'");
+    const foreign = buildThreadKey(randomUUID(), run.threadId);
+    await expect(put({ key: foreign, saver: run.saver }, makeCheckpoint(reader, { a: 1 }))).rejects.toMatchObject({
       code: 'LEASE_LOST',
     });
   });
@@ -211,7 +211,7 @@ test('of two attempts that write concurrently, only the one with the lease store
   const first = await begin();
   const outcomes: Promise<unknown>[] = [];
   const putMany = (run: ActiveRun) => {
-    for (let count = 0; count < 40; count += 1) outcomes.push(put(run, checkpointOf(run.saver, { by: run.attempt })));
+    for (let count = 0; count < 40; count += 1) outcomes.push(put(run, makeCheckpoint(run.saver, { by: run.attempt })));
   };
   putMany(first);
   const second = await threads.startAgain(first);
@@ -237,8 +237,8 @@ test('of two attempts that write concurrently, only the one with the lease store
 
 test('a write succeeds after its connection is lost', async () => {
   const run = await begin();
-  await put(run, checkpointOf(run.saver, { a: 1 }));
-  const checkpoint = checkpointOf(run.saver, { a: 2 });
+  await put(run, makeCheckpoint(run.saver, { a: 1 }));
+  const checkpoint = makeCheckpoint(run.saver, { a: 2 });
   let writing: Promise<unknown> | undefined;
   await threads.database.transaction(async (tx) => {
     await tx.query('SELECT FROM agents.runs WHERE run_id = $1 FOR UPDATE', [run.runId]);
@@ -262,7 +262,7 @@ test('a write succeeds after its connection is lost', async () => {
 describe('a saver that answers early', () => {
   test('gathers writes into one statement, and flushes them before a read', async () => {
     const run = await beginEarly(threads);
-    const first = checkpointOf(run.saver, { a: 1, b: 'two' });
+    const first = makeCheckpoint(run.saver, { a: 1, b: 'two' });
     const config = await put(run, first);
     await run.saver.putWrites(
       config,
@@ -275,7 +275,7 @@ describe('a saver that answers early', () => {
     await run.saver.putWrites(config, [['c', 'not again']], 'task');
     await run.saver.putWrites(config, [['__error__', 'once']], 'other');
     await run.saver.putWrites(config, [['__error__', 'twice']], 'other');
-    const second = checkpointOf(run.saver, { a: 2 });
+    const second = makeCheckpoint(run.saver, { a: 2 });
     await run.saver.put(config, second, metadata, second.channel_versions);
     expect(run.sent).toEqual([]);
     expect(await run.saver.getTuple(configOf(run))).toMatchObject({
@@ -296,19 +296,19 @@ describe('a saver that answers early', () => {
 
   test('flushes after batchDelayMs, and at once when much is buffered', async () => {
     const soon = await beginEarly(threads, { batchDelayMs: 1 });
-    await put(soon, checkpointOf(soon.saver, { a: 1 }));
+    await put(soon, makeCheckpoint(soon.saver, { a: 1 }));
     await expect.poll(async () => (await threads.rowsOf(soon.key)).checkpoints).toBe(1);
     const large = await beginEarly(threads);
-    await put(large, checkpointOf(large.saver, { a: 'x'.repeat(5_000_000) }));
+    await put(large, makeCheckpoint(large.saver, { a: 'x'.repeat(5_000_000) }));
     expect(await threads.rowsOf(large.key)).toMatchObject({ checkpoints: 1, blobs: 1 });
   });
 
   test('rejects the next call after the lease was lost, and writes nothing more', async () => {
     const run = await beginEarly(threads);
-    await put(run, checkpointOf(run.saver, { a: 1 }));
+    await put(run, makeCheckpoint(run.saver, { a: 1 }));
     await threads.startAgain(run);
     await expect(run.saver.settled()).rejects.toSatisfy(isLeaseLost);
-    await expect(put(run, checkpointOf(run.saver, { a: 2 }))).rejects.toSatisfy(isLeaseLost);
+    await expect(put(run, makeCheckpoint(run.saver, { a: 2 }))).rejects.toSatisfy(isLeaseLost);
     await expect(run.saver.getTuple(configOf(run))).rejects.toSatisfy(isLeaseLost);
     expect(run.failures).toHaveLength(1);
     expect(run.sent).toEqual(['agents_write_state']);

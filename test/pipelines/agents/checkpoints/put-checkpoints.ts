@@ -7,7 +7,7 @@ export const configOf = (run: { key: string }, checkpoint_id?: string) => ({
 });
 export const metadata = { source: 'loop' as const, step: 1, parents: {} };
 
-export function checkpointOf(saver: LeasedSaver, values: Record<string, unknown>): Checkpoint {
+export function makeCheckpoint(saver: LeasedSaver, values: Record<string, unknown>): Checkpoint {
   const channel_versions = Object.fromEntries(
     Object.keys(values).map((name) => [name, saver.getNextVersion(undefined)]),
   );

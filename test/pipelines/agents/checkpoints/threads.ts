@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
-import { threadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
-import { type EarlyAcks, LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
+import { buildThreadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
+import { type EarlyAckOptions, LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
 import { freshStores } from '../../../engines/stores.ts';
 
@@ -19,9 +19,9 @@ export type Threads = Awaited<ReturnType<typeof openThreads>>;
 
 /**
  * Opens a database with a deployment, and creates rows of threads and runs as the executor does. Each new saver gets
- * the next `earlyAnswers`; by default every write waits for Postgres.
+ * the next `getEarlyAcks`; by default every write waits for Postgres.
  */
-export async function openThreads(earlyAnswers: () => EarlyAcks | undefined = () => undefined) {
+export async function openThreads(getEarlyAcks: () => EarlyAckOptions | undefined = () => undefined) {
   const stores = await freshStores();
   const { database } = stores;
   const pool = new pg.Pool({ connectionString: stores.databaseUrl, max: 8 });
@@ -42,8 +42,8 @@ export async function openThreads(earlyAnswers: () => EarlyAcks | undefined = ()
 
   const activeRun = (threadId: string, runId: string, leaseToken: string, attempt: number): ActiveRun => {
     const lease = { leaseToken, runId, attempt, graphId: 'graph', assistantId: 'assistant' };
-    const key = threadKey(deploymentId, threadId);
-    return { threadId, key, runId, leaseToken, attempt, saver: new LeasedSaver(pool, lease, earlyAnswers()) };
+    const key = buildThreadKey(deploymentId, threadId);
+    return { threadId, key, runId, leaseToken, attempt, saver: new LeasedSaver(pool, lease, getEarlyAcks()) };
   };
 
   async function startRun(threadId: string): Promise<ActiveRun> {

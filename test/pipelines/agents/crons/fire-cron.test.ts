@@ -86,7 +86,7 @@ const cron = (changes: Partial<NewCron> = {}) =>
     { maxCrons: 10_000, now: async () => clock.getTime() },
   );
 
-const nextOf = async (cronId: string) => {
+const readNextRunDate = async (cronId: string) => {
   const { next_run_date } = await readCron(stores.database, rows.deploymentId, cronId);
   return next_run_date && iso(next_run_date);
 };
@@ -97,7 +97,7 @@ const runsOf = async (cronId: string) => {
   );
   return found.length;
 };
-const firingsOf = async (cronId: string) => {
+const readFirings = async (cronId: string) => {
   const found = await stores.database.query<{ due_at: string; run_id: string | null }>(
     'SELECT due_at, run_id FROM agents.cron_firings WHERE deployment_id = $1 AND cron_id = $2 ORDER BY due_at',
     [rows.deploymentId, cronId],
@@ -112,7 +112,7 @@ describe('fireCrons', () => {
     for (const time of ['10:00:59', '10:01:00', '10:01:00', '10:01:59', '10:02:10']) {
       clock = at(`2026-04-22T${time}Z`);
       await fireCrons(deps());
-      found.push([await runsOf(cron_id), await nextOf(cron_id)]);
+      found.push([await runsOf(cron_id), await readNextRunDate(cron_id)]);
     }
     expect(found).toEqual([
       [0, iso('2026-04-22T10:01Z')],
@@ -137,8 +137,8 @@ describe('fireCrons', () => {
     const { cron_id } = await cron({ schedule: '0 9 * * *', timezone: 'America/New_York' });
     clock = at('2026-04-26T12:59:59Z');
     await fireCrons(deps());
-    expect(await firingsOf(cron_id)).toEqual([[iso('2026-04-25T13:00Z'), true]]);
-    expect(await nextOf(cron_id)).toBe(iso('2026-04-26T13:00Z'));
+    expect(await readFirings(cron_id)).toEqual([[iso('2026-04-25T13:00Z'), true]]);
+    expect(await readNextRunDate(cron_id)).toBe(iso('2026-04-26T13:00Z'));
   });
 
   it.each([
@@ -149,7 +149,7 @@ describe('fireCrons', () => {
     clock = at('2026-04-22T10:09:00Z');
     await fireCrons(deps());
     await fireCrons(deps());
-    expect([await firingsOf(cron_id), await nextOf(cron_id)]).toEqual([[[iso(last), true]], null]);
+    expect([await readFirings(cron_id), await readNextRunDate(cron_id)]).toEqual([[[iso(last), true]], null]);
   });
 
   it('leaves a cron due if the process dies while it fires', async () => {
@@ -164,9 +164,9 @@ describe('fireCrons', () => {
       return run;
     };
     expect(await fireCrons(deps({ createCronRun: createRunAndDisconnect }))).toBe(0);
-    expect([await runsOf(cron_id), await firingsOf(cron_id)]).toEqual([0, []]);
+    expect([await runsOf(cron_id), await readFirings(cron_id)]).toEqual([0, []]);
     expect(await fireCrons(deps())).toBe(1);
-    expect([await runsOf(cron_id), await nextOf(cron_id)]).toEqual([1, iso('2026-04-22T10:02Z')]);
+    expect([await runsOf(cron_id), await readNextRunDate(cron_id)]).toEqual([1, iso('2026-04-22T10:02Z')]);
   });
 
   it('skips a time whose run is refused permanently, and retries one that failed on a store error', async () => {
@@ -179,9 +179,9 @@ describe('fireCrons', () => {
       return run;
     };
     expect(await fireCrons(deps({ createCronRun: refuses }))).toBe(1);
-    expect(await firingsOf(busy.cron_id)).toEqual([[iso('2026-04-22T10:01Z'), false]]);
-    expect(await nextOf(busy.cron_id)).toBe(iso('2026-04-22T10:02Z'));
-    expect(await nextOf(unlucky.cron_id)).toBe(iso('2026-04-22T10:01Z'));
+    expect(await readFirings(busy.cron_id)).toEqual([[iso('2026-04-22T10:01Z'), false]]);
+    expect(await readNextRunDate(busy.cron_id)).toBe(iso('2026-04-22T10:02Z'));
+    expect(await readNextRunDate(unlucky.cron_id)).toBe(iso('2026-04-22T10:01Z'));
     expect(await fireCrons(deps())).toBe(1);
     expect(await Promise.all([busy, unlucky, fine].map(({ cron_id }) => runsOf(cron_id)))).toEqual([0, 1, 1]);
   });
@@ -193,9 +193,9 @@ describe('fireCrons', () => {
     // Simulates that the clock of Postgres is set back.
     const behind = async () => at('2026-04-22T10:00:50Z').getTime();
     await updateCron(stores.database, rows.deploymentId, cron_id, { schedule: '*/1 * * * *' }, behind);
-    expect(await nextOf(cron_id)).toBe(iso('2026-04-22T10:01Z'));
+    expect(await readNextRunDate(cron_id)).toBe(iso('2026-04-22T10:01Z'));
     await fireCrons(deps());
-    expect([await runsOf(cron_id), await nextOf(cron_id)]).toEqual([1, iso('2026-04-22T10:02Z')]);
+    expect([await runsOf(cron_id), await readNextRunDate(cron_id)]).toEqual([1, iso('2026-04-22T10:02Z')]);
   });
 
   it('does not fire a disabled cron, nor the missed times after it is enabled', async () => {

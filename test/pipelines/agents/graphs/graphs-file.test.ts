@@ -46,8 +46,8 @@ test('reads a file with all sections', async () => {
 
 test('lists user interface settings, which are not supported, as ignored', async () => {
   const file = await readGraphsFile(await written({ graphs: { a: './a.js:a' }, ui: { a: './ui.tsx' }, ui_config: {} }));
-  expect(file.ignored).toEqual(['ui', 'ui_config']);
-  expect((await readGraphsFile(await written({ graphs: { a: './a.js:a' } }))).ignored).toEqual([]);
+  expect(file.ignoredFields).toEqual(['ui', 'ui_config']);
+  expect((await readGraphsFile(await written({ graphs: { a: './a.js:a' } }))).ignoredFields).toEqual([]);
 });
 
 test('reads variables from a file that env names', async () => {
@@ -60,7 +60,7 @@ test('reads variables from a file that env names', async () => {
 test('reads the default config and context of graphs', async () => {
   const file = await readGraphsFile(projectFile('faulty'));
   const config = { configurable: { style: 'dry' }, recursion_limit: 7 };
-  expect([...file.defaults]).toEqual([['good', { config, context: { tone: 'warm' } }]]);
+  expect([...file.defaultConfigs]).toEqual([['good', { config, context: { tone: 'warm' } }]]);
 });
 
 const graphs = { a: './a.js:a' };

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../../../infra/postgres/database.ts';
-import { endData } from '../../../../pipelines/agents/execute/publish-end.ts';
+import { encodeRunEnd } from '../../../../pipelines/agents/execute/publish-end.ts';
 import { awaitRunEnd } from '../../../../pipelines/agents/runs/await-run-end.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
@@ -47,7 +47,7 @@ async function endTwoRuns(result: RunResult) {
     attempt,
     threadStart,
     kept: false,
-    data: endData(ended, undefined),
+    data: encodeRunEnd(ended, undefined),
     endedAtMicros: Date.parse(ended.endedAt) * 1_000,
   });
   const answer = async (attached?: typeof reader) => {

@@ -3,14 +3,14 @@ import { followRun } from '../../../../pipelines/agents/runs/await-run-end.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
-import { endSeq, type RunReadFrom, type StreamHub } from '../../../../pipelines/agents/streams/stream-types.ts';
+import { endSeq, type RunReadStart, type StreamHub } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
 import { until } from '../../../infra/until.ts';
 import {
   all,
   chunk,
-  endOf,
   idOf,
+  makeRunEnd,
   newRun as newStream,
   openStreams,
   type StreamsUnderTest,
@@ -47,19 +47,19 @@ test('follows an ended run to its unpublished end in the log, without reading it
   await writer.settled();
   await endRun(database, claimed!, { status: 'success' });
 
-  const follow = async (from: RunReadFrom) =>
+  const follow = async (from: RunReadStart) =>
     all((await followRun({ deploymentId, database: counted, hub }, ids, from)).reader).then((events) =>
       events.map(idOf),
     );
   // A reader at the end, or beyond the last attempt, ends at once.
   expect(await follow({ attempt: 1, seq: endSeq })).toEqual([]);
   expect(await follow({ attempt: 2, seq: 1 })).toEqual([]);
-  const positions: RunReadFrom[] = ['start', { attempt: 1, seq: 1 }, { attempt: 1, seq: 2 }, { attempt: 1, seq: 3 }];
+  const positions: RunReadStart[] = ['start', { attempt: 1, seq: 1 }, { attempt: 1, seq: 2 }, { attempt: 1, seq: 3 }];
   queries = 0;
   const following = positions.map(follow);
   // Each reader queries the run, and whether the end of the run is still unpublished.
   await until('all readers to wait', () => queries === 2 * positions.length);
-  await under.publisher().publishEnd(endOf(stream));
+  await under.publisher().publishEnd(makeRunEnd(stream));
   expect(await Promise.all(following)).toEqual([['1-1', '1-2', '1-end'], ['1-2', '1-end'], ['1-end'], ['1-end']]);
   expect(queries).toBe(2 * positions.length);
 });

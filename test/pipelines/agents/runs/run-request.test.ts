@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Assistant } from '../../../../pipelines/agents/assistants/assistant.ts';
 import { createHeaderRule, type RunRequest, readRunRequest } from '../../../../pipelines/agents/runs/run-request.ts';
-import { webhookRules } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
+import { buildWebhookRules } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
 
 const assistant: Assistant = {
   assistant_id: 'assistant-1',
@@ -139,7 +139,7 @@ describe('a run request', () => {
     const refused = (field: string) =>
       expect.objectContaining({ code: 'FIELD_NOT_BUILT', fields: [expect.objectContaining({ loc: ['body', field] })] });
     expect(() => read({ webhook: 'https://a.example' })).toThrow(refused('webhook'));
-    const webhooks = webhookRules({ allowPrivate: false });
+    const webhooks = buildWebhookRules({ allowPrivate: false });
     expect(read({ webhook: 'https://a.example' }, { webhooks }).kwargs.webhook).toBe('https://a.example');
     expect(() => read({ webhook: 'http://127.0.0.1' }, { webhooks })).toThrow(
       expect.objectContaining({ code: 'WEBHOOK_INVALID' }),

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Database, Sql } from '../../../../infra/postgres/database.ts';
-import { threadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
+import { buildThreadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { cancelRun, cancelRuns } from '../../../../pipelines/agents/runs/cancel-run.ts';
 import { claimRuns, getMsToNextRun } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun, type NewRun } from '../../../../pipelines/agents/runs/create-run.ts';
@@ -95,7 +95,7 @@ describe('creating runs', () => {
 
   it('gets a run as it was created, in every attempt', async () => {
     const threadId = await rows.newThread();
-    await rows.checkpoint(threadKey(org, threadId), '1');
+    await rows.checkpoint(buildThreadKey(org, threadId), '1');
     const input = { text: 'nul \u0000, half \ud800' };
     const given = newRun(threadId, { metadata: { a: 1 }, kwargs: kwargs({ input }) });
     const run = await createRun(database, org, given);
@@ -178,7 +178,7 @@ describe('run ends', () => {
 
   it('of a rollback delete checkpoints and run, and restore the thread', async () => {
     const threadId = await rows.newThread();
-    const key = threadKey(org, threadId);
+    const key = buildThreadKey(org, threadId);
     await rows.checkpoint(key, '1');
     const run = await rows.run(threadId);
     const claimed = await claim(run.run_id);
@@ -189,7 +189,7 @@ describe('run ends', () => {
       { leaseToken: claimed.leaseToken, cancelAction: 'rollback' },
     ]);
     const ended = await endRun(database, claimed, { status: 'interrupted' });
-    expect(await rows.checkpointsOf(key)).toEqual(['1']);
+    expect(await rows.listCheckpointIds(key)).toEqual(['1']);
     await expect(readRun(database, org, ids(run))).rejects.toMatchObject(goneRun);
     // The end of the run still has to be published, by this or another process.
     expect(await claimUnpublishedEnds(database, org, 0)).toContainEqual(ended);
@@ -212,7 +212,7 @@ describe('run ends', () => {
     ['by the next run', 'success' as const, (run: Run) => rows.run(run.thread_id, { multitaskStrategy: 'rollback' })],
   ])('carry out a rollback requested %s', async (_, status, ask) => {
     const threadId = await rows.newThread();
-    const key = threadKey(org, threadId);
+    const key = buildThreadKey(org, threadId);
     await rows.checkpoint(key, '1');
     const run = await rows.run(threadId);
     const claimed = await claim(run.run_id);
@@ -221,7 +221,7 @@ describe('run ends', () => {
     const ended = await endRun(database, claimed, { status, values: '{"kept":1}' });
     expect(ended).toMatchObject({ status: 'interrupted', removed: true });
     expect(ended).not.toHaveProperty('values');
-    expect(await rows.checkpointsOf(key)).toEqual(['1']);
+    expect(await rows.listCheckpointIds(key)).toEqual(['1']);
     expect((await readThread(database, org, threadId)).values).toBeNull();
     await expect(readRun(database, org, ids(run))).rejects.toMatchObject(goneRun);
   });
@@ -239,7 +239,7 @@ describe('run ends', () => {
     const run = await rows.run(undefined, { temporary: true });
     await expect(readThread(database, org, run.thread_id)).rejects.toMatchObject({ code: 'THREAD_NOT_FOUND' });
     const claimed = await claim(run.run_id);
-    await rows.checkpoint(threadKey(org, run.thread_id), '1', run.run_id);
+    await rows.checkpoint(buildThreadKey(org, run.thread_id), '1', run.run_id);
     const ended = await endRun(database, claimed, { status: 'success', values: '{"a":1}' });
     expect(ended).toMatchObject({ values: '{"a":1}' });
     await markEndsPublished(database, [ended as NonNullable<typeof ended>]);
@@ -255,11 +255,11 @@ describe('run ends', () => {
     const threadId = await rows.newThread();
     const [running, waiting] = [await rows.run(threadId), await rows.run(threadId)];
     const claimed = await claim(running.run_id);
-    await rows.checkpoint(threadKey(org, threadId), '1', running.run_id);
+    await rows.checkpoint(buildThreadKey(org, threadId), '1', running.run_id);
     await deleteThread(database, org, threadId);
     expect(await endRun(database, claimed, { status: 'success', values: '{}' })).toBeUndefined();
     expect(await rows.leases(org, [claimed.leaseToken])).toEqual([]);
-    expect(await rows.checkpointsOf(threadKey(org, threadId))).toEqual([]);
+    expect(await rows.listCheckpointIds(buildThreadKey(org, threadId))).toEqual([]);
     // These ends can be claimed at once: no process is about to publish them.
     const ends = await claimUnpublishedEnds(database, org, 60_000);
     for (const run of [running, waiting]) {
@@ -343,15 +343,15 @@ it('claims by scanning only threads with a run to start, however many runs have 
   await database.execute('ANALYZE agents.threads, agents.runs');
   // On tables these are sequential scans. The counters are per connection, so the test compares their values before and
   // after.
-  const scansIn = async (tx: Sql) =>
+  const readScans = async (tx: Sql) =>
     tx.query<{ of: string; scans: number }>(
       `SELECT relname AS of, pg_stat_get_xact_numscans(oid) AS scans FROM pg_class
        WHERE relnamespace = 'agents'::regnamespace AND relname IN ('runs', 'threads', 'runs_pending', 'threads_waiting') ORDER BY of`,
     );
   const [before, claimed, after] = await database.transaction(async (tx) => [
-    await scansIn(tx),
+    await readScans(tx),
     await claimRuns(tx, other, { slots: 5, processId }),
-    await scansIn(tx),
+    await readScans(tx),
   ]);
   expect(claimed).toHaveLength(1);
   const made = after.map(({ of, scans }, index) => `${of} ${scans > before[index]!.scans}`);

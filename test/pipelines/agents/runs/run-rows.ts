@@ -68,7 +68,7 @@ export async function openRows() {
          VALUES ($1, '', $2, 'json', '{"channel_versions": {}}', $3)`,
         [key, id, { run_id: runId }],
       ),
-    checkpointsOf: async (key: string) =>
+    listCheckpointIds: async (key: string) =>
       (
         await database.query<{ checkpoint_id: string }>(
           'SELECT checkpoint_id FROM agents.checkpoints WHERE thread_id = $1 ORDER BY 1',

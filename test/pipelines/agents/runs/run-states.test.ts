@@ -21,7 +21,7 @@ beforeAll(async () => {
 afterAll(async () => rows?.stores.close());
 
 /** Returns a generator of deterministic random integers from 0 to `below` - 1. */
-function dice(seed: number) {
+function createRandom(seed: number) {
   let state = seed;
   return (below: number) => {
     state = (state * 1_664_525 + 1_013_904_223) >>> 0;
@@ -95,7 +95,7 @@ describe('one operation at a time', () => {
     async (seed) => {
       const { database } = rows;
       const org = await rows.newDeployment();
-      const pick = dice(seed);
+      const pick = createRandom(seed);
       const threads = [await rows.newThread(org), await rows.newThread(org), await rows.newThread(org)];
       const model = new Model();
       for (const thread of threads) model.rest.set(thread, 'idle');
@@ -247,10 +247,10 @@ describe('several processes at once', () => {
   it('never runs two runs of a thread at once, starts them in order, and completes all', async () => {
     const { database } = rows;
     const org = await rows.newDeployment();
-    const pick = dice(5);
+    const pick = createRandom(5);
     const threads = await Promise.all(Array.from({ length: 6 }, () => rows.newThread(org)));
     const starts: ClaimedRun[] = [];
-    const runningOn = new Map<string, string>();
+    const runningByThread = new Map<string, string>();
     let remaining = 80;
     let activeMakers = 3;
 
@@ -267,8 +267,8 @@ describe('several processes at once', () => {
     }
     async function execute(claims: readonly ClaimedRun[]): Promise<void> {
       for (const claim of claims) {
-        expect(runningOn.get(claim.threadId), 'a second concurrent run of the thread').toBeUndefined();
-        runningOn.set(claim.threadId, claim.runId);
+        expect(runningByThread.get(claim.threadId), 'a second concurrent run of the thread').toBeUndefined();
+        runningByThread.set(claim.threadId, claim.runId);
         starts.push(claim);
       }
       const tokens = claims.map(({ leaseToken }) => leaseToken);
@@ -277,7 +277,7 @@ describe('several processes at once', () => {
         const fate = pick(5);
         // This must happen before the lease ends in the database, because another worker may claim the next run
         // afterwards.
-        runningOn.delete(claim.threadId);
+        runningByThread.delete(claim.threadId);
         if (fate === 0) await rows.expire(claim.leaseToken);
         else if (fate === 1) await releaseRun(database, claim, { alone: false, countLoss: false });
         else await endRun(database, claim, { status: 'success', values: '{}' });
@@ -306,15 +306,15 @@ describe('several processes at once', () => {
     // The number of starts is counted per thread, the number of attempts per run.
     const attempts = new Map<string, number>();
     for (const thread of threads) {
-      const ofThread = starts
+      const threadStarts = starts
         .filter(({ threadId }) => threadId === thread)
         .sort((a, b) => a.threadStart - b.threadStart);
-      expect(ofThread.map(({ threadStart }) => threadStart)).toEqual(ofThread.map((_, index) => index + 1));
-      for (const { runId, attempt } of ofThread) {
+      expect(threadStarts.map(({ threadStart }) => threadStart)).toEqual(threadStarts.map((_, index) => index + 1));
+      for (const { runId, attempt } of threadStarts) {
         expect(attempt).toBe((attempts.get(runId) ?? 0) + 1);
         attempts.set(runId, attempt);
       }
-      const first = ofThread.filter(({ attempt }) => attempt === 1).map(({ runId }) => runId);
+      const first = threadStarts.filter(({ attempt }) => attempt === 1).map(({ runId }) => runId);
       const made = await database.query<{ run_id: string }>(
         'SELECT run_id FROM agents.runs WHERE deployment_id = $1 AND run_id = ANY ($2::uuid[]) ORDER BY queue_position',
         [org, first],

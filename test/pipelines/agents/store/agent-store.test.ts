@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { AgentStore, loadEmbedder } from '../../../../pipelines/agents/store/agent-store.ts';
 import { getItems } from '../../../../pipelines/agents/store/read-items.ts';
-import type { Embed, StoreConfig } from '../../../../pipelines/agents/store/store-item.ts';
+import type { Embedder, StoreConfig } from '../../../../pipelines/agents/store/store-item.ts';
 import { deleteExpiredItems, putItems } from '../../../../pipelines/agents/store/write-items.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
 import { openThreads, type Threads } from '../checkpoints/threads.ts';
@@ -196,7 +196,7 @@ test('hides and deletes expired items; a read with refresh extends the TTL', asy
 
 describe('vector search', () => {
   /** Embeds a text as the counts of the characters a, b and c. */
-  const embed: Embed = async (texts) =>
+  const embed: Embedder = async (texts) =>
     texts.map((text) => ['a', 'b', 'c'].map((character) => text.split(character).length - 1));
   const config: StoreConfig = { refreshOnRead: true, index: { embed, dims: 3, fields: ['text', 'lines[*].say'] } };
 
@@ -241,7 +241,7 @@ describe('vector search', () => {
     expect(await store.search(['m'], { query: 'c', filter: { text: 'c' }, limit: 1 })).toMatchObject([{ score: 1 }]);
   });
 
-  test.each<[string, Embed]>([
+  test.each<[string, Embedder]>([
     ['too few vectors', async () => []],
     ['vectors of another length', async (texts) => texts.map(() => [1, 2])],
     ['values that are not numbers', async (texts) => texts.map(() => [1, 2, Number.NaN])],

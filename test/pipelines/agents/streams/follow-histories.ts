@@ -7,18 +7,18 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { decodeStreamHead, decodeStreamRecord } from '../../../../pipelines/agents/streams/ring-buffer.ts';
 import type {
-  RunReadFrom,
+  RunReadStart,
   RunStreamStart,
   StreamedEvent,
   StreamHub,
   StreamReader,
-  ThreadReadFrom,
+  ThreadReadStart,
 } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { streamEvents } from '../../../../schemas/topics.ts';
 import { Random } from '../../../histories/random.ts';
 import { until } from '../../../infra/until.ts';
-import { uuidOf } from '../../runs/run-events.ts';
-import { chunk, endOf, idOf, newRun, readingOf, type StreamsUnderTest } from './streams-under-test.ts';
+import { deriveUuid } from '../../runs/run-events.ts';
+import { chunk, idOf, iterateReader, makeRunEnd, newRun, type StreamsUnderTest } from './streams-under-test.ts';
 
 /** For each run, the events that a reader receives if it is attached from the start. */
 class Model {
@@ -60,8 +60,8 @@ class History {
   }
 
   async openHub(): Promise<void> {
-    const recentBytes = this.#random.pick([15_000, 60_000, 2 ** 24]);
-    this.#hubs.push(await this.#under.hub({ recentBytes, storeTimeoutMs: 20_000 }));
+    const ringBufferBytes = this.#random.pick([15_000, 60_000, 2 ** 24]);
+    this.#hubs.push(await this.#under.hub({ ringBufferBytes, storeTimeoutMs: 20_000 }));
   }
 
   async replaceHub(): Promise<void> {
@@ -109,14 +109,14 @@ class History {
       await last.writer.settled();
       this.#written.set(`${run.runId} ${last.start.attempt}-end`, ++this.#clock);
       starts.push(last.start);
-      for (const before of late.splice(0)) await publisher.publishEnd(endOf(before));
+      for (const before of late.splice(0)) await publisher.publishEnd(makeRunEnd(before));
       if (random.chance(0.2)) late.push(last.start);
-      else await publisher.publishEnd(endOf(last.start));
-      if (random.chance(0.3)) await publisher.publishEnd(endOf(last.start));
+      else await publisher.publishEnd(makeRunEnd(last.start));
+      if (random.chance(0.3)) await publisher.publishEnd(makeRunEnd(last.start));
       if (kept && !late.includes(last.start)) this.#reader(this.#followFromStart(run, false));
       for (const { writer } of workers) await writer.settled();
     }
-    for (const before of late) await this.#under.publisher().publishEnd(endOf(before));
+    for (const before of late) await this.#under.publisher().publishEnd(makeRunEnd(before));
     await follows(threadStart);
   }
 
@@ -130,13 +130,13 @@ class History {
   }
 
   #read(reader: StreamReader) {
-    return readingOf(reader, () => this.#random.chance(0.5));
+    return iterateReader(reader, () => this.#random.chance(0.5));
   }
 
   /** Follows a resumable run. The events must be complete, across any number of connections. */
   async #followFromStart(run: RunStreamStart, slow: boolean): Promise<void> {
     const seen: StreamedEvent[] = [];
-    let from: RunReadFrom = 'start';
+    let from: RunReadStart = 'start';
     while (!seen.at(-1)?.isEnd) {
       for await (const event of this.#read(await this.#hub().readRun(run, from))) {
         seen.push(event);
@@ -189,7 +189,7 @@ class History {
     let done = false;
     let closing: () => void = () => {};
     const following = (async () => {
-      let from: ThreadReadFrom = 'start';
+      let from: ThreadReadStart = 'start';
       let highest = 0;
       while (!done) {
         const reader = await this.#hub().readThread(thread, from);
@@ -275,7 +275,7 @@ export function followHistories(
       const failing = random.chance(0.5);
       await Promise.all(
         [1, 2, 3].map((thread) =>
-          history.thread(uuidOf('organization of streams'), uuidOf(name, seed, thread), failing),
+          history.thread(deriveUuid('organization of streams'), deriveUuid(name, seed, thread), failing),
         ),
       );
       writing = false;

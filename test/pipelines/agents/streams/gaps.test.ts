@@ -2,7 +2,15 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { EventLog } from '../../../../infra/event-log/event-log.ts';
 import type { RunStreamStart, StreamReader } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { until } from '../../../infra/until.ts';
-import { chunk, endOf, idOf, newRun, openStreams, readingOf, type StreamsUnderTest } from './streams-under-test.ts';
+import {
+  chunk,
+  idOf,
+  iterateReader,
+  makeRunEnd,
+  newRun,
+  openStreams,
+  type StreamsUnderTest,
+} from './streams-under-test.ts';
 
 /**
  * A process leaves a gap if it is killed after the log lost a placed batch, and before it sends the batch again. The
@@ -15,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => under?.close());
 
-const hubOf = () => under.hub({ storeTimeoutMs: 600_000 });
+const openHub = () => under.hub({ storeTimeoutMs: 600_000 });
 
 /** Returns a log that loses the calls selected by `isLost`; their process dies before it knows of the loss. */
 function losing(isLost: (call: number) => boolean): Pick<EventLog, 'publish' | 'schemaId'> {
@@ -45,14 +53,14 @@ async function writeToEnd(run: RunStreamStart, texts: readonly string[]): Promis
   const writer = publisher.open(run);
   await writer.write(texts.map((text) => chunk(text)));
   await writer.settled();
-  await publisher.publishEnd(endOf(run));
+  await publisher.publishEnd(makeRunEnd(run));
 }
 
 /** Collects the events of a reader in the background, up to its end or its error. */
 function reading(reader: StreamReader) {
   const ids: string[] = [];
   const ended = (async () => {
-    for await (const event of readingOf(reader)) ids.push(idOf(event));
+    for await (const event of iterateReader(reader)) ids.push(idOf(event));
     return 'end';
   })().catch((error: { code?: string }) => error.code);
   return { ids, ended, close: () => reader.close() };
@@ -61,21 +69,21 @@ function reading(reader: StreamReader) {
 describe.each([true, false])('a gap in an attempt (kept: %s)', (kept) => {
   test('is skipped when another attempt follows: readers get the events before the gap, then that attempt', async () => {
     const run = newRun({ kept });
-    const hub = await hubOf();
+    const hub = await openHub();
     const live = [await hub.readRun(run, 'now'), await hub.readRun(run, 'start')].map(reading);
-    const inThread = [await hub.readThread(run, 'now'), await hub.readThread(run, 'start')].map(reading);
+    const threadReaders = [await hub.readThread(run, 'now'), await hub.readThread(run, 'start')].map(reading);
     await writeAndDie(run, [['a'], ['b', 'c'], ['d'], ['e']], [2]);
-    await until('the first event', () => [...live, ...inThread].every(({ ids }) => ids.length > 0));
+    await until('the first event', () => [...live, ...threadReaders].every(({ ids }) => ids.length > 0));
     await writeToEnd({ ...run, attempt: 2, threadStart: 2 }, ['f', 'g']);
     const expected = ['1-1', '2-1', '2-2', '2-end'];
     for (const { ids, ended } of live) expect([await ended, ids]).toEqual(['end', expected]);
-    for (const { ids } of inThread) {
+    for (const { ids } of threadReaders) {
       await until('the end', () => ids.includes('2-end'));
       expect(ids).toEqual(expected);
     }
     if (!kept) return;
     // Read in this process, and in another process that has only the stored events.
-    for (const at of [hub, await hubOf()]) {
+    for (const at of [hub, await openHub()]) {
       const back = [await at.readRun(run, 'start'), await at.readRun(run, { attempt: 1, seq: 1 })].map(reading);
       expect(await Promise.all(back.map(({ ended }) => ended))).toEqual(['end', 'end']);
       expect(back.map(({ ids }) => ids)).toEqual([expected, expected.slice(1)]);
@@ -93,15 +101,15 @@ describe.each([true, false])('a gap in an attempt (kept: %s)', (kept) => {
   test('is reported if the run ended with it, also before later runs of the thread', async () => {
     const run = newRun({ kept });
     const next = newRun({ threadId: run.threadId, kept, threadStart: 2 });
-    const hub = await hubOf();
+    const hub = await openHub();
     const live = reading(await hub.readRun(run, 'now'));
     const inThread = reading(await hub.readThread(run, 'now'));
     await writeAndDie(run, [['a'], ['b'], ['c']], [2]);
-    await under.publisher().publishEnd(endOf(run, 'error'));
+    await under.publisher().publishEnd(makeRunEnd(run, 'error'));
     await writeToEnd(next, ['d']);
     for (const { ids, ended } of [live, inThread]) expect([await ended, ids]).toEqual(['STREAM_INCOMPLETE', ['1-1']]);
     if (!kept) return;
-    for (const at of [hub, await hubOf()]) {
+    for (const at of [hub, await openHub()]) {
       const back = [await at.readRun(run, 'start'), await at.readThread(run, 'start')].map(reading);
       for (const { ids, ended } of back) expect([await ended, ids]).toEqual(['STREAM_INCOMPLETE', ['1-1']]);
     }
@@ -109,7 +117,7 @@ describe.each([true, false])('a gap in an attempt (kept: %s)', (kept) => {
 
   test('that the same process fills delays live readers until then', async () => {
     const run = newRun({ kept });
-    const hub = await hubOf();
+    const hub = await openHub();
     const readers = [reading(await hub.readRun(run, 'now')), reading(await hub.readThread(run, 'now'))];
     await writeAndDie(run, [['a'], ['b'], ['c']], [2]);
     await until('the first event', () => readers.every(({ ids }) => ids.length > 0));
@@ -124,11 +132,11 @@ describe.each([true, false])('a gap in an attempt (kept: %s)', (kept) => {
 
 test('skips two attempts with gaps, also at the beginning, one after the other', async () => {
   const run = newRun();
-  const hub = await hubOf();
+  const hub = await openHub();
   const live = reading(await hub.readRun(run, 'now'));
   await writeAndDie(run, [['a'], ['b'], ['c']], [2]);
   await writeAndDie({ ...run, attempt: 2, threadStart: 2 }, [['d'], ['e'], ['f']], [1]);
   await writeToEnd({ ...run, attempt: 3, threadStart: 3 }, ['g']);
-  const later = reading(await (await hubOf()).readRun(run, 'start'));
+  const later = reading(await (await openHub()).readRun(run, 'start'));
   for (const { ids, ended } of [live, later]) expect([await ended, ids]).toEqual(['end', ['1-1', '3-1', '3-end']]);
 });

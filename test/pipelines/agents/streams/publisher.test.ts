@@ -4,9 +4,9 @@ import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
 import { createStreamPublisher } from '../../../../pipelines/agents/streams/create-stream-publisher.ts';
 import { decodeStreamRecord } from '../../../../pipelines/agents/streams/ring-buffer.ts';
 import { until } from '../../../infra/until.ts';
-import { chunk, endOf, newRun } from './streams-under-test.ts';
+import { chunk, makeRunEnd, newRun } from './streams-under-test.ts';
 
-interface Published {
+interface PublishCall {
   readonly messages: readonly LogMessage[];
   place(): void;
   done(): void;
@@ -15,7 +15,7 @@ interface Published {
 
 /** Opens a log whose results the test controls. */
 function openManualLog() {
-  const calls: Published[] = [];
+  const calls: PublishCall[] = [];
   return {
     calls,
     log: {
@@ -28,17 +28,17 @@ function openManualLog() {
   };
 }
 
-const seqsOf = ({ messages }: Published) => messages.map(({ value }) => decodeStreamRecord(value)?.seq);
+const listSeqs = ({ messages }: PublishCall) => messages.map(({ value }) => decodeStreamRecord(value)?.seq);
 const unavailable = () => runlakeError('EVENT_LOG_UNAVAILABLE');
 
 test('chunks gather until the previous batch is placed, and do not wait for it to be durable', async () => {
   const { calls, log } = openManualLog();
   const writer = createStreamPublisher({ log, retentionMs: 1_000 }).open(newRun());
   for (let turn = 0; turn < 3; turn++) await writer.write([chunk('a'), chunk('b')]);
-  expect(calls.map(seqsOf)).toEqual([[1, 2]]);
+  expect(calls.map(listSeqs)).toEqual([[1, 2]]);
   calls[0]?.place();
   await until('the next batch', () => calls.length === 2);
-  expect(seqsOf(calls[1] as Published)).toEqual([3, 4, 5, 6]);
+  expect(listSeqs(calls[1] as PublishCall)).toEqual([3, 4, 5, 6]);
   let settled = false;
   const settling = writer.settled().then(() => {
     settled = true;
@@ -88,7 +88,7 @@ test('retries the same batch on a temporary log failure; a permanent failure sur
   // No batch is sent after a missing one.
   await writer.write([chunk('d')]);
   expect(calls).toHaveLength(tries);
-  expect(calls.flatMap(seqsOf)).not.toContain(3);
+  expect(calls.flatMap(listSeqs)).not.toContain(3);
 });
 
 test('resends a failed batch and all batches placed after it, in order, once they have completed', async () => {
@@ -109,7 +109,7 @@ test('resends a failed batch and all batches placed after it, in order, once the
     await until('the next batch', () => calls.length === index + 1);
     calls[index]?.place();
   }
-  expect(calls.slice(3).map(seqsOf)).toEqual([[2], [3], [4]]);
+  expect(calls.slice(3).map(listSeqs)).toEqual([[2], [3], [4]]);
   let settled = false;
   const settling = writer.settled().then(() => {
     settled = true;
@@ -127,11 +127,14 @@ test('publishes an end with identical bytes each time, after every event; replac
   const run = newRun({ attempt: 2, threadStart: 5 });
   const writer = publisher.open(run);
   await writer.write([chunk('large', 1_000), chunk('small')]);
-  const [large, small] = (calls[0] as Published).messages.map(({ value }) => decodeStreamRecord(value));
+  const [large, small] = (calls[0] as PublishCall).messages.map(({ value }) => decodeStreamRecord(value));
   expect(large).toMatchObject({ seq: 1, event: 'error', mode: 'error' });
   expect(JSON.parse(Buffer.from(large?.data ?? []).toString())).toMatchObject({ error: 'EventTooLarge' });
   expect(small).toMatchObject({ seq: 2, event: 'custom', threadSeq: 5 * 2 ** 32 + 2 });
-  const values = { ...endOf(run), data: Buffer.from(JSON.stringify({ status: 'success', values: 'x'.repeat(600) })) };
+  const values = {
+    ...makeRunEnd(run),
+    data: Buffer.from(JSON.stringify({ status: 'success', values: 'x'.repeat(600) })),
+  };
   for (let time = 0; time < 2; time++) void publisher.publishEnd(values);
   const [first, second] = calls.slice(1);
   expect(second?.messages).toEqual(first?.messages);

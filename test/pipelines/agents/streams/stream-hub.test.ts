@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { StreamedEvent, StreamReader } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { until } from '../../../infra/until.ts';
-import { uuidOf } from '../../runs/run-events.ts';
-import { all, chunk, endOf, idOf, newRun, openStreams, type StreamsUnderTest } from './streams-under-test.ts';
+import { deriveUuid } from '../../runs/run-events.ts';
+import { all, chunk, idOf, makeRunEnd, newRun, openStreams, type StreamsUnderTest } from './streams-under-test.ts';
 
 let under: StreamsUnderTest;
 beforeAll(async () => {
@@ -33,7 +33,7 @@ test('delivers all fields of an event, live and stored', async () => {
   };
   await writer.write([written]);
   await writer.settled();
-  await publisher.publishEnd(endOf(run, 'error'));
+  await publisher.publishEnd(makeRunEnd(run, 'error'));
   await live.ended;
   const later = await all(await (await under.hub()).readRun(run, { attempt: 3, seq: 0 }));
   for (const [event, end] of [live.events, later]) {
@@ -73,7 +73,7 @@ test.each([true, false])(
     expect(settled).toBe(!kept);
     release();
     await settling;
-    await publisher.publishEnd(endOf(run));
+    await publisher.publishEnd(makeRunEnd(run));
     await Promise.all([now.ended, start.ended]);
     expect(now.ids()).toEqual(['1-1', '1-2', '1-3', '1-4', '1-5', '1-end']);
     expect(start.ids()).toEqual(now.ids());
@@ -88,7 +88,7 @@ test('a reader from now gets new events; a reconnecting reader resumes at its po
   const now = reading(await hub.readRun(run, 'now'));
   await writer.write([chunk('d')]);
   await writer.settled();
-  await publisher.publishEnd(endOf(run));
+  await publisher.publishEnd(makeRunEnd(run));
   await now.ended;
   expect(now.ids()).toEqual(['1-4', '1-end']);
   for (const at of [hub, await under.hub()]) {
@@ -110,7 +110,7 @@ test('hides events that an attempt writes after the next one has started, live a
   await zombie.write([chunk('late')]);
   await writer.write([chunk('d')]);
   await Promise.all([writer.settled(), zombie.settled()]);
-  await publisher.publishEnd(endOf(second));
+  await publisher.publishEnd(makeRunEnd(second));
   await Promise.all([live.ended, late.ended]);
   const expected = ['1-1', '1-2', '2-1', '2-2', '2-end'];
   expect(live.ids()).toEqual(expected);
@@ -127,10 +127,10 @@ test('reads a thread across its runs; delivers the end of a run also after the n
   const writers = [publisher.open(first), publisher.open(second)] as const;
   await writers[0].write([chunk('a'), chunk('b')]);
   await writers[1].write([chunk('c')]);
-  await publisher.publishEnd(endOf(unread));
-  await publisher.publishEnd(endOf(first));
-  await publisher.publishEnd(endOf(first));
-  await publisher.publishEnd(endOf(second));
+  await publisher.publishEnd(makeRunEnd(unread));
+  await publisher.publishEnd(makeRunEnd(first));
+  await publisher.publishEnd(makeRunEnd(first));
+  await publisher.publishEnd(makeRunEnd(second));
   await writers[1].settled();
   await until('the live events', () => live.events.length === 5);
   expect(live.events.map(({ seq, threadSeq }) => [threadSeq >= 2 ** 33 ? 2 : 1, seq % (2 ** 32 - 1)])).toEqual([
@@ -154,7 +154,7 @@ test('reads a thread across its runs; delivers the end of a run also after the n
 });
 
 test('a slow reader does not affect others: it reads stored events later, and fails on events that are not kept', async () => {
-  const [hub, publisher] = [await under.hub({ recentBytes: 50_000 }), under.publisher()];
+  const [hub, publisher] = [await under.hub({ ringBufferBytes: 50_000 }), under.publisher()];
   const runs = [newRun({ kept: true }), newRun({ kept: false })] as const;
   const slow = await Promise.all(runs.map((run) => hub.readRun(run, 'now')));
   const iterators = slow.map((reader) => reader[Symbol.asyncIterator]());
@@ -168,7 +168,7 @@ test('a slow reader does not affect others: it reads stored events later, and fa
   }
   for (const [index, writer] of writers.entries()) {
     await writer.settled();
-    await publisher.publishEnd(endOf(runs[index] as (typeof runs)[0]));
+    await publisher.publishEnd(makeRunEnd(runs[index] as (typeof runs)[0]));
   }
   for (const { ended, events } of quick) {
     await ended;
@@ -201,7 +201,7 @@ test('reports events that are lost permanently instead of skipping them', async 
   ).rejects.toMatchObject({ code: 'STREAM_INCOMPLETE' });
   expect(events.map(({ seq }) => seq)).toEqual([1, 2, 3]);
   // The ring buffer of this process still has these events.
-  await publisher.publishEnd(endOf(run));
+  await publisher.publishEnd(makeRunEnd(run));
   expect(await all(live)).toHaveLength(11);
 });
 
@@ -217,7 +217,7 @@ test('fills a gap as soon as the events are stored', async () => {
   expect(reader.events).toHaveLength(0);
   release();
   await writer.settled();
-  await publisher.publishEnd(endOf(run));
+  await publisher.publishEnd(makeRunEnd(run));
   await reader.ended;
   expect(reader.ids()).toEqual(['1-1', '1-2', '1-3', '1-end']);
 });
@@ -226,7 +226,7 @@ test('a reader opened after the end ends on finish; close ends a reader at once'
   const [hub, publisher] = [await under.hub(), under.publisher()];
   const run = newRun({ kept: false });
   await publisher.open(run).write([chunk('a')]);
-  await publisher.publishEnd(endOf(run));
+  await publisher.publishEnd(makeRunEnd(run));
   const other = await under.hub();
   const late = [await hub.readRun(run, 'now'), await other.readRun(run, 'start'), await other.readThread(run, 'now')];
   const ended = late.map(all);
@@ -242,9 +242,9 @@ test('a reader opened after the end ends on finish; close ends a reader at once'
 });
 
 test('streams of another deployment use no ring buffer space: they do not disconnect a slow reader', async () => {
-  const [hub, publisher] = [await under.hub({ recentBytes: 50_000 }), under.publisher()];
+  const [hub, publisher] = [await under.hub({ ringBufferBytes: 50_000 }), under.publisher()];
   const run = newRun({ kept: false });
-  const other = newRun({ deploymentId: uuidOf('another deployment of streams'), kept: false });
+  const other = newRun({ deploymentId: deriveUuid('another deployment of streams'), kept: false });
   const slow = (await hub.readRun(run, 'now'))[Symbol.asyncIterator]();
   const writer = publisher.open(run);
   const writerOfOther = publisher.open(other);
@@ -253,7 +253,7 @@ test('streams of another deployment use no ring buffer space: they do not discon
   for (let turn = 0; turn < 100; turn++) await writerOfOther.write([chunk(`${turn}`, 1_000)]);
   await writerOfOther.settled();
   await writer.settled();
-  await publisher.publishEnd(endOf(run));
+  await publisher.publishEnd(makeRunEnd(run));
   expect((await slow.next()).value?.seq).toBe(2);
   expect((await slow.next()).value?.isEnd).toBe(true);
 });

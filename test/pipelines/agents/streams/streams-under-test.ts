@@ -19,7 +19,7 @@ import type { Chunk } from '../../../../pipelines/agents/workers/messages.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { streamEvents, topics } from '../../../../schemas/topics.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
-import { uuidOf } from '../../runs/run-events.ts';
+import { deriveUuid } from '../../runs/run-events.ts';
 
 export interface StreamsUnderTest {
   readonly stores: FreshStores;
@@ -37,17 +37,17 @@ const logger = createLogger('silent', 'test');
 
 /** Opens log, sink and ClickHouse; `close` also closes hubs that are still open. */
 export async function openStreams(
-  openLog: (database: Database) => Promise<EventLog> = inProcess,
+  openLog: (database: Database) => Promise<EventLog> = openInProcess,
 ): Promise<StreamsUnderTest> {
   const stores = await freshStores();
   const log = await openLog(stores.database);
   const hubs: StreamHub[] = [];
   let failing = 0;
-  let insertsHeld: Promise<void> = Promise.resolve();
+  let heldInserts: Promise<void> = Promise.resolve();
   const clickhouse = {
     ...stores.clickhouse,
     async insertBody(insert: Parameters<typeof stores.clickhouse.insertBody>[0]) {
-      await insertsHeld;
+      await heldInserts;
       if (failing > 0) {
         failing--;
         throw new Error('this insert was made to fail');
@@ -66,7 +66,7 @@ export async function openStreams(
       const hub = await openStreamHub({
         log,
         clickhouse: stores.clickhouse,
-        deploymentId: ownDeployment,
+        deploymentId: testDeploymentId,
         ...options,
       });
       hubs.push(hub);
@@ -77,7 +77,7 @@ export async function openStreams(
     },
     holdInserts() {
       let release = () => {};
-      insertsHeld = new Promise((resolve) => {
+      heldInserts = new Promise((resolve) => {
         release = resolve;
       });
       return release;
@@ -91,20 +91,20 @@ export async function openStreams(
   };
 }
 
-function inProcess(database: Database): Promise<EventLog> {
+function openInProcess(database: Database): Promise<EventLog> {
   return openInProcessLog({ database, topics, partitions: 2, maxPendingBytes: 2 ** 28, logger });
 }
 
 let runs = 0;
-const ownDeployment = uuidOf('organization of streams');
+const testDeploymentId = deriveUuid('organization of streams');
 
 /** Returns a run, by default on a new thread. */
 export function newRun(given: Partial<RunStreamStart> = {}): RunStreamStart {
   runs++;
   return {
-    deploymentId: ownDeployment,
-    threadId: uuidOf('thread of streams', runs),
-    runId: uuidOf('run of streams', runs),
+    deploymentId: testDeploymentId,
+    threadId: deriveUuid('thread of streams', runs),
+    runId: deriveUuid('run of streams', runs),
     attempt: 1,
     threadStart: 1,
     kept: true,
@@ -119,7 +119,7 @@ export const chunk = (text: string, extraBytes = 0): Chunk => ({
   data: Buffer.from(JSON.stringify({ text, extra: 'x'.repeat(extraBytes) })),
 });
 
-export const endOf = (start: RunStreamStart, status = 'success') => ({
+export const makeRunEnd = (start: RunStreamStart, status = 'success') => ({
   ...start,
   data: Buffer.from(JSON.stringify({ status })),
   endedAtMicros: 1_800_000_000_000_000,
@@ -129,12 +129,12 @@ export const idOf = ({ attempt, seq, isEnd }: Pick<StreamedEvent, 'attempt' | 's
   isEnd ? `${attempt}-end` : `${attempt}-${seq}`;
 
 /**
- * Yields the events of a reader, by iteration and, if `asksReady` returns true, by `ready` between two iteration steps.
+ * Yields the events of a reader, by iteration and, if `usesReady` returns true, by `ready` between two iteration steps.
  */
-export async function* readingOf(reader: StreamReader, asksReady = () => true): AsyncGenerator<StreamedEvent> {
+export async function* iterateReader(reader: StreamReader, usesReady = () => true): AsyncGenerator<StreamedEvent> {
   for await (const event of reader) {
     yield event;
-    while (asksReady()) {
+    while (usesReady()) {
       const next = reader.ready?.();
       if (next === undefined) break;
       yield next;

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../../../infra/postgres/database.ts';
-import { threadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
+import { buildThreadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import { deleteThread, expireThreads, pruneThreads } from '../../../../pipelines/agents/threads/delete-thread.ts';
@@ -113,26 +113,26 @@ describe('threads', () => {
 
   it('can be copied with state and history, without runs', async () => {
     const { thread_id: id } = await make({ metadata: { a: 1 } });
-    await rows.checkpoint(threadKey(org, id), '1');
+    await rows.checkpoint(buildThreadKey(org, id), '1');
     await recordState(id, { values: { text: 'x\u0000' }, next: [], interrupts: {} });
     await rows.run(id, {}, org);
     const copy = await copyThread(database, org, id);
     expect(copy).toMatchObject({ status: 'idle', values: { text: 'x\u0000' }, metadata: { a: 1 } });
     expect(copy.thread_id).not.toBe(id);
-    expect(await rows.checkpointsOf(threadKey(org, copy.thread_id))).toEqual(['1']);
+    expect(await rows.listCheckpointIds(buildThreadKey(org, copy.thread_id))).toEqual(['1']);
     await deleteThread(database, org, id);
-    expect(await rows.checkpointsOf(threadKey(org, id))).toEqual([]);
+    expect(await rows.listCheckpointIds(buildThreadKey(org, id))).toEqual([]);
     expect(await readThread(database, org, copy.thread_id)).toEqual(copy);
   });
 
   it('can be pruned; busy threads only with the strategy delete', async () => {
     const [plain, busy] = [(await make()).thread_id, (await make()).thread_id];
-    for (const id of [plain, busy]) for (const n of ['1', '2']) await rows.checkpoint(threadKey(org, id), n);
+    for (const id of [plain, busy]) for (const n of ['1', '2']) await rows.checkpoint(buildThreadKey(org, id), n);
     await rows.run(busy, {}, org);
     const threadIds = [plain, busy, randomUUID()];
     expect(await pruneThreads(database, org, { threadIds, strategy: 'keep_latest' })).toBe(1);
-    expect(await rows.checkpointsOf(threadKey(org, plain))).toEqual(['2']);
-    expect(await rows.checkpointsOf(threadKey(org, busy))).toEqual(['1', '2']);
+    expect(await rows.listCheckpointIds(buildThreadKey(org, plain))).toEqual(['2']);
+    expect(await rows.listCheckpointIds(buildThreadKey(org, busy))).toEqual(['1', '2']);
     expect(await pruneThreads(database, org, { threadIds, strategy: 'delete' })).toBe(2);
     for (const id of [plain, busy]) await expect(readThread(database, org, id)).rejects.toMatchObject(missing);
   });
@@ -163,13 +163,13 @@ describe('threads with a time to live', () => {
     ];
     await rows.run(busy, {}, org);
     const lease = await leaseThread(database, org, leased, leaseMs);
-    for (const n of ['1', '2']) await rows.checkpoint(threadKey(org, pruned), n);
+    for (const n of ['1', '2']) await rows.checkpoint(buildThreadKey(org, pruned), n);
     for (const id of [deleted, pruned, busy, leased]) await expireNow(id);
     expect(await expireThreads(database, rows.foreignOrg)).toBe(0);
     expect(await expireThreads(database, org)).toBe(2);
     expect(await expireThreads(database, org)).toBe(0);
     await expect(readThread(database, org, deleted)).rejects.toMatchObject(missing);
-    expect(await rows.checkpointsOf(threadKey(org, pruned))).toEqual(['2']);
+    expect(await rows.listCheckpointIds(buildThreadKey(org, pruned))).toEqual(['2']);
     // The end of the thread's run restarts the TTL.
     const [claimed] = await claimRuns(database, org, { slots: 1, processId });
     await endRun(database, claimed as NonNullable<typeof claimed>, { status: 'success', values: '{}' });

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
-import { traceChildRuns } from '../../../../pipelines/agents/traces/child-runs.ts';
+import { createChildRunTracer } from '../../../../pipelines/agents/traces/child-runs.ts';
 import type { ChildRun } from '../../../../pipelines/agents/traces/trace-order.ts';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../../api/start-api.ts';
@@ -44,7 +44,7 @@ const marks = { droppedRuns: 0, droppedValues: 0 };
 function tracer(maxRuns: number) {
   const { log, ...accept } = api.services.accept;
   const state = { refuses: false, refused: 0, logged: [] as object[] };
-  const childRuns = traceChildRuns({
+  const childRuns = createChildRunTracer({
     accept: {
       ...accept,
       log: {

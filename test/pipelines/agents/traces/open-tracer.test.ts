@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { openTracer } from '../../../../pipelines/agents/traces/run-tracer.ts';
-import type { ChildRunBatch, TraceOrder } from '../../../../pipelines/agents/traces/trace-order.ts';
+import type { ChildRunBatch, TraceInstructions } from '../../../../pipelines/agents/traces/trace-order.ts';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
 import { graph as loop } from '../../../agents/projects/traced/loop.ts';
 import { graph as whole } from '../../../agents/projects/traced/whole.ts';
@@ -12,7 +12,7 @@ afterEach(() => vi.unstubAllEnvs());
 
 const rootId = randomUUID();
 const rootMicros = Date.now() * 1_000;
-const order: TraceOrder = {
+const order: TraceInstructions = {
   root: formatDottedOrderSegment(rootMicros, rootId),
   rootMicros,
   values: true,
@@ -23,7 +23,7 @@ const order: TraceOrder = {
 };
 
 /** Runs a graph. @returns the final state of each traced run, and the last batch with its counters. */
-async function collect(graph: typeof loop | typeof whole, input: object, changed: Partial<TraceOrder> = {}) {
+async function collect(graph: typeof loop | typeof whole, input: object, changed: Partial<TraceInstructions> = {}) {
   const batches: ChildRunBatch[] = [];
   const tracer = openTracer({ ...order, ...changed }, (runs) => void batches.push(runs));
   const callbacks = tracer === undefined ? [] : [tracer.handler as never];
@@ -73,8 +73,8 @@ describe('limits', () => {
   it('drops and counts values beyond maxCharacters, and keeps their runs', async () => {
     const { runs, marks } = await collect(loop, { rounds: 30 }, { maxCharacters: 500 });
     expect(runs).toHaveLength(61);
-    const lacking = runs.filter(({ extra }) => 'values_left_out' in (extra as { metadata: object }).metadata);
-    expect(lacking.length).toBeGreaterThan(10);
+    const runsWithoutValues = runs.filter(({ extra }) => 'values_left_out' in (extra as { metadata: object }).metadata);
+    expect(runsWithoutValues.length).toBeGreaterThan(10);
     expect(marks?.droppedValues).toBeGreaterThan(20);
   });
 });

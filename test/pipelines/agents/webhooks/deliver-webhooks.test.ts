@@ -16,11 +16,11 @@ import {
   getMsToNextWebhook,
   startWebhooks,
 } from '../../../../pipelines/agents/webhooks/deliver-webhooks.ts';
-import { recordWebhook, webhookRules } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
+import { buildWebhookRules, recordWebhook } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { makeAgentRows } from '../crons/agent-rows.ts';
 
-interface Received {
+interface ReceivedRequest {
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
@@ -31,7 +31,7 @@ const secret = deriveWebhookSecret('the key of this test', randomUUID());
 let stores: FreshStores;
 let other: Database;
 let receiver: Server;
-let received: Received[];
+let received: ReceivedRequest[];
 let answer: (response: ServerResponse) => void;
 let rows: Awaited<ReturnType<typeof makeAgentRows>>;
 let clock: Date;
@@ -67,7 +67,7 @@ afterEach(() => {
 
 const port = () => (receiver.address() as AddressInfo).port;
 const ownUrl = () => `http://127.0.0.1:${port()}`;
-const hook = () => `${ownUrl()}/hook`;
+const getHookUrl = () => `${ownUrl()}/hook`;
 
 function deps(changes: Partial<DeliveryDeps> = {}, guard: Partial<GuardOptions> = {}): DeliveryDeps {
   const refuse: GuardOptions['refuse'] = (host, { about }) =>
@@ -77,7 +77,10 @@ function deps(changes: Partial<DeliveryDeps> = {}, guard: Partial<GuardOptions> 
   return {
     database: stores.database,
     deploymentId: rows.deploymentId,
-    rules: webhookRules({ settings: { headers: { 'X-Team': 'a', 'Content-Type': 'text/plain' } }, allowPrivate: true }),
+    rules: buildWebhookRules({
+      settings: { headers: { 'X-Team': 'a', 'Content-Type': 'text/plain' } },
+      allowPrivate: true,
+    }),
     secret,
     ownUrl: ownUrl(),
     timeoutMs: 5_000,
@@ -116,7 +119,7 @@ async function deliverDue(delivery: DeliveryDeps): Promise<number> {
   return claimed.length;
 }
 
-const stateOf = async (runId: string) => {
+const readWebhookState = async (runId: string) => {
   const [row] = await stores.database.query<{
     attempts: number;
     due_at: string;
@@ -134,11 +137,11 @@ const stateOf = async (runId: string) => {
 
 describe('a webhook', () => {
   it('reports the end of the run once, with a signature', async () => {
-    const runId = await endRun(hook(), { values: '{"n": 12345678901234567890, "text": "\\u0000"}' });
+    const runId = await endRun(getHookUrl(), { values: '{"n": 12345678901234567890, "text": "\\u0000"}' });
     await endRun(undefined);
     expect([await deliverDue(deps()), await deliverDue(deps())]).toEqual([1, 0]);
     expect(received).toHaveLength(1);
-    const [{ path, headers, body }] = received as [Received];
+    const [{ path, headers, body }] = received as [ReceivedRequest];
     expect([path, headers['content-type'], headers['x-team']]).toEqual(['/hook', 'application/json', 'a']);
     const [, seconds = '', signature] =
       /^t=(\d+),v1=([0-9a-f]{64})$/.exec(String(headers['x-runlake-signature'])) ?? [];
@@ -153,7 +156,7 @@ describe('a webhook', () => {
       updated_at: expect.stringMatching(/^\d{4}-/),
       status: 'success',
       metadata: { team: 'a' },
-      kwargs: { input: 'a\u0000b', webhook: hook() },
+      kwargs: { input: 'a\u0000b', webhook: getHookUrl() },
       multitask_strategy: 'enqueue',
       run_started_at: expect.stringMatching(/^\d{4}-/),
       run_ended_at: expect.stringMatching(/^\d{4}-/),
@@ -161,7 +164,7 @@ describe('a webhook', () => {
       values: { n: expect.any(Number), text: '\u0000' },
       error: null,
     });
-    expect(await stateOf(runId)).toBe('gone');
+    expect(await readWebhookState(runId)).toBe('gone');
   });
 
   it('reports failures, also to a path of this server', async () => {
@@ -182,9 +185,9 @@ describe('a webhook', () => {
     [503, [1, 5, 'it answered 503']],
   ])('handles the answer %i', async (status, expected) => {
     answer = (response) => void response.writeHead(status, { location: `${ownUrl()}/elsewhere` }).end();
-    const runId = await endRun(hook());
+    const runId = await endRun(getHookUrl());
     await deliverDue(deps());
-    expect(await stateOf(runId)).toEqual(expected);
+    expect(await readWebhookState(runId)).toEqual(expected);
     expect(received.map(({ path }) => path)).toEqual(['/hook']);
   });
 
@@ -198,9 +201,9 @@ describe('a webhook', () => {
     ],
   ])('handles a request that %s', async (_, behaviour, expected) => {
     answer = behaviour;
-    const runId = await endRun(hook());
+    const runId = await endRun(getHookUrl());
     await deliverDue(deps({ timeoutMs: 300 }));
-    expect(await stateOf(runId)).toEqual(expected);
+    expect(await readWebhookState(runId)).toEqual(expected);
   });
 
   it('is not sent if its host resolves to a forbidden address', async () => {
@@ -208,20 +211,20 @@ describe('a webhook', () => {
     const lookup = ((_name: string, _options: object, callback: (error: null, found: unknown) => void) =>
       callback(null, [{ address: '127.0.0.1', family: 4 }])) as unknown as NonNullable<GuardOptions['lookup']>;
     await deliverDue(deps({}, { allowPrivate: false, lookup }));
-    expect(await stateOf(runId)).toEqual([1, 'given up', expect.stringContaining('a loopback address')]);
+    expect(await readWebhookState(runId)).toEqual([1, 'given up', expect.stringContaining('a loopback address')]);
     expect(received).toEqual([]);
   });
 
   it('is not sent if the rules have become stricter', async () => {
-    const runId = await endRun(hook());
-    await deliverDue(deps({ rules: webhookRules({ allowPrivate: false }) }));
-    expect(await stateOf(runId)).toEqual([1, 'given up', expect.stringContaining('loopback')]);
+    const runId = await endRun(getHookUrl());
+    await deliverDue(deps({ rules: buildWebhookRules({ allowPrivate: false }) }));
+    expect(await readWebhookState(runId)).toEqual([1, 'given up', expect.stringContaining('loopback')]);
     expect(received).toEqual([]);
   });
 
   it('is tried ten times within about an hour, then given up, and deleted a day later', async () => {
     answer = (response) => void response.writeHead(500).end();
-    const runId = await endRun(hook());
+    const runId = await endRun(getHookUrl());
     const startMs = clock.getTime();
     const delivery = deps();
     let lastMs = 0;
@@ -230,7 +233,7 @@ describe('a webhook', () => {
       clock = new Date(startMs + lastMs);
       expect(await deliverDue(delivery)).toBe(1);
     }
-    expect([received.length, await stateOf(runId)]).toEqual([10, [10, 'given up', 'it answered 500']]);
+    expect([received.length, await readWebhookState(runId)]).toEqual([10, [10, 'given up', 'it answered 500']]);
     expect([lastMs > 50 * 60_000, lastMs < 70 * 60_000]).toEqual([true, true]);
     for (const [hours, state] of [
       [23, expect.anything()],
@@ -238,12 +241,12 @@ describe('a webhook', () => {
     ] as const) {
       clock = new Date(clock.getTime() + hours * 3_600_000);
       await deleteOldWebhooks(delivery);
-      expect(await stateOf(runId)).toEqual(state);
+      expect(await readWebhookState(runId)).toEqual(state);
     }
   });
 
   it('is claimed by one process, and by another after that one died', async () => {
-    const runs = await Promise.all(Array.from({ length: 12 }, () => endRun(hook())));
+    const runs = await Promise.all(Array.from({ length: 12 }, () => endRun(getHookUrl())));
     const [first, second] = [deps(), deps({ database: other })];
     const claimed = (await Promise.all([first, second, first, second].map((some) => claimWebhooks(some, 5)))).flat();
     const ids = claimed.map(({ run_id }) => run_id);
@@ -254,7 +257,7 @@ describe('a webhook', () => {
     // A process whose claim expired delivers late: its result is ignored.
     answer = (response) => void response.writeHead(404).end();
     await deliverWebhook(first, claimed[0]!);
-    expect(await stateOf(claimed[0]!.run_id)).toEqual([2, 15, null]);
+    expect(await readWebhookState(claimed[0]!.run_id)).toEqual([2, 15, null]);
     expect(runs).toContain(claimed[0]!.run_id);
   });
 
@@ -264,7 +267,7 @@ describe('a webhook', () => {
   ])('uses the clock of Postgres if the clock of the process is %s', async (_, days) => {
     const { now: __, ...withDatabaseClock } = deps();
     answer = (response) => void response.writeHead(500).end();
-    const runId = await endRun(hook());
+    const runId = await endRun(getHookUrl());
     const startMs = Date.now();
     vi.useFakeTimers({ toFake: ['Date'], now: startMs + days * 86_400_000 });
     try {
@@ -284,7 +287,7 @@ describe('a webhook', () => {
         [runId],
       );
       await deleteOldWebhooks(withDatabaseClock);
-      expect(await stateOf(runId)).not.toBe('gone');
+      expect(await readWebhookState(runId)).not.toBe('gone');
     } finally {
       vi.useRealTimers();
     }
@@ -294,10 +297,10 @@ describe('a webhook', () => {
     const { database, deploymentId, rules, ownUrl: own } = deps();
     const sender = startWebhooks({ database, deploymentId, rules, secret, ownUrl: own, logger, allowPrivate: true });
     try {
-      const runs = await Promise.all(Array.from({ length: 40 }, () => endRun(hook())));
+      const runs = await Promise.all(Array.from({ length: 40 }, () => endRun(getHookUrl())));
       sender.wake();
       await expect.poll(() => received.length, { timeout: 10_000 }).toBe(runs.length);
-      await expect.poll(() => Promise.all(runs.map(stateOf))).toEqual(runs.map(() => 'gone'));
+      await expect.poll(() => Promise.all(runs.map(readWebhookState))).toEqual(runs.map(() => 'gone'));
     } finally {
       await sender.stop();
     }

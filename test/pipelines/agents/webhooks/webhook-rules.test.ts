@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import {
+  buildWebhookRules,
   type WebhookRuleOptions,
   type WebhookSettings,
-  webhookRules,
 } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
 
 const refusal = (webhook: string, options: Partial<WebhookRuleOptions> = {}) => {
   try {
-    webhookRules({ allowPrivate: false, ...options }).check(webhook);
+    buildWebhookRules({ allowPrivate: false, ...options }).check(webhook);
     return undefined;
   } catch (error) {
     expect(error).toMatchObject({ code: 'WEBHOOK_INVALID', status: 422 });
@@ -66,7 +66,7 @@ describe('webhook rules', () => {
       'x-plain': 'a',
     };
     const environment = { LG_WEBHOOK_TOKEN: 't', DATABASE_URL: 'secret' };
-    expect(webhookRules({ settings: { headers }, environment, allowPrivate: false }).headers).toEqual({
+    expect(buildWebhookRules({ settings: { headers }, environment, allowPrivate: false }).headers).toEqual({
       authorization: 'Bearer t',
       'x-other': '[]',
       'x-plain': 'a',

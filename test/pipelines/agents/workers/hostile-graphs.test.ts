@@ -32,7 +32,7 @@ const message = (head: object, body: string | Buffer = '') => bytesOf(encodeFram
  *
  * @throws if a concurrent run in the other worker or a later run does not finish.
  */
-async function withUnaffectedRuns(attempt: () => Promise<void>): Promise<void> {
+async function expectUnaffectedRuns(attempt: () => Promise<void>): Promise<void> {
   await vi.waitFor(() => expect(under.pool.freeSlots).toBe(2), waitOptions);
   const { promise: waiting, resolve: resume } = deferred();
   const other = await attack('none', {}, { take: () => waiting });
@@ -45,7 +45,7 @@ async function withUnaffectedRuns(attempt: () => Promise<void>): Promise<void> {
 }
 
 test('a worker has no IPC channel of Node, so nothing can be sent on it', () =>
-  withUnaffectedRuns(async () => {
+  expectUnaffectedRuns(async () => {
     const { handle } = await attack('send', { messages: [{ type: 'ready' }, null, 'x', [{ kind: 'ended', key: 1 }]] });
     expect(await handle.outcome).toMatchObject({ kind: 'finished', values: expect.stringContaining('"done":true') });
   }));
@@ -61,7 +61,7 @@ describe('an invalid message ends only the worker that sent it, and its run', ()
     ['a second ready message', message({ kind: 'ready', loadErrors: {}, routes: [], nodes: {} }), 'out of turn'],
     ['an answer without a request', message({ kind: 'response', key: 7 }, '{}'), 'of a worker for runs'],
   ])('%s', (_, bytes, reason) =>
-    withUnaffectedRuns(async () => {
+    expectUnaffectedRuns(async () => {
       const { handle } = await attack('write', { bytes });
       const reported = expect.stringContaining(reason);
       expect(await handle.outcome).toEqual({ kind: 'lost', cause: 'worker', message: reported });
@@ -96,9 +96,9 @@ describe('an invalid message ends only the worker that sent it, and its run', ()
       },
       "a message 'traced' that does not match its schema",
     ],
-  ])('%s', (_, bytesFor, reason) =>
-    withUnaffectedRuns(async () => {
-      const { handle } = await attack('write', { bytes: bytesFor(lastKey + 1) });
+  ])('%s', (_, buildBytes, reason) =>
+    expectUnaffectedRuns(async () => {
+      const { handle } = await attack('write', { bytes: buildBytes(lastKey + 1) });
       const reported = expect.stringContaining(reason);
       expect(await handle.outcome).toEqual({ kind: 'lost', cause: 'worker', message: reported });
     }),
@@ -106,7 +106,7 @@ describe('an invalid message ends only the worker that sent it, and its run', ()
 
   test('random bytes', () => {
     const random = new Random(1_047);
-    return withUnaffectedRuns(async () => {
+    return expectUnaffectedRuns(async () => {
       for (let round = 0; round < 5; round += 1) {
         const frame = Buffer.concat(encodeFrame({ kind: 'ended', key: 1, outcome: { kind: 'finished', values: {} } }));
         // Half of the rounds keep the beginning of a valid frame.
@@ -120,7 +120,7 @@ describe('an invalid message ends only the worker that sent it, and its run', ()
   }, 120_000);
 
   test('a flood of heartbeats', () =>
-    withUnaffectedRuns(async () => {
+    expectUnaffectedRuns(async () => {
       const heartbeats = bytesOf(Array.from({ length: 1_000 }, () => encodeFrame({ kind: 'heartbeat' })).flat());
       const { handle } = await attack('write', { bytes: heartbeats, times: 2_000 });
       expect(await handle.outcome).toMatchObject({
@@ -131,14 +131,14 @@ describe('an invalid message ends only the worker that sent it, and its run', ()
     }));
 
   test('a closed pipe', () =>
-    withUnaffectedRuns(async () => {
+    expectUnaffectedRuns(async () => {
       const { handle } = await attack('close');
       expect(await handle.outcome).toMatchObject({ kind: 'lost', cause: 'worker' });
     }));
 });
 
 test('small events count with their overhead: a run that exceeds the stream buffer fails alone', () =>
-  withUnaffectedRuns(async () => {
+  expectUnaffectedRuns(async () => {
     const { promise: waiting, resolve: resume } = deferred();
     let sent = 0;
     const take = async (chunks: readonly unknown[]) => {
@@ -159,7 +159,7 @@ test('small events count with their overhead: a run that exceeds the stream buff
   }));
 
 test('output printed in a loop is rate-limited in the log', () =>
-  withUnaffectedRuns(async () => {
+  expectUnaffectedRuns(async () => {
     lines.length = 0;
     const beganMs = performance.now();
     const { handle } = await attack('print', { lines: 100_000 });

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { graphEnvironment } from '../../../../infra/config/graph-environment.ts';
+import { buildGraphEnvironment } from '../../../../infra/config/graph-environment.ts';
 import { openProcessAccounts } from '../../../../infra/isolation/process-accounts.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { openHttpApp } from '../../../../pipelines/agents/app/http-app.ts';
@@ -166,7 +166,7 @@ test.runIf(isRoot)('the custom app has its own user id, also after a restart', a
   const file = await readGraphsFile(projectFile('spy'));
   const app = await openHttpApp({
     file: { ...file, app: file.app! },
-    environment: graphEnvironment(),
+    environment: buildGraphEnvironment(),
     accounts: isolation.accounts,
     heartbeatTimeoutMs: 10_000,
     timeoutMs: 10_000,
@@ -197,8 +197,10 @@ describe.runIf(isRoot)('conditions of isolated user ids', () => {
   test('are not met if other users cannot read the project, or can read a secret', async () => {
     const closed = mkdtempSync(join(tmpdir(), 'runlake-closed-'));
     try {
-      expect(await openProcessAccounts({ readable: [closed], closed: [] })).toBe(`other users cannot read ${closed}`);
-      expect(await openProcessAccounts({ readable: [], closed: ['/etc/passwd'] })).toBe(
+      expect(await openProcessAccounts({ readablePaths: [closed], closed: [] })).toBe(
+        `other users cannot read ${closed}`,
+      );
+      expect(await openProcessAccounts({ readablePaths: [], closed: ['/etc/passwd'] })).toBe(
         'other users can read /etc/passwd',
       );
     } finally {

@@ -10,12 +10,12 @@ const State = Annotation.Root({
   count: Annotation<number>({ reducer: (_, next) => next, default: () => 0 }),
 });
 
-interface Inside {
+interface GraphHooks {
   readonly node?: (signal: AbortSignal | undefined) => Promise<void>;
 }
 
 /** Returns a graph with two steps, the second one in a subgraph, each with its own events. */
-function graphOf({ node = async () => undefined }: Inside = {}): CompiledGraph {
+function buildGraph({ node = async () => undefined }: GraphHooks = {}): CompiledGraph {
   const inner = new StateGraph(State)
     .addNode('deep', ({ count }) => {
       getWriter()?.({ deep: count });
@@ -55,8 +55,8 @@ describe('forwards the chunks of the graph unchanged', () => {
     ['no mode', { streamMode: [] }],
   ])('%s', async (_, options) => {
     const received: unknown[] = [];
-    await runGraph(graphOf(), { count: 1 }, options, (chunk) => void received.push(shown(chunk)));
-    expect(received).toEqual(await streamed(graphOf(), options));
+    await runGraph(buildGraph(), { count: 1 }, options, (chunk) => void received.push(shown(chunk)));
+    expect(received).toEqual(await streamed(buildGraph(), options));
   });
 });
 
@@ -86,7 +86,7 @@ test('an abort ends the run at once, whatever the graph does, and no further chu
   const stop = new AbortController();
   const { promise: waiting, resolve: resume } = deferred();
   const received: unknown[] = [];
-  const running = runGraph(graphOf({ node: () => waiting }), {}, { ...customOnly, signal: stop.signal }, (chunk) => {
+  const running = runGraph(buildGraph({ node: () => waiting }), {}, { ...customOnly, signal: stop.signal }, (chunk) => {
     received.push(chunk);
     if (received.length === 3) stop.abort(new Error('stopped'));
     return undefined;
@@ -100,13 +100,13 @@ test('an abort ends the run at once, whatever the graph does, and no further chu
 test('forwards nothing if aborted before the start', async () => {
   const received: unknown[] = [];
   const options = { ...customOnly, signal: AbortSignal.abort(new Error('stopped')) };
-  await expect(runGraph(graphOf(), {}, options, (chunk) => void received.push(chunk))).rejects.toThrow('stopped');
+  await expect(runGraph(buildGraph(), {}, options, (chunk) => void received.push(chunk))).rejects.toThrow('stopped');
   expect(received).toEqual([]);
 });
 
 test('rejects with the error of the graph after its chunks', async () => {
   const received: unknown[] = [];
-  const failing = graphOf({ node: () => Promise.reject(new Error('of the graph')) });
+  const failing = buildGraph({ node: () => Promise.reject(new Error('of the graph')) });
   await expect(runGraph(failing, {}, customOnly, (chunk) => void received.push(chunk))).rejects.toThrow('of the graph');
   expect(received).toHaveLength(3);
 });
@@ -122,7 +122,7 @@ test('an error of the consumer aborts the graph', async () => {
       if (signal?.aborted) end();
       else signal?.addEventListener('abort', end);
     });
-  const running = runGraph(graphOf({ node: untilAborted }), {}, customOnly, () => {
+  const running = runGraph(buildGraph({ node: untilAborted }), {}, customOnly, () => {
     throw new Error('limit reached');
   });
   await expect(running).rejects.toThrow('limit reached');

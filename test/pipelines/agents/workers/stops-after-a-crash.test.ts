@@ -15,15 +15,15 @@ afterAll(() => under?.close());
  * @returns the result of the second attempt.
  */
 async function twice(graph: string, first: JobUnderTest, then: Pick<JobUnderTest, 'kwargs' | 'job'> = {}) {
-  const died = await under.run(graph, first);
-  const again = await under.run(graph, { ...first, job: { start: { kind: 'continue' } }, ...then, after: died });
-  expect(again.runId).toBe(died.runId);
+  const lostAttempt = await under.run(graph, first);
+  const again = await under.run(graph, { ...first, job: { start: { kind: 'continue' } }, ...then, after: lostAttempt });
+  expect(again.runId).toBe(lostAttempt.runId);
   const { outcome, threadId } = again;
   return outcome.kind === 'finished' ? { threadId, ...JSON.parse(outcome.values), next: outcome.next } : outcome;
 }
 
 /** Returns the start of a second attempt whose first attempt wrote no checkpoint of the root graph. */
-async function fromHead(thread: string): Promise<Pick<JobUnderTest, 'job'>> {
+async function buildStartFromHead(thread: string): Promise<Pick<JobUnderTest, 'job'>> {
   const [head] = await under.threads.database.query<{ id: string }>(
     `SELECT checkpoint_id AS id FROM agents.checkpoints WHERE thread_id = $1 AND checkpoint_ns = ''
      ORDER BY checkpoint_id DESC LIMIT 1`,
@@ -36,8 +36,8 @@ test('the second attempt stops at the interrupts of the run', async () => {
   const stopping = (kwargs: NonNullable<JobUnderTest['kwargs']>) => ({ input: { steps: 3 }, kwargs });
   expect(await twice('steps', stopping({ interrupt_before: ['step'] }))).toMatchObject({ count: 0, next: ['step'] });
   expect(await twice('steps', stopping({ interrupt_after: '*' }))).toMatchObject({ count: 1, next: ['step'] });
-  const atStart = stopping({ interrupt_before: ['__start__'] });
-  expect(await twice('steps', atStart)).toMatchObject({ next: ['__start__'] });
+  const interruptAtStart = stopping({ interrupt_before: ['__start__'] });
+  expect(await twice('steps', interruptAtStart)).toMatchObject({ next: ['__start__'] });
   expect(await twice('pausing', {})).toMatchObject({ answer: 'first', next: ['second'] });
 });
 
@@ -66,14 +66,14 @@ test('the second attempt stops at the interrupts of a subgraph, and parallel nod
 
   // Each run resumes from one interrupt to the next. The head of the thread belongs to another run, so the second
   // attempt starts as the first did.
-  const goesOn = { thread, input: null };
-  const startFromHead = await fromHead(thread);
+  const continuedInput = { thread, input: null };
+  const startFromHead = await buildStartFromHead(thread);
   for (const step of [2, 3]) {
-    expect(await twice('resting', goesOn, startFromHead)).toMatchObject({ next: ['between'] });
+    expect(await twice('resting', continuedInput, startFromHead)).toMatchObject({ next: ['between'] });
     expect(await inside(thread)).toEqual([step]);
   }
-  expect(await under.run('resting', goesOn)).toMatchObject({ outcome: { next: [] } });
-  expect((await under.values('resting', goesOn)).path.sort()).toEqual(
+  expect(await under.run('resting', continuedInput)).toMatchObject({ outcome: { next: [] } });
+  expect((await under.values('resting', continuedInput)).path.sort()).toEqual(
     ['beside', 'end', 'first', 'second', 'third'].sort(),
   );
 });
@@ -89,9 +89,9 @@ test.each([['as a plain value'], ['by interrupt id']])(
       const question = open()[0] as { id: string };
       const resume = how === 'as a plain value' ? answer : { [question.id]: answer };
       const asked = { thread, kwargs: { command: { resume } } };
-      const startFromHead = await fromHead(thread);
+      const startFromHead = await buildStartFromHead(thread);
       const died = await under.run('inquiring', asked);
-      const isOwn = JSON.stringify(await fromHead(thread)) !== JSON.stringify(startFromHead);
+      const isOwn = JSON.stringify(await buildStartFromHead(thread)) !== JSON.stringify(startFromHead);
       const job = isOwn ? { start: { kind: 'continue' } as const } : startFromHead.job!;
       ({ outcome } = await under.run('inquiring', { ...asked, job, after: died }));
       expect(open(), next).toMatchObject([{ value: next }]);

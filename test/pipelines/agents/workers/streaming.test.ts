@@ -169,8 +169,8 @@ describe('input', () => {
       input: { steps: 2 },
       kwargs: stream('checkpoints'),
     });
-    const afterOne = received.find(({ data }) => data.values.count === 1)?.data.checkpoint;
-    const { checkpoint_id } = afterOne;
+    const checkpointAtCountOne = received.find(({ data }) => data.values.count === 1)?.data.checkpoint;
+    const { checkpoint_id } = checkpointAtCountOne;
     expect(
       await under.values('steps', {
         thread,
@@ -302,7 +302,7 @@ test('a slow event log exerts backpressure on the graph, and receives all events
 test('the throughput does not drop with the number of events per turn of the event loop', {
   timeout: 180_000,
 }, async () => {
-  const secondsFor = async (perTurn: number) => {
+  const measureSeconds = async (perTurn: number) => {
     const startedAtMs = performance.now();
     let taken = 0;
     const { outcome } = await under.run('burst', {
@@ -316,6 +316,6 @@ test('the throughput does not drop with the number of events per turn of the eve
     expect(taken).toBe(200_000);
     return (performance.now() - startedAtMs) / 1_000;
   };
-  const few = await secondsFor(500);
-  expect(await secondsFor(10_000)).toBeLessThan(4 * few + 2);
+  const few = await measureSeconds(500);
+  expect(await measureSeconds(10_000)).toBeLessThan(4 * few + 2);
 });

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
-import { destinationDeps } from '../../../../pipelines/exports/destinations/destination.ts';
+import { createDestinationDeps } from '../../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../../pipelines/exports/destinations/open-destination.ts';
 import { resealDestinations } from '../../../../pipelines/exports/destinations/write-destination.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
@@ -23,7 +23,7 @@ beforeAll(async () => {
 afterAll(() => stores.close());
 
 const deps = (secretKey: string, former?: string) =>
-  destinationDeps(
+  createDestinationDeps(
     { ...loadConfig({ ...(former && { RUNLAKE_FORMER_SECRET_KEYS: former }) }).config },
     stores.database,
     secretKey,

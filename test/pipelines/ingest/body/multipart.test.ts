@@ -109,9 +109,9 @@ describe('valid bodies', () => {
 
   it('any bytes in the parts', () => {
     const contents = fc.array(fc.uint8Array({ maxLength: 60 }), { maxLength: 8 });
-    const noisy = fc.array(fc.constantFrom('\r\n', '--', 'b0un', 'd', '\r', '\n', '-'), { maxLength: 30 });
+    const noiseArbitrary = fc.array(fc.constantFrom('\r\n', '--', 'b0un', 'd', '\r', '\n', '-'), { maxLength: 30 });
     fc.assert(
-      fc.property(contents, noisy, (random, noise) => {
+      fc.property(contents, noiseArbitrary, (random, noise) => {
         const all = [...random, Buffer.from(noise.join(''))].map((bytes) => Buffer.from(bytes));
         fc.pre(!all.some((bytes) => `\r\n${bytes.toString('latin1')}`.includes('\r\n--b0und')));
         const body = Buffer.concat([

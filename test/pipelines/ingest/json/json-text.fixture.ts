@@ -60,7 +60,7 @@ export function parses(text: string): boolean {
   }
 }
 
-export function thrownBy(run: () => unknown): unknown {
+export function catchError(run: () => unknown): unknown {
   try {
     run();
     return undefined;

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { scanJson, scanObject, scanValue } from '../../../../pipelines/ingest/json/scan.ts';
 import { KeySet } from '../../../../pipelines/ingest/json/scan-any.ts';
-import { jsonText, mutated, parses, thrownBy } from './json-text.fixture.ts';
+import { catchError, jsonText, mutated, parses } from './json-text.fixture.ts';
 
 const options = { part: 'post.1.inputs', maxDepth: 1_000 };
 const scan = (text: string | Buffer, maxDepth = 1_000) => {
@@ -104,7 +104,7 @@ describe('syntax', () => {
   it.each(invalid)('refuses %s', (_, text, offset, reason) => {
     expect(parses(text.replace(/^\ufeff/, '?'))).toBe(false);
     const message = `Invalid JSON in post.1.inputs at byte ${offset}: ${reason}.`;
-    expect(thrownBy(() => scan(text))).toMatchObject({ code: 'INVALID_JSON', status: 422, message });
+    expect(catchError(() => scan(text))).toMatchObject({ code: 'INVALID_JSON', status: 422, message });
   });
 
   it('agrees with JSON.parse on generated text and on its mutations', () => {
@@ -116,7 +116,7 @@ describe('syntax', () => {
     );
     fc.assert(
       fc.property(jsonText.chain(mutated), (bytes) => {
-        const thrown = thrownBy(() => scan(bytes)) as { code: string } | undefined;
+        const thrown = catchError(() => scan(bytes)) as { code: string } | undefined;
         const text = Buffer.from(bytes).toString('utf8');
         if (Buffer.from(text).equals(bytes)) expect(thrown === undefined, text).toBe(parses(text));
         else expect(thrown?.code).toBe('INVALID_UTF8');
@@ -130,10 +130,10 @@ describe('position of the text', () => {
   it('counts offsets from the start of the part, and reads nothing beyond its end', () => {
     const bytes = Buffer.from('xx[1,2]}}');
     expect(scanValue(bytes, 2, 7, options)).toEqual({ kind: 'array', start: 2, end: 7 });
-    expect(thrownBy(() => scanValue(bytes, 2, 6, options))).toMatchObject({
+    expect(catchError(() => scanValue(bytes, 2, 6, options))).toMatchObject({
       message: expect.stringContaining('byte 4'),
     });
-    expect(thrownBy(() => scanValue(Buffer.from('"abcdef"'), 0, 4, options))).toMatchObject({ code: 'INVALID_JSON' });
+    expect(catchError(() => scanValue(Buffer.from('"abcdef"'), 0, 4, options))).toMatchObject({ code: 'INVALID_JSON' });
   });
 
   it('finds the end of a string at every alignment and length', () => {
@@ -159,7 +159,7 @@ describe('depth', () => {
   const nested = (depth: number) => `${'[{"a":'.repeat(depth / 2)}1${'}]'.repeat(depth / 2)}`;
   it.each([2, 1_000, 5_000, 1_000_000])('accepts %d levels and refuses one more', (maxDepth) => {
     expect(scan(nested(maxDepth), maxDepth).kind).toBe('array');
-    expect(thrownBy(() => scan(`[${nested(maxDepth)}]`, maxDepth))).toMatchObject({
+    expect(catchError(() => scan(`[${nested(maxDepth)}]`, maxDepth))).toMatchObject({
       code: 'TOO_DEEP',
       message: `The JSON in post.1.inputs is nested deeper than ${maxDepth} (the limit of all JSON bodies).`,
     });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { draftOf, metadataOf, readBoth, request, span, texts } from './requests.ts';
+import { metadataOf, readBoth, readDraft, request, span, texts } from './requests.ts';
 
 /** Returns the text of metadata `a` for an attribute with this AnyValue in OTLP/JSON text. */
 function metadataText(anyValue: string): string {
@@ -54,7 +54,7 @@ test.each(values)('%s is written as JSON, the same from both encodings', (_name,
 });
 
 test('an attribute without a value, and one without a key, are kept', () => {
-  const draft = draftOf({ attributes: [{ key: 'none' }, { value: { intValue: 1 } }] });
+  const draft = readDraft({ attributes: [{ key: 'none' }, { value: { intValue: 1 } }] });
   expect(metadataOf(draft.values)).toEqual({ none: null, '': 1 });
 });
 
@@ -63,7 +63,7 @@ test('the first of two attributes with the same name wins, so that keys stay uni
     { key: 'twice', value: { intValue: 1 } },
     { key: 'twice', value: { intValue: 2 } },
   ];
-  expect(texts(draftOf({ attributes }).values).extra).toBe('{"metadata":{"twice":1}}');
+  expect(texts(readDraft({ attributes }).values).extra).toBe('{"metadata":{"twice":1}}');
 });
 
 test('names of inherited object properties are ordinary names', () => {
@@ -71,7 +71,7 @@ test('names of inherited object properties are ordinary names', () => {
     key,
     value: { intValue: index },
   }));
-  expect(texts(draftOf({ attributes }).values).extra).toBe('{"metadata":{"__proto__":2,"constructor":1}}');
+  expect(texts(readDraft({ attributes }).values).extra).toBe('{"metadata":{"__proto__":2,"constructor":1}}');
 });
 
 /** Returns a nested AnyValue as text, with alternating arrays and key lists. */

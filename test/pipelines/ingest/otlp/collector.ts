@@ -1,6 +1,6 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { type OtlpResponse, otlpResponse } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
+import { buildOtlpResponse, type OtlpResponse } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 
 export interface CapturedRequest {
   readonly contentType: string;
@@ -17,7 +17,7 @@ export interface Collector {
 }
 
 export async function startCollector(
-  answer: (contentType: string) => OtlpResponse = (contentType) => otlpResponse(contentType, 0, ''),
+  answer: (contentType: string) => OtlpResponse = (contentType) => buildOtlpResponse(contentType, 0, ''),
 ): Promise<Collector> {
   const requests: CapturedRequest[] = [];
   const server = createServer((request, response) => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { attributes, draftOf, metadataOf, startMicros, startNanos, texts, textsOf } from './requests.ts';
+import { attributes, metadataOf, readDraft, readDraftTexts, startMicros, startNanos, texts } from './requests.ts';
 
 describe('run types', () => {
   test.each([
@@ -26,7 +26,7 @@ describe('run types', () => {
     [{ 'retrieval.documents.0.document.content': 'x' }, 'retriever'],
     [{ 'gen_ai.request.model': 'm' }, 'llm'],
   ])('%j is %s', (values, runType) => {
-    expect(textsOf(values).runType).toBe(runType);
+    expect(readDraftTexts(values).runType).toBe(runType);
   });
 });
 
@@ -38,11 +38,11 @@ describe('names', () => {
     [{ 'tool.name': 'search', 'openinference.span.kind': 'TOOL' }, 'search'],
     [{ 'tool.name': 'search' }, 'step'],
   ])('%j is %s', (values, name) => {
-    expect(textsOf(values).name).toBe(name);
+    expect(readDraftTexts(values).name).toBe(name);
   });
 
   test('a span without a name is unknown', () => {
-    expect(draftOf({ name: '' }).values.name).toBe('unknown');
+    expect(readDraft({ name: '' }).values.name).toBe('unknown');
   });
 });
 
@@ -80,24 +80,24 @@ describe('usage', () => {
       undefined,
     ],
   ])('%j', (values, [prompt, completion, total], details) => {
-    const run = textsOf({ 'langsmith.span.kind': 'llm', ...values });
+    const run = readDraftTexts({ 'langsmith.span.kind': 'llm', ...values });
     expect([run.promptTokens, run.completionTokens, run.totalTokens]).toEqual([prompt, completion, total]);
     expect(run.usageDetails).toBe(details);
   });
 
   test('costs are kept as decimals', () => {
-    const run = textsOf({ 'langsmith.span.kind': 'llm', 'llm.cost.prompt': 0.0000012, 'llm.cost.total': 1.5 });
+    const run = readDraftTexts({ 'langsmith.span.kind': 'llm', 'llm.cost.prompt': 0.0000012, 'llm.cost.total': 1.5 });
     expect([run.promptCost, run.totalCost]).toEqual(['0.0000012', '1.5']);
   });
 
   test('only model calls have tokens of their own; other spans keep them in the metadata', () => {
-    const draft = draftOf({ attributes: attributes({ 'gen_ai.usage.input_tokens': 3 }) });
+    const draft = readDraft({ attributes: attributes({ 'gen_ai.usage.input_tokens': 3 }) });
     expect(draft.values.promptTokens).toBeUndefined();
     expect(metadataOf(draft.values)).toEqual({ usage_metadata: { input_tokens: 3 } });
   });
 
   test('a value that is not a count stays an attribute', () => {
-    const draft = draftOf({ attributes: attributes({ 'gen_ai.usage.input_tokens': 'many' }) });
+    const draft = readDraft({ attributes: attributes({ 'gen_ai.usage.input_tokens': 'many' }) });
     expect(metadataOf(draft.values)).toEqual({ 'gen_ai.usage.input_tokens': 'many' });
   });
 
@@ -108,7 +108,7 @@ describe('usage', () => {
     ];
     for (const values of [{}, { 'gen_ai.usage.input_tokens': 1 }]) {
       const run = texts(
-        draftOf({ events, attributes: attributes({ 'langsmith.span.kind': 'llm', ...values }) }).values,
+        readDraft({ events, attributes: attributes({ 'langsmith.span.kind': 'llm', ...values }) }).values,
       );
       expect(run.firstTokenTimeMicros).toBe(startMicros + 5_000);
       expect(JSON.parse(run.events as string)[0].name).toBe('new_token');
@@ -144,7 +144,7 @@ describe('errors', () => {
       '"last"',
     ],
   ])('%s', (_name, fields, error) => {
-    const run = texts(draftOf(fields).values);
+    const run = texts(readDraft(fields).values);
     expect(run.error).toBe(error);
     if ('events' in fields) expect(run.events).toContain('"exception"');
   });
@@ -171,7 +171,7 @@ describe('metadata and other attributes', () => {
       'langsmith.traceable': 'true',
       'custom.one': 1,
     };
-    const draft = draftOf({ attributes: attributes(values), traceState: 'k=v', droppedAttributesCount: 3 });
+    const draft = readDraft({ attributes: attributes(values), traceState: 'k=v', droppedAttributesCount: 3 });
     const { extra, ...run } = texts(draft.values);
     expect(run).toMatchObject({
       tags: '["a","b"]',
@@ -190,7 +190,7 @@ describe('metadata and other attributes', () => {
 
   test('a span attribute overrides its scope, and the scope overrides the resource', () => {
     const own = attributes({ shared: 'span' });
-    const draft = draftOf(
+    const draft = readDraft(
       { attributes: own },
       { attributes: attributes({ shared: 'resource', both: 'resource', r: 1 }) },
       { name: 'lib', version: '2', attributes: attributes({ shared: 'scope', both: 'scope' }) },
@@ -205,6 +205,6 @@ describe('metadata and other attributes', () => {
   });
 
   test('tags as a list', () => {
-    expect(textsOf({ 'langsmith.span.tags': ['a,b', 'c'] }).tags).toBe('["a,b","c"]');
+    expect(readDraftTexts({ 'langsmith.span.tags': ['a,b', 'c'] }).tags).toBe('["a,b","c"]');
   });
 });

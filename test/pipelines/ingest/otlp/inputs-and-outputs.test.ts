@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { attributes, draftOf, metadataOf, texts, textsOf } from './requests.ts';
+import { attributes, metadataOf, readDraft, readDraftTexts, texts } from './requests.ts';
 
 describe('inputs and outputs', () => {
   const cases: ReadonlyArray<readonly [string, Record<string, unknown>, string | undefined, string | undefined]> = [
@@ -119,13 +119,13 @@ describe('inputs and outputs', () => {
   ];
 
   test.each(cases)('%s', (_name, values, inputs, outputs) => {
-    const run = textsOf(values);
+    const run = readDraftTexts(values);
     expect([run.inputs, run.outputs]).toEqual([inputs, outputs]);
     for (const json of [inputs, outputs]) if (json !== undefined) expect(() => JSON.parse(json)).not.toThrow();
   });
 
   test('an embedding span of OpenInference has its model, parameters and tokens, and no vectors in its metadata', () => {
-    const draft = draftOf({
+    const draft = readDraft({
       attributes: attributes({
         'openinference.span.kind': 'EMBEDDING',
         'embedding.model_name': 'text-embedding-3-small',
@@ -152,7 +152,7 @@ describe('inputs and outputs', () => {
 
   test('a name that collides with another one stays metadata', () => {
     const values = { 'gen_ai.prompt.0.content': 'text', 'gen_ai.prompt.0.content.type': 'odd' };
-    const draft = draftOf({ attributes: attributes(values) });
+    const draft = readDraft({ attributes: attributes(values) });
     expect(texts(draft.values).inputs).toBe('{"messages":[{"content":"text"}]}');
     expect(metadataOf(draft.values)).toEqual({ 'gen_ai.prompt.0.content.type': 'odd' });
   });
@@ -160,7 +160,7 @@ describe('inputs and outputs', () => {
   test('messages and choices sent as events', () => {
     const event = (name: string, values: Record<string, unknown>) => ({ name, attributes: attributes(values) });
     const { inputs, outputs, events } = texts(
-      draftOf({
+      readDraft({
         events: [
           event('gen_ai.system.message', { content: 'be kind', 'gen_ai.system': 'openai' }),
           event('gen_ai.user.message', { content: 'hi', role: 'human' }),
@@ -188,7 +188,7 @@ describe('inputs and outputs', () => {
   test('content events', () => {
     const content = (name: string, key: string, value: string) => ({ name, attributes: attributes({ [key]: value }) });
     const run = texts(
-      draftOf({
+      readDraft({
         events: [
           content('gen_ai.content.prompt', 'gen_ai.prompt', '{"p":1}'),
           content('gen_ai.content.completion', 'gen_ai.completion', 'text'),

@@ -17,7 +17,7 @@ const settings = {
 const before = Object.fromEntries(Object.keys(settings).map((name) => [name, process.env[name]]));
 let collector: Collector;
 let runs: OtlpDraft[];
-let rootIdOfClient: string | undefined;
+let clientRootId: string | undefined;
 
 beforeAll(async () => {
   collector = await startCollector();
@@ -42,7 +42,7 @@ beforeAll(async () => {
   );
   const agent = traceable(
     async (question: { text: string }) => {
-      rootIdOfClient = getCurrentRunTree().id;
+      clientRootId = getCurrentRunTree().id;
       await model(question.text);
       await tool().catch(() => undefined);
       return { done: true };
@@ -83,7 +83,7 @@ test('three runs of one trace, in the project and tree of the SDK', () => {
 });
 
 test('the root has the id that the client uses for feedback', () => {
-  expect(run('agent').runId).toBe(rootIdOfClient);
+  expect(run('agent').runId).toBe(clientRootId);
 });
 
 test('inputs, outputs, tags and metadata are preserved', () => {

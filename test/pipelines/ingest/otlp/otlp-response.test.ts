@@ -3,7 +3,7 @@ import { OTLPTraceExporter as JsonExporter } from '@opentelemetry/exporter-trace
 import { OTLPTraceExporter as ProtobufExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
 import { afterEach, describe, expect, test } from 'vitest';
-import { otlpFailure, otlpResponse } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
+import { buildOtlpFailure, buildOtlpResponse } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import { startCollector } from './collector.ts';
 
 test.each([
@@ -11,20 +11,20 @@ test.each([
   ['application/json; charset=utf-8', 'application/json', '{}'],
   [undefined, 'application/x-protobuf', ''],
 ])('full success for %s omits partial_success', (contentType, answered, body) => {
-  const answer = otlpResponse(contentType, 0, '');
+  const answer = buildOtlpResponse(contentType, 0, '');
   expect([answer.contentType, answer.body.toString()]).toEqual([answered, body]);
 });
 
 test('partial success as JSON', () => {
-  expect(JSON.parse(otlpResponse('application/json', 2, 'why').body.toString())).toEqual({
+  expect(JSON.parse(buildOtlpResponse('application/json', 2, 'why').body.toString())).toEqual({
     partialSuccess: { rejectedSpans: '2', errorMessage: 'why' },
   });
 });
 
 test('a failure is a google.rpc.Status', () => {
-  expect(otlpFailure('application/json', 'no').body.toString()).toBe('{"message":"no"}');
-  expect(otlpFailure('text/plain', 'no')).toMatchObject({ contentType: 'application/json' });
-  const { contentType, body } = otlpFailure('application/x-protobuf', 'no');
+  expect(buildOtlpFailure('application/json', 'no').body.toString()).toBe('{"message":"no"}');
+  expect(buildOtlpFailure('text/plain', 'no')).toMatchObject({ contentType: 'application/json' });
+  const { contentType, body } = buildOtlpFailure('application/x-protobuf', 'no');
   expect([contentType, body.toString('hex')]).toEqual(['application/x-protobuf', '1282808080006e6f']);
 });
 
@@ -40,7 +40,7 @@ describe('the exporters parse it', () => {
     const log = (message: string, ...rest: unknown[]) => logged.push([message, ...rest].map(String).join(' '));
     const logger = { error: log, warn: log, info: log, debug: log, verbose: log };
     diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true });
-    const collector = await startCollector((contentType) => otlpResponse(contentType, 3, 'the reason'));
+    const collector = await startCollector((contentType) => buildOtlpResponse(contentType, 3, 'the reason'));
     try {
       const provider = new BasicTracerProvider({
         spanProcessors: [new BatchSpanProcessor(exporterFor(collector.url))],

@@ -68,15 +68,15 @@ export function readBoth(json: string, maxDepth = 64): OtlpRuns {
 }
 
 /** Returns the draft of the only span of a request. */
-export function draftOf(fields: Json, resource?: Json, scope?: Json): OtlpDraft {
+export function readDraft(fields: Json, resource?: Json, scope?: Json): OtlpDraft {
   const { drafts, rejected } = readBoth(request([span(fields)], resource, scope));
   if (drafts.length !== 1) throw new Error(`rejected: ${rejected[0]?.reason}`);
   return drafts[0] as OtlpDraft;
 }
 
 /** Returns the draft of a span with these attributes; JSON columns are text. */
-export function textsOf(values: Json, fields: Json = {}) {
-  return texts(draftOf({ attributes: attributes(values), ...fields }).values);
+export function readDraftTexts(values: Json, fields: Json = {}) {
+  return texts(readDraft({ attributes: attributes(values), ...fields }).values);
 }
 
 /** Returns the values of a run with JSON columns as text. */

@@ -4,8 +4,8 @@ import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
 import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import {
   attributes,
-  draftOf,
   readBoth,
+  readDraft,
   request,
   runId,
   span,
@@ -16,16 +16,16 @@ import {
   traceId,
 } from './requests.ts';
 
-const ownRun = '018f0000-0000-7000-8000-00000000000a';
-const ownTrace = '018f0000-0000-7000-8000-00000000000b';
-const rootSegment = `20251124T160000000001Z${ownTrace}`;
-const ownSegment = `20251124T160001000002Z${ownRun}`;
+const explicitRunId = '018f0000-0000-7000-8000-00000000000a';
+const explicitTraceId = '018f0000-0000-7000-8000-00000000000b';
+const rootSegment = `20251124T160000000001Z${explicitTraceId}`;
+const explicitRunSegment = `20251124T160001000002Z${explicitRunId}`;
 const parent = 'aaaaaaaaaaaaaaaa';
 const parentUuid = '00000000-0000-0000-aaaa-aaaaaaaaaaaa';
 
 describe('ids of a single span', () => {
   test('are derived from the OTel ids', () => {
-    const draft = draftOf({ parentSpanId: parent });
+    const draft = readDraft({ parentSpanId: parent });
     expect(draft).toMatchObject({ runId, traceId, startTimeMicros: startMicros, traceTimeMicros: startMicros });
     expect(draft.values).toMatchObject({ parentRunId: parentUuid, startedAtMicros: startMicros });
     expect(draft.values.endedAtMicros).toBe(startMicros + 1_500_000);
@@ -36,49 +36,49 @@ describe('ids of a single span', () => {
     ['0000000000000000', undefined],
     ['AAAAAAAAAAAAAAAA', parentUuid],
   ])('parent %j gives %s', (parentSpanId, expected) => {
-    expect(draftOf({ parentSpanId }).values.parentRunId).toBe(expected);
+    expect(readDraft({ parentSpanId }).values.parentRunId).toBe(expected);
   });
 
   test('a span without an end is still running', () => {
-    expect(draftOf({ endTimeUnixNano: undefined }).values.endedAtMicros).toBeUndefined();
+    expect(readDraft({ endTimeUnixNano: undefined }).values.endedAtMicros).toBeUndefined();
   });
 
   test('SDK attributes replace them, and the OTel ids are kept as well', () => {
     const values = {
-      'langsmith.span.id': ownRun.toUpperCase(),
-      'langsmith.trace.id': ownTrace,
-      'langsmith.span.parent_id': ownTrace,
-      'langsmith.span.dotted_order': `${rootSegment}.${ownSegment}`,
+      'langsmith.span.id': explicitRunId.toUpperCase(),
+      'langsmith.trace.id': explicitTraceId,
+      'langsmith.span.parent_id': explicitTraceId,
+      'langsmith.span.dotted_order': `${rootSegment}.${explicitRunSegment}`,
       'langsmith.trace.session_id': '11111111-2222-3333-4444-555555555555',
     };
-    const draft = draftOf({ attributes: attributes(values), parentSpanId: parent });
+    const draft = readDraft({ attributes: attributes(values), parentSpanId: parent });
     expect(draft).toMatchObject({
-      runId: ownRun,
-      traceId: ownTrace,
-      dottedOrder: `${rootSegment}.${ownSegment}`,
+      runId: explicitRunId,
+      traceId: explicitTraceId,
+      dottedOrder: `${rootSegment}.${explicitRunSegment}`,
       startTimeMicros: Date.UTC(2025, 10, 24, 16, 0, 1) * 1000 + 2,
       traceTimeMicros: Date.UTC(2025, 10, 24, 16) * 1000 + 1,
       projectId: '11111111-2222-3333-4444-555555555555',
     });
-    expect(draft.values).toMatchObject({ parentRunId: ownTrace, startedAtMicros: startMicros });
+    expect(draft.values).toMatchObject({ parentRunId: explicitTraceId, startedAtMicros: startMicros });
     expect(texts(draft.values).extra).toBe(
       `{"metadata":{},"otel":{"trace_id":"${traceId.replaceAll('-', '')}","span_id":"${spanHex}","parent_span_id":"${parent}"}}`,
     );
   });
 
   test('a dotted order alone determines the ids', () => {
-    const values = { 'langsmith.span.dotted_order': `${rootSegment}.${ownSegment}` };
-    const draft = draftOf({ attributes: attributes(values) });
-    expect(draft).toMatchObject({ runId: ownRun, traceId: ownTrace });
-    expect(draft.values.parentRunId).toBe(ownTrace);
+    const values = { 'langsmith.span.dotted_order': `${rootSegment}.${explicitRunSegment}` };
+    const draft = readDraft({ attributes: attributes(values) });
+    expect(draft).toMatchObject({ runId: explicitRunId, traceId: explicitTraceId });
+    expect(draft.values.parentRunId).toBe(explicitTraceId);
   });
 
   test.each([
     ['a dotted order of one segment', { 'langsmith.span.dotted_order': rootSegment }],
-    ['a run that is its own trace', { 'langsmith.span.id': ownTrace, 'langsmith.trace.id': ownTrace }],
+    ['a run that is its own trace', { 'langsmith.span.id': explicitTraceId, 'langsmith.trace.id': explicitTraceId }],
     ['a span marked by the SDK', { 'langsmith.is_root': true }],
   ])('%s is a root, whatever its OTel parent', (_name, values) => {
-    expect(draftOf({ attributes: attributes(values), parentSpanId: parent }).values.parentRunId).toBeUndefined();
+    expect(readDraft({ attributes: attributes(values), parentSpanId: parent }).values.parentRunId).toBeUndefined();
   });
 });
 
@@ -109,8 +109,8 @@ describe('spans of one request', () => {
   });
 
   test('a span finds a parent that sets its own run id', () => {
-    const root = span({ attributes: attributes({ 'langsmith.span.id': ownRun }) });
-    expect(readBoth(request([child(), root])).drafts[0]?.values.parentRunId).toBe(ownRun);
+    const root = span({ attributes: attributes({ 'langsmith.span.id': explicitRunId }) });
+    expect(readBoth(request([child(), root])).drafts[0]?.values.parentRunId).toBe(explicitRunId);
   });
 
   test('ids do not depend on how spans are split over requests', () => {
@@ -129,7 +129,7 @@ describe('spans of one request', () => {
 });
 
 describe('an invalid span does not affect the others', () => {
-  const notUuid = attributes({ 'langsmith.span.id': 'x' });
+  const invalidIdAttributes = attributes({ 'langsmith.span.id': 'x' });
   const order = (text: string, more = {}) => attributes({ 'langsmith.span.dotted_order': text, ...more });
   test.each([
     [{ traceId: '' }, 'trace_id is not 16 bytes, or all zero'],
@@ -154,18 +154,18 @@ describe('an invalid span does not affect the others', () => {
     [{ attributes: [{ key: 'a', value: { doubleValue: 'x' } }] }, 'doubleValue is not a number'],
     [{ attributes: [{ key: 'a', value: { boolValue: 'true' } }] }, 'boolValue is not a boolean'],
     [{ events: [5] }, 'an element of events is not an object'],
-    [{ attributes: notUuid }, 'langsmith.span.id is not a UUID'],
+    [{ attributes: invalidIdAttributes }, 'langsmith.span.id is not a UUID'],
     [{ attributes: order('x') }, /^langsmith\.span\.dotted_order has 1 characters/],
     [
-      { attributes: order(rootSegment, { 'langsmith.span.id': ownRun }) },
+      { attributes: order(rootSegment, { 'langsmith.span.id': explicitRunId }) },
       'langsmith.span.dotted_order does not end with langsmith.span.id',
     ],
     [
-      { attributes: order(`${rootSegment}.${ownSegment}`, { 'langsmith.trace.id': ownRun }) },
+      { attributes: order(`${rootSegment}.${explicitRunSegment}`, { 'langsmith.trace.id': explicitRunId }) },
       'langsmith.span.dotted_order does not begin with langsmith.trace.id',
     ],
     [
-      { attributes: order(`${rootSegment}.${ownSegment}`, { 'langsmith.span.parent_id': ownRun }) },
+      { attributes: order(`${rootSegment}.${explicitRunSegment}`, { 'langsmith.span.parent_id': explicitRunId }) },
       'langsmith.span.dotted_order does not agree with langsmith.span.parent_id',
     ],
   ])('%j', (fields, reason) => {

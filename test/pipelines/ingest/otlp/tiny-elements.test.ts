@@ -51,7 +51,7 @@ function wrap(inner: Buffer, ...tags: number[]): Buffer {
 }
 
 const millions = 7_000_000;
-const inSpans = '{"resourceSpans":[{"scopeSpans":[{"spans":[';
+const spansPrefix = '{"resourceSpans":[{"scopeSpans":[{"spans":[';
 
 test.each<[string, string, () => Buffer, RegExp]>([
   [
@@ -63,13 +63,23 @@ test.each<[string, string, () => Buffer, RegExp]>([
   [
     'numbers for spans',
     json,
-    () => many(inSpans, '5', 2 * millions, ']}]}]}'),
+    () => many(spansPrefix, '5', 2 * millions, ']}]}]}'),
     /100000 parts \(the limit of one request\)/,
   ],
   ['numbers beside the spans', json, () => many('{"x":[', '5', 2 * millions, ']}'), /JSON values of one span/],
-  ['empty spans', json, () => many(inSpans, '{}', 1_000_000, ']}]}]}'), /100000 parts/],
-  ['empty events', json, () => many(`${inSpans}{"events":[`, '{}', 1_000_000, ']}]}]}]}'), /JSON values of one span/],
-  ['fewer empty events', json, () => many(`${inSpans}{"events":[`, '{}', 200_000, ']}]}]}]}'), /100000 parts .*events/],
+  ['empty spans', json, () => many(spansPrefix, '{}', 1_000_000, ']}]}]}'), /100000 parts/],
+  [
+    'empty events',
+    json,
+    () => many(`${spansPrefix}{"events":[`, '{}', 1_000_000, ']}]}]}]}'),
+    /JSON values of one span/,
+  ],
+  [
+    'fewer empty events',
+    json,
+    () => many(`${spansPrefix}{"events":[`, '{}', 200_000, ']}]}]}]}'),
+    /100000 parts .*events/,
+  ],
   ['empty resources', protobuf, () => Buffer.alloc(2 * millions, '\n\0'), /100000 parts \(the limit of one request\)/],
   ['empty attributes', protobuf, () => wrap(Buffer.alloc(2 * millions, 'J\0'), 0x12, 0x12, 0x0a), /attributes/],
   ['empty events', protobuf, () => wrap(Buffer.alloc(2 * millions, 'Z\0'), 0x12, 0x12, 0x0a), /events/],
@@ -88,7 +98,7 @@ test.each<[string, string, () => Buffer, RegExp]>([
 });
 
 const keys = (count: number) => Array.from({ length: count }, (_, index) => `"k${index}":1`).join(',');
-const inSpan = `${inSpans}${JSON.stringify(span()).slice(0, -1)},`;
+const inSpan = `${spansPrefix}${JSON.stringify(span()).slice(0, -1)},`;
 
 test.each<[string, string, string]>([
   ['a request', '{', '}'],
@@ -128,7 +138,7 @@ test('a large request of ordinary spans is accepted', () => {
   );
   const one = JSON.stringify(span({ attributes: attributes(values), events: [{ name: 'e', timeUnixNano: '1' }] }));
   const count = 20_000;
-  const body = many(inSpans, one, count, ']}]}]}');
+  const body = many(spansPrefix, one, count, ']}]}]}');
   expect(body.length).toBeGreaterThan(20_000_000);
   const limited = () => runToCompletion(readOtlp({ body, contentType: json, maxDepth: 5_000, maxParts: count }));
   expect(limited().drafts).toHaveLength(count);

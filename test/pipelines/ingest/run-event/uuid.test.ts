@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseUuid, timeOfUuid, uuidFormAt } from '../../../../pipelines/ingest/run-event/uuid.ts';
+import { parseUuid, readUuidForm, readUuidTimeMicros } from '../../../../pipelines/ingest/run-event/uuid.ts';
 
 const id = '0192f0c1-2345-7abc-8def-0123456789ab';
 
@@ -43,13 +43,13 @@ describe('parseUuid', () => {
 });
 
 it('finds a UUID inside a text', () => {
-  expect(uuidFormAt(`x${id}y`, 1)).toBe('lower');
-  expect(uuidFormAt(`x${id.toUpperCase()}`, 1)).toBe('capitals');
-  expect(uuidFormAt(`x${id}`, 0)).toBeUndefined();
-  expect(uuidFormAt(id, 1)).toBeUndefined();
+  expect(readUuidForm(`x${id}y`, 1)).toBe('lower');
+  expect(readUuidForm(`x${id.toUpperCase()}`, 1)).toBe('capitals');
+  expect(readUuidForm(`x${id}`, 0)).toBeUndefined();
+  expect(readUuidForm(id, 1)).toBeUndefined();
 });
 
 it('reads the time of version 7 only', () => {
-  expect(timeOfUuid(id)).toBe(0x0192f0c12345 * 1_000);
-  expect(timeOfUuid('0192f0c1-2345-4abc-8def-0123456789ab')).toBeUndefined();
+  expect(readUuidTimeMicros(id)).toBe(0x0192f0c12345 * 1_000);
+  expect(readUuidTimeMicros('0192f0c1-2345-4abc-8def-0123456789ab')).toBeUndefined();
 });

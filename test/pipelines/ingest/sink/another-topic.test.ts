@@ -1,11 +1,11 @@
 /** The mapping from topic to table is data: an additional topic needs only one entry, one schema and its table. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { AvroWriter, wirePrefix } from '../../../../infra/event-log/avro.ts';
+import { AvroWriter, buildWirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
 import { defineTopic, topics } from '../../../../schemas/topics.ts';
 import { createTable } from '../../../engines/on-stored-table.ts';
-import { atOffset, type DrivenSink, openDrivenSink } from './driven-sink.ts';
+import { type ManualSink, openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
 
 const field = (name: string, type: unknown = 'string') => ({ name, type });
 const position = { type: 'fixed', name: 'Position', size: 8, logicalType: 'decimal', precision: 18, scale: 0 };
@@ -33,13 +33,13 @@ const measurements = defineTopic({
     ['log_partition', 'position'],
     ['log_offset', 'position'],
   ],
-  storedIf: 'wanted',
-  stamped: { partition: 'log_partition', offset: 'log_offset' },
+  storedFlag: 'wanted',
+  positionFields: { partition: 'log_partition', offset: 'log_offset' },
   usageHour: { tenant: 'tenant_id', time: 'taken_at' },
   tablePartition: { time: 'taken_at', days: 1, shiftDays: 0 },
 });
 
-let under: DrivenSink;
+let under: ManualSink;
 beforeAll(async () => {
   under = await openDrivenSink({ topics: [...topics, measurements] });
   await createTable(
@@ -54,12 +54,12 @@ afterAll(() => under?.close());
 const tenantId = randomUUID();
 const noonMicros = Date.UTC(2026, 2, 5, 12) * 1_000;
 
-function measurement(id: string, degrees: number, { dayOf = 0, wanted = true } = {}): LogMessage {
+function measurement(id: string, degrees: number, { dayOffset = 0, wanted = true } = {}): LogMessage {
   const writer = new AvroWriter(256);
-  writer.raw(wirePrefix(under.log.schemaId(measurements)));
+  writer.raw(buildWirePrefix(under.log.schemaId(measurements)));
   writer.ascii(tenantId);
   writer.ascii(id);
-  writer.long(noonMicros + dayOf * 86_400_000_000);
+  writer.long(noonMicros + dayOffset * 86_400_000_000);
   writer.byte(wanted ? 1 : 0);
   writer.raw(Buffer.alloc(16));
   const number = Buffer.alloc(8);
@@ -77,7 +77,7 @@ test('its records are stored, merged, stamped and filtered, its hours are marked
     measurement(garbled, 4),
     measurement(one, 5),
   ];
-  for (const offset of [10, 10, 20]) await under.deliver(measurements, atOffset(offset, batch, 3));
+  for (const offset of [10, 10, 20]) await under.deliver(measurements, toRecordsAtOffset(offset, batch, 3));
   const rows = await under.stores.clickhouse.query({
     name: 'test',
     sql: 'SELECT id, degrees, log_partition, log_offset FROM measurements FINAL ORDER BY degrees',
@@ -97,8 +97,8 @@ test('its records are stored, merged, stamped and filtered, its hours are marked
 });
 
 test('a batch with more days than an insert may have is split', async () => {
-  const many = Array.from({ length: 120 }, (_, index) => measurement(randomUUID(), 0, { dayOf: -index }));
-  await under.deliver(measurements, atOffset(100, many));
+  const many = Array.from({ length: 120 }, (_, index) => measurement(randomUUID(), 0, { dayOffset: -index }));
+  await under.deliver(measurements, toRecordsAtOffset(100, many));
   const [stored] = await under.stores.clickhouse.query<{ rows: number }>({
     name: 'test',
     sql: 'SELECT count() AS rows FROM measurements WHERE log_offset >= 100',

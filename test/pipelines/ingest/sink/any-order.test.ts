@@ -8,24 +8,24 @@ import { afterEach, expect, test, vi } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { nilUuid, type RunEvent, type RunValues } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
-import { onStoredTable } from '../../../engines/on-stored-table.ts';
+import { runOnStoredTable } from '../../../engines/on-stored-table.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { Random } from '../../../histories/random.ts';
 import { isFullExtent } from '../../../house/extent.ts';
-import { json, noonMicros, otherProjectId, projectId, runEvent, uuidOf } from '../../runs/run-events.ts';
-import { type DrivenSink, openDrivenSink } from './driven-sink.ts';
+import { deriveUuid, json, noonMicros, otherProjectId, projectId, runEvent } from '../../runs/run-events.ts';
+import { type ManualSink, openDrivenSink } from './driven-sink.ts';
 import { framed } from './sink-under-test.ts';
 
 vi.setConfig({ testTimeout: 300_000 });
 
 let stores: FreshStores;
-let sinks: DrivenSink[] = [];
+let sinks: ManualSink[] = [];
 afterEach(async () => {
   for (const sink of sinks) await sink.close();
   await stores.close();
 });
 
-interface Logged {
+interface LoggedEvent {
   readonly event: RunEvent;
   readonly record: LogRecord;
 }
@@ -36,7 +36,7 @@ const hourMicros = 3_600_000_000;
  * Creates events of `traces` traces, in the order of their versions. At least one event of each trace names the
  * project.
  */
-function makeEvents(random: Random, traces: number): Logged[] {
+function makeEvents(random: Random, traces: number): LoggedEvent[] {
   const events: RunEvent[] = [];
   for (let trace = 0; trace < traces; trace++) {
     const traceId = random.uuid();
@@ -48,7 +48,7 @@ function makeEvents(random: Random, traces: number): Logged[] {
         const otherTime =
           traceTimeMicros + (random.chance(0.2) ? random.between(-1, 1) * hourMicros + random.int(3) : 0);
         const event = { traceId, runId, traceTimeMicros: otherTime, startTimeMicros: traceTimeMicros + random.int(2) };
-        const sender = { userId: uuidOf('user', random.int(3)), keyId: uuidOf('key', random.int(3)) };
+        const sender = { userId: deriveUuid('user', random.int(3)), keyId: deriveUuid('key', random.int(3)) };
         const received = { receivedAtMicros: noonMicros + random.int(1_000_000) };
         const kind = random.pick(['post', 'patch'] as const);
         const named = random.chance(0.6) ? (random.chance(0.3) ? otherProjectId : projectId) : nilUuid;
@@ -94,7 +94,7 @@ const fields = {
   prompt_tokens: 'promptTokens',
 } as const;
 
-function modelOf(log: readonly Logged[]) {
+function buildModel(log: readonly LoggedEvent[]) {
   const runs = new Map<string, Record<string, unknown>>();
   const patched = new Set<string>();
   const traces = new Map<string, { at: number; run: string; user: string; hour: number; project: string }>();
@@ -151,10 +151,10 @@ async function stored() {
     name: 'test',
     sql: 'SELECT id, pick.5 AS project, toUnixTimestamp64Micro(pick.4) AS micros FROM run_locator FINAL',
   });
-  const withoutNulls = (row: Record<string, unknown>) =>
+  const omitNulls = (row: Record<string, unknown>) =>
     Object.fromEntries(Object.entries(row).filter(([, value]) => value !== null));
   return {
-    runs: new Map(runs.map((row) => [row.id, withoutNulls(row)])),
+    runs: new Map(runs.map((row) => [row.id, omitNulls(row)])),
     rows: runs.length,
     traces: new Map(traces.map(({ id, ...trace }) => [id, trace])),
     traceRows: traces.length,
@@ -165,9 +165,9 @@ async function stored() {
 /**
  * Returns batches of a sink: each record occurs with a probability of 80 %, some records several times, in any order.
  */
-function batchesOf(random: Random, log: readonly Logged[], mustHave: (index: number) => boolean): LogRecord[][] {
+function batchesOf(random: Random, log: readonly LoggedEvent[], isRequired: (index: number) => boolean): LogRecord[][] {
   const records = log.flatMap(({ record }, index) =>
-    mustHave(index) || random.chance(0.8) ? Array.from({ length: random.pick([1, 1, 2, 3]) }, () => record) : [],
+    isRequired(index) || random.chance(0.8) ? Array.from({ length: random.pick([1, 1, 2, 3]) }, () => record) : [],
   );
   const ordered = random.chance(0.5) ? random.shuffled(records) : records;
   const batches: LogRecord[][] = [];
@@ -194,7 +194,7 @@ test.each(seeds)('the runs and traces equal the model: seed %i', async (seed) =>
       for (const batch of plans[index] ?? []) await sink.deliver(runEvents, batch);
     }),
   );
-  const model = modelOf(log);
+  const model = buildModel(log);
   for (const state of ['as inserted', 'merged']) {
     const found = await stored();
     expect(found.rows, state).toBe(model.runs.size);
@@ -205,7 +205,7 @@ test.each(seeds)('the runs and traces equal the model: seed %i', async (seed) =>
       new Map([...model.runs.values()].map(({ id, project, trace_micros }) => [id, { project, micros: trace_micros }])),
     );
     for (const table of ['runs', 'traces', 'run_locator']) {
-      await onStoredTable(stores.clickhouse, table, (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
+      await runOnStoredTable(stores.clickhouse, table, (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
     }
   }
   expect(await stores.database.query('SELECT FROM deferred_events')).toEqual([]);

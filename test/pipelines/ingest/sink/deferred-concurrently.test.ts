@@ -4,10 +4,10 @@ import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/r
 import { runEvents } from '../../../../schemas/topics.ts';
 import { until } from '../../../infra/until.ts';
 import { json, runEvent } from '../../runs/run-events.ts';
-import { atOffset, type DrivenSink, openDrivenSink } from './driven-sink.ts';
-import { messageOf } from './sink-under-test.ts';
+import { type ManualSink, openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
+import { toLogMessage } from './sink-under-test.ts';
 
-let sink: DrivenSink;
+let sink: ManualSink;
 let other: pg.Client;
 beforeEach(async () => {
   sink = await openDrivenSink();
@@ -29,7 +29,7 @@ const patchOf = (of: RunEvent): RunEvent => ({
 test('an event that is deferred while another partition stores the first event of its trace is released at once', async () => {
   const run = runEvent();
   const deliver = (offset: number, partition: number, event: RunEvent) =>
-    sink.deliver(runEvents, atOffset(offset, [messageOf(event)], partition));
+    sink.deliver(runEvents, toRecordsAtOffset(offset, [toLogMessage(event)], partition));
 
   // A transaction that defers at this offset waits until this transaction has ended.
   await other.query('BEGIN');

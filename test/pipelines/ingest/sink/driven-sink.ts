@@ -2,10 +2,10 @@ import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
 import {
+  computeRecordVersion,
   type EventLog,
   type LogMessage,
   type LogRecord,
-  recordVersion,
   type Subscription,
 } from '../../../../infra/event-log/event-log.ts';
 import { openInProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
@@ -14,7 +14,7 @@ import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { topics as allTopics, type Topic } from '../../../../schemas/topics.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 
-export interface DrivenSink {
+export interface ManualSink {
   readonly stores: FreshStores;
   readonly log: EventLog;
   /** Delivers `records` to the sink as one batch, like a log that has these records at their offsets. */
@@ -24,7 +24,7 @@ export interface DrivenSink {
   close(): Promise<void>;
 }
 
-export interface DrivenOptions {
+export interface ManualSinkOptions {
   readonly config?: Partial<Config>;
   readonly topics?: readonly Topic[];
   /** Schema ids of the log in addition to those of `topics`. */
@@ -36,7 +36,7 @@ export interface DrivenOptions {
 }
 
 /** Opens a sink on real stores; the test controls its offsets, batches and repeats. */
-export async function openDrivenSink(options: DrivenOptions = {}): Promise<DrivenSink> {
+export async function openDrivenSink(options: ManualSinkOptions = {}): Promise<ManualSink> {
   const { config = {}, topics = allTopics, schemas = {} } = options;
   const stores = options.stores ?? (await freshStores());
   const { database } = stores;
@@ -90,12 +90,12 @@ export async function openDrivenSink(options: DrivenOptions = {}): Promise<Drive
 }
 
 /** Returns messages at consecutive log offsets, starting at `offset`. */
-export function atOffset(offset: number, messages: readonly LogMessage[], partition = 0): LogRecord[] {
+export function toRecordsAtOffset(offset: number, messages: readonly LogMessage[], partition = 0): LogRecord[] {
   return messages.map((message, index) => ({
     headers: {},
     ...message,
     partition,
     offset: offset + index,
-    version: recordVersion(1, offset + index, {}),
+    version: computeRecordVersion(1, offset + index, {}),
   }));
 }

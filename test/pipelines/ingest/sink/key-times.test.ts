@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { locateRun } from '../../../../pipelines/runs/locate-run.ts';
-import { json, noonMicros, runEvent, tenantId, uuidOf } from '../../runs/run-events.ts';
+import { deriveUuid, json, noonMicros, runEvent, tenantId } from '../../runs/run-events.ts';
 import { openSink, type SinkUnderTest } from './sink-under-test.ts';
 
 let under: SinkUnderTest;
@@ -55,8 +55,8 @@ test.each<[string, RunEvent[], RunEvent[]]>([
 
 test('a run of another trace or workspace keeps its time', async () => {
   const others = [
-    later({ ...post, traceId: uuidOf('another trace') }, 7),
-    later({ ...post, tenantId: uuidOf('another tenant') }, 8),
+    later({ ...post, traceId: deriveUuid('another trace') }, 7),
+    later({ ...post, tenantId: deriveUuid('another tenant') }, 8),
   ];
   await under.publish(post, ...others);
   under = await under.restarted();
@@ -79,6 +79,6 @@ test('does not look up runs that were posted recently, nor new posts', async () 
   await under.publish(post, otherPost);
   await under.publish(patch);
   expect(queries).not.toContain('find-key-times');
-  await under.publish({ ...patch, runId: uuidOf('unknown'), traceId: uuidOf('unknown') });
+  await under.publish({ ...patch, runId: deriveUuid('unknown'), traceId: deriveUuid('unknown') });
   expect(queries).toContain('find-key-times');
 });

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { traceKey } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { buildTraceKey } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { TraceLocationCache } from '../../../../pipelines/ingest/sink/assign-trace-locations.ts';
 import { neverSeconds } from '../../../../pipelines/retention/lifetimes.ts';
 import { locateTrace } from '../../../../pipelines/runs/locate-run.ts';
-import { onStoredTable } from '../../../engines/on-stored-table.ts';
+import { runOnStoredTable } from '../../../engines/on-stored-table.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { insertEvents, noonMicros, otherProjectId, projectId, runEvent, tenantId } from '../../runs/run-events.ts';
 
@@ -29,8 +29,8 @@ test.each([
     });
     const events = [first, second] as const;
     let inserted = 0;
-    const ofEach = async () => {
-      const key = traceKey(tenantId, first.traceId);
+    const expectLocation = async () => {
+      const key = buildTraceKey(tenantId, first.traceId);
       const contested = new Set<string>();
       const location = (await new TraceLocationCache(1_000).locate([key], stores.clickhouse, contested)).get(key);
       const version = BigInt(first.receivedAtMicros);
@@ -42,8 +42,8 @@ test.each([
     await insertEvents(stores.clickhouse, [events[one] as typeof first]);
     await insertEvents(stores.clickhouse, [events[two] as typeof first]);
     inserted = 2;
-    await ofEach();
-    await onStoredTable(stores.clickhouse, 'trace_locations', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
-    await ofEach();
+    await expectLocation();
+    await runOnStoredTable(stores.clickhouse, 'trace_locations', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
+    await expectLocation();
   },
 );

@@ -14,13 +14,13 @@ import {
   type KafkaServers,
   type KafkaUnderTest,
   kafkaServers,
-  kafkaUnderTest,
+  openKafkaUnderTest,
 } from '../../../infra/event-log/kafka/kafka-under-test.ts';
 import { until } from '../../../infra/until.ts';
-import { json, noonMicros, runEvent, uuidOf } from '../../runs/run-events.ts';
+import { deriveUuid, json, noonMicros, runEvent } from '../../runs/run-events.ts';
 import { deploymentId, streamEvent, streamMessage } from '../../streams/stream-events.ts';
 import { garbled, poisonCases, unknownSchemaId } from './poison-cases.ts';
-import { addWeather, framed, messageOf } from './sink-under-test.ts';
+import { addWeather, framed, toLogMessage } from './sink-under-test.ts';
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 120_000 });
 
@@ -39,7 +39,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
   });
   afterAll(() => stores?.close());
   beforeEach(async () => {
-    kafka = await kafkaUnderTest(servers as KafkaServers, { maxRunAgeDays: 3_000, kafkaPartitions: 1 });
+    kafka = await openKafkaUnderTest(servers as KafkaServers, { maxRunAgeDays: 3_000, kafkaPartitions: 1 });
     await start();
   });
   afterEach(async () => {
@@ -75,12 +75,12 @@ describe.runIf(servers)('the sink over Kafka', () => {
    */
   const publish = (...events: (RunEvent | Buffer)[]) => {
     const messages = events.map((event) => {
-      const { value, ...message } = messageOf(event);
-      return { ...message, value: inRegistry(value) };
+      const { value, ...message } = toLogMessage(event);
+      return { ...message, value: setRegistrySchemaId(value) };
     });
     return log.publish(runEvents, messages);
   };
-  const inRegistry = (bytes: Buffer): Buffer => {
+  const setRegistrySchemaId = (bytes: Buffer): Buffer => {
     const copy = Buffer.from(bytes);
     if (copy.length >= 5 && copy[0] === 0 && copy.readUInt32BE(1) === 1) {
       copy.writeUInt32BE(log.schemaId(runEvents), 1);
@@ -122,7 +122,9 @@ describe.runIf(servers)('the sink over Kafka', () => {
     await untilStored(good);
     const found = await deadLetters(poison.length);
     const seen = found.map(({ value, step }) => `${step} ${value.toString('hex')}`);
-    expect(seen.sort()).toEqual(poison.map(({ step, bytes }) => `${step} ${inRegistry(bytes).toString('hex')}`).sort());
+    expect(seen.sort()).toEqual(
+      poison.map(({ step, bytes }) => `${step} ${setRegistrySchemaId(bytes).toString('hex')}`).sort(),
+    );
     for (const { headers, reason } of found) {
       expect(headers).toMatchObject({ from: 'test' });
       expect(reason).not.toBe('');
@@ -167,7 +169,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
 
   test('records of an older and a newer release are mixed with current ones; none is lost or goes to the dead-letter queue', async () => {
     type Schema = { fields: unknown[] };
-    const schemaWith = (change: (fields: unknown[]) => unknown[]): string => {
+    const changeSchema = (change: (fields: unknown[]) => unknown[]): string => {
       const schema = JSON.parse(runEvents.schema) as Schema;
       return JSON.stringify({ ...schema, fields: change(schema.fields) });
     };
@@ -181,8 +183,8 @@ describe.runIf(servers)('the sink over Kafka', () => {
       return ((await answer.json()) as { id: number }).id;
     };
     const weather = { name: 'weather', type: ['null', 'string'], default: null };
-    const newer = await register(schemaWith((fields) => [...fields, weather]));
-    const older = await register(schemaWith((fields) => fields.slice(0, -1)));
+    const newer = await register(changeSchema((fields) => [...fields, weather]));
+    const older = await register(changeSchema((fields) => fields.slice(0, -1)));
     await addWeather(stores.clickhouse);
     const as = (schemaId: number, bytes: Buffer) => {
       const copy = Buffer.from(bytes);
@@ -211,11 +213,11 @@ describe.runIf(servers)('the sink over Kafka', () => {
   test('stream events have their Kafka offset, and are stored once and only if marked for storage; poison records go to the dead-letter queue', async () => {
     sink.stop();
     await kafka.close();
-    kafka = await kafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 3 });
+    kafka = await openKafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 3 });
     await start();
     const threads = Array.from({ length: 24 }, (_, index) => ({
-      threadId: uuidOf('thread over Kafka', index),
-      runId: uuidOf('run over Kafka', index),
+      threadId: deriveUuid('thread over Kafka', index),
+      runId: deriveUuid('run over Kafka', index),
     }));
     const round = (seq: number, kept = true) =>
       threads.map((thread) => streamMessage(streamEvent({ ...thread, seq, kept }), log));
@@ -224,7 +226,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
     failAfterNextInsert = true;
     await log.publish(streamEvents, [...first, ...left, { key: 'poison', value: poison }]);
     await log.publish(streamEvents, [...last, ...first]);
-    const inKafka = await kafka.consume(streamEvents, 4 * threads.length + 1);
+    const kafkaRecords = await kafka.consume(streamEvents, 4 * threads.length + 1);
     const read = async ({ threadId, runId }: { threadId: string; runId: string }) =>
       (
         await readRunStream(stores.clickhouse, {
@@ -235,12 +237,12 @@ describe.runIf(servers)('the sink over Kafka', () => {
           limitBytes: 1_000_000,
         })
       ).rows.map(({ seq, partition, offset }) => ({ seq, partition, offset }));
-    const allRead = async () => (await Promise.all(threads.map(read))).every(({ length }) => length === 2);
-    await until('the stream events to be stored', allRead, timeoutMs);
+    const areAllStored = async () => (await Promise.all(threads.map(read))).every(({ length }) => length === 2);
+    await until('the stream events to be stored', areAllStored, timeoutMs);
     expect(failAfterNextInsert).toBe(false);
     // Returns the first position of each event.
     const locationOf = (value: Buffer | undefined) => {
-      const { partition, offset } = inKafka.find((each) => each.value?.equals(value as Buffer)) ?? {};
+      const { partition, offset } = kafkaRecords.find((each) => each.value?.equals(value as Buffer)) ?? {};
       return { partition, offset };
     };
     for (const [index, thread] of threads.entries()) {
@@ -249,7 +251,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
         { seq: 2, ...locationOf(last[index]?.value) },
       ]);
     }
-    expect(new Set(inKafka.map(({ partition }) => partition)).size).toBe(3);
+    expect(new Set(kafkaRecords.map(({ partition }) => partition)).size).toBe(3);
     expect(await deadLetters(1, streamEvents)).toMatchObject([{ step: 'walk', value: poison }]);
     expect(await deadLetters(0)).toEqual([]);
   });

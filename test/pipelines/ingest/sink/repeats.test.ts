@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { RecentEvents, repeatWindowMicros } from '../../../../pipelines/ingest/sink/recent-events.ts';
-import { json, otherProjectId, projectId, runEvent, uuidOf } from '../../runs/run-events.ts';
+import { deriveUuid, json, otherProjectId, projectId, runEvent } from '../../runs/run-events.ts';
 import { framed, openSink, type SinkUnderTest } from './sink-under-test.ts';
 
 const post = runEvent({ values: { inputs: json('in') } });
@@ -62,7 +62,7 @@ describe('repeats in the sink', () => {
 
   test.each<[string, RunEvent]>([
     ['another end', patch('v1', { values: { outputs: json('v1'), endedAtMicros: post.startTimeMicros + 6 } })],
-    ['another key', again(patch('v1', { keyId: uuidOf('another key') }))],
+    ['another key', again(patch('v1', { keyId: deriveUuid('another key') }))],
     ['sent after the window', again(patch('v1'), repeatWindowMicros / 1_000_000 + 1)],
   ])('v1 sent on purpose is a new patch: %s', async (_what, event) => {
     await under.publish(post, patch('v1'), patch('v2'), event);
@@ -87,7 +87,7 @@ describe('repeats in the sink', () => {
   });
 
   test('events of another workspace or trace location are not repeats', async () => {
-    const other = { ...post, tenantId: uuidOf('another tenant'), projectId: otherProjectId };
+    const other = { ...post, tenantId: deriveUuid('another tenant'), projectId: otherProjectId };
     await under.publish(post, again(other));
     const rows = await under.rows(`SELECT DISTINCT tenant_id FROM runs WHERE id = '${post.runId}'`);
     expect(rows).toHaveLength(2);
@@ -95,42 +95,42 @@ describe('repeats in the sink', () => {
 });
 
 describe('recent events', () => {
-  const recordOf = (event: RunEvent, offset: number, partition = 0): { record: LogRecord } => ({
+  const makeRecord = (event: RunEvent, offset: number, partition = 0): { record: LogRecord } => ({
     record: { partition, offset, key: 'k', value: framed(event), headers: {}, version: 1n },
   });
   const none = new Set<LogRecord>();
-  const check = (recent: RecentEvents, event: { record: LogRecord }) => recent.withoutRepeats([event]).repeats === 1;
+  const check = (recent: RecentEvents, event: { record: LogRecord }) => recent.removeRepeats([event]).repeats === 1;
 
   test('do not treat a redelivered event or a replayed dead-letter record as a repeat', () => {
     const recent = new RecentEvents();
-    recent.withoutRepeats([recordOf(patch('v1'), 7)]).remember(none);
-    expect(check(recent, recordOf(patch('v1'), 7))).toBe(false);
-    expect(check(recent, recordOf(patch('v1'), 9))).toBe(false);
-    expect(check(recent, recordOf(again(patch('v1')), 9))).toBe(true);
-    expect(check(recent, recordOf(again(patch('v1')), 6))).toBe(false);
-    expect(check(recent, recordOf(again(patch('v1')), 9, 1))).toBe(false);
+    recent.removeRepeats([makeRecord(patch('v1'), 7)]).remember(none);
+    expect(check(recent, makeRecord(patch('v1'), 7))).toBe(false);
+    expect(check(recent, makeRecord(patch('v1'), 9))).toBe(false);
+    expect(check(recent, makeRecord(again(patch('v1')), 9))).toBe(true);
+    expect(check(recent, makeRecord(again(patch('v1')), 6))).toBe(false);
+    expect(check(recent, makeRecord(again(patch('v1')), 9, 1))).toBe(false);
   });
 
   test('do not change the bytes of an event, and forget a refused event', () => {
     const recent = new RecentEvents();
-    const event = recordOf(patch('v1', { projectId }), 7);
+    const event = makeRecord(patch('v1', { projectId }), 7);
     const before = Buffer.from(event.record.value);
-    recent.withoutRepeats([event]).remember(new Set([event.record]));
+    recent.removeRepeats([event]).remember(new Set([event.record]));
     expect(event.record.value).toEqual(before);
-    expect(check(recent, recordOf(again(patch('v1')), 9))).toBe(false);
+    expect(check(recent, makeRecord(again(patch('v1')), 9))).toBe(false);
   });
 
   test('are bounded: at least the last events are remembered, and at most twice as many', () => {
     const recent = new RecentEvents(400);
     const some = 100;
     const events = (name: string) =>
-      Array.from({ length: some }, (_, index) => recordOf(patch(`${name} ${index}`), index + 1));
+      Array.from({ length: some }, (_, index) => makeRecord(patch(`${name} ${index}`), index + 1));
     const first = events('0');
-    recent.withoutRepeats(first).remember(none);
-    const repeats = () => recent.withoutRepeats([recordOf(again(patch('0 0')), some + 1)]).repeats;
-    for (let round = 1; round < 4; round++) recent.withoutRepeats(events(`${round}`)).remember(none);
+    recent.removeRepeats(first).remember(none);
+    const repeats = () => recent.removeRepeats([makeRecord(again(patch('0 0')), some + 1)]).repeats;
+    for (let round = 1; round < 4; round++) recent.removeRepeats(events(`${round}`)).remember(none);
     expect(repeats()).toBe(1);
-    for (let round = 4; round < 9; round++) recent.withoutRepeats(events(`${round}`)).remember(none);
+    for (let round = 4; round < 9; round++) recent.removeRepeats(events(`${round}`)).remember(none);
     expect(repeats()).toBe(0);
   });
 });

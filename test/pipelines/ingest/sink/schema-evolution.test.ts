@@ -4,12 +4,12 @@ import { runEvents, streamEvents, type Topic } from '../../../../schemas/topics.
 import { addColumns } from '../../../engines/on-stored-table.ts';
 import { runEvent } from '../../runs/run-events.ts';
 import { streamEvent, streamMessage } from '../../streams/stream-events.ts';
-import { atOffset, type DrivenSink, openDrivenSink } from './driven-sink.ts';
+import { type ManualSink, openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
 import { addWeather, framed } from './sink-under-test.ts';
 
 type Fields = { name: string; type: unknown; default?: unknown; doc?: string }[];
 
-function withFields(topic: Topic, change: (fields: Fields) => Fields): string {
+function changeFields(topic: Topic, change: (fields: Fields) => Fields): string {
   const schema = JSON.parse(topic.schema) as { fields: Fields };
   return JSON.stringify({ ...schema, fields: change(schema.fields) });
 }
@@ -25,17 +25,17 @@ const ids = {
   broken: 907,
 };
 const schemas = {
-  [ids.newer]: withFields(runEvents, (fields) => [...fields, newField]),
-  [ids.older]: withFields(runEvents, (fields) => fields.filter(({ name }) => !name.includes('price'))),
-  [ids.newerStream]: withFields(streamEvents, (fields) => [...fields, newField]),
-  [ids.movedStart]: withFields(runEvents, ([first, second, ...rest]) => [second!, first!, ...rest]),
-  [ids.retypedStart]: withFields(runEvents, ([first, ...rest]) => [{ ...first!, type: 'bytes' }, ...rest]),
+  [ids.newer]: changeFields(runEvents, (fields) => [...fields, newField]),
+  [ids.older]: changeFields(runEvents, (fields) => fields.filter(({ name }) => !name.includes('price'))),
+  [ids.newerStream]: changeFields(streamEvents, (fields) => [...fields, newField]),
+  [ids.movedStart]: changeFields(runEvents, ([first, second, ...rest]) => [second!, first!, ...rest]),
+  [ids.retypedStart]: changeFields(runEvents, ([first, ...rest]) => [{ ...first!, type: 'bytes' }, ...rest]),
   // A registry may return the same schema as different text.
-  [ids.otherText]: withFields(runEvents, (fields) => fields.map(({ doc: _words, ...field }) => field)),
+  [ids.otherText]: changeFields(runEvents, (fields) => fields.map(({ doc: _words, ...field }) => field)),
   [ids.broken]: '{"type": "record"',
 };
 
-let under: DrivenSink;
+let under: ManualSink;
 beforeAll(async () => {
   under = await openDrivenSink({ schemas });
   await addWeather(under.stores.clickhouse);
@@ -63,7 +63,7 @@ test('old, new and present records in one batch, each with the columns that it h
   ];
   const batch = values.map((value) => ({ key: 'any', value }));
   // Delivered twice: first with an empty schema cache, then with a filled one.
-  for (const offset of [0, 100]) await under.deliver(runEvents, atOffset(offset, batch));
+  for (const offset of [0, 100]) await under.deliver(runEvents, toRecordsAtOffset(offset, batch));
   const rows = await under.stores.clickhouse.query({
     name: 'test',
     sql: 'SELECT name, weather FROM runs FINAL ORDER BY name',
@@ -84,7 +84,7 @@ test('a newer stream event gets its offset like any other', async () => {
   const newer = streamMessage(streamEvent({ seq: 2 }), under.log);
   await under.deliver(
     streamEvents,
-    atOffset(70, [present, { ...newer, value: as(ids.newerStream, newer.value, sunny) }]),
+    toRecordsAtOffset(70, [present, { ...newer, value: as(ids.newerStream, newer.value, sunny) }]),
   );
   const rows = await under.stores.clickhouse.query({
     name: 'test',
@@ -105,7 +105,7 @@ test.each<[string, number]>([
   await under.stores.database.query('DELETE FROM dead_letters');
   const name = `beside ${schemaId}`;
   const batch = [named(name), as(schemaId, named('poison')), named(name)].map((value) => ({ key: 'any', value }));
-  await under.deliver(runEvents, atOffset(schemaId * 10, batch));
+  await under.deliver(runEvents, toRecordsAtOffset(schemaId * 10, batch));
   expect(await under.stores.database.query('SELECT step FROM dead_letters')).toEqual([{ step: 'schema' }]);
   const rows = await under.stores.clickhouse.query({
     name: 'test',

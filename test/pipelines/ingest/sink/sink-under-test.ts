@@ -1,14 +1,14 @@
 import type { ClickHouse, InsertBody } from '../../../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
-import { AvroWriter, containerSchema, wirePrefix } from '../../../../infra/event-log/avro.ts';
+import { AvroWriter, buildContainerSchema, buildWirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
 import { type InProcessLog, openInProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { encodeRunEvent, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { runEvents, type Topic, topics } from '../../../../schemas/topics.ts';
-import { addColumns, onEveryServer } from '../../../engines/on-stored-table.ts';
+import { addColumns, runOnEveryServer } from '../../../engines/on-stored-table.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 
 export interface SinkUnderTest {
@@ -67,7 +67,7 @@ export async function openSink(config: Partial<Config> = {}, stores?: FreshStore
     aroundNextInsert: (next) => {
       around = next;
     },
-    publish: (...events) => log.publish(runEvents, events.map(messageOf)),
+    publish: (...events) => log.publish(runEvents, events.map(toLogMessage)),
     rows: (sql) => own.clickhouse.query({ name: 'test', sql }),
     async dirtyHours() {
       const dirtyHours = await database.query<{ hour: Date | string }>(
@@ -88,7 +88,7 @@ export async function openSink(config: Partial<Config> = {}, stores?: FreshStore
 }
 
 /** Returns an event as the API writes it to the log; a Buffer is written unchanged. */
-export function messageOf(event: RunEvent | Buffer): LogMessage {
+export function toLogMessage(event: RunEvent | Buffer): LogMessage {
   if (Buffer.isBuffer(event)) return { key: 'any', value: event, headers: { from: 'test' } };
   return { key: `${event.tenantId}:${event.traceId}`, value: framed(event) };
 }
@@ -110,18 +110,21 @@ export async function addWeather(clickhouse: ClickHouse): Promise<void> {
   });
   const column = ', (if(isNull(weather), 0, rank), weather) AS ranked_weather';
   const select = view?.select.replace(' FROM ', `${column} FROM `);
-  await onEveryServer(clickhouse, `ALTER TABLE runs_of_events MODIFY QUERY ${select}`);
+  await runOnEveryServer(clickhouse, `ALTER TABLE runs_of_events MODIFY QUERY ${select}`);
 }
 
 /** Returns the Avro container schema and the columns that the sink uses for a topic. */
-export function containerOf(topic: Topic): { containerSchema: string; columns: string[] } {
-  return { containerSchema: containerSchema(topic.schema, topic.prefix), columns: [...topic.prefix, ...topic.columns] };
+export function buildContainer(topic: Topic): { containerSchema: string; columns: string[] } {
+  return {
+    containerSchema: buildContainerSchema(topic.schema, topic.prefix),
+    columns: [...topic.prefix, ...topic.columns],
+  };
 }
 
 /** Returns one run event in the wire format. */
 export function framed(event: RunEvent): Buffer {
   const writer = new AvroWriter(1_024);
-  writer.raw(wirePrefix(1));
+  writer.raw(buildWirePrefix(1));
   encodeRunEvent(writer, event);
   return Buffer.from(writer.since(0));
 }

@@ -6,7 +6,7 @@ import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { expireDeferredEvents } from '../../../../pipelines/ingest/expire-deferred-events.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { deadLetters } from '../../../../pipelines/ingest/sink/sink-metrics.ts';
-import { createTable, onEveryServer, onStoredTable, rowsOfServers } from '../../../engines/on-stored-table.ts';
+import { createTable, queryEveryServer, runOnEveryServer, runOnStoredTable } from '../../../engines/on-stored-table.ts';
 import { until } from '../../../infra/until.ts';
 import { json, noonMicros, otherProjectId, projectId, runEvent } from '../../runs/run-events.ts';
 import { framed, openSink, type SinkUnderTest } from './sink-under-test.ts';
@@ -146,11 +146,11 @@ describe('deferred events of a trace', () => {
     await under.publish(patchOf(late));
     await database.query("UPDATE deferred_events SET deferred_at = now() - interval '25 hours'");
     const deps = { log: under.log, database, logger: createLogger('silent', 'test') };
-    under.aroundNextInsert(async (ownInsert) => {
-      await ownInsert();
-      under.aroundNextInsert(async (insertOfDeferred) => {
+    under.aroundNextInsert(async (insertRun) => {
+      await insertRun();
+      under.aroundNextInsert(async (insertDeferred) => {
         expect(await expireDeferredEvents(deps, { hours: 24 })).toBe(0);
-        await insertOfDeferred();
+        await insertDeferred();
       });
     });
     await under.publish(late);
@@ -168,7 +168,7 @@ async function slowDown(clickhouse: ClickHouse, view: string): Promise<void> {
     sql: `SELECT as_select AS select FROM system.tables WHERE database = currentDatabase() AND name = '${view}'`,
   });
   const select = found?.select.replace(' GROUP BY ', ' WHERE NOT sleepEachRow(0.3) GROUP BY ');
-  await onEveryServer(clickhouse, `ALTER TABLE ${view} MODIFY QUERY ${select}`);
+  await runOnEveryServer(clickhouse, `ALTER TABLE ${view} MODIFY QUERY ${select}`);
 }
 
 describe('an insert that fails half-way', () => {
@@ -227,7 +227,7 @@ describe('an insert that fails half-way', () => {
         );
     const ends = [sleeping(stray), sleeping(randomUUID())];
     const running = `SELECT query_id FROM system.processes WHERE current_database = currentDatabase() AND query_kind = 'Insert'`;
-    await until('both to run', async () => (await rowsOfServers(clickhouse, running)).length === 2);
+    await until('both to run', async () => (await queryEveryServer(clickhouse, running)).length === 2);
     under = await under.restarted();
     expect(await count('in_flight_inserts')).toBe(0);
     expect(await Promise.all(ends)).toEqual(['ended', 'written']);
@@ -241,7 +241,7 @@ describe('an insert that fails half-way', () => {
     const before = await Promise.all(views.map(contents));
     under.aroundNextInsert(async (insert) => {
       await insert();
-      for (const view of views) await onStoredTable(clickhouse, view, (stored) => `TRUNCATE TABLE ${stored}`);
+      for (const view of views) await runOnStoredTable(clickhouse, view, (stored) => `TRUNCATE TABLE ${stored}`);
       throw unavailable();
     });
     const lost = child(root, {
@@ -272,19 +272,19 @@ describe('an insert that fails half-way', () => {
       const derived = ['traces', 'run_locator', 'trace_locations'];
       for (const view of derived) await slowDown(clickhouse, `${view}_of_keys`);
       const hasRows = async (table: string) => (await under.rows(`SELECT 1 FROM ${table} LIMIT 1`)).length > 0;
-      const withoutRun = new Set<string>();
+      const tablesWithoutRun = new Set<string>();
       let isStored = false;
       const published = under.publish(root).then(() => {
         isStored = true;
       });
       while (!isStored) {
         for (const table of derived) {
-          if ((await hasRows(table)) && !(await hasRows('runs'))) withoutRun.add(table);
+          if ((await hasRows(table)) && !(await hasRows('runs'))) tablesWithoutRun.add(table);
         }
       }
       await published;
       expect(await Promise.all(derived.map(hasRows))).toEqual([true, true, true]);
-      expect([...withoutRun]).toEqual([]);
+      expect([...tablesWithoutRun]).toEqual([]);
     },
   );
 
@@ -293,12 +293,12 @@ describe('an insert that fails half-way', () => {
     under = await openSink({ insertBatchRows: 2 });
     const events = [root, child(root), child(root), child(root), child(root)];
     let inserts = 0;
-    const failSecond = async (insert: () => Promise<void>) => {
+    const failSecondInsert = async (insert: () => Promise<void>) => {
       if (++inserts === 2) throw unavailable();
       await insert();
-      under.aroundNextInsert(failSecond);
+      under.aroundNextInsert(failSecondInsert);
     };
-    under.aroundNextInsert(failSecond);
+    under.aroundNextInsert(failSecondInsert);
     await expect(under.publish(...events)).rejects.toThrow();
     expect(await stored()).toHaveLength(2);
     await under.publish(...events);
@@ -326,7 +326,8 @@ test('a batch is split at the row limit and at the byte limit', async () => {
 });
 
 test('if schema and table disagree, the sink reports an error and sends nothing to the dead-letter queue', async () => {
-  const rename = (from: string, to: string) => onEveryServer(under.stores.clickhouse, `RENAME TABLE ${from} TO ${to}`);
+  const rename = (from: string, to: string) =>
+    runOnEveryServer(under.stores.clickhouse, `RENAME TABLE ${from} TO ${to}`);
   await rename('run_events', 'something_else');
   await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE' });
   await expect(under.sink.check()).rejects.toMatchObject({ code: 'SCHEMA_MISMATCH' });

@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { AvroWriter, wirePrefix } from '../../../../infra/event-log/avro.ts';
+import { AvroWriter, buildWirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogMessage, LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { encodeAttachment } from '../../../../pipelines/attachments/read-attachment.ts';
 import { encodeFeedback } from '../../../../pipelines/feedback/feedback-event.ts';
 import { insertBatch } from '../../../../pipelines/ingest/sink/insert-batch.ts';
 import { attachmentEvents, feedbackEvents, runEvents, streamEvents, type Topic } from '../../../../schemas/topics.ts';
-import { isLogicalTable, onStoredTable } from '../../../engines/on-stored-table.ts';
-import { json, noonMicros, projectId, runEvent, tenantId, uuidOf } from '../../runs/run-events.ts';
+import { isLogicalTable, runOnStoredTable } from '../../../engines/on-stored-table.ts';
+import { deriveUuid, json, noonMicros, projectId, runEvent, tenantId } from '../../runs/run-events.ts';
 import { streamEvent, streamMessage } from '../../streams/stream-events.ts';
-import { containerOf, messageOf, openSink, type SinkUnderTest } from './sink-under-test.ts';
+import { buildContainer, openSink, type SinkUnderTest, toLogMessage } from './sink-under-test.ts';
 
 let under: SinkUnderTest;
 beforeAll(async () => {
@@ -21,7 +21,7 @@ const weekMicros = 7 * 24 * 3_600 * 1_000_000;
 
 function record(topic: Topic, encode: (writer: AvroWriter) => void): LogMessage {
   const writer = new AvroWriter(1_024);
-  writer.raw(wirePrefix(under.log.schemaId(topic)));
+  writer.raw(buildWirePrefix(under.log.schemaId(topic)));
   encode(writer);
   return { key: 'any', value: Buffer.from(writer.since(0)) };
 }
@@ -32,7 +32,9 @@ const eventsOf: Record<string, { topic: Topic; messages: () => LogMessage[] }> =
     topic: runEvents,
     messages: () =>
       Array.from({ length: 4 }, (_, index) =>
-        messageOf(runEvent({ startTimeMicros: noonMicros + index * weekMicros, values: { inputs: json({ index }) } })),
+        toLogMessage(
+          runEvent({ startTimeMicros: noonMicros + index * weekMicros, values: { inputs: json({ index }) } }),
+        ),
       ),
   },
   feedback: {
@@ -49,7 +51,7 @@ const eventsOf: Record<string, { topic: Topic; messages: () => LogMessage[] }> =
             key: `key ${index}`,
             score: json(1),
             sourceType: 'api',
-            userId: uuidOf('user'),
+            userId: deriveUuid('user'),
             createdAtMicros: noonMicros,
             modifiedAtMicros: noonMicros,
           }),
@@ -94,7 +96,7 @@ const writtenTables: Record<string, keyof typeof eventsOf> = {
   attachments: 'attachments',
   stream_events: 'streams',
 };
-const notFromTheSink = new Set([
+const otherTables = new Set([
   'run_events',
   'run_keys',
   'usage_hourly',
@@ -108,11 +110,11 @@ test('the list contains every table of the migrations', async () => {
   const tables = await under.rows<{ name: string }>(
     `SELECT name FROM system.tables WHERE database = currentDatabase() AND ${isLogicalTable}`,
   );
-  const names = tables.map(({ name }) => name).filter((name) => !notFromTheSink.has(name));
+  const names = tables.map(({ name }) => name).filter((name) => !otherTables.has(name));
   expect(names.sort()).toEqual(Object.keys(writtenTables).sort());
 });
 
-function asRecords(messages: readonly LogMessage[], firstOffset: number): LogRecord[] {
+function toRecords(messages: readonly LogMessage[], firstOffset: number): LogRecord[] {
   return messages.map(({ key, value }, index) => ({
     partition: 0,
     offset: firstOffset + index,
@@ -127,7 +129,7 @@ async function insert(topic: Topic, records: readonly LogRecord[]): Promise<void
   const schemaId = under.log.schemaId(topic);
   const { clickhouse, database } = under.stores;
   const good = records.map((each) => ({ record: each, schemaId }));
-  const batch = { topic, partition: 0, schema: containerOf(topic), records: good };
+  const batch = { topic, partition: 0, schema: buildContainer(topic), records: good };
   await insertBatch(batch, { log: under.log, clickhouse, database, inFlight: new Set() });
 }
 
@@ -143,7 +145,7 @@ describe.each(Object.entries(writtenTables))('%s', (table, kind) => {
   };
 
   test('a repeat, whole or with other batch boundaries, is stored once when read and when merged', async () => {
-    const records = asRecords(messages(), 400);
+    const records = toRecords(messages(), 400);
     await insert(topic, records);
     const before = await contents('FINAL');
     await insert(topic, records);
@@ -151,7 +153,7 @@ describe.each(Object.entries(writtenTables))('%s', (table, kind) => {
     await insert(topic, records.slice(1, 3));
     await insert(topic, records.toReversed());
     expect(await contents('FINAL')).toEqual(before);
-    await onStoredTable(under.stores.clickhouse, table, (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
+    await runOnStoredTable(under.stores.clickhouse, table, (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
     expect(await contents()).toEqual(before);
   });
 });

@@ -29,12 +29,13 @@ interface Pair {
   readonly [part: string]: unknown;
 }
 
-const clean = (text: string) => Buffer.from(text).toString();
-const plain = (value: unknown) => (typeof value === 'string' ? clean(value) : JSON.stringify(value));
+const replaceUnpairedSurrogates = (text: string) => Buffer.from(text).toString();
+const plain = (value: unknown) =>
+  typeof value === 'string' ? replaceUnpairedSurrogates(value) : JSON.stringify(value);
 
 /** Returns every key of a JSON object; nested keys are paths, and items of a list have the key of the list. */
 function flatten(value: object, path: string): Pair[] {
-  return Object.entries(value).flatMap(([name, child]) => visit(`${path}${clean(name)}`, child));
+  return Object.entries(value).flatMap(([name, child]) => visit(`${path}${replaceUnpairedSurrogates(name)}`, child));
 }
 function visit(key: string, value: unknown): Pair[] {
   if (Array.isArray(value)) return value.length === 0 ? [{ key }] : value.flatMap((item) => visit(key, item));
@@ -42,7 +43,7 @@ function visit(key: string, value: unknown): Pair[] {
   return [{ key, value: plain(value) }];
 }
 
-function pairsOf(run: ModelRun, family: string): Pair[] {
+function listPairs(run: ModelRun, family: string): Pair[] {
   if (family === 'feedback')
     return run.feedback.map((each) => ({ ...each, value: each.value === null ? undefined : plain(each.value) }));
   const document = family === 'metadata' ? 'metadata' : `${family}s`;
@@ -65,23 +66,23 @@ function holds(value: unknown, operator: string, wanted: unknown): boolean {
   if (operator === 'in') return (wanted as unknown[]).some((item) => holds(value, 'eq', item));
   if (wanted === null) return value === null || value === undefined;
   if (value === null || value === undefined) return false;
-  if (operator === 'like') return like(String(value), clean(String(wanted)));
+  if (operator === 'like') return like(String(value), replaceUnpairedSurrogates(String(wanted)));
   if (operator === 'eq' || operator === 'neq' || operator === 'has')
-    return typeof wanted === 'string' ? value === clean(wanted) : value === wanted;
+    return typeof wanted === 'string' ? value === replaceUnpairedSurrogates(wanted) : value === wanted;
   const [left, right] = [value as number, wanted as number];
   return { gt: left > right, gte: left >= right, lt: left < right, lte: left <= right }[operator] ?? false;
 }
 
 /** Does the same as {@link holds} for a value of a pair: text, or a number if the wanted value is a number. */
-function holdsOfPair(value: unknown, operator: string, wanted: unknown): boolean {
-  if (operator === 'in') return (wanted as unknown[]).some((item) => holdsOfPair(value, 'eq', item));
+function matchesPairValue(value: unknown, operator: string, wanted: unknown): boolean {
+  if (operator === 'in') return (wanted as unknown[]).some((item) => matchesPairValue(value, 'eq', item));
   if (typeof wanted === 'number') return isNumeric(value) && holds(Number(value), operator, wanted);
   return holds(value, operator, String(wanted));
 }
 
-function pairHolds(pair: Pair, { field, operator, value }: Comparison): boolean {
+function matchesPair(pair: Pair, { field, operator, value }: Comparison): boolean {
   const part = field.slice(field.indexOf('_') + 1);
-  if (part === 'value') return holdsOfPair(pair.value, operator, value);
+  if (part === 'value') return matchesPairValue(pair.value, operator, value);
   return holds(pair[part], operator, typeof value === 'boolean' ? Number(value) : value);
 }
 
@@ -89,22 +90,22 @@ function pairHolds(pair: Pair, { field, operator, value }: Comparison): boolean 
  * Returns whether the pairs satisfy the conditions: conditions on one family in one `and` apply to the same pair; `neq`
  * of a key applies to all pairs.
  */
-function pairsHold(pairs: readonly Pair[], group: readonly Comparison[]): boolean {
+function matchPairs(pairs: readonly Pair[], group: readonly Comparison[]): boolean {
   const absent = group.filter(({ field, operator }) => operator === 'neq' && field.endsWith('_key'));
   const rest = group.filter((each) => !absent.includes(each));
-  if (absent.some((each) => pairs.some((pair) => pairHolds(pair, each)))) return false;
+  if (absent.some((each) => pairs.some((pair) => matchesPair(pair, each)))) return false;
   if (rest.every(({ operator }) => operator === 'neq'))
-    return !rest.some((each) => pairs.some((pair) => pairHolds(pair, each)));
-  return pairs.some((pair) => rest.every((each) => pairHolds(pair, each) !== (each.operator === 'neq')));
+    return !rest.some((each) => pairs.some((pair) => matchesPair(pair, each)));
+  return pairs.some((pair) => rest.every((each) => matchesPair(pair, each) !== (each.operator === 'neq')));
 }
 
 const families = ['metadata', 'input', 'output', 'feedback'];
-const familyOf = (tree: Tree) =>
+const findFamily = (tree: Tree) =>
   tree.kind === 'compare' ? families.find((family) => tree.field.startsWith(`${family}_`)) : undefined;
 
 const decode = (json: string) => {
   const names: Record<string, string> = { n: '\n', r: '\r', t: '\t', b: '\b', f: '\f' };
-  return clean(
+  return replaceUnpairedSurrogates(
     json.replace(/\\(?:u([0-9a-f]{4})|(.))/gi, (_, code, character) =>
       code === undefined ? (names[character] ?? character) : String.fromCharCode(Number.parseInt(code, 16)),
     ),
@@ -119,7 +120,9 @@ function searched(run: ModelRun, field: string | undefined, text: string): boole
       : value.toLowerCase();
   return fields.some((name) => {
     const document = run.documents[name] ?? '';
-    return lower(name === 'name' ? clean(document) : decode(document)).includes(lower(clean(text)));
+    return lower(name === 'name' ? replaceUnpairedSurrogates(document) : decode(document)).includes(
+      lower(replaceUnpairedSurrogates(text)),
+    );
   });
 }
 
@@ -128,21 +131,23 @@ export function matches(run: ModelRun, tree: Tree): boolean {
   if (tree.kind === 'not') return !matches(run, tree.term);
   if (tree.kind === 'search') return searched(run, tree.field, tree.text);
   const terms = tree.kind === 'and' ? tree.terms : [tree];
-  const grouped = families.map((family) => [family, terms.filter((term) => familyOf(term) === family)] as const);
+  const grouped = families.map((family) => [family, terms.filter((term) => findFamily(term) === family)] as const);
   return (
-    grouped.every(([family, group]) => group.length === 0 || pairsHold(pairsOf(run, family), group as Comparison[])) &&
+    grouped.every(
+      ([family, group]) => group.length === 0 || matchPairs(listPairs(run, family), group as Comparison[]),
+    ) &&
     terms.every((term) => {
-      if (familyOf(term) !== undefined) return true;
-      return term.kind === 'compare' ? compares(run, term) : matches(run, term);
+      if (findFamily(term) !== undefined) return true;
+      return term.kind === 'compare' ? matchesComparison(run, term) : matches(run, term);
     })
   );
 }
 
-function compares(run: ModelRun, { operator, field, value }: Comparison): boolean {
+function matchesComparison(run: ModelRun, { operator, field, value }: Comparison): boolean {
   if (field === 'tags') return run.tags.some((tag) => holds(tag, operator, value)) !== (operator === 'neq');
   if (field === 'metadata') {
-    const pairs = pairsOf(run, 'metadata');
-    if (operator === 'exists') return pairs.some(({ key }) => key === clean(String(value)));
+    const pairs = listPairs(run, 'metadata');
+    if (operator === 'exists') return pairs.some(({ key }) => key === replaceUnpairedSurrogates(String(value)));
     const wanted = flatten(JSON.parse(String(value)) as object, '');
     return wanted.every((pair) => pairs.some((each) => each.key === pair.key && each.value === pair.value));
   }

@@ -13,19 +13,19 @@ const textOperators = ['eq', 'neq', 'in', 'like'];
 const orderOperators = ['eq', 'neq', 'gt', 'gte', 'lt', 'lte', 'in'];
 const numbers = [0, 1, -1, 0.5, 2.5, 3, 5, 10, 100, 1e21, 1e-7];
 
-type Draw = (random: Random, pools: Pools) => unknown;
+type DrawFunction = (random: Random, pools: Pools) => unknown;
 interface Kind {
   readonly fields: readonly string[];
   readonly operators: readonly string[];
-  readonly draw: Draw;
+  readonly draw: DrawFunction;
   readonly isNullable?: boolean;
 }
 
-const number: Draw = (random) => random.pick(numbers);
-const text: Draw = (random, { texts }) => random.pick(texts);
-const id: Draw = (random, { ids }) => random.pick(ids);
+const number: DrawFunction = (random) => random.pick(numbers);
+const text: DrawFunction = (random, { texts }) => random.pick(texts);
+const id: DrawFunction = (random, { ids }) => random.pick(ids);
 const choice =
-  (...values: string[]): Draw =>
+  (...values: string[]): DrawFunction =>
   (random) =>
     random.pick(values);
 
@@ -91,9 +91,9 @@ export function drawTree(random: Random, pools: Pools, depth = 3): Tree {
 /** Draws conditions on one family that apply to the same pair. */
 function drawPairGroup(random: Random, pools: Pools): Tree[] {
   const family = random.pick(['metadata', 'input', 'output', 'feedback']);
-  const ofFamily = pairKinds.filter(({ fields }) => fields[0]?.startsWith(family));
+  const familyKinds = pairKinds.filter(({ fields }) => fields[0]?.startsWith(family));
   const terms = Array.from({ length: random.between(1, 3) }, () =>
-    drawComparison(random, pools, random.pick(ofFamily)),
+    drawComparison(random, pools, random.pick(familyKinds)),
   );
   return random.chance(0.3) ? [...terms, drawComparison(random, pools, random.pick(kinds))] : terms;
 }

@@ -11,7 +11,7 @@ import { type ModelRun, matches, type Tree } from './expected-runs.ts';
 import { type FilterTenant, storeFilterTenant } from './filter-tenant.ts';
 import { drawTree, printTree } from './random-filter.ts';
 
-const trees = Number(process.env.FILTER_TREES ?? (isFullExtent ? 10_000 : 60));
+const treeCount = Number(process.env.FILTER_TREES ?? (isFullExtent ? 10_000 : 60));
 const seed = Number(process.env.FILTER_SEED ?? Math.floor(Math.random() * 2 ** 31));
 const tenantId = randomUUID();
 const projectIds = [randomUUID(), randomUUID()];
@@ -65,11 +65,11 @@ function expectRuns(filters: { filter?: Tree; trace?: Tree; tree?: Tree }): stri
     .sort();
 }
 
-it(`${trees} random expressions parse to their trees and find the runs that they describe`, {
+it(`${treeCount} random expressions parse to their trees and find the runs that they describe`, {
   timeout: 3_600_000,
 }, async () => {
   let found = 0;
-  for (let at = 0; at < trees; at++) {
+  for (let at = 0; at < treeCount; at++) {
     const random = new Random(seed + at);
     const tree = drawTree(random, tenant.pools);
     const text = printTree(random, tree);
@@ -90,5 +90,5 @@ it(`${trees} random expressions parse to their trees and find the runs that they
     found += ids.length > 0 && ids.length < tenant.runs.length ? 1 : 0;
   }
   // Most expressions must match some runs and not others; otherwise they would prove little.
-  expect(found / trees).toBeGreaterThan(0.5);
+  expect(found / treeCount).toBeGreaterThan(0.5);
 });

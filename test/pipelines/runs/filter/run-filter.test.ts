@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunEvent, RunValues } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { parseRunFilters, type RunFilterParameters } from '../../../../pipelines/runs/filter/run-filter.ts';
 import { foreignProjectId, foreignTenantId, openReading, type Reading } from '../reading.ts';
-import { insertEvents, json, noonMicros, runEvent, tenantId, uuidOf } from '../run-events.ts';
+import { deriveUuid, insertEvents, json, noonMicros, runEvent, tenantId } from '../run-events.ts';
 
 let reading: Reading;
 /** Ids of runs by name. A run of another workspace has the same name as each of them. */
@@ -43,7 +43,7 @@ async function storeRuns(): Promise<void> {
   const foreign: RunEvent[] = [];
   for (const [at, [name, values, parentName]] of stored.entries()) {
     const parent = parentName === undefined ? undefined : events.get(parentName);
-    const runId = uuidOf('filter', name);
+    const runId = deriveUuid('filter', name);
     ids.set(name, runId);
     const startTimeMicros = noonMicros + at * second;
     const inTrace = parent && { traceId: parent.runId, traceTimeMicros: parent.startTimeMicros };
@@ -54,7 +54,12 @@ async function storeRuns(): Promise<void> {
       values: { name, startedAtMicros: startTimeMicros, ...values, ...(parent && { parentRunId: parent.runId }) },
     });
     events.set(name, event);
-    foreign.push({ ...event, tenantId: foreignTenantId, projectId: foreignProjectId, runId: uuidOf('foreign', name) });
+    foreign.push({
+      ...event,
+      tenantId: foreignTenantId,
+      projectId: foreignProjectId,
+      runId: deriveUuid('foreign', name),
+    });
   }
   await insertEvents(reading.stores.clickhouse, [...events.values(), ...foreign]);
   const feedback = (name: string, key: string, score: string | null, value?: string) => ({ name, key, score, value });
@@ -75,13 +80,13 @@ async function insertFeedback(
     version: 1,
     tenant_id: tenantId,
     run_id: ids.get(name),
-    id: uuidOf(name, key),
+    id: deriveUuid(name, key),
     received_at: at,
     key,
     score,
     value: value ?? null,
     source_type: 'api',
-    user_id: uuidOf('user'),
+    user_id: deriveUuid('user'),
     created_at: at,
     modified_at: at,
   }));
@@ -101,7 +106,7 @@ async function names(filters: RunFilterParameters): Promise<unknown[]> {
 }
 
 const all = stored.map(([name]) => name);
-const except = (...out: string[]) => all.filter((name) => !out.includes(name));
+const namesExcept = (...out: string[]) => all.filter((name) => !out.includes(name));
 const inFirstTrace = ['extractor', 'ExpandQuery', 'ChatOpenAI'];
 const threads = '["session_id","conversation_id","thread_id"]';
 
@@ -110,10 +115,10 @@ describe('filter: every expression of the reference', () => {
     ['eq(name, "extractor")', ['extractor']],
     [`eq(name, 'slow')`, ['slow']],
     ['eq(run_type, "llm")', ['ExpandQuery', 'ChatOpenAI']],
-    [`eq(id, "${uuidOf('filter', 'slow')}")`, ['slow']],
+    [`eq(id, "${deriveUuid('filter', 'slow')}")`, ['slow']],
     ['eq(status, "error")', ['failed']],
-    ['neq(status, "error")', except('failed')],
-    ['eq(is_root, true)', except('ExpandQuery', 'ChatOpenAI')],
+    ['neq(status, "error")', namesExcept('failed')],
+    ['eq(is_root, true)', namesExcept('ExpandQuery', 'ChatOpenAI')],
     ['and(eq(is_root, true), and(eq(feedback_key, "user_score"), eq(feedback_score, 1)))', ['extractor']],
     ['and(eq(is_root, true), eq(feedback_key, "prompt_intent"))', ['failed']],
     ['gt(latency, "5s")', ['slow']],
@@ -121,7 +126,7 @@ describe('filter: every expression of the reference', () => {
     ['gt(latency, 5)', ['slow']],
     ['gt(total_tokens, 5000)', ['extractor']],
     ['neq(error, null)', ['failed']],
-    ['eq(error, null)', except('failed')],
+    ['eq(error, null)', namesExcept('failed')],
     ['gt(start_time, "2026-03-05T12:00:06Z")', ['thread']],
     ['and(gt(start_time, "2026-03-05T12:00:02"), lt(start_time, "2026-03-05T12:00:05Z"))', ['slow', 'failed']],
     ['search("image classification")', ['failed']],
@@ -143,9 +148,9 @@ describe('filter: every expression of the reference', () => {
     ['in(metadata_key, ["thread_id"])', ['thread']],
     ['eq(thread_id, "t1")', ['thread']],
     ['and(eq(thread_id, "t1"), eq(run_type, "llm"))', []],
-    [`and(neq(metadata_key, 'conversation_id'))`, except('user 1', 'user 2')],
+    [`and(neq(metadata_key, 'conversation_id'))`, namesExcept('user 1', 'user 2')],
     [`and(eq(metadata_key, 'conversation_id'), neq(metadata_value, 'x'))`, ['user 2']],
-    [`and(neq(metadata_key,'user_id'), neq(metadata_value,'bar'))`, except('user 1', 'user 2', 'thread')],
+    [`and(neq(metadata_key,'user_id'), neq(metadata_value,'bar'))`, namesExcept('user 1', 'user 2', 'thread')],
     [`and(neq(metadata_key,'user_id'), eq(metadata_value,'bar'))`, ['thread']],
     [`and(neq(metadata_key,'foo'), eq(metadata_value,'bar'))`, []],
     [`and(eq(name,'user 1'), eq(metadata_key,'user_id'), eq(metadata_value,'u1'))`, ['user 1']],
@@ -157,14 +162,14 @@ describe('filter: every expression of the reference', () => {
     ['exists(metadata, "tenant_id")', ['user 2']],
     [`and(not(has(metadata, '{"foo": "bar"}')), exists(metadata, "tenant_id"))`, ['user 2']],
     // Further cases of the semantics.
-    ['neq(tags, "beta")', except('extractor')],
+    ['neq(tags, "beta")', namesExcept('extractor')],
     ['and(eq(metadata_key, "n.deep"), eq(metadata_value, 5))', ['user 2']],
     ['and(eq(feedback_key, "prompt_intent"), eq(feedback_value, "question"))', ['failed']],
-    ['eq(execution_order, 1)', except('ExpandQuery', 'ChatOpenAI')],
+    ['eq(execution_order, 1)', namesExcept('ExpandQuery', 'ChatOpenAI')],
     ['search(name, "QUERY")', ['ExpandQuery']],
-    [`eq(trace_id, "${uuidOf('filter', 'extractor')}")`, inFirstTrace],
-    [`eq(parent_run_id, "${uuidOf('filter', 'extractor')}")`, ['ExpandQuery', 'ChatOpenAI']],
-    [`eq(id, "${uuidOf('foreign', 'slow')}")`, []],
+    [`eq(trace_id, "${deriveUuid('filter', 'extractor')}")`, inFirstTrace],
+    [`eq(parent_run_id, "${deriveUuid('filter', 'extractor')}")`, ['ExpandQuery', 'ChatOpenAI']],
+    [`eq(id, "${deriveUuid('foreign', 'slow')}")`, []],
   ])('%s', async (filter, expected) => {
     expect(await names({ filter })).toEqual(expected);
   });
@@ -204,5 +209,5 @@ it('an expression at every limit is answered', async () => {
 it('pages of a filter follow each other without gaps', async () => {
   const conditions = parseRunFilters({ filter: 'eq(is_root, true)' });
   const { ids: found } = await reading.all({ filter: { conditions }, limitRows: 2, order: 'asc' });
-  expect(found).toEqual(except('ExpandQuery', 'ChatOpenAI').map((name) => ids.get(name)));
+  expect(found).toEqual(namesExcept('ExpandQuery', 'ChatOpenAI').map((name) => ids.get(name)));
 });

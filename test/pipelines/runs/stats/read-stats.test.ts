@@ -2,11 +2,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
 import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { parseRunFilters } from '../../../../pipelines/runs/filter/run-filter.ts';
-import { buildGrouping, byProject } from '../../../../pipelines/runs/stats/grouping.ts';
-import { readRunStats, wholeSet } from '../../../../pipelines/runs/stats/read-stats.ts';
+import { buildGrouping, projectGrouping } from '../../../../pipelines/runs/stats/grouping.ts';
+import { readRunStats, wholeSetGroup } from '../../../../pipelines/runs/stats/read-stats.ts';
 import { statNames } from '../../../../pipelines/runs/stats/stat-names.ts';
 import { openReading, type Reading } from '../reading.ts';
 import {
+  deriveUuid,
   insertEvents,
   json,
   noonMicros,
@@ -14,7 +15,6 @@ import {
   projectId,
   runEvent,
   tenantId,
-  uuidOf,
 } from '../run-events.ts';
 
 /**
@@ -44,7 +44,7 @@ function addTrace(index: number): void {
   for (let at = 0; at < size; at++) {
     const parent = at === 0 ? undefined : members[random(members.length)];
     const path = parent === undefined ? [] : [...parent.path, parent];
-    const runId = uuidOf('stats', seed, index, at);
+    const runId = deriveUuid('stats', seed, index, at);
     const startTimeMicros = noonMicros + index * 1_000_000 + at * 1_000;
     const segments = [...path.map(({ event }) => event), { startTimeMicros, runId }];
     const isCall = random(2) === 0;
@@ -88,7 +88,7 @@ beforeAll(async () => {
     runs.map(({ event }) => event),
   );
   const foreign = runEvent({
-    tenantId: uuidOf('foreign tenant'),
+    tenantId: deriveUuid('foreign tenant'),
     values: { name: 'agent', runType: 'llm', totalTokens: 1e6 },
   });
   await insertEvents(reading.deps.clickhouse, [foreign]);
@@ -198,7 +198,7 @@ const sets: readonly [string, object, (run: Run) => boolean][] = [
 describe(`statistics (seed ${seed})`, () => {
   it.each(sets)('of %s', async (_name, filter, matches) => {
     const stats = await readRunStats(reading.deps.clickhouse, { scope, filter, selected });
-    expect(stats.get(wholeSet)).toMatchObject(evaluate(runs.filter(matches)));
+    expect(stats.get(wholeSetGroup)).toMatchObject(evaluate(runs.filter(matches)));
   });
 
   const groupings: readonly [string, Parameters<typeof buildGrouping>, (run: Run) => readonly string[]][] = [
@@ -208,15 +208,15 @@ describe(`statistics (seed ${seed})`, () => {
     ['nested metadata', ['metadata', 'model.name'], (run) => [metadataOf(run).model?.name ?? []].flat()],
     ['numeric metadata', ['metadata', 'n'], (run) => [metadataOf(run).n ?? []].flat().map(String)],
   ];
-  it.each(groupings)('by %s', async (_name, grouping, groupsOf) => {
+  it.each(groupings)('by %s', async (_name, grouping, listGroups) => {
     const groupBy = buildGrouping(...grouping);
-    const names = [...new Set(runs.flatMap(groupsOf))];
+    const names = [...new Set(runs.flatMap(listGroups))];
     for (const [filter, matches] of [
       [{}, () => true],
       [{ isRoot: true }, isRoot],
     ] as const) {
       const expected = names.map(
-        (name) => [name, runs.filter((run) => matches(run) && groupsOf(run).includes(name))] as const,
+        (name) => [name, runs.filter((run) => matches(run) && listGroups(run).includes(name))] as const,
       );
       const stats = await readRunStats(reading.deps.clickhouse, { scope, filter, selected, groupBy });
       expect([...stats.keys()].sort()).toEqual(
@@ -238,21 +238,21 @@ describe(`statistics (seed ${seed})`, () => {
     const stats = await readRunStats(reading.deps.clickhouse, { scope, filter: { startedFromMicros }, selected });
     const expected = evaluate(runs.filter((run) => run.event.startTimeMicros >= startedFromMicros));
     const { median_tokens: _m, tokens_p99: _t, prompt_tokens_p50: _p, cost_p50: _c, ...exact } = expected;
-    expect(stats.get(wholeSet)).toMatchObject(exact);
+    expect(stats.get(wholeSetGroup)).toMatchObject(exact);
   });
 
   it('by project', async () => {
     const filter = { isRoot: true };
-    const stats = await readRunStats(reading.deps.clickhouse, { scope, filter, selected, groupBy: byProject });
+    const stats = await readRunStats(reading.deps.clickhouse, { scope, filter, selected, groupBy: projectGrouping });
     for (const id of scope.projectIds)
       expect(stats.get(id)).toMatchObject(evaluate(runs.filter((run) => isRoot(run) && run.event.projectId === id)));
   });
 
   it('of roots, to which model calls of traces without a root do not count', async () => {
-    const projectIds = [uuidOf('orphans')];
-    const traceId = uuidOf('no root', seed);
+    const projectIds = [deriveUuid('orphans')];
+    const traceId = deriveUuid('no root', seed);
     const call = { name: 'call', runType: 'llm' as const, totalTokens: 7 };
-    const at = { projectId: uuidOf('orphans'), traceTimeMicros: noonMicros };
+    const at = { projectId: deriveUuid('orphans'), traceTimeMicros: noonMicros };
     const startTimeMicros = noonMicros + 1;
     await insertEvents(reading.deps.clickhouse, [
       runEvent({ ...at, values: call }),
@@ -265,7 +265,7 @@ describe(`statistics (seed ${seed})`, () => {
             scope: { tenantId, projectIds },
             filter,
             selected,
-            groupBy: byProject,
+            groupBy: projectGrouping,
           })
         ).values(),
       ][0];
@@ -283,10 +283,10 @@ describe(`statistics (seed ${seed})`, () => {
       runId,
     }));
     const stats = await readRunStats(reading.deps.clickhouse, { scope, filter: {}, among, selected });
-    expect(stats.get(wholeSet)).toMatchObject(evaluate(calls));
+    expect(stats.get(wholeSetGroup)).toMatchObject(evaluate(calls));
     const isCovered = (call: Run) =>
       runs.some((other) => other.path.includes(call) && isCall(other) && values(other).usageDetails !== undefined);
-    const covering = runs.filter(
+    const coveringCalls = runs.filter(
       (run) =>
         isCall(run) &&
         !isCovered(run) &&
@@ -294,8 +294,8 @@ describe(`statistics (seed ${seed})`, () => {
         [run, ...run.path].some((each) => calls.includes(each)),
     );
     const read = (run: Run) => JSON.parse(String(values(run).usageDetails)).prompt_token_details.cache_read as number;
-    expect(stats.get(wholeSet)?.prompt_token_details).toEqual({
-      cache_read: covering.reduce((sum, run) => sum + read(run), 0),
+    expect(stats.get(wholeSetGroup)?.prompt_token_details).toEqual({
+      cache_read: coveringCalls.reduce((sum, run) => sum + read(run), 0),
     });
   });
 
