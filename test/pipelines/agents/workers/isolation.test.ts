@@ -212,7 +212,7 @@ describe.runIf(isRoot)('conditions of isolated user ids', () => {
     const { cap_add: added = [] } = (composeData as Compose).services.agents!;
     const program = `
       const { openProcessAccounts } = await import(process.argv[1]);
-      const accounts = await openProcessAccounts({ readable: ['/'], closed: [process.argv[2]] });
+      const accounts = await openProcessAccounts({ readablePaths: ['/'], closed: [process.argv[2]] });
       if (typeof accounts !== 'string') {
         const account = accounts.take();
         account.release();
