@@ -79,7 +79,7 @@ function buildEncodeRequest(
       name: field,
       form: getColumnType(field, version),
       from: chunkColumns[field].sql === undefined ? undefined : getSourceColumnName(field),
-      derived: chunkColumns[field].derived === undefined ? undefined : getSourceColumnName(field),
+      derivedColumn: chunkColumns[field].derived === undefined ? undefined : getSourceColumnName(field),
     })),
     compression,
     rowGroupRows: chooseGroupRows(files.groups),
