@@ -32,7 +32,7 @@ const accounts = async () =>
       prefix,
     ])
   ).map(({ rolname }) => rolname);
-const open = (more: object = {}) =>
+const open = (more: Partial<Parameters<typeof openWorkerAccount>[0]> = {}) =>
   openWorkerAccount({
     database: threads.database,
     deploymentId: threads.deploymentId,
@@ -224,7 +224,7 @@ test('uses the normal address if no account can be created, and a configured add
   const database = openDatabase({ url: url.href, logger, timeoutMs: 10_000 });
   try {
     expect((await open({ database, databaseUrl: url.href })).url).toBe(url.href);
-    expect((await open({ givenUrl: 'postgres://a@b/c' })).url).toBe('postgres://a@b/c');
+    expect((await open({ configuredUrl: 'postgres://a@b/c' })).url).toBe('postgres://a@b/c');
     expect(await accounts()).toEqual([]);
   } finally {
     await database.close();
