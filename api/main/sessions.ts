@@ -254,7 +254,7 @@ export const listSessions = defineOperation({
         referenceFree: query.reference_free,
         referenceDatasetIds: query.reference_dataset,
       },
-      runConditions: parseSessionFilter('filter', query.filter),
+      rootRunConditions: parseSessionFilter('filter', query.filter),
       sortBy: query.sort_by,
       feedbackKey: query.sort_by_feedback_key,
       runs,

@@ -109,7 +109,7 @@ export const listV2Sessions = defineOperation({
         referenceFree: types.has('PROJECT') && types.has('EXPERIMENT') ? undefined : types.has('PROJECT'),
         referenceDatasetIds: query.reference_dataset_id,
       },
-      withRuns: parseSessionFilter('filter', query.filter),
+      rootRunConditions: parseSessionFilter('filter', query.filter),
       sortBy,
       feedbackKey: query.sort_by_feedback_key,
       runs: {

@@ -21,6 +21,7 @@ const stalls = proofs('test/crash/stalls.test.ts');
 const servers = proofs('test/crash/servers.test.ts');
 const embedded = proofs('test/crash/kill.test.ts');
 const engines = proofs('test/crash/engines.test.ts');
+const shards = proofs('test/crash/shards.test.ts');
 const clickhouse = proofs('test/infra/embedded/clickhouse/start-clickhouse.test.ts');
 const postgres = proofs('test/infra/embedded/postgres/start-postgres.test.ts');
 const backlog = proofs('test/crash/backlog.test.ts');
@@ -334,6 +335,13 @@ export const embeddedRows: readonly CrashRow[] = [
     what: 'Crashes under load',
     happens: 'Runlake restarts it on its data; requests meanwhile get 503 with `Retry-After`.',
     proofs: engines('kill -9 of %s under load: clients get 503 with Retry-After, and no run is lost or duplicated'),
+  },
+  {
+    where: 'One of two ClickHouse shards',
+    what: 'Crashes under load',
+    happens:
+      'Requests that need it get 503 with `Retry-After` until it runs again; batches are inserted on both shards.',
+    proofs: shards('kill -9 of shard %i under load: no run is lost, duplicated or counted twice'),
   },
   {
     where: 'Embedded ClickHouse, embedded Postgres',

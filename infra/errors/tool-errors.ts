@@ -18,7 +18,7 @@ export const toolErrors = {
     'Check LANGSMITH_ENDPOINT, and that the installation runs.',
   ),
   TOOLS_STDIO_KEY_INVALID: terminal(
-    401,
+    500,
     '{reason}',
     'Set LANGSMITH_API_KEY to an API key of the installation, and LANGSMITH_ENDPOINT to its address.',
   ),
@@ -30,7 +30,7 @@ export const toolErrors = {
     'Wait for the results of earlier calls.',
   ),
   TOOL_TIMEOUT: caller(
-    504,
+    422,
     'The call did not finish within {limitMs} ms.',
     'Ask for less: a smaller limit, a shorter range, or more conditions.',
   ),

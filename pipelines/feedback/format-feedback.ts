@@ -16,7 +16,7 @@ export interface FormatDeps {
 interface RelatedData {
   readonly runs: ReadonlyMap<string, LocatedRun>;
   readonly userNames: ReadonlyMap<string, string>;
-  readonly withoutUsers: boolean;
+  readonly omitUsers: boolean;
 }
 
 /**
@@ -27,7 +27,7 @@ export async function formatFeedback(
   { clickhouse, database }: FormatDeps,
   tenantId: string,
   events: readonly FeedbackEvent[],
-  { withUserNames, withoutUsers = false }: { readonly withUserNames: boolean; readonly withoutUsers?: boolean },
+  { withUserNames, omitUsers = false }: { readonly withUserNames: boolean; readonly omitUsers?: boolean },
 ): Promise<Buffer[]> {
   const [located, userNames] = await Promise.all([
     locateRuns(
@@ -38,7 +38,7 @@ export async function formatFeedback(
     withUserNames ? readUserNames(database, tenantId, events) : new Map<string, string>(),
   ]);
   const runs = new Map(located.map((run) => [run.runId, run]));
-  return events.map((event) => formatEntry(event, { runs, userNames, withoutUsers }));
+  return events.map((event) => formatEntry(event, { runs, userNames, omitUsers }));
 }
 
 async function readUserNames(database: Database, workspaceId: string, events: readonly FeedbackEvent[]) {
@@ -52,7 +52,7 @@ async function readUserNames(database: Database, workspaceId: string, events: re
   return new Map(rows.map(({ id, name }) => [id, name]));
 }
 
-function formatEntry(event: FeedbackEvent, { runs, userNames, withoutUsers }: RelatedData): Buffer {
+function formatEntry(event: FeedbackEvent, { runs, userNames, omitUsers }: RelatedData): Buffer {
   const run = runs.get(event.runId);
   const traceId = event.traceId ?? run?.traceId;
   const fields: Readonly<Record<string, string | Buffer | undefined>> = {
@@ -67,7 +67,7 @@ function formatEntry(event: FeedbackEvent, { runs, userNames, withoutUsers }: Re
     session_id: quote(event.projectId ?? run?.projectId),
     start_time: formatOptionalTime(event.startTimeMicros ?? run?.startTimeMicros),
     is_root: String(event.runId !== nilUuid && traceId === event.runId),
-    feedback_source: formatSource(event, userNames.get(event.userId), withoutUsers),
+    feedback_source: formatSource(event, userNames.get(event.userId), omitUsers),
     feedback_group_id: quote(event.groupId),
     comparative_experiment_id: quote(event.comparativeExperimentId),
     extra: event.extra,

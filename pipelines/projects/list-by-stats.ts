@@ -19,7 +19,7 @@ export type StatOrder = keyof typeof statOrders;
 export interface StatsListQuery {
   readonly conditions: ProjectConditions;
   /** If present, only projects with a matching root run are listed. */
-  readonly withRuns?: ProjectStatsQuery['conditions'];
+  readonly rootRunConditions?: ProjectStatsQuery['conditions'];
   readonly sortBy: 'name' | 'start_time' | StatOrder;
   /** Feedback key whose average score is used by the order `feedback`. */
   readonly feedbackKey?: string | undefined;
@@ -40,11 +40,11 @@ async function listProjectsByStats(
   tenantId: string,
   query: StatsListQuery,
 ): Promise<ProjectRecord[]> {
-  const { withRuns, sortBy, descending, limit, offset } = query;
+  const { rootRunConditions, sortBy, descending, limit, offset } = query;
   let { conditions } = query;
-  if (withRuns !== undefined) {
+  if (rootRunConditions !== undefined) {
     const projectIds = await findProjectIds(database, tenantId, conditions);
-    const ids = await findProjectsWithRuns(clickhouse, { tenantId, projectIds, conditions: withRuns });
+    const ids = await findProjectsWithRuns(clickhouse, { tenantId, projectIds, conditions: rootRunConditions });
     conditions = { ...conditions, ids };
   }
   if (sortBy === 'name' || sortBy === 'start_time')

@@ -238,7 +238,8 @@ test('runs, locators, usage, pages, chunks, kept and deleted traces, disk use an
   for (const rows of [runs, run_locator, feedback]) expect(rows).toHaveLength((traces - 6) * 3 + 2);
   // A kept attachment is also in the partition of its former expiry.
   expect(attachments).toHaveLength((traces - 6) * 3 + 2 + 4 * 3);
-  expect(trace_marks).toHaveLength(10);
+  // One mark for each of these traces, and one for each child run of the deleted ones.
+  expect(trace_marks).toHaveLength(10 + 6 * 2);
   expect(runs!.filter((run) => run.trace_tier === 2)).toHaveLength((20 + 4) * 3 + 2);
   expect(one.left).toHaveLength((40 - 6) * 3);
   const tiers = (uses: typeof diskOfOne) => uses.map(({ tier }) => tier).sort();
