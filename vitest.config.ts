@@ -3,7 +3,7 @@ import { builtModules, builtSources, isBuilt } from './test/engines/built-source
 import { canHoldSuites } from './test/engines/serve-addresses.ts';
 import { isFullExtent } from './test/house/extent.ts';
 import { longest, SlowestFirst } from './test/house/longest-first.ts';
-import { findLeftOut, thirds } from './test/house/thirds.ts';
+import { listOmittedSuites, thirds } from './test/house/thirds.ts';
 
 /** Suites that share a process, see `sharing`, and that write to the log, whose adapter differs on the stack. */
 const sharingOnTheStack = [
@@ -68,7 +68,7 @@ const everySuite = ['test/**/*.test.ts'];
 const onlyOnTheStack = canHoldSuites() && !isFullExtent ? ['test/e2e/*.test.ts'] : [];
 
 /** Long suites whose turn is another run. */
-const leftOut = findLeftOut(process.env.RUNLAKE_TEST_THIRD);
+const leftOut = listOmittedSuites(process.env.RUNLAKE_TEST_THIRD);
 
 /** Every suite runs on embedded engines. If the native stack is up (`make stack`), `suitesOnTheStack` run on it too. */
 export default defineConfig({

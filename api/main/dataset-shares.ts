@@ -204,7 +204,8 @@ const publicExampleFields = [
 type PublicFilter = Parameters<typeof toFilter>[0];
 
 /**
- * Restricts a filter to the shared dataset and to the fields that the response may contain.
+ * Converts the query to a filter for the shared dataset. The filter expression can use only fields that the response
+ * may contain. A search counts against the rate limit of the dataset.
  *
  * @throws RATE_LIMITED
  */

@@ -20,7 +20,7 @@ export interface Tool<P extends Parameters = Parameters> {
   readonly parameters: P;
   /** JSON Schema of the members of the result. */
   readonly output: JsonValue;
-  /** Text before the message of a failure, as in the original. */
+  /** Prefix of error messages, equal to that of the original tool server. */
   readonly failurePrefix?: string;
   /** Returns the members of the result; a text is the member `result`. @throws RunlakeError */
   readonly run: (values: ValuesOf<P>, context: ToolContext) => Promise<JsonValue | string>;

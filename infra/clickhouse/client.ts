@@ -126,7 +126,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
       try {
         return await sendOnce(server[pool], { ...request, settings }, take);
       } catch (error) {
-        if (!isNoResponse(error)) throw error;
+        if (!isNoResponseError(error)) throw error;
         choice.recordFailure(server);
         const next = retryServers.shift();
         if (next === undefined) throw error;
@@ -273,7 +273,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
 }
 
 /** Returns true for network errors and timeouts. Errors of the server have a number. */
-function isNoResponse(error: unknown): boolean {
+function isNoResponseError(error: unknown): boolean {
   return isRunlakeError(error) && error.code === 'CLICKHOUSE_UNAVAILABLE' && getClickHouseCode(error) === undefined;
 }
 

@@ -213,8 +213,9 @@ export async function saveResponse(
 const maxBufferedBytes = 1024 * 1024;
 
 /**
- * Yields all received chunks of a body. If the body failed, then throws the error. Direct iteration of the stream would
- * drop unread chunks when the connection breaks; these chunks contain the exception that ClickHouse writes at the end.
+ * Yields all received chunks of a response body and, if the stream failed, throws its error after the last chunk.
+ * Iterating over the stream directly would drop unread chunks when the connection breaks, and with them the exception
+ * that ClickHouse writes at the end of the body.
  *
  * @throws the error of the stream, even if it occurred before the iteration; an error if the stream closed prematurely.
  */

@@ -21,7 +21,7 @@ export interface EncodedColumn {
   readonly form: ColumnConversion;
   /** Column of the source file. If neither this property nor `derivedColumn` is set, all values are null. */
   readonly from?: string | undefined;
-  /** Column of the side file. Its non-null values override the values of the source. */
+  /** Column of the {@link DerivedFile}. Its non-null values override the values of the source file. */
   readonly derivedColumn?: string | undefined;
 }
 

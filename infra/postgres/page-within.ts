@@ -2,7 +2,7 @@ import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import type { Sql } from './database.ts';
 
 /** Columns that the statement adds to those of the page. */
-interface MeasuredRow {
+interface PageMeasurement {
   readonly page_rows: number;
   readonly page_fits: boolean;
 }
@@ -22,7 +22,7 @@ export async function queryPageWithinLimit<Row extends object>(
   limitBytes: number = Number.MAX_SAFE_INTEGER,
   { cte }: { readonly cte?: string } = {},
 ): Promise<Row[]> {
-  const rows = await sql.query<Row & MeasuredRow>(
+  const rows = await sql.query<Row & PageMeasurement>(
     `WITH page AS MATERIALIZED (${page}),
      measured AS (
        SELECT page_rows, page_rows < 2 OR NOT EXISTS (

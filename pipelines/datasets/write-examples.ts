@@ -141,7 +141,7 @@ export interface ExampleChange extends Pick<NewExample, 'id' | 'inputs' | 'outpu
   readonly attachmentsOperations?: AttachmentsOperations | null | undefined;
 }
 
-/** Changes to the former attachments. Those that are neither renamed nor retained are removed. */
+/** Changes to the existing attachments of an example. Attachments that are neither renamed nor retained are removed. */
 export interface AttachmentsOperations {
   readonly rename?: Readonly<Record<string, string>> | null | undefined;
   readonly retain?: readonly string[] | null | undefined;

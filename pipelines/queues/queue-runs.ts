@@ -285,11 +285,11 @@ async function requireReviewAccess(
   { queueId, queueRunId }: { readonly queueId: string; readonly queueRunId: string },
   status: ReviewStatus,
 ): Promise<void> {
-  const [view] = await tx.query<{ section: Section; isDone: boolean; isStranger: boolean }>(
-    `SELECT section, $3::uuid = ANY (completed_by) AS "isDone", "isStranger" FROM (${viewSql} AND i.id = $4) AS view`,
+  const [view] = await tx.query<{ section: Section; isCompletedByCaller: boolean; isStranger: boolean }>(
+    `SELECT section, $3::uuid = ANY (completed_by) AS "isCompletedByCaller", "isStranger" FROM (${viewSql} AND i.id = $4) AS view`,
     [queueId, caller.workspaceId, caller.userId, queueRunId],
   );
-  if (status === 'completed' && view?.isDone) return;
+  if (status === 'completed' && view?.isCompletedByCaller) return;
   if (view?.isStranger) throw runlakeError('REVIEWER_NOT_ASSIGNED', {});
   if (view?.section !== 'needs_my_review') throw runlakeError('RUN_RESERVED', {});
 }

@@ -10,7 +10,7 @@ interface TraceOfRun {
   readonly traceTimeMicros: number;
 }
 
-/** Reads the time at which the first event of each trace was accepted, in microseconds since 1970, by trace. */
+/** Reads when the first event of each trace was accepted. Returns a map from trace id to microseconds since 1970. */
 export async function readFirstReceivedTimes(
   clickhouse: ClickHouse,
   tenantId: string,

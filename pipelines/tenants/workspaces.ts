@@ -185,8 +185,8 @@ export async function deleteWorkspace(
       'SELECT id FROM workspaces WHERE organization_id = $1 AND deleted_at IS NULL',
       [caller.organizationId],
     );
-    const isReachable = caller.organizationWide || caller.readableWorkspaceIds.has(workspaceId.toLowerCase());
-    if (!isReachable || !liveWorkspaces.some(({ id }) => id === workspaceId.toLowerCase())) {
+    const isAccessible = caller.organizationWide || caller.readableWorkspaceIds.has(workspaceId.toLowerCase());
+    if (!isAccessible || !liveWorkspaces.some(({ id }) => id === workspaceId.toLowerCase())) {
       throw runlakeError('NOT_FOUND', { what: 'Workspace' });
     }
     if (liveWorkspaces.length === 1)

@@ -182,7 +182,7 @@ function ask(method: string, { url, payload, headers }: Omit<Attempt, 'answers'>
 }
 
 /** Reads all data of the victim with its own key. */
-async function victimNow(): Promise<unknown> {
+async function readVictimData(): Promise<unknown> {
   const [key] = zebra.workspaceKeys;
   const read = async (url: string) => (await ask('GET', { url }, key)).json();
   return {
@@ -266,7 +266,7 @@ beforeAll(async () => {
   // No stranger may end the sharing of the victim's trace.
   expect((await ask('PUT', { url: `/runs/${victim.runId}/share` }, key)).statusCode).toBe(200);
   await runRollUp(api.services);
-  before = await victimNow();
+  before = await readVictimData();
   expect(before).toMatchObject({
     workspace: { display_name: 'okapi' },
     projects: [{ name: 'okapi' }],
@@ -377,12 +377,12 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
     expect([answer.statusCode, answer.body]).toEqual(matchWithoutWords(/okapi/));
     // Reading everything of the victim takes most of the time of this suite.
     if ('permission' in access && access.permission.endsWith(':read')) return;
-    expect(await victimNow()).toEqual(before);
+    expect(await readVictimData()).toEqual(before);
   });
 });
 
 describe('the victim', () => {
   it('is unchanged after all attempts, also by operations that only read', async () => {
-    expect(await victimNow()).toEqual(before);
+    expect(await readVictimData()).toEqual(before);
   });
 });

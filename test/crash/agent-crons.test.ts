@@ -1,6 +1,6 @@
 /**
- * Crons that are due while the agent servers that fire them are killed and restarted. No time has to pass: the schedule
- * is next due in half an hour, and the test moves the next fire time to past times of the schedule.
+ * Crons that come due while the agent servers that fire them are killed and restarted. The test does not wait for the
+ * schedule, whose next fire time is half an hour away; it sets the next fire time of each cron to a past one.
  */
 import type { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';

@@ -122,7 +122,10 @@ export class AgentRoles {
     return attempts.map(({ size }) => size);
   }
 
-  /** Checks that usage counts each trace expected so far once, and that ClickHouse stores each once. */
+  /**
+   * Waits until usage has counted every expected trace exactly once and ClickHouse stores exactly one root run for
+   * each.
+   */
   async expectCounted(): Promise<void> {
     const counted = () => countedTraces({ url: this.api.url, apiKey }).catch(() => 'away');
     await expect.poll(counted, { timeout: deadlineMs, interval: 100 }).toBe(this.#traces.size);

@@ -1,4 +1,7 @@
-/** The protocol of a connection, which divides its bytes into messages. */
+/**
+ * Wire protocol of a proxied connection: splits the byte stream into messages, matches responses to requests, and
+ * rewrites responses.
+ */
 export interface Protocol {
   /**
    * Creates a message splitter for one direction of one connection. Each call takes received bytes and returns the

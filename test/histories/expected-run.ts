@@ -5,7 +5,7 @@ import type { ProjectState } from './projects.ts';
 /** Stands for a value that the model does not determine. */
 export const anything = '*';
 
-const quoted = (text: string | undefined) => (text === undefined ? 'null' : JSON.stringify(text));
+const toJsonText = (text: string | undefined) => (text === undefined ? 'null' : JSON.stringify(text));
 
 /** Returns the expected response for a run: JSON text by field. */
 export function expectedRun(
@@ -20,17 +20,17 @@ export function expectedRun(
   const value = (name: string, absent = 'null') => values[name] ?? absent;
   const tokens = (name: string) => sumTokens(trace, runId, name);
   return {
-    id: quoted(runId),
-    trace_id: quoted(trace.traceId),
-    session_id: quoted(projects[trace.project as number]?.id),
-    dotted_order: quoted(order),
-    parent_run_id: quoted(run.parentId ?? ancestors.at(-1)),
+    id: toJsonText(runId),
+    trace_id: toJsonText(trace.traceId),
+    session_id: toJsonText(projects[trace.project as number]?.id),
+    dotted_order: toJsonText(order),
+    parent_run_id: toJsonText(run.parentId ?? ancestors.at(-1)),
     parent_run_ids: JSON.stringify(ancestors),
     name: value('name', '""'),
     run_type: value('run_type', '"chain"'),
-    start_time: value('start_time', quoted(formatTime(run.keyMicros))),
+    start_time: value('start_time', toJsonText(formatTime(run.keyMicros))),
     end_time: value('end_time'),
-    status: quoted(values.error ? 'error' : values.end_time ? 'success' : 'pending'),
+    status: toJsonText(values.error ? 'error' : values.end_time ? 'success' : 'pending'),
     error: value('error'),
     inputs: value('inputs', '{}'),
     outputs: value('outputs'),

@@ -112,7 +112,7 @@ export function pickThird(): string | undefined {
 }
 
 /** Returns the suites that a run of `third` leaves out. */
-export function findLeftOut(third: string | undefined): Third {
+export function listOmittedSuites(third: string | undefined): Third {
   const own = thirds[Number(third) - 1];
   if (third !== undefined && own === undefined) throw new Error(`There is no third ${third} of the long suites.`);
   const others = own === undefined ? [] : thirds.filter((other) => other !== own);

@@ -7,7 +7,7 @@ export interface TcpProxy {
   sent(): Buffer;
   /** Returns the number of client connections so far. */
   connections(): number;
-  /** Breaks all current connections; new connections pass. */
+  /** Closes all open connections. New connections are still accepted and forwarded. */
   breakAll(): void;
   /** Breaks all connections in both directions after this many further bytes from clients. */
   breakAfter(bytes: number): void;

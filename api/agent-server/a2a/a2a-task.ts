@@ -254,7 +254,7 @@ async function findWaitingTask(
 const uuidPattern = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/;
 
 /**
- * Reads a task of an assistant. Without `requestedContextId`, searches all threads.
+ * Reads a task of an assistant. If `context` is undefined, searches all threads for the task.
  *
  * @throws RUN_NOT_FOUND
  */

@@ -54,13 +54,14 @@ export const postA2a = defineAgentOperation({
     requireProtocol(agents, 'a2a', request);
     const assistant = await resolveAssistant(agents.database, agents.deploymentId, params.assistant_id);
     const id = isObject(body) && (typeof body.id === 'string' || typeof body.id === 'number') ? body.id : null;
-    const buildInvalidRequest = (message: string) => buildResponse(id, { error: { code: -32600, message } }, 400);
-    if (request.headers.accept === undefined) return buildInvalidRequest('The header Accept is missing.');
+    const buildInvalidRequestResponse = (message: string) =>
+      buildResponse(id, { error: { code: -32600, message } }, 400);
+    if (request.headers.accept === undefined) return buildInvalidRequestResponse('The header Accept is missing.');
     if (!isObject(body) || body.jsonrpc !== '2.0' || typeof body.method !== 'string' || (body.id ?? null) !== id) {
-      return buildInvalidRequest('The body is not a JSON-RPC 2.0 request.');
+      return buildInvalidRequestResponse('The body is not a JSON-RPC 2.0 request.');
     }
     if (body.method === 'message/stream' && !acceptsEventStream(request.headers.accept)) {
-      return buildInvalidRequest(
+      return buildInvalidRequestResponse(
         'message/stream responds with text/event-stream, which the header Accept does not include.',
       );
     }

@@ -30,7 +30,7 @@ import {
   type S3Options,
   setPayloadHash,
 } from './s3-connection.ts';
-import { abortObjectUploads, uploadParts, type WriteCondition, writeOnce } from './upload-parts.ts';
+import { abortObjectUploads, uploadParts, type WriteCondition, writeConditionally } from './upload-parts.ts';
 
 /** Files of at least this size are uploaded in parts. */
 const minMultipartBytes = 16 * 1024 ** 2;
@@ -114,7 +114,7 @@ export function openS3Store(options: S3Options): ObjectStore {
         const sha256 = hash.digest('hex');
         const write = (condition: WriteCondition) =>
           uploadSmall(connection, call, { name, body, sha256 }, { signal }, condition);
-        await writeOnce(call, write, { ...uploadOptions, now: readStat });
+        await writeConditionally(call, write, { ...uploadOptions, now: readStat });
         onProgress?.(bytes);
         return { bytes, sha256, etag: await verifyAndReadEtag(call, name, bytes, signal) };
       } finally {

@@ -69,7 +69,7 @@ export async function uploadParts(
   connection: S3Connection,
   call: ObjectCall,
   object: LargeObject,
-  options: UploadOptions & WriteOnceOptions,
+  options: UploadOptions & ConditionalWriteOptions,
 ): Promise<UploadResult> {
   const { id, attempts } = await begin(connection, call, object, options);
   try {
@@ -85,7 +85,7 @@ export async function uploadParts(
       });
       await connection.send(call, (run) => run(command), { signal: options.signal });
     };
-    await writeOnce(call, complete, options);
+    await writeConditionally(call, complete, options);
     if (attempts > 1) await abortObjectUploads(connection, call, object.name, [], options);
     return { bytes: object.bytes, sha256 };
   } catch (error) {
@@ -261,7 +261,7 @@ export interface WriteCondition {
   readonly IfMatch?: string;
 }
 
-export interface WriteOnceOptions extends Pick<UploadOptions, 'confirmReplace'> {
+export interface ConditionalWriteOptions extends Pick<UploadOptions, 'confirmReplace'> {
   /** Reads size and ETag of the existing object. */
   readonly now: () => Promise<ObjectStat>;
 }
@@ -274,10 +274,10 @@ type Outcome = 'stored' | 'refused' | 'unknown condition';
  * @param write Writes the object if the condition holds.
  * @throws errors of `write`, `now` and `confirmReplace`; DESTINATION_UNAVAILABLE if other clients keep writing the object.
  */
-export async function writeOnce(
+export async function writeConditionally(
   call: ObjectCall,
   write: (condition: WriteCondition) => Promise<void>,
-  { confirmReplace, now }: WriteOnceOptions,
+  { confirmReplace, now }: ConditionalWriteOptions,
 ): Promise<void> {
   let condition: WriteCondition | undefined = { IfNoneMatch: '*' };
   for (let attempt = 0; attempt < maxAttempts; attempt++) {

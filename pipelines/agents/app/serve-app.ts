@@ -33,19 +33,19 @@ export async function serveApp(source: ExportReference, socketPath: string): Pro
   }
   const listener = getRequestListener(
     (request, { incoming, outgoing }) => {
-      const user = users.get(incoming);
+      const user = userHeadersByRequest.get(incoming);
       const environment = { incoming, outgoing, ...(user !== undefined && { auth: parseUser(user) }) };
       const onEnd = (forget: () => void) => outgoing.once('close', forget);
       return runWithCredentials(incoming.headers, onEnd, () => app.fetch(request, environment));
     },
     { overrideGlobalObjects: false },
   );
-  const users = new WeakMap<object, string>();
+  const userHeadersByRequest = new WeakMap<object, string>();
   const server = createServer(
     { maxHeaderSize: maxHeaderBytes, requestTimeout: 0, headersTimeout: 0 },
     (incoming, outgoing) => {
       const user = extractUserHeader(incoming);
-      if (user !== undefined) users.set(incoming, user);
+      if (user !== undefined) userHeadersByRequest.set(incoming, user);
       void listener(incoming, outgoing);
     },
   );

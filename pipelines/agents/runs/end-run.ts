@@ -61,11 +61,11 @@ export async function endRun(database: Database, run: ClaimedRun, result: RunRes
 }
 
 /** The columns that `agents.end_run` sets or reads. */
-type WrittenEnd = Pick<EndedRow, 'status' | 'error' | 'removed' | 'multitask_strategy' | 'created_at' | 'ended_at'>;
+type EndRunRow = Pick<EndedRow, 'status' | 'error' | 'removed' | 'multitask_strategy' | 'created_at' | 'ended_at'>;
 
 function toEndedRun(
   { leaseToken: _, baseCheckpointId: __, alone: ___, ...run }: ClaimedRun,
-  row: WrittenEnd,
+  row: EndRunRow,
   { values, interrupts = {}, eventsMissing = false }: RunResult,
   threadStatus: string,
 ): EndedRun {
@@ -88,9 +88,9 @@ async function writeEnd(
   { deploymentId, threadId, runId, leaseToken }: ClaimedRun,
   result: RunResult,
   threadStatus: string,
-): Promise<WrittenEnd | undefined> {
+): Promise<EndRunRow | undefined> {
   const { status, error, values, eventsMissing = false } = result;
-  const [row] = await sql.query<WrittenEnd>(
+  const [row] = await sql.query<EndRunRow>(
     `SELECT status, error, removed, multitask_strategy, created_at, ended_at
      FROM agents.end_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
     [

@@ -33,7 +33,10 @@ interface RequestDeps {
   readonly webhooks?: WebhookRules;
   readonly copiesHeader?: HeaderRule;
   readonly acceptsFeedbackKeys?: boolean;
-  /** Returns the nodes of a graph if they are known before the run; otherwise the worker checks the command. */
+  /**
+   * Returns the nodes of a graph, against which the command of a request is checked. If they are not known yet, returns
+   * undefined, and the worker checks the command instead.
+   */
   readonly getNodes?: (graphId: string) => GraphNodes | undefined;
   /** Default TTL of new threads. */
   readonly threadTtl?: ThreadTtl | undefined;

@@ -100,7 +100,7 @@ export interface ClaimedRow extends StartedRow {
   readonly alone: boolean;
 }
 
-/** Columns of an {@link EndedRow}, for statements that name the table `run`. */
+/** Columns of an {@link EndedRow}, for statements in which the runs have the alias `run`. */
 export const endedColumns = `run.deployment_id, run.thread_id, run.run_id, run.assistant_id, run.graph_id, run.attempt,
   run.thread_start, run.status, run.error, run.kwargs, run.metadata, run.multitask_strategy, run.sender, run.created_at,
   coalesce(run.started_at, run.ended_at) AS started_at, run.ended_at, run.removed, run.events_missing`;

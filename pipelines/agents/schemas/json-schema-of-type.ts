@@ -139,7 +139,7 @@ class TypeReader {
     this.#open.set(type, undefined);
     const schema = this.#properties(
       type,
-      (symbol) => (ts.getCombinedModifierFlags(symbol) & getHiddenModifiers(ts)) === 0,
+      (symbol) => (ts.getCombinedModifierFlags(symbol) & getNonPublicModifiers(ts)) === 0,
     );
     const definition = this.#open.get(type);
     this.#open.delete(type);
@@ -222,6 +222,6 @@ function createLiteralSchema(values: readonly Literal[]): JsonSchema {
   };
 }
 
-function getHiddenModifiers(compiler: typeof ts): ts.ModifierFlags {
+function getNonPublicModifiers(compiler: typeof ts): ts.ModifierFlags {
   return compiler.ModifierFlags.Private | compiler.ModifierFlags.Protected;
 }

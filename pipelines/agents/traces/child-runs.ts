@@ -135,8 +135,8 @@ export function createChildRunTracer(deps: ChildRunDeps): ChildRunTracer {
       const { runId, kwargs } = run;
       // Omit inputs and outputs of a temporary run, because its caller expects that nothing of the run is kept.
       const includesValues = !kwargs.temporary;
-      const rootMicros = parseTime(run.startedAt) as number;
-      const root = formatDottedOrderSegment(rootMicros, runId);
+      const rootStartMicros = parseTime(run.startedAt) as number;
+      const root = formatDottedOrderSegment(rootStartMicros, runId);
       const shared = { sender: { ...defaultSender, ...run.sender }, traceId: runId, project: findProject(run) };
       /** Open child runs: JSON of their location by run id. */
       const openRuns = new Map<string, string>();
@@ -163,7 +163,7 @@ export function createChildRunTracer(deps: ChildRunDeps): ChildRunTracer {
       return {
         order: {
           root,
-          rootMicros,
+          rootMicros: rootStartMicros,
           values: includesValues,
           thread: !kwargs.temporary,
           maxRuns,

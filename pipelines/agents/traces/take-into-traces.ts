@@ -17,7 +17,10 @@ export interface TraceRecord {
   parts(variant: TraceVariant): TraceParts;
 }
 
-/** A run in the format of ingest, without its project: JSON members without braces. */
+/**
+ * The parts of a run as JSON in the ingest format. Each part is a list of members without the enclosing braces. The
+ * project is not included.
+ */
 export interface TraceParts {
   readonly location: string;
   readonly members: string;

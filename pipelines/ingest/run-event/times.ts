@@ -122,7 +122,7 @@ function parseOffsetMinutes(text: string, at: number): number | undefined {
 }
 
 /** Caches the last formatted day, because the times of a page or a batch fall on few days. */
-let lastDays = 0;
+let lastEpochDay = 0;
 let lastDate = '1970-01-01';
 
 /**
@@ -137,9 +137,9 @@ export function formatTime(micros: number): string {
     days--;
     rest += dayMicros;
   }
-  if (days !== lastDays) {
+  if (days !== lastEpochDay) {
     lastDate = formatDate(days);
-    lastDays = days;
+    lastEpochDay = days;
   }
   const seconds = Math.floor(rest / secondMicros);
   const fraction = rest - seconds * secondMicros;

@@ -53,17 +53,17 @@ describe('interrupts', () => {
   it('are resumed by id if there are several; those without a reply stay open', async () => {
     const threadId = await newThread();
     await client.runs.wait(threadId, 'both', { input: { answers: [] } });
-    const openInterrupts = async () => {
+    const fetchOpenInterrupts = async () => {
       const { status, interrupts } = await client.threads.get(threadId);
       return {
         status,
         ids: new Map(Object.values(interrupts).flatMap((list) => list.map(({ id, value }) => [value, id]))),
       };
     };
-    const { status, ids } = await openInterrupts();
+    const { status, ids } = await fetchOpenInterrupts();
     expect([status, [...ids.keys()].sort()]).toEqual(['interrupted', ['left?', 'right?']]);
     await client.runs.wait(threadId, 'both', { command: { resume: { [ids.get('right?') as string]: 'no' } } });
-    const left = await openInterrupts();
+    const left = await fetchOpenInterrupts();
     expect([left.status, [...left.ids.keys()]]).toEqual(['interrupted', ['left?']]);
     await client.runs.wait(threadId, 'both', { command: { resume: { [ids.get('left?') as string]: 'yes' } } });
     expect(await client.threads.get(threadId)).toMatchObject({
@@ -73,7 +73,7 @@ describe('interrupts', () => {
     });
 
     await client.runs.wait(threadId, 'both', { input: { answers: [] } });
-    const again = (await openInterrupts()).ids;
+    const again = (await fetchOpenInterrupts()).ids;
     const resume = { [again.get('left?') as string]: 1, [again.get('right?') as string]: 2 };
     const { answers } = (await client.runs.wait(threadId, 'both', { command: { resume } })) as { answers: string[] };
     expect(answers.slice(2)).toEqual(['left: 1', 'right: 2']);

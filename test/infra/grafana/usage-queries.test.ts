@@ -180,11 +180,11 @@ describe('the counts', () => {
 
   it('compare this month with the last one', async () => {
     const thisMonth = posted(startOfMonthMs()).length;
-    const monthBeforeMs = Date.UTC(
+    const startOfLastMonthMs = Date.UTC(
       new Date(startOfMonthMs() - 1).getUTCFullYear(),
       new Date(startOfMonthMs() - 1).getUTCMonth(),
     );
-    const lastMonth = posted(monthBeforeMs, startOfMonthMs()).length;
+    const lastMonth = posted(startOfLastMonthMs, startOfMonthMs()).length;
     expect(sum(await ask(findTarget('This month')), 'counted')).toBe(thisMonth);
     expect(sum(await ask(findTarget('Last month')), 'counted')).toBe(lastMonth);
     const byProject = await ask(findTarget('This month against last, by project'));

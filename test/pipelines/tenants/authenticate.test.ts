@@ -49,9 +49,9 @@ describe('the workspace of a request', () => {
 
   it('is undetermined for an organisation key without default, and for a key of several workspaces', async () => {
     const owner = { database: stores.database, organizationId: acme.id, userId: acme.userId };
-    const wide = await addKey(owner);
-    const several = await addKey({ ...owner, workspaceIds: acme.workspaceIds });
-    for (const key of [wide, several]) {
+    const organizationKey = await addKey(owner);
+    const multiWorkspaceKey = await addKey({ ...owner, workspaceIds: acme.workspaceIds });
+    for (const key of [organizationKey, multiWorkspaceKey]) {
       const caller = await authenticator().authenticate({ key });
       expect(caller.workspaceId).toBeUndefined();
       expect([...caller.readableWorkspaceIds]).toEqual(expect.arrayContaining([...acme.workspaceIds]));

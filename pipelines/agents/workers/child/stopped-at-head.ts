@@ -113,8 +113,8 @@ function hasChangedSinceInterrupt({ channel_versions, versions_seen }: Checkpoin
 }
 
 /**
- * Whether `nodes` contains one of `names`. The name `*` matches all nodes except `__start__`, the hidden node that
- * writes the input.
+ * Returns true if `nodes` contains any of `names`. If `nodes` is `*`, it contains every node except `__start__`, the
+ * hidden node that writes the input.
  */
 function includesAny(nodes: NodeSelection, names: readonly string[]): boolean {
   return names.some((name) => (nodes === '*' ? name !== '__start__' : nodes.includes(name)));

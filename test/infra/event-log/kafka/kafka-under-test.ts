@@ -37,7 +37,7 @@ export interface KafkaUnderTest {
   nameOf(topic: Topic): string;
   /** Opens a log on the same topics and groups; `close` of this object closes the log if it is still open. */
   open(overrides?: Partial<Config>, topics?: readonly Topic[]): Promise<KafkaLog>;
-  /** Produces messages as any other program would. */
+  /** Produces messages with a plain Kafka producer, without going through the log. */
   produce(topic: Topic, messages: readonly Message[]): Promise<void>;
   /** Consumes the first `count` messages of a topic, in partition order, as any other program would. */
   consume(topic: Topic, count: number): Promise<ConsumedMessage[]>;

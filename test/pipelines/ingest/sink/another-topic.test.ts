@@ -54,7 +54,7 @@ afterAll(() => under?.close());
 const tenantId = randomUUID();
 const noonMicros = Date.UTC(2026, 2, 5, 12) * 1_000;
 
-function measurement(id: string, degrees: number, { dayOffset = 0, wanted = true } = {}): LogMessage {
+function encodeMeasurement(id: string, degrees: number, { dayOffset = 0, wanted = true } = {}): LogMessage {
   const writer = new AvroWriter(256);
   writer.raw(buildWirePrefix(under.log.schemaId(measurements)));
   writer.ascii(tenantId);
@@ -71,11 +71,11 @@ function measurement(id: string, degrees: number, { dayOffset = 0, wanted = true
 test('its records are stored, merged, stamped and filtered, its hours are marked dirty, its poison records go to the dead-letter queue', async () => {
   const [one, two, unwanted, garbled] = [randomUUID(), randomUUID(), randomUUID(), 'z'.repeat(36)];
   const batch = [
-    measurement(one, 1),
-    measurement(two, 2),
-    measurement(unwanted, 3, { wanted: false }),
-    measurement(garbled, 4),
-    measurement(one, 5),
+    encodeMeasurement(one, 1),
+    encodeMeasurement(two, 2),
+    encodeMeasurement(unwanted, 3, { wanted: false }),
+    encodeMeasurement(garbled, 4),
+    encodeMeasurement(one, 5),
   ];
   for (const offset of [10, 10, 20]) await under.deliver(measurements, toRecordsAtOffset(offset, batch, 3));
   const rows = await under.stores.clickhouse.query({
@@ -97,7 +97,7 @@ test('its records are stored, merged, stamped and filtered, its hours are marked
 });
 
 test('a batch with more days than an insert may have is split', async () => {
-  const many = Array.from({ length: 120 }, (_, index) => measurement(randomUUID(), 0, { dayOffset: -index }));
+  const many = Array.from({ length: 120 }, (_, index) => encodeMeasurement(randomUUID(), 0, { dayOffset: -index }));
   await under.deliver(measurements, toRecordsAtOffset(100, many));
   const [stored] = await under.stores.clickhouse.query<{ rows: number }>({
     name: 'test',

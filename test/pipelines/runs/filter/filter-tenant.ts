@@ -67,7 +67,7 @@ export interface FilterTenant {
 }
 
 /** Tenant and projects under which runs are stored. */
-interface Home {
+interface TenantProjects {
   readonly tenantId: string;
   readonly projectIds: readonly string[];
 }
@@ -75,7 +75,7 @@ interface Home {
 /** Stores `count` random runs in traces of up to eight, with feedback; some are stored as post and patch, some deleted. */
 export async function storeFilterTenant(
   clickhouse: ClickHouse,
-  home: Home,
+  home: TenantProjects,
   seed: number,
   count: number,
 ): Promise<FilterTenant> {
@@ -103,7 +103,7 @@ interface Drawn {
   readonly run: ModelRun;
 }
 
-function drawTrace(random: Random, home: Home, size: number): { events: RunEvent[]; runs: ModelRun[] } {
+function drawTrace(random: Random, home: TenantProjects, size: number): { events: RunEvent[]; runs: ModelRun[] } {
   const projectId = random.pick(home.projectIds);
   const drawn: Drawn[] = [];
   for (let at = 0; at < size; at++) {
@@ -149,7 +149,7 @@ function sumUsage(run: ModelRun, all: readonly ModelRun[]) {
 
 function drawRun(
   random: Random,
-  { tenantId, projectId }: Home & { projectId: string },
+  { tenantId, projectId }: TenantProjects & { projectId: string },
   root?: RunEvent,
   parent?: RunEvent,
 ): Drawn {
@@ -285,7 +285,11 @@ function drawFeedback(random: Random): ModelRun['feedback'] {
   }));
 }
 
-async function insertFeedback(clickhouse: ClickHouse, { tenantId }: Home, runs: readonly ModelRun[]): Promise<void> {
+async function insertFeedback(
+  clickhouse: ClickHouse,
+  { tenantId }: TenantProjects,
+  runs: readonly ModelRun[],
+): Promise<void> {
   const time = '2026-03-05 12:00:00.000000';
   const rows = runs.flatMap((run) =>
     run.feedback.map((feedback) => ({

@@ -10,7 +10,7 @@ export interface Pools {
 }
 
 const textOperators = ['eq', 'neq', 'in', 'like'];
-const orderOperators = ['eq', 'neq', 'gt', 'gte', 'lt', 'lte', 'in'];
+const comparisonOperators = ['eq', 'neq', 'gt', 'gte', 'lt', 'lte', 'in'];
 const numbers = [0, 1, -1, 0.5, 2.5, 3, 5, 10, 100, 1e21, 1e-7];
 
 type DrawFunction = (random: Random, pools: Pools) => unknown;
@@ -36,20 +36,25 @@ const kinds: readonly Kind[] = [
   { fields: ['error', 'thread_id'], operators: textOperators, draw: text, isNullable: true },
   { fields: ['run_type'], operators: ['eq', 'neq', 'in'], draw: choice('chain', 'llm', 'tool') },
   { fields: ['status'], operators: ['eq', 'neq', 'in'], draw: choice('success', 'error', 'pending') },
-  { fields: ['start_time'], operators: orderOperators, draw: (random, { times }) => random.pick(times) },
+  { fields: ['start_time'], operators: comparisonOperators, draw: (random, { times }) => random.pick(times) },
   {
     fields: ['end_time', 'first_token_time'],
-    operators: orderOperators,
+    operators: comparisonOperators,
     draw: (random, { times }) => random.pick(times),
     isNullable: true,
   },
-  { fields: ['latency'], operators: orderOperators, draw: choice('5s', '1.5s', '250ms', '2m', '1h'), isNullable: true },
-  { fields: ['latency'], operators: orderOperators, draw: (random) => random.pick([0, 0.25, 1.5, 5, 120]) },
+  {
+    fields: ['latency'],
+    operators: comparisonOperators,
+    draw: choice('5s', '1.5s', '250ms', '2m', '1h'),
+    isNullable: true,
+  },
+  { fields: ['latency'], operators: comparisonOperators, draw: (random) => random.pick([0, 0.25, 1.5, 5, 120]) },
   { fields: ['is_root'], operators: ['eq', 'neq'], draw: (random) => random.chance(0.5) },
   { fields: ['execution_order'], operators: ['eq', 'neq'], draw: () => 1 },
   { fields: ['tags'], operators: ['has', ...textOperators], draw: text },
-  { fields: ['total_tokens', 'prompt_tokens', 'completion_tokens'], operators: orderOperators, draw: number },
-  { fields: ['total_cost'], operators: orderOperators, draw: number, isNullable: true },
+  { fields: ['total_tokens', 'prompt_tokens', 'completion_tokens'], operators: comparisonOperators, draw: number },
+  { fields: ['total_cost'], operators: comparisonOperators, draw: number, isNullable: true },
   { fields: ['metadata'], operators: ['exists'], draw: (random, { keys }) => random.pick(keys) },
   {
     fields: ['metadata'],
@@ -63,11 +68,11 @@ const kinds: readonly Kind[] = [
 const pairKinds: readonly Kind[] = ['metadata', 'input', 'output', 'feedback'].flatMap((family): Kind[] => [
   { fields: [`${family}_key`], operators: textOperators, draw: (random, { keys }) => random.pick(keys) },
   { fields: [`${family}_value`], operators: textOperators, draw: text },
-  { fields: [`${family}_value`], operators: orderOperators, draw: number },
+  { fields: [`${family}_value`], operators: comparisonOperators, draw: number },
   { fields: [`${family}_value`], operators: ['eq', 'neq'], draw: (random) => random.chance(0.5) },
   ...(family === 'feedback'
     ? [
-        { fields: ['feedback_score'], operators: orderOperators, draw: number },
+        { fields: ['feedback_score'], operators: comparisonOperators, draw: number },
         { fields: ['feedback_score'], operators: ['eq', 'neq'], draw: (random: Random) => random.chance(0.5) },
         { fields: ['feedback_source'], operators: textOperators, draw: choice('api', 'app', 'model') },
       ]

@@ -161,7 +161,7 @@ describe('filter: every expression of the reference', () => {
     [`has("metadata", '{"foo": "bar"}')`, ['thread']],
     ['exists(metadata, "tenant_id")', ['user 2']],
     [`and(not(has(metadata, '{"foo": "bar"}')), exists(metadata, "tenant_id"))`, ['user 2']],
-    // Further cases of the semantics.
+    // Expressions that are not in the reference.
     ['neq(tags, "beta")', namesExcept('extractor')],
     ['and(eq(metadata_key, "n.deep"), eq(metadata_value, 5))', ['user 2']],
     ['and(eq(feedback_key, "prompt_intent"), eq(feedback_value, "question"))', ['failed']],
