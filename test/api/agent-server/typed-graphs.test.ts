@@ -43,7 +43,7 @@ describe('a graph with typed state', () => {
     expect(Object.keys(input?.properties ?? {})).toEqual(['topic', 'kind']);
     expect([input?.required, Object.keys(output?.properties ?? {})]).toEqual([undefined, ['steps']]);
     expect(state?.properties).toMatchObject({
-      topic: { type: 'string', description: 'What is to be planned.' },
+      topic: { type: 'string', description: 'Subject of the plan.' },
       kind: { type: 'string', enum: ['trip', 'meal'] },
       steps: { type: 'array' },
       prices: { type: 'object', additionalProperties: { type: 'number' } },
