@@ -1,5 +1,6 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runTypes } from '../../pipelines/ingest/run-event/run-event.ts';
+import type { SelectName } from '../../pipelines/runs/run-select.ts';
 import { describeLimit, findProjectId, maxLimit, type StoredRecord } from './find-named.ts';
 import type { MainApi } from './main-api.ts';
 import { buildPage, cutStrings, defaultPageCharacters, defaultPreviewCharacters, maxPageCharacters } from './pages.ts';
@@ -31,8 +32,8 @@ export const pageOutput = (items: string, description: string) => ({
   preview_chars: { type: 'integer' },
 });
 
-/** The fields of a run that the original reads. */
-const select = [
+/** The fields that the stock Python SDK selects, and with it the original. */
+export const stockFields: readonly SelectName[] = [
   'app_path',
   'completion_cost',
   'completion_tokens',
@@ -117,7 +118,7 @@ export const fetchRuns = defineTool({
       tree_filter: values.tree_filter,
       reference_example: values.reference_example_id && [values.reference_example_id],
       order: order === 'start_time' ? 'asc' : 'desc',
-      select,
+      select: stockFields,
     };
     const runs = await queryRuns(api, body, Math.min(values.limit, maxLimit));
     const page = buildPage('runs', runs, {
@@ -184,7 +185,7 @@ export const getRun = defineTool({
     },
   },
   run: async ({ run_id: runId, outline, preview_chars: previewChars }, { api }) => {
-    const run = (await api.post('/runs/query', { id: [runId], limit: 1, select })) as { runs: StoredRecord[] };
+    const run = (await api.post('/runs/query', { id: [runId], limit: 1, select: stockFields })) as { runs: StoredRecord[] };
     const [found] = run.runs;
     if (found === undefined) throw runlakeError('NOT_FOUND', { what: `Run ${runId}` });
     const shown = cutStrings(found, previewChars);

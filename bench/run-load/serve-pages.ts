@@ -6,44 +6,12 @@ import { getRunStats } from '../../api/main/run-stats.ts';
 import { queryRuns } from '../../api/main/runs.ts';
 import { buildServer } from '../../api/server/build-server.ts';
 import type { Services } from '../../api/server/services.ts';
+import { stockFields } from '../../api/tools/runs.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
-import type { SelectName } from '../../pipelines/runs/run-select.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import { bootstrap } from '../../pipelines/tenants/bootstrap.ts';
 import type { BenchEngines } from '../engines.ts';
-
-/** The fields that the stock Python SDK selects. */
-const select: readonly SelectName[] = [
-  'app_path',
-  'completion_cost',
-  'completion_tokens',
-  'dotted_order',
-  'end_time',
-  'error',
-  'events',
-  'extra',
-  'feedback_stats',
-  'first_token_time',
-  'id',
-  'inputs',
-  'name',
-  'outputs',
-  'parent_run_id',
-  'parent_run_ids',
-  'prompt_cost',
-  'prompt_tokens',
-  'reference_example_id',
-  'run_type',
-  's3_urls',
-  'session_id',
-  'start_time',
-  'status',
-  'tags',
-  'total_cost',
-  'total_tokens',
-  'trace_id',
-];
 
 /** Creates workspace and key of a first start, and projects. */
 export async function addProjects({ database }: Pick<BenchEngines, 'database'>, count: number) {
@@ -84,9 +52,9 @@ export async function servePages({ clickhouse, database, logger }: BenchEngines,
         `${address}/runs/query`,
         key,
         agent,
-        JSON.stringify({ session: [projectId], limit: 100, select, ...(error && { error }) }),
+        JSON.stringify({ session: [projectId], limit: 100, select: stockFields, ...(error && { error }) }),
       ),
-    query: (filters) => post(`${address}/runs/query`, key, agent, JSON.stringify({ limit: 100, select, ...filters })),
+    query: (filters) => post(`${address}/runs/query`, key, agent, JSON.stringify({ limit: 100, select: stockFields, ...filters })),
     stats: (body) => post(`${address}/runs/stats`, key, agent, JSON.stringify(body)),
     async close() {
       agent.destroy();
