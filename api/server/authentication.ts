@@ -45,14 +45,19 @@ export async function identifyCaller(
 
 /** Returns the key in `x-api-key`, otherwise the key in `Authorization: Bearer`. */
 function readApiKey(headers: IncomingHttpHeaders): string | undefined {
-  return readHeader(headers['x-api-key']) ?? /^Bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1];
+  return readHeader(headers['x-api-key']) ?? readBearer(headers);
+}
+
+/** Returns the key in `Authorization: Bearer`. */
+export function readBearer({ authorization }: IncomingHttpHeaders): string | undefined {
+  return /^Bearer +(\S+)$/i.exec(authorization ?? '')?.[1];
 }
 
 /**
  * Reads a header. Treats an empty header as absent, because clients send empty headers for values that are not
  * configured.
  */
-function readHeader(header: string | string[] | undefined): string | undefined {
+export function readHeader(header: string | string[] | undefined): string | undefined {
   const text = (Array.isArray(header) ? header.join(',') : header)?.trim();
   return text === '' ? undefined : text;
 }

@@ -31,8 +31,8 @@ export function buildPageUrl(path: string, request: FastifyRequest, { publicUrl 
   return (publicUrl === undefined ? getRequestOrigin(request) : stripPrefix(publicUrl)) + path;
 }
 
-/** Removes the prefix from the public URL, which may already end with it. */
-function stripPrefix(publicUrl: string): string {
+/** Removes the prefix and slashes at the end from a URL of the main API, which may end with them. */
+export function stripPrefix(publicUrl: string): string {
   return publicUrl.replace(/\/+$/, '').replace(/\/api(?:\/v1)?$/, '');
 }
 

@@ -9,6 +9,7 @@ import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { histogram } from '../../infra/telemetry/metrics.ts';
+import { raceWithAbort } from '../../infra/timeouts/with-timeout.ts';
 import { readArguments } from './parameters.ts';
 import { buildFailure, buildResult, type JsonValue, type Tool, type ToolContext } from './tool.ts';
 
@@ -91,12 +92,10 @@ export interface ToolCall {
 
 /** Calls a tool. Never rejects: every failure is a result that says why. */
 export async function callTool(call: ToolCall, limits: CallLimits, slots: CallSlots): Promise<CallToolResult> {
-  const { tool, keyId } = call;
+  const { tool } = call;
   const stopTimer = durations.startTimer({ tool: tool.name });
-  const timeout = AbortSignal.timeout(limits.timeoutMs);
-  const signal = AbortSignal.any([call.signal, timeout]);
   try {
-    const output = await slots.run(keyId, signal, () => runTool(call, signal));
+    const output = await runWithinLimits(call, limits, slots, (signal) => runTool(call, signal));
     const result = buildResult(output);
     const bytes = result.content.reduce((sum, part) => sum + ('text' in part ? Buffer.byteLength(part.text) : 0), 0);
     if (bytes > limits.maxAnswerBytes)
@@ -105,18 +104,32 @@ export async function callTool(call: ToolCall, limits: CallLimits, slots: CallSl
     return result;
   } catch (error) {
     stopTimer({ outcome: 'error' });
-    return buildFailure(
-      describeFailure(timeout.aborted ? runlakeError('TOOL_TIMEOUT', { limitMs: limits.timeoutMs }) : error, call),
-    );
+    return buildFailure(describeFailure(error, call));
+  }
+}
+
+/**
+ * Runs `work` when the key has a free call. If `work` ignores its signal, its later result is ignored.
+ *
+ * @throws TOOL_TIMEOUT, TOOL_CALLS_LIMITED, or the reason of the client's signal.
+ */
+export async function runWithinLimits<Result>(
+  { keyId, signal: clientSignal }: Pick<ToolCall, 'keyId' | 'signal'>,
+  { timeoutMs }: CallLimits,
+  slots: CallSlots,
+  work: (signal: AbortSignal) => Promise<Result>,
+): Promise<Result> {
+  const timeout = AbortSignal.timeout(timeoutMs);
+  const signal = AbortSignal.any([clientSignal, timeout]);
+  try {
+    return await slots.run(keyId, signal, () => raceWithAbort(work(signal), signal));
+  } catch (error) {
+    throw timeout.aborted ? runlakeError('TOOL_TIMEOUT', { limitMs: timeoutMs }) : error;
   }
 }
 
 async function runTool({ tool, values, openContext }: ToolCall, signal: AbortSignal): Promise<JsonValue | string> {
-  const run = tool.run(readArguments(tool.parameters, values), openContext(signal));
-  const aborted = new Promise<never>((_, reject) => {
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
-  });
-  const output = await Promise.race([run, aborted]);
+  const output = await tool.run(readArguments(tool.parameters, values), openContext(signal));
   const unknown = Object.keys(values).filter((name) => !Object.hasOwn(tool.parameters, name));
   if (unknown.length === 0 || typeof output === 'string') return output;
   const ignored = `Unknown parameters were ignored: ${unknown.join(', ').slice(0, 200)}.`;

@@ -13,6 +13,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import type { CustomAccess } from '../server/api-form.ts';
+import { readBearer, readHeader } from '../server/authentication.ts';
 import { acceptsKey, type Endpoints, normaliseEndpoint } from './endpoints.ts';
 import type { SendToMainApi, ToolCredentials } from './main-api.ts';
 
@@ -40,13 +41,13 @@ const endpointHeaders = ['langsmith-endpoint', 'runlake-endpoint'];
 /** Every header with credentials, which pages of allowed origins may send. */
 export const credentialHeaders = [...keyHeaders, ...workspaceHeaders, ...endpointHeaders, 'authorization'];
 
-/** The first header with a value; clients send empty headers when nothing is configured. */
-function readHeader(headers: IncomingHttpHeaders, names: readonly string[]): string | undefined {
-  return names.map((name) => String(headers[name] ?? '').trim()).find((value) => value !== '');
+/** Returns the first header with a value. */
+function readFirst(headers: IncomingHttpHeaders, names: readonly string[]): string | undefined {
+  return names.map((name) => readHeader(headers[name])).find((value) => value !== undefined);
 }
 
 function readKey(headers: IncomingHttpHeaders): string | undefined {
-  return readHeader(headers, keyHeaders) ?? /^Bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1];
+  return readFirst(headers, keyHeaders) ?? readBearer(headers);
 }
 
 export interface CallerDeps {
@@ -83,9 +84,9 @@ export function createToolAccess({ authenticator, config, own, endpoints }: Call
       const { headers } = request;
       const key = readKey(headers);
       if (key === undefined) throw runlakeError('TOOLS_KEY_MISSING');
-      const workspace = readHeader(headers, workspaceHeaders);
+      const workspace = readFirst(headers, workspaceHeaders);
       const credentials = { key, workspace };
-      const named = readHeader(headers, endpointHeaders);
+      const named = readFirst(headers, endpointHeaders);
       const endpoint = named === undefined ? own.endpoint : normaliseEndpoint(named);
       if (named === undefined || ownEndpoints.has(endpoint)) {
         const caller = await authenticator.authenticate({ key, workspace });

@@ -7,13 +7,14 @@ import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type GuardedAgents, openGuardedAgents } from '../../infra/network/guarded-agents.ts';
-import type { SendToMainApi, ToolCredentials } from './main-api.ts';
+import { stripPrefix } from '../server/public-base.ts';
+import { type SendToMainApi, type ToolCredentials, toHeaders } from './main-api.ts';
 
 /** Address without prefix and slash at the end: clients name an endpoint with `/api`, `/api/v1` or without. */
 export function normaliseEndpoint(endpoint: string): string | undefined {
   if (!URL.canParse(endpoint) || !/^https?:\/\//i.test(endpoint)) return undefined;
   const { origin, pathname } = new URL(endpoint);
-  return origin + pathname.replace(/\/+$/, '').replace(/\/api(?:\/v1)?$/, '');
+  return stripPrefix(origin + pathname);
 }
 
 export interface EndpointOptions {
@@ -82,10 +83,10 @@ async function send(
  */
 export async function acceptsKey(
   send: SendToMainApi,
-  { key, workspace }: ToolCredentials,
+  credentials: ToolCredentials,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const headers = { 'x-api-key': key, ...(workspace !== undefined && { 'x-tenant-id': workspace }) };
+  const headers = toHeaders(credentials);
   const { status, text } = await send({ method: 'GET', url: '/api/v1/sessions?limit=1', headers, signal });
   // Runlake says why it refuses a request; other servers answer 403 for a key that they do not know.
   return status !== 401 && !(status === 403 && !text.includes('"code"'));

@@ -40,10 +40,15 @@ export interface MainApi {
 
 const prefix = '/api/v1';
 
-export function openMainApi(send: SendToMainApi, { key, workspace }: ToolCredentials, signal: AbortSignal): MainApi {
-  const credentials = { 'x-api-key': key, ...(workspace !== undefined && { 'x-tenant-id': workspace }) };
+/** Headers with which the main API authenticates a request. */
+export function toHeaders({ key, workspace }: ToolCredentials): Readonly<Record<string, string>> {
+  return { 'x-api-key': key, ...(workspace !== undefined && { 'x-tenant-id': workspace }) };
+}
+
+export function openMainApi(send: SendToMainApi, credentials: ToolCredentials, signal: AbortSignal): MainApi {
+  const keyHeaders = toHeaders(credentials);
   const ask = async (request: Pick<MainApiRequest, 'method' | 'url' | 'body'>) => {
-    const headers = { ...credentials, ...(request.body !== undefined && { 'content-type': 'application/json' }) };
+    const headers = { ...keyHeaders, ...(request.body !== undefined && { 'content-type': 'application/json' }) };
     const { status, text } = await send({ ...request, headers, signal });
     signal.throwIfAborted();
     if (status >= 400) throw toRequestError(status, text);
@@ -80,7 +85,7 @@ function toRequestError(status: number, text: string): Error {
 }
 
 /** Matches strings, and integers that a double may not represent. */
-const stringOrLargeInteger = /"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.eE])/g;
+const stringOrLargeInteger = /"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d{16,}(?![\d.eE])/g;
 const mayHaveLargeInteger = /[[:,\s]-?\d{16}/;
 
 /** Parses JSON. Integers that a double cannot represent become texts, so that no digit is lost. */

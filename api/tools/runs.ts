@@ -185,7 +185,9 @@ export const getRun = defineTool({
     },
   },
   run: async ({ run_id: runId, outline, preview_chars: previewChars }, { api }) => {
-    const run = (await api.post('/runs/query', { id: [runId], limit: 1, select: stockFields })) as { runs: StoredRecord[] };
+    const run = (await api.post('/runs/query', { id: [runId], limit: 1, select: stockFields })) as {
+      runs: StoredRecord[];
+    };
     const [found] = run.runs;
     if (found === undefined) throw runlakeError('NOT_FOUND', { what: `Run ${runId}` });
     const shown = cutStrings(found, previewChars);

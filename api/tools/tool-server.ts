@@ -16,7 +16,7 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { withMcpErrors } from '../server/mcp-http.ts';
 import { releaseVersion } from '../server/release.ts';
 import { getBillingUsage, listExports, queryUsage } from './billing.ts';
-import { CallSlots, callTool } from './call-tool.ts';
+import { CallSlots, callTool, runWithinLimits } from './call-tool.ts';
 import type { ToolCaller } from './caller.ts';
 import { listDatasets, listExamples, readDataset, readExample } from './datasets.ts';
 import { createDataset, pushPrompt, runExperiment, updateExamples } from './documentation.ts';
@@ -84,9 +84,9 @@ export function createToolServers({ config, logger }: ToolServerDeps): (fixed?: 
     /** Answers a request that is not a call of a tool, within the same limits. */
     const answer = <Result>(extra: Extra, work: (context: ToolContext) => Promise<Result>): Promise<Result> => {
       const caller = findCaller(extra);
-      const signal = AbortSignal.any([extra.signal, AbortSignal.timeout(limits.timeoutMs)]);
-      const result = slots.run(caller.keyId, signal, () => work(openToolContext(caller, signal)));
-      return withMcpErrors(logger, result);
+      const request = { keyId: caller.keyId, signal: extra.signal };
+      const openAndWork = (signal: AbortSignal) => work(openToolContext(caller, signal));
+      return withMcpErrors(logger, runWithinLimits(request, limits, slots, openAndWork));
     };
     server.setRequestHandler(ListToolsRequestSchema, () => ({ tools: listed }));
     server.setRequestHandler(CallToolRequestSchema, ({ params }, extra) => {

@@ -54,7 +54,8 @@ export async function servePages({ clickhouse, database, logger }: BenchEngines,
         agent,
         JSON.stringify({ session: [projectId], limit: 100, select: stockFields, ...(error && { error }) }),
       ),
-    query: (filters) => post(`${address}/runs/query`, key, agent, JSON.stringify({ limit: 100, select: stockFields, ...filters })),
+    query: (filters) =>
+      post(`${address}/runs/query`, key, agent, JSON.stringify({ limit: 100, select: stockFields, ...filters })),
     stats: (body) => post(`${address}/runs/stats`, key, agent, JSON.stringify(body)),
     async close() {
       agent.destroy();
