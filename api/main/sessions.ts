@@ -1,7 +1,13 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { deleteProjects } from '../../pipelines/projects/delete-projects.ts';
-import { readProjectsWithStats, type StatOrder, statOrders } from '../../pipelines/projects/list-by-stats.ts';
+import {
+  type ProjectWithStats,
+  readProjectsWithStats,
+  type StatOrder,
+  type StatsListQuery,
+  statOrders,
+} from '../../pipelines/projects/list-by-stats.ts';
 import { maxNameLength, type ProjectRecord, readProject } from '../../pipelines/projects/project.ts';
 import { readProjectStats, readTopMetadata } from '../../pipelines/projects/project-stats.ts';
 import { createProject, updateProject } from '../../pipelines/projects/write-project.ts';
@@ -9,11 +15,12 @@ import { checkLonglivedDays } from '../../pipelines/retention/lifetimes.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import type { RunStats } from '../../pipelines/runs/stats/stat-names.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
-import { requirePermission } from '../../pipelines/tenants/caller.ts';
+import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { JsonObject, nullable, optional, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { metadataParameter, pageParameters, parseMetadata, tagValueParameter } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
+import type { Services } from '../server/services.ts';
 import { statSelects } from './run-stats.ts';
 import { formatSessionStats, parseSessionFilter, selectSessionStats, sessionStatsFields } from './session-stats.ts';
 
@@ -224,6 +231,61 @@ const Query = Type.Object({
   ...pageParameters,
 });
 
+/** Parameters of the list of projects that have the same name and meaning in both versions. */
+type SharedParameter =
+  | 'id'
+  | 'name'
+  | 'name_contains'
+  | 'metadata'
+  | 'tag_value_id'
+  | 'filter'
+  | 'include_stats'
+  | 'stats_start_time'
+  | 'stats_filter'
+  | 'sort_by_feedback_key';
+type SharedQuery = { readonly [Name in SharedParameter]?: Static<typeof Query>[Name] | undefined } & {
+  readonly stats_select?: Parameters<typeof selectSessionStats>[0];
+};
+
+/**
+ * Reads a page of projects, with statistics if they are requested.
+ *
+ * @throws FORBIDDEN if the request needs runs that the caller may not read; BAD_REQUEST; INVALID_FILTER; errors of the
+ *   stores.
+ */
+export async function readSessions(
+  services: Services,
+  caller: WorkspaceCaller,
+  query: SharedQuery,
+  options: Pick<StatsListQuery, 'sortBy' | 'descending' | 'limit' | 'offset'> &
+    Pick<StatsListQuery['conditions'], 'referenceFree' | 'referenceDatasetIds'> & { readonly includeFacets: boolean },
+): Promise<ProjectWithStats[]> {
+  const { referenceFree, referenceDatasetIds, includeFacets, ...page } = options;
+  const readsRuns = query.include_stats === true || query.filter || Object.hasOwn(statOrders, page.sortBy);
+  if (readsRuns) requirePermission(caller, 'runs:read');
+  if (page.sortBy === 'feedback' && query.sort_by_feedback_key === undefined)
+    throw runlakeError('BAD_REQUEST', { reason: 'Sorting by feedback needs `sort_by_feedback_key`.' });
+  const list: StatsListQuery = {
+    ...page,
+    conditions: {
+      ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, query.id),
+      name: query.name,
+      nameContains: query.name_contains,
+      metadata: parseMetadata(query.metadata),
+      referenceFree,
+      referenceDatasetIds,
+    },
+    rootRunConditions: parseSessionFilter('filter', query.filter),
+    feedbackKey: query.sort_by_feedback_key,
+    runs: {
+      startedFromMicros: parseOptionalTime(query.stats_start_time),
+      conditions: parseSessionFilter('stats_filter', query.stats_filter),
+    },
+  };
+  const selected = query.include_stats === true ? selectSessionStats(query.stats_select, includeFacets) : undefined;
+  return readProjectsWithStats(services, caller.workspaceId, list, selected);
+}
+
 export const listSessions = defineOperation({
   operationId: 'listSessions',
   method: 'GET',
@@ -236,34 +298,15 @@ export const listSessions = defineOperation({
   errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
   schema: { query: Query, response: { 200: Type.Array(SessionWithStats) } },
   handler: async ({ caller, query, services }) => {
-    const readsRuns = query.include_stats === true || query.filter || Object.hasOwn(statOrders, query.sort_by);
-    if (readsRuns) requirePermission(caller, 'runs:read');
-    if (query.sort_by === 'feedback' && query.sort_by_feedback_key === undefined)
-      throw runlakeError('BAD_REQUEST', { reason: 'Sorting by feedback needs `sort_by_feedback_key`.' });
-    const tenantId = caller.workspaceId;
-    const runs = {
-      startedFromMicros: parseOptionalTime(query.stats_start_time),
-      conditions: parseSessionFilter('stats_filter', query.stats_filter),
-    };
-    const list = {
-      conditions: {
-        ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, query.id),
-        name: query.name,
-        nameContains: query.name_contains,
-        metadata: parseMetadata(query.metadata),
-        referenceFree: query.reference_free,
-        referenceDatasetIds: query.reference_dataset,
-      },
-      rootRunConditions: parseSessionFilter('filter', query.filter),
+    const found = await readSessions(services, caller, query, {
+      referenceFree: query.reference_free,
+      referenceDatasetIds: query.reference_dataset,
+      includeFacets: query.facets,
       sortBy: query.sort_by,
-      feedbackKey: query.sort_by_feedback_key,
-      runs,
       descending: query.sort_by_desc,
       limit: query.limit,
       offset: query.offset,
-    };
-    const selected = query.include_stats === true ? selectSessionStats(query.stats_select, query.facets) : undefined;
-    const found = await readProjectsWithStats(services, tenantId, list, selected);
+    });
     return found.map(({ project, stats }) => formatSessionWithStats(project, stats));
   },
 });

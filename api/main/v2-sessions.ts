@@ -1,19 +1,10 @@
 import { Type } from 'typebox';
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import {
-  type ProjectWithStats,
-  readProjectsWithStats,
-  type StatOrder,
-  statOrders,
-} from '../../pipelines/projects/list-by-stats.ts';
-import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
-import { requirePermission } from '../../pipelines/tenants/caller.ts';
-import { nullable, OneOf, parseOptionalTime, Uuid } from '../server/formats.ts';
+import { type ProjectWithStats, type StatOrder, statOrders } from '../../pipelines/projects/list-by-stats.ts';
+import { nullable, OneOf, Uuid } from '../server/formats.ts';
 import {
   cursorParameter,
   metadataParameter,
   pageParameters,
-  parseMetadata,
   readOffset,
   tagValueParameter,
   writeOffset,
@@ -21,8 +12,8 @@ import {
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { RunStats as RunStatsShape, statSelects } from './run-stats.ts';
-import { formatSessionStats, parseSessionFilter, selectSessionStats, sessionStatsFields } from './session-stats.ts';
-import { sessionFields, statsParameters } from './sessions.ts';
+import { formatSessionStats, sessionStatsFields } from './session-stats.ts';
+import { readSessions, sessionFields, statsParameters } from './sessions.ts';
 import { PageResponse } from './v2-runs.ts';
 
 const sessionTypes = ['PROJECT', 'AGENT', 'EXPERIMENT'] as const;
@@ -92,37 +83,19 @@ export const listV2Sessions = defineOperation({
     response: { 200: PageResponse(Session) },
   },
   handler: async ({ caller, query, services }) => {
-    const sortBy = query.sort_by.toLowerCase() as Order;
-    if (query.include_stats === true || query.filter || Object.hasOwn(statOrders, sortBy))
-      requirePermission(caller, 'runs:read');
-    if (sortBy === 'feedback' && query.sort_by_feedback_key === undefined)
-      throw runlakeError('BAD_REQUEST', { reason: 'Sorting by feedback needs `sort_by_feedback_key`.' });
     const offset = readOffset(query.cursor);
     const types = new Set(query.type ?? sessionTypes);
     if (!types.has('PROJECT') && !types.has('EXPERIMENT')) return { items: [], next_cursor: null, has_more: false };
-    const list = {
-      conditions: {
-        ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, query.id),
-        name: query.name,
-        nameContains: query.name_contains,
-        metadata: parseMetadata(query.metadata),
-        referenceFree: types.has('PROJECT') && types.has('EXPERIMENT') ? undefined : types.has('PROJECT'),
-        referenceDatasetIds: query.reference_dataset_id,
-      },
-      rootRunConditions: parseSessionFilter('filter', query.filter),
-      sortBy,
-      feedbackKey: query.sort_by_feedback_key,
-      runs: {
-        startedFromMicros: parseOptionalTime(query.stats_start_time),
-        conditions: parseSessionFilter('stats_filter', query.stats_filter),
-      },
+    const found = await readSessions(services, caller, query, {
+      referenceFree: types.has('PROJECT') && types.has('EXPERIMENT') ? undefined : types.has('PROJECT'),
+      referenceDatasetIds: query.reference_dataset_id,
+      includeFacets: query.include_facets,
+      sortBy: query.sort_by.toLowerCase() as Order,
       descending: query.sort_order === 'desc',
       // One more than the page shows whether there is another page.
       limit: query.page_size + 1,
       offset,
-    };
-    const selected = query.include_stats ? selectSessionStats(query.stats_select, query.include_facets) : undefined;
-    const found = await readProjectsWithStats(services, caller.workspaceId, list, selected);
+    });
     const items = found.slice(0, query.page_size).map(formatSession);
     const hasMore = found.length > items.length;
     const next_cursor = hasMore ? writeOffset(offset + items.length) : null;
