@@ -1,7 +1,7 @@
 /**
  * Composes the parts of a role in one process.
  *
- * Start order (each part adds its shutdown step to `ends`): lock of the in-process log → schema → event log → roll-up
+ * Start order (each part adds its shutdown step to `shutdown`): lock of the in-process log → schema → event log → roll-up
  * and sink → jobs and their workers → bulk exports → HTTP → agents → tools. `api` runs no sink, roll-up or
  * workers; `ingest` runs no exports and no API; `exports`, `agents` and `tools` run only those. HTTP listens from the beginning and accepts
  * requests when all parts are up.

@@ -2,7 +2,7 @@
  * The agent server of one process, or a part of it: a front process claims no runs, and a worker process serves no
  * HTTP.
  *
- * Start order (each part adds its shutdown step to `ends`): user ids of graph code → Postgres account of graph code →
+ * Start order (each part adds its shutdown step to `shutdown`): user ids of graph code → Postgres account of graph code →
  * graph workers → stream hub → executor → HTTP → crons, webhooks, notifications of Postgres. At shutdown, crons and
  * webhooks stop first; then HTTP refuses new requests. Runs that do not finish within the drain timeout are requeued.
  */

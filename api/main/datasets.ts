@@ -17,10 +17,10 @@ import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '..
 import {
   buildPageResponse,
   cursorParameter,
-  readOffset as decodeOffset,
   metadataParameter,
   pageParameters,
   parseMetadata,
+  readOffset,
   tagValueParameter,
   writeOffset,
 } from '../server/list-parameters.ts';
@@ -181,7 +181,7 @@ export const listV2Datasets = defineOperation({
     response: { 200: PageResponse(Dataset) },
   },
   handler: async ({ caller, query, services }) => {
-    const offset = decodeOffset(query.cursor);
+    const offset = readOffset(query.cursor);
     const { rows, total } = await readList(services.database, caller.workspaceId, {
       ...toDatasetFilter(query),
       ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, query.id),

@@ -15,6 +15,7 @@ import {
 } from '../../pipelines/queues/queue-runs.ts';
 import type { QueueItem } from '../../pipelines/queues/read-queue-runs.ts';
 import { nullable, OneOf, optional, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { cursorParameter } from '../server/list-parameters.ts';
 import { defineOperation, type Operation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { QueueParams } from './annotation-queues.ts';
@@ -172,7 +173,7 @@ const listQueueItems = defineOperation({
       direction: Type.Optional(OneOf(['forward', 'backward'], { description: '`backward`: items before the cursor.' })),
       ...RunTimes,
       page_size: Type.Integer({ minimum: 1, maximum: 100, default: 20 }),
-      cursor: Type.Optional(Type.String({ description: '`next_cursor` of the previous page.' })),
+      cursor: cursorParameter,
     }),
     response: { 200: PageResponse(ListedItem) },
   },

@@ -22,6 +22,7 @@ import {
   Timestamp,
   Uuid,
 } from '../server/formats.ts';
+import { cursorParameter } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { createRunExtras } from './run-extras.ts';
@@ -177,7 +178,7 @@ export const listThreadTraces = defineOperation({
       filter: Type.Optional(Type.String({ description: 'Condition on the root run; see the guide.' })),
       selects: Type.Optional(SelectList([...uppercaseNames(Object.keys(threadTraceFields)), 'OP'])),
       page_size: Type.Optional(Type.Integer({ minimum: 1, maximum: maxPageSize, default: defaultPageSize })),
-      cursor: Type.Optional(Type.String({ description: '`next_cursor` of the previous page.' })),
+      cursor: cursorParameter,
     }),
     response: { 200: PageResponse(ThreadTrace) },
     produces: jsonMediaType,

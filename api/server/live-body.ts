@@ -37,7 +37,7 @@ export interface LiveBodyOptions<Item> {
   encodeSourceError(error: unknown): Uint8Array;
   /** Aborted when the server stops. */
   readonly stopping: AbortSignal;
-  /** Aborted when the caller loses access; see `OpenAccess.ended`. */
+  /** Aborted when the caller loses access; see `ActiveAccess.ended`. */
   readonly accessEnded: AbortSignal | undefined;
   /** Returns the last bytes to send if the server stops. Undefined if the client reconnects by itself. */
   readonly encodeServerStop: (() => Uint8Array) | undefined;

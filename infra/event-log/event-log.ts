@@ -111,7 +111,7 @@ export interface EventLog {
   /** Returns the schema with this id as JSON text. Returns `undefined` if the schema does not exist. */
   getSchema(schemaId: number): Promise<string | undefined>;
   /**
-   * Publishes messages. Resolves when the whole batch is durable, except messages of a topic with `storedIf` whose flag
+   * Publishes messages. Resolves when the whole batch is durable, except messages of a topic with `storedFlag` whose flag
    * is false: these messages are only for followers and may reach no consumer group.
    *
    * @param onOffsetsAssigned is called when the batch has its offsets, at the latest before `publish` resolves. Events

@@ -7,7 +7,7 @@
  * in the same format, arrays as arrays (`= ANY ($1)`), objects as JSON, bytes as a Buffer.
  *
  * Every call throws only RunlakeErrors: DATABASE_UNAVAILABLE (transient), ACCESS_DENIED_BY_STORE,
- * DATABASE_QUERY_FAILED. Use {@link violatedConstraint} of `database-error.ts` to detect a unique violation.
+ * DATABASE_QUERY_FAILED. Use {@link getViolatedConstraint} of `database-error.ts` to detect a unique violation.
  */
 export interface Sql {
   /** Returns the rows of a statement as objects by column name. */

@@ -57,7 +57,7 @@ export function readFeedbackPart(
  * Parses a feedback entry from JSON and sets `received_at` to the current time. The bytes of score, value, comment,
  * correction, extra and source stay unchanged.
  *
- * @param generateId Generates an id if the feedback entry has none. If `newId` is absent, a missing id is an error.
+ * @param generateId Generates an id if the feedback entry has none. If `generateId` is absent, a missing id is an error.
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED.
  */
 export function readFeedback(

@@ -2,7 +2,7 @@ import type { InjectOptions } from 'fastify';
 import type { ApiUnderTest } from './start-api.ts';
 
 /**
- * Sends requests with a key to a server under test, without a socket. `apiOf` is called at each request, because tests
+ * Sends requests with a key to a server under test, without a socket. `getApi` is called at each request, because tests
  * start the server later.
  */
 export function asking(getApi: () => ApiUnderTest) {

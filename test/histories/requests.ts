@@ -17,7 +17,7 @@ export interface WireRequest {
 export const routes = ['multipart', 'batch', 'single', 'otlp'] as const;
 export type Route = (typeof routes)[number];
 
-/** Encodes events for a route. `single` takes one event, `otlp` takes posts with a project (see `asSpan`). */
+/** Encodes events for a route. `single` takes one event, `otlp` takes posts with a project (see `toSpanEvent`). */
 export function encodeRequest(random: Random, route: Route, events: readonly RunEvent[]): WireRequest {
   switch (route) {
     case 'multipart':

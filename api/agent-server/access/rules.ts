@@ -26,7 +26,7 @@ type Proceed = (changes?: { readonly query?: unknown; readonly body?: unknown })
  */
 export type Rule = (input: RuleInput, authorizer: Authorizer, proceed: Proceed) => Promise<unknown>;
 
-/** Rule without checks, for operations that authorise the parts of a request themselves; see `asOperation`. */
+/** Rule without checks, for operations that authorise the parts of a request themselves; see `executeRequestPart`. */
 export const allowAllRule: Rule = (_input, _authorizer, proceed) => proceed();
 
 export const readThreadId = ({ params }: RuleInput) => (params.thread_id as string).toLowerCase();

@@ -22,7 +22,7 @@ interface SseOptions<Item> {
   readonly heartbeatMs: number;
   /** Aborted when the server stops. */
   readonly stopping: AbortSignal;
-  /** Aborted when the caller loses access; see `OpenAccess.ended`. */
+  /** Aborted when the caller loses access; see `ActiveAccess.ended`. */
   readonly accessEnded: AbortSignal | undefined;
   /** Whether the client reconnects by itself when the connection breaks, and then continues without a gap. */
   readonly clientReconnects: boolean;

@@ -14,7 +14,7 @@ import { timedOut, withTimeout } from '../../../infra/timeouts/with-timeout.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { createViolationError } from '../workers/frames.ts';
 import { openModuleWorker } from '../workers/front/module-worker.ts';
-import type { FromWorker } from '../workers/messages.ts';
+import type { MessageFromWorker } from '../workers/messages.ts';
 import { parseRequiredMetadata, type RequiredMetadata } from './access-filter.ts';
 import type { AgentUser, AuthIdentity, AuthorizationRequest, AuthRequest, AuthVerdict } from './agent-user.ts';
 
@@ -82,7 +82,7 @@ export async function openAuthProcess(options: {
     },
   });
 
-  function receive(message: FromWorker): void {
+  function receive(message: MessageFromWorker): void {
     if (message.kind !== 'response')
       throw createViolationError(`an unexpected message '${message.kind}' from the auth process`);
     if (pending.has(message.key)) end(message.key, message.json);

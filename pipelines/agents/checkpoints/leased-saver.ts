@@ -75,7 +75,7 @@ export function isLeaseLost(error: unknown): boolean {
 }
 
 /**
- * Checkpoint saver of LangGraph for the schema `agents`. Thread ids are thread keys (`threadKey`).
+ * Checkpoint saver of LangGraph for the schema `agents`. Thread ids are thread keys (`buildThreadKey`).
  *
  * Invariant: the saver writes only while it holds the lease of the run or thread. Each batch of puts, and each
  * `deleteThread`, is one statement that

@@ -133,7 +133,7 @@ interface HeadCheckpoint {
 
 /**
  * Reads the newest checkpoint of a thread's root graph; undefined if the thread has none. `key` is a thread key
- * (`threadKey`).
+ * (`buildThreadKey`).
  */
 export async function readHeadCheckpoint(sql: Sql, key: string): Promise<HeadCheckpoint | undefined> {
   const rows = await sql.query<HeadCheckpoint>(

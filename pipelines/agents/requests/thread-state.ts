@@ -1,7 +1,7 @@
 import type { CheckpointConfig, Snapshot, SnapshotTask } from '../graphs/compiled-graph.ts';
 import type { Interrupt, ThreadCheckpoint, ThreadState, ThreadTask } from '../threads/thread.ts';
 
-/** Converts a snapshot to the thread state of the API. Values are not serialised; use `graphJson` for that. */
+/** Converts a snapshot to the thread state of the API. Values are not serialised; use `toGraphJson` for that. */
 export function toThreadState({
   values,
   next,

@@ -5,7 +5,7 @@ import { resolveAssistant } from '../assistants/assistant.ts';
 import { buildThreadKey, copyCheckpoints } from '../checkpoints/copy-checkpoints.ts';
 import { lockThread } from '../runs/lock-thread.ts';
 import type { WorkerPool } from '../workers/front/worker-pool.ts';
-import type { ThreadOfGraph } from '../workers/messages.ts';
+import type { GraphThread } from '../workers/messages.ts';
 import {
   readThread,
   requireStorableJson,
@@ -93,7 +93,7 @@ export interface ThreadDeps {
 export async function resolveGraphThread(
   { database, deploymentId }: ThreadDeps,
   { thread_id: threadId, metadata, config: stored }: Thread,
-): Promise<ThreadOfGraph | undefined> {
+): Promise<GraphThread | undefined> {
   const { graph_id: graphId, assistant_id: assistantId } = metadata;
   if (typeof graphId !== 'string') return undefined;
   const config =

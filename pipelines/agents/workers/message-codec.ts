@@ -12,7 +12,7 @@ import { protocolMode } from '../streams/stream-types.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { ChildRun } from '../traces/trace-order.ts';
 import { createViolationError, encodeFrame, type Frame, requireJson } from './frames.ts';
-import type { Chunk, FromWorker as MessageFromWorker, RunOutcome, SerializedError } from './messages.ts';
+import type { Chunk, MessageFromWorker, RunOutcome, SerializedError } from './messages.ts';
 
 /** Maximum length of an error text, in characters; longer texts are truncated. */
 export const maxReasonCharacters = 128 * 1024;

@@ -46,7 +46,7 @@ export const maxEventBytes = 8 * 1024 ** 2;
 /** Fixed cost of an event in addition to its data and names: its log record, and objects in the worker and its parent. */
 export const eventOverheadBytes = 256;
 
-export function eventCost({ mode, event, namespace, data }: Chunk): number {
+export function computeEventCost({ mode, event, namespace, data }: Chunk): number {
   return data.byteLength + mode.length + event.length + namespace.length + eventOverheadBytes;
 }
 
@@ -78,14 +78,14 @@ export type RunOutcome =
 export type GraphRequest =
   | {
       readonly kind: 'state';
-      readonly thread: ThreadOfGraph;
+      readonly thread: GraphThread;
       readonly checkpoint?: CheckpointReference;
       readonly subgraphs: boolean;
       readonly select?: readonly string[];
     }
   | {
       readonly kind: 'history';
-      readonly thread: ThreadOfGraph;
+      readonly thread: GraphThread;
       readonly limit: number;
       readonly before?: CheckpointReference;
       readonly checkpoint?: CheckpointReference;
@@ -96,7 +96,7 @@ export type GraphRequest =
     }
   | {
       readonly kind: 'update-state';
-      readonly thread: ThreadOfGraph;
+      readonly thread: GraphThread;
       /** The thread's `write_token`. */
       readonly leaseToken: string;
       readonly checkpoint?: CheckpointReference;
@@ -118,7 +118,7 @@ export type GraphRequest =
   /** Embeds texts with the embedder of the store. */
   | { readonly kind: 'embed'; readonly texts: readonly string[] };
 
-export interface ThreadOfGraph {
+export interface GraphThread {
   readonly deploymentId: string;
   readonly threadId: string;
   readonly graphId: string;
@@ -154,7 +154,7 @@ export interface WorkerSetup {
   readonly heartbeatMs: number;
 }
 
-export type ToWorker =
+export type MessageToWorker =
   | { readonly kind: 'setup'; readonly setup: WorkerSetup }
   | { readonly kind: 'run'; readonly key: number; readonly job: Omit<RunJob, 'alone' | 'timeoutMs'> }
   | { readonly kind: 'cancel'; readonly key: number; readonly why: 'cancelled' | 'timeout' }
@@ -167,7 +167,7 @@ export type ToWorker =
       readonly request: { readonly identify: AuthRequest } | { readonly authorize: AuthorizationRequest };
     };
 
-export type FromWorker =
+export type MessageFromWorker =
   /** The worker imports the module of this graph next. If no message follows, that module ended the process. */
   | { readonly kind: 'loading'; readonly graphId: string }
   /** The process has loaded its modules. `routes` are the routes that the custom app declares. */

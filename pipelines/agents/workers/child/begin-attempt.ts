@@ -3,12 +3,12 @@ import type { CompiledGraph } from '../../graphs/compiled-graph.ts';
 import { isEndCommand, listUnknownBreakpoints, readNodes, requireNodes } from '../../graphs/graph-nodes.ts';
 import type { LoadedGraph } from '../../graphs/load-graph.ts';
 import type { CheckpointReference, RunCommand } from '../../runs/run.ts';
-import type { ToWorker } from '../messages.ts';
+import type { MessageToWorker } from '../messages.ts';
 import { toLibraryCommand, toLibraryConfig } from './run-config.ts';
 import { findStoppedSubgraphs, isStoppedAtHead } from './stopped-at-head.ts';
 import type { ThreadSaver } from './thread-saver.ts';
 
-export type Job = Extract<ToWorker, { kind: 'run' }>['job'];
+export type Job = Extract<MessageToWorker, { kind: 'run' }>['job'];
 
 interface AttemptContext {
   readonly loaded: LoadedGraph;

@@ -10,7 +10,7 @@ import {
   pipeDescriptor,
 } from '../frames.ts';
 import { encodeMessage } from '../message-codec.ts';
-import type { Chunk, FromWorker } from '../messages.ts';
+import type { Chunk, MessageFromWorker } from '../messages.ts';
 
 export interface ParentPipe {
   /** Writes the buffers. Calls `sent` when the operating system has accepted all bytes. */
@@ -18,7 +18,7 @@ export interface ParentPipe {
 }
 
 /**
- * Opens the worker's end of the pipe to the parent process, which has spawned this process as a `WorkerChild`. The
+ * Opens the worker's end of the pipe to the parent process, which has spawned this process as a `ProjectProcess`. The
  * process exits when the pipe closes, which happens at the latest when the parent process ends.
  */
 export function openParentPipe(onMessage: (message: unknown) => void): ParentPipe {
@@ -61,7 +61,7 @@ export function watchParent(): void {
 export class Outbox {
   readonly #pipe: ParentPipe;
   #limits: FrameLimits = computeWorkerFrameLimits(0);
-  #buffer: FromWorker[] = [];
+  #buffer: MessageFromWorker[] = [];
   /** The last message of `#buffer`, if it contains chunks. Further chunks of the same run are added to it. */
   #open: { readonly key: number; readonly chunks: Chunk[] } | undefined;
 
@@ -74,7 +74,7 @@ export class Outbox {
     this.#limits = limits;
   }
 
-  put(message: FromWorker): void {
+  put(message: MessageFromWorker): void {
     this.#add(message);
     this.#open = undefined;
   }
@@ -89,7 +89,7 @@ export class Outbox {
   }
 
   /** Adds a message and flushes at once. Calls `sent` when the operating system has accepted all bytes. */
-  send(message: FromWorker, sent?: () => void): void {
+  send(message: MessageFromWorker, sent?: () => void): void {
     this.put(message);
     this.flush(sent);
   }
@@ -105,12 +105,12 @@ export class Outbox {
       );
   }
 
-  #add(message: FromWorker): void {
+  #add(message: MessageFromWorker): void {
     if (this.#buffer.length === 0) setImmediate(() => this.flush());
     this.#buffer.push(message);
   }
 
-  #encode(message: FromWorker): Uint8Array[] {
+  #encode(message: MessageFromWorker): Uint8Array[] {
     const buffers = encodeMessage(message);
     const [, head, ...body] = buffers as [Uint8Array, Uint8Array, ...Uint8Array[]];
     const bytes = body.reduce((sum, part) => sum + part.byteLength, 0);
@@ -125,7 +125,7 @@ export class Outbox {
 }
 
 /** Returns a replacement for a message that exceeds the limits of the parent process. */
-function replaceTooLarge(message: FromWorker, sizes: ErrorParameters): FromWorker {
+function replaceTooLarge(message: MessageFromWorker, sizes: ErrorParameters): MessageFromWorker {
   const error = { code: 'WORKER_MESSAGE_TOO_LARGE', params: sizes } as const;
   switch (message.kind) {
     case 'traced': {

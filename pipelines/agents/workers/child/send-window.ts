@@ -11,7 +11,7 @@
  *   3. If the buffers exceed the limit, the run with the largest buffer fails with STREAM_BUFFER_FULL.
  */
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
-import { type Chunk, eventCost as computeEventCost } from '../messages.ts';
+import { type Chunk, computeEventCost } from '../messages.ts';
 
 /** The buffers of all send windows of a process. */
 export class SendBuffers {

@@ -28,7 +28,7 @@ import { loadEmbedder, openStores, type StoreFactory } from '../../store/agent-s
 import { buildStoreConfig, type StoreConfig } from '../../store/store-item.ts';
 import { openTracer } from '../../traces/run-tracer.ts';
 import { computeWorkerFrameLimits } from '../frames.ts';
-import type { ToWorker, WorkerSetup } from '../messages.ts';
+import type { MessageToWorker, WorkerSetup } from '../messages.ts';
 import { installTypescriptLoader, needsTypescript } from '../read-typescript.ts';
 import { serializeError } from '../serialized-error.ts';
 import { EventLoopTurn } from './event-loop-turn.ts';
@@ -46,7 +46,7 @@ interface ActiveRun {
 // Bind `process.exit` now, because graph code may replace it later.
 const exit = process.exit.bind(process);
 
-const outbox = new Outbox(openParentPipe((message) => receive(message as ToWorker)));
+const outbox = new Outbox(openParentPipe((message) => receive(message as MessageToWorker)));
 const graphs = new Map<string, LoadedGraph>();
 const runs = new Map<number, ActiveRun>();
 let setup: WorkerSetup;
@@ -67,7 +67,7 @@ process.on('unhandledRejection', (error) => {
 });
 watchParent();
 
-function receive(message: ToWorker): void {
+function receive(message: MessageToWorker): void {
   switch (message.kind) {
     case 'setup':
       void startWorker(message.setup);
@@ -142,7 +142,7 @@ async function loadStoreConfig({ store }: WorkerSetup): Promise<StoreConfig> {
   return buildStoreConfig(store ?? {}, store?.index && (await loadEmbedder(store.index.embed, store.folder)));
 }
 
-async function executeRun({ key, job }: Extract<ToWorker, { kind: 'run' }>): Promise<void> {
+async function executeRun({ key, job }: Extract<MessageToWorker, { kind: 'run' }>): Promise<void> {
   const graph = graphs.get(job.graphId);
   if (graph === undefined) {
     const message = loadErrors[job.graphId] ?? `Graph '${job.graphId}' does not exist.`;
@@ -180,7 +180,7 @@ async function executeRun({ key, job }: Extract<ToWorker, { kind: 'run' }>): Pro
   outbox.put({ kind: 'ended', key, outcome });
 }
 
-async function runQuery({ key, request }: Extract<ToWorker, { kind: 'query' }>): Promise<void> {
+async function runQuery({ key, request }: Extract<MessageToWorker, { kind: 'query' }>): Promise<void> {
   try {
     outbox.put({
       kind: 'response',
@@ -192,7 +192,7 @@ async function runQuery({ key, request }: Extract<ToWorker, { kind: 'query' }>):
   }
 }
 
-async function executeAuth({ key, request }: Extract<ToWorker, { kind: 'auth' }>): Promise<void> {
+async function executeAuth({ key, request }: Extract<MessageToWorker, { kind: 'auth' }>): Promise<void> {
   if (auth === undefined) return;
   const result =
     'identify' in request ? await auth.identify(request.identify) : await auth.authorize(request.authorize);

@@ -1,7 +1,7 @@
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import type { GraphNodes } from '../../graphs/graph-nodes.ts';
 import { createViolationError } from '../frames.ts';
-import type { FromWorker, GraphRequest } from '../messages.ts';
+import type { GraphRequest, MessageFromWorker } from '../messages.ts';
 import { serializeFailure, toRunlakeError } from '../serialized-error.ts';
 import { type WorkerExit, WorkerHandle, type WorkerOptions } from './worker-handle.ts';
 
@@ -111,7 +111,7 @@ export class QueryWorkerHandle extends WorkerHandle {
     }
   }
 
-  #receive(message: FromWorker): void {
+  #receive(message: MessageFromWorker): void {
     if (message.kind !== 'response' && message.kind !== 'query-error') {
       throw createViolationError(`a message '${message.kind}' of the query worker`);
     }

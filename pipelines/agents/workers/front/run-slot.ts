@@ -1,5 +1,5 @@
 import type { ChildRunBatch } from '../../traces/trace-order.ts';
-import { type Chunk, eventCost, type RunJob, type RunOutcome } from '../messages.ts';
+import { type Chunk, computeEventCost, type RunJob, type RunOutcome } from '../messages.ts';
 
 export interface RunConsumer {
   readonly take: (chunks: readonly Chunk[]) => Promise<void>;
@@ -102,5 +102,5 @@ export class RunSlot {
 }
 
 function sumCosts(chunks: readonly Chunk[]): number {
-  return chunks.reduce((sum, chunk) => sum + eventCost(chunk), 0);
+  return chunks.reduce((sum, chunk) => sum + computeEventCost(chunk), 0);
 }

@@ -1,5 +1,5 @@
 import { createViolationError } from '../frames.ts';
-import type { FromWorker, RunOutcome } from '../messages.ts';
+import type { MessageFromWorker, RunOutcome } from '../messages.ts';
 import type { RunSlot } from './run-slot.ts';
 import { type WorkerExit, WorkerHandle, type WorkerOptions } from './worker-handle.ts';
 
@@ -92,7 +92,7 @@ export class RunWorkerHandle extends WorkerHandle {
   }
 
   /** @throws WORKER_PROTOCOL_VIOLATED */
-  #receive(message: FromWorker): void {
+  #receive(message: MessageFromWorker): void {
     if (message.kind !== 'chunks' && message.kind !== 'traced' && message.kind !== 'ended') {
       throw createViolationError(`a message '${message.kind}' of a worker for runs`);
     }

@@ -21,7 +21,7 @@ import type { AppRoute } from '../../app/app-route.ts';
 import type { GraphNodes } from '../../graphs/graph-nodes.ts';
 import { computeWorkerFrameLimits, createViolationError } from '../frames.ts';
 import { decodeMessage } from '../message-codec.ts';
-import type { FromWorker, SerializedError, ToWorker, WorkerSetup } from '../messages.ts';
+import type { MessageFromWorker, MessageToWorker, SerializedError, WorkerSetup } from '../messages.ts';
 import { getTypescriptLoaderUrl, needsTypescript } from '../read-typescript.ts';
 import { toRunlakeError } from '../serialized-error.ts';
 import { type ProcessEnd, ProjectProcess } from './project-process.ts';
@@ -49,7 +49,7 @@ export interface WorkerHooks {
     nodes: Readonly<Record<string, GraphNodes>>,
   ) => void;
   /** @throws WORKER_PROTOCOL_VIOLATED if a worker of this kind must not send that message now. */
-  readonly onMessage: (message: FromWorker) => void;
+  readonly onMessage: (message: MessageFromWorker) => void;
   /** Called when a process has ended. A new process starts by itself, unless `stop` was called. */
   readonly onExit: (exit: WorkerExit) => void;
 }
@@ -116,7 +116,7 @@ export class WorkerHandle {
   }
 
   /** Sends a message. Messages of one turn of the event loop are written together. */
-  send(message: ToWorker): void {
+  send(message: MessageToWorker): void {
     this.#launched?.process.send(message);
   }
 
@@ -172,7 +172,7 @@ export class WorkerHandle {
     };
     this.#launched = launched;
     const checkTimer = setInterval(() => this.#checkLiveness(launched), Math.min(1_000, heartbeatTimeoutMs / 4));
-    process.send({ kind: 'setup', setup } satisfies ToWorker);
+    process.send({ kind: 'setup', setup } satisfies MessageToWorker);
   }
 
   #restart(launched: Launched, end: ProcessEnd): void {
@@ -185,7 +185,7 @@ export class WorkerHandle {
     this.#restartTimer = setTimeout(() => this.#launch(), backoffMs);
   }
 
-  #receive(launched: Launched, message: FromWorker): void {
+  #receive(launched: Launched, message: MessageFromWorker): void {
     launched.lastMessageAtMs = performance.now();
     validate(launched, message);
     if (message.kind === 'loading') launched.loading = message.graphId;
@@ -216,7 +216,7 @@ export class WorkerHandle {
 }
 
 /** @throws WORKER_PROTOCOL_VIOLATED */
-function validate(launched: Launched, message: FromWorker): void {
+function validate(launched: Launched, message: MessageFromWorker): void {
   const { kind } = message;
   if (kind !== 'chunks') {
     launched.messages += 1;

@@ -3,13 +3,13 @@ import { describe, expect, test } from 'vitest';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { computeWorkerFrameLimits, encodeFrame, FrameReader } from '../../../../pipelines/agents/workers/frames.ts';
 import { decodeMessage, encodeMessage } from '../../../../pipelines/agents/workers/message-codec.ts';
-import type { FromWorker } from '../../../../pipelines/agents/workers/messages.ts';
+import type { MessageFromWorker } from '../../../../pipelines/agents/workers/messages.ts';
 
 const maxEventBytes = 64 * 1024;
 
 /** Decodes bytes as the parent process does, in reads of `size` bytes. */
-function read(bytes: Uint8Array, size = bytes.byteLength): FromWorker[] {
-  const messages: FromWorker[] = [];
+function read(bytes: Uint8Array, size = bytes.byteLength): MessageFromWorker[] {
+  const messages: MessageFromWorker[] = [];
   const reader = new FrameReader(computeWorkerFrameLimits(maxEventBytes), (frame) => {
     messages.push(decodeMessage(frame, maxEventBytes));
   });
@@ -35,30 +35,31 @@ const traced = fc.record({
   values: fc.string(),
   open: fc.boolean(),
 });
-const message: fc.Arbitrary<FromWorker> = fc.oneof(
-  fc.constant<FromWorker>({ kind: 'heartbeat' }),
+const message: fc.Arbitrary<MessageFromWorker> = fc.oneof(
+  fc.constant<MessageFromWorker>({ kind: 'heartbeat' }),
   fc
     .array(chunk, { minLength: 1, maxLength: 20 })
-    .chain((chunks) => key.map((key): FromWorker => ({ kind: 'chunks', key, chunks }))),
-  fc.record({ key, json: text }).map((rest): FromWorker => ({ kind: 'response', ...rest })),
-  fc.record({ key, runs: fc.array(traced, { maxLength: 5 }) }).map(({ key, runs }): FromWorker => {
+    .chain((chunks) => key.map((key): MessageFromWorker => ({ kind: 'chunks', key, chunks }))),
+  fc.record({ key, json: text }).map((rest): MessageFromWorker => ({ kind: 'response', ...rest })),
+  fc.record({ key, runs: fc.array(traced, { maxLength: 5 }) }).map(({ key, runs }): MessageFromWorker => {
     return { kind: 'traced', key, traced: { droppedRuns: 0, droppedValues: 1, runs } };
   }),
-  fc.record({ key, values: text, value: fc.jsonValue() }).map(({ key, values, value }): FromWorker => {
+  fc.record({ key, values: text, value: fc.jsonValue() }).map(({ key, values, value }): MessageFromWorker => {
     const interrupts = { task: [{ id: 'i', value }] };
     return { kind: 'ended', key, outcome: { kind: 'finished', values, next: ['node'], interrupts } };
   }),
-  fc.record({ key, values: text }).map(({ key, values }): FromWorker => {
+  fc.record({ key, values: text }).map(({ key, values }): MessageFromWorker => {
     return { kind: 'ended', key, outcome: { kind: 'failed', error: 'TypeError', message: 'failed', values } };
   }),
-  fc.constant<FromWorker>({
+  fc.constant<MessageFromWorker>({
     kind: 'ready',
     loadErrors: { one: 'missing' },
     routes: [{ method: 'GET', path: '/' }],
     nodes: { two: { names: new Set(['a']), targets: new Set() } },
   }),
 );
-const written = (messages: readonly FromWorker[]) => Buffer.concat(messages.flatMap((each) => encodeMessage(each)));
+const written = (messages: readonly MessageFromWorker[]) =>
+  Buffer.concat(messages.flatMap((each) => encodeMessage(each)));
 
 test('decodes messages as encoded, however the bytes are split', () => {
   fc.assert(
@@ -224,7 +225,7 @@ test('refuses a head of many tiny values before it is parsed', () => {
 
 test('accepts large interrupts of few values, with any characters', () => {
   const value = 'a,[{"\\'.repeat(1_000_000);
-  const message: FromWorker = {
+  const message: MessageFromWorker = {
     kind: 'ended',
     key: 1,
     outcome: { kind: 'finished', values: '{}', next: ['node'], interrupts: { task: [{ id: 'i', value }] } },
