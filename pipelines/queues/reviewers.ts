@@ -30,7 +30,8 @@ export async function addReviewer(
       [queueId, userId],
     );
     const [counted] = await tx.query<{ count: number }>(
-      'SELECT count(*) AS count FROM annotation_queue_reviewers WHERE queue_id = $1',
+      `SELECT count(*) AS count FROM annotation_queue_reviewers AS r JOIN users AS u ON u.id = r.user_id
+       WHERE r.queue_id = $1 AND u.removed_at IS NULL`,
       [queueId],
     );
     if (counted!.count > maxReviewers) throw runlakeError('QUEUE_FULL', { limit: maxReviewers, what: 'reviewers' });

@@ -115,6 +115,9 @@ describe('reviewers', () => {
     const refused = await assign(queueId, user(0).id);
     expect([refused.status, refused.body.error]).toEqual([422, expect.stringContaining('more than 100 reviewers')]);
     expect((await client.annotationQueues.retrieve(queueId)).assigned_reviewers).toHaveLength(100);
+    // A member who left the organisation no longer counts.
+    await api.database.execute("UPDATE users SET removed_at = now() WHERE email = 'many1@acme.example'");
+    expect((await assign(queueId, user(0).id)).status).toBe(201);
   });
 });
 
