@@ -9,7 +9,7 @@ import type { ClickHouse, ExternalTable } from '../../infra/clickhouse/clickhous
 import { readLocations, type TraceLocation } from '../ingest/sink/assign-trace-locations.ts';
 import { locateRunsOfTenants } from '../runs/locate-run.ts';
 import type { ChangeDeps, TraceChange } from './change-traces.ts';
-import { computeLifetime, defaultRetention, mergeLifetimes, ProjectRetentions, traceTiers } from './lifetimes.ts';
+import { computeLifetime, defaultRetention, mergeLifetimes, readRetentions, traceTiers } from './lifetimes.ts';
 
 const statementTimeoutMs = 3_600_000;
 
@@ -43,7 +43,7 @@ export async function keepTraces(
   const rows: (string | number)[][] = [];
   const located = await readLocations(clickhouse, traces);
   const projectIds = located.map(({ locations }) => (locations as readonly [TraceLocation])[0].projectId);
-  const retentions = await new ProjectRetentions(database).of(projectIds);
+  const retentions = await readRetentions(database, projectIds);
   for (const { trace, locations } of located) {
     const { projectId, requestedAtMicros, isSecond } = tracesById.get(
       `${trace.tenantId} ${trace.traceId}`,

@@ -110,13 +110,24 @@ export class ProjectRetentions {
   }
 
   async #find(projectId: string): Promise<ProjectRetention> {
-    const found = await this.#known.get(projectId, async () => {
-      const [row] = await this.#database.query<{ tier: TraceTier | null; days: number | null }>(
-        'SELECT trace_tier AS tier, longlived_ttl_days AS days FROM projects WHERE id = $1',
-        [projectId],
-      );
-      return { tier: row?.tier ?? defaultRetention.tier, longlivedDays: row?.days ?? undefined };
-    });
+    const found = await this.#known.get(
+      projectId,
+      async () => (await readRetentions(this.#database, [projectId])).get(projectId) ?? defaultRetention,
+    );
     return found ?? defaultRetention;
   }
+}
+
+/** Reads the retention of projects, as it is now. Projects that do not exist are omitted. @throws errors of Postgres. */
+export async function readRetentions(
+  database: Pick<Sql, 'query'>,
+  projectIds: Iterable<string>,
+): Promise<ReadonlyMap<string, ProjectRetention>> {
+  const rows = await database.query<{ id: string; tier: TraceTier | null; days: number | null }>(
+    'SELECT id, trace_tier AS tier, longlived_ttl_days AS days FROM projects WHERE id = ANY ($1)',
+    [[...new Set(projectIds)]],
+  );
+  return new Map(
+    rows.map(({ id, tier, days }) => [id, { tier: tier ?? defaultRetention.tier, longlivedDays: days ?? undefined }]),
+  );
 }

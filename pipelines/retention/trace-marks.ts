@@ -1,15 +1,11 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
+import type { TenantTrace } from '../ingest/run-event/run-event.ts';
 import { locateRun } from '../runs/locate-run.ts';
 import { type Lifetime, parseTierNumber } from './lifetimes.ts';
 
-interface TraceOfTenant {
-  readonly tenantId: string;
-  readonly traceId: string;
-}
-
 /** Retention change requested after the trace was stored: extended or deleted. */
-export interface TraceMark extends TraceOfTenant {
+export interface TraceMark extends TenantTrace {
   /** New lifetime of a trace whose retention was extended. */
   readonly lifetime: Lifetime;
   readonly isDeleted: boolean;
@@ -35,7 +31,7 @@ export class TraceMarks {
   }
 
   /** Returns the marks of `traces`; traces without a mark are omitted. @throws errors of ClickHouse. */
-  async of(traces: readonly TraceOfTenant[]): Promise<TraceMark[]> {
+  async of(traces: readonly TenantTrace[]): Promise<TraceMark[]> {
     return traces.length > 0 && (await this.hasAnyMark()) ? readMarks(this.#clickhouse, traces) : [];
   }
 
@@ -56,7 +52,7 @@ export class TraceMarks {
   }
 }
 
-async function readMarks(clickhouse: ClickHouse, traces: readonly TraceOfTenant[]): Promise<TraceMark[]> {
+async function readMarks(clickhouse: ClickHouse, traces: readonly TenantTrace[]): Promise<TraceMark[]> {
   const rows = await clickhouse.query<{
     tenant_id: string;
     trace_id: string;

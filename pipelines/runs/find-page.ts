@@ -149,7 +149,8 @@ async function* generateSlices(
 ): AsyncGenerator<TimeWindow> {
   const { order, after } = request;
   const whole = boundTimeRange(request);
-  const range = order === 'asc' && after === undefined ? await clipToStoredTimes(clickhouse, whole) : whole;
+  const isClipped = order === 'asc' && after === undefined;
+  const range = isClipped ? await clipToStoredTimes(clickhouse, whole) : whole;
   for (const window of generateTimeWindows(range, order, Date.now() * 1_000)) {
     const { rows, oldest, newest } = await probe(clickhouse, request, window, slicing.probedRows);
     if (rows === 0) continue;
@@ -159,7 +160,7 @@ async function* generateSlices(
     }
     const first = { fromMicros: oldest, untilMicrosExclusive: newest + 1 };
     yield first;
-    const stored = await clipToStoredTimes(clickhouse, range);
+    const stored = isClipped ? range : await clipToStoredTimes(clickhouse, range);
     let slice = computeNextSlice(first, stored, order, slicing.growth);
     for (; slice !== undefined; slice = computeNextSlice(slice, stored, order, slicing.growth)) yield slice;
     return;

@@ -179,6 +179,11 @@ const isPatchOffset = getFieldOffset(runEvents, 'is_patch');
  */
 const receivedAtOffset = isPatchOffset + fixedWidthBytes.flag;
 
+export interface TenantTrace {
+  readonly tenantId: string;
+  readonly traceId: string;
+}
+
 /** Returns tenant and trace as one string, which serves as a key for caches. */
 export function readTraceKey(framed: Buffer): string {
   return framed.toString('latin1', tenantOffset + 1, traceOffset + 37);

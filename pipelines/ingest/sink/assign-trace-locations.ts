@@ -8,6 +8,7 @@ import {
   nilUuid,
   readProjectId,
   readTraceTimeMicros,
+  type TenantTrace,
 } from '../run-event/run-event.ts';
 import type { ValidRunEvent } from './split-into-batches.ts';
 
@@ -25,11 +26,6 @@ export interface TraceLocation {
    */
   readonly wasRead?: true;
   readonly lifetime: Lifetime;
-}
-
-export interface TenantTrace {
-  readonly tenantId: string;
-  readonly traceId: string;
 }
 
 /** Parses a key from `readTraceKey` and returns its tenant and trace. */

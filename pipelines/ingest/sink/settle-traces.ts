@@ -27,8 +27,9 @@ import { deleteRows } from '../../../infra/clickhouse/delete-rows.ts';
 import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import { markHoursDirty } from '../../usage/mark-hours-dirty.ts';
+import type { TenantTrace } from '../run-event/run-event.ts';
 import { hourSeconds } from '../run-event/times.ts';
-import { readLocations, type TenantTrace, type TraceLocation } from './assign-trace-locations.ts';
+import { readLocations, type TraceLocation } from './assign-trace-locations.ts';
 import { refillRunKeysSql } from './insert-batch.ts';
 
 /** Returns whether any trace is contested. Contested traces are rare. */
