@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { formatCsv } from '../../infra/csv/format-csv.ts';
 import { type FieldError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { parseUuid } from '../../pipelines/ingest/run-event/uuid.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import {
   type GranularUsage,
@@ -126,15 +127,11 @@ function toGranularUsageRequest(query: Static<typeof GranularUsageQuery>, caller
   };
 }
 
-const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 function parseWorkspaceIds(values: readonly string[]): string[] {
-  const ids = values.flatMap((value) => value.split(',')).map((id) => id.trim().toLowerCase());
-  const nonEmptyIds = ids.filter((id) => id !== '');
+  const ids = values.flatMap((value) => value.split(',')).map((id) => id.trim());
+  const nonEmptyIds = ids.filter((id) => id !== '').map((id) => parseUuid(id) ?? id);
   const fields: FieldError[] = nonEmptyIds.flatMap((id, index) =>
-    uuidPattern.test(id)
-      ? []
-      : [{ loc: ['query', 'workspace_ids', index], msg: 'must be a UUID', type: 'uuid_format' }],
+    parseUuid(id) ? [] : [{ loc: ['query', 'workspace_ids', index], msg: 'must be a UUID', type: 'uuid_format' }],
   );
   if (nonEmptyIds.length === 0 || nonEmptyIds.length > maxWorkspaceIds) {
     const msg = `must name between 1 and ${maxWorkspaceIds} workspaces, not ${nonEmptyIds.length}`;

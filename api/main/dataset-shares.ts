@@ -21,7 +21,7 @@ import type { Services } from '../server/services.ts';
 import { Dataset, DatasetParams } from './datasets.ts';
 import { createExampleLinks, Example, filterParameters, maxExamples, toFilter } from './example-fields.ts';
 import { exampleWriteErrors } from './examples.ts';
-import { publicAccess, publicHeaders } from './run-shares.ts';
+import { publicAccess, publicHeaders, ShareParams } from './run-shares.ts';
 
 /** Copies of datasets and shared datasets. */
 
@@ -134,7 +134,6 @@ export const unshareDataset = defineOperation({
   },
 });
 
-const ShareParams = Type.Object({ share_token: Uuid() });
 const publicErrors = [
   'INVALID_FILTER',
   'RATE_LIMITED',

@@ -6,7 +6,6 @@ import { findPlacement, listItems, takePage, writeCursor } from '../../pipelines
 import {
   deleteQueueRuns,
   type NewQueueRun,
-  type NewQueueThread,
   readReview,
   type Section,
   sections,
@@ -14,6 +13,7 @@ import {
   updateQueueRun,
 } from '../../pipelines/queues/queue-runs.ts';
 import type { QueueItem } from '../../pipelines/queues/read-queue-runs.ts';
+import type { ThreadKey } from '../../pipelines/runs/threads.ts';
 import { nullable, OneOf, optional, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { cursorParameter } from '../server/list-parameters.ts';
 import { defineOperation, type Operation } from '../server/operation.ts';
@@ -101,9 +101,9 @@ interface ItemToAdd {
 }
 
 /** @throws BAD_REQUEST */
-function parseItems(items: readonly ItemToAdd[]): { runs: NewQueueRun[]; threads: NewQueueThread[] } {
+function parseItems(items: readonly ItemToAdd[]): { runs: NewQueueRun[]; threads: ThreadKey[] } {
   const runs: NewQueueRun[] = [];
-  const threads: NewQueueThread[] = [];
+  const threads: ThreadKey[] = [];
   for (const [index, item] of items.entries()) {
     const { item_type, run_id: runId, thread_id: threadId, source_proposed_example_id: sourceProposedExampleId } = item;
     const projectId = item.project_id ?? item.session_id;

@@ -6,7 +6,6 @@ import {
   updateQueueRun as changeQueueRun,
   addQueueRuns as insertQueueRuns,
   type NewQueueRun,
-  type NewQueueThread,
   deleteQueueRun as removeQueueRun,
   deleteQueueRuns as removeQueueRuns,
   reviewStatuses,
@@ -19,6 +18,7 @@ import {
   readQueueRuns,
   requireThreads,
 } from '../../pipelines/queues/read-queue-runs.ts';
+import type { ThreadKey } from '../../pipelines/runs/threads.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { jsonMediaType, nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
@@ -81,7 +81,7 @@ export async function addRuns(
   caller: WorkspaceCaller,
   queueId: string,
   runs: readonly NewQueueRun[],
-  threads: readonly NewQueueThread[] = [],
+  threads: readonly ThreadKey[] = [],
 ) {
   const { accept, config, database } = services;
   await readQueue(database, caller.workspaceId, queueId);

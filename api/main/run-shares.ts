@@ -210,7 +210,7 @@ export const deleteThreadShare = defineOperation({
   },
 });
 
-const ShareParams = Type.Object({ share_token: Uuid() });
+export const ShareParams = Type.Object({ share_token: Uuid() });
 const SharedRunParams = Type.Object({ share_token: Uuid(), run_id: Uuid() });
 /** Access with a share token instead of an API key. */
 export const publicAccess = { public: true, tenantScope: 'none' } as const;

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { queryRuns, v1Envelope } from '../../pipelines/runs/query-runs.ts';
+import { readAllRuns } from '../../pipelines/runs/query-runs.ts';
 import { selectFields } from '../../pipelines/runs/run-select.ts';
 import { endShares, type ListedShare, listShares } from '../../pipelines/shares/list-shares.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
@@ -69,20 +69,16 @@ export const sharedEntityOperations: readonly Operation[] = [
       requirePermission(caller, 'datasets:share');
       const shares = await listShares(services, caller.workspaceId, query);
       const deps = { ...services, extras: createRunExtras(services, request) };
-      const page = await queryRuns(
-        deps,
-        {
-          tenantId: caller.workspaceId,
-          runIds: shares.flatMap(({ kind, targetId }) => (kind === 'trace' ? [targetId] : [])),
-          filter: {},
-          selected: selectFields(['name', 'run_type', 'session_id']),
-          order: 'desc',
-          limitRows: query.limit,
-        },
-        v1Envelope,
-      );
-      const { runs } = JSON.parse(page.toString()) as { runs: RootRun[] };
-      const runsById = new Map(runs.map((run) => [run.id, run]));
+      const roots = readAllRuns<RootRun>(deps, {
+        tenantId: caller.workspaceId,
+        runIds: shares.flatMap(({ kind, targetId }) => (kind === 'trace' ? [targetId] : [])),
+        filter: {},
+        selected: selectFields(['name', 'run_type', 'session_id']),
+        order: 'desc',
+        limitRows: query.limit,
+      });
+      const runsById = new Map<string, RootRun>();
+      for await (const run of roots) runsById.set(run.id, run);
       return { entities: shares.map((share) => formatEntity(share, runsById)) };
     },
   }),

@@ -18,7 +18,7 @@ import { readSharedDataset } from './dataset-shares.ts';
 import { createExampleLinks, exampleShape } from './example-fields.ts';
 import { Feedback } from './feedback.ts';
 import { createRunExtras } from './run-extras.ts';
-import { publicAccess, publicHeaders } from './run-shares.ts';
+import { publicAccess, publicHeaders, ShareParams } from './run-shares.ts';
 import { maxLimitRows, oneOrMore, Run } from './runs.ts';
 
 /**
@@ -26,7 +26,6 @@ import { maxLimitRows, oneOrMore, Run } from './runs.ts';
  * key.
  */
 
-export const ShareParams = Type.Object({ share_token: Uuid() });
 export const shared = {
   tag: 'sharing',
   access: publicAccess,

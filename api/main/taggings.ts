@@ -62,21 +62,19 @@ export const taggingOperations: readonly Operation[] = [
     handler: async ({ caller, query, services }) => {
       const valueId = query.tag_value_id?.toLowerCase();
       const [tags, taggings] = await Promise.all([
-        listTags(services.database, caller.workspaceId),
+        listTags(services.database, caller.workspaceId, valueId === undefined ? undefined : [valueId]),
         listTaggings(services.database, caller.workspaceId, { valueId }),
       ]);
       const taggingsByValue = groupBy(taggings, ({ tag_value_id }) => tag_value_id);
       return tags.flatMap(({ id, key, values }) =>
-        values
-          .filter((value) => valueId === undefined || value.id === valueId)
-          .map((value) => {
-            const resources = buildResourceLists((): Static<typeof Resource>[] => []);
-            for (const tagging of taggingsByValue.get(value.id) ?? []) {
-              const { id: tagging_id, resource_id, resource_name, resource_type } = tagging;
-              resources[`${resource_type}s`].push({ tagging_id, resource_id, resource_name });
-            }
-            return { tag_key: key, tag_key_id: id, tag_value: value.value, tag_value_id: value.id, resources };
-          }),
+        values.map((value) => {
+          const resources = buildResourceLists((): Static<typeof Resource>[] => []);
+          for (const tagging of taggingsByValue.get(value.id) ?? []) {
+            const { id: tagging_id, resource_id, resource_name, resource_type } = tagging;
+            resources[`${resource_type}s`].push({ tagging_id, resource_id, resource_name });
+          }
+          return { tag_key: key, tag_key_id: id, tag_value: value.value, tag_value_id: value.id, resources };
+        }),
       );
     },
   }),

@@ -106,7 +106,7 @@ export const tagOperations: readonly Operation[] = [
     schema: { params: KeyParams, response: { 200: Type.Array(TagValue) } },
     handler: async ({ caller, params, services }) => {
       await readTagKey(services.database, caller.workspaceId, params.tag_key_id);
-      return listTagValues(services.database, caller.workspaceId, [params.tag_key_id]);
+      return listTagValues(services.database, caller.workspaceId, { keyId: params.tag_key_id });
     },
   }),
   defineOperation({

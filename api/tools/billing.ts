@@ -1,4 +1,5 @@
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { exportStatuses } from '../../pipelines/exports/states.ts';
 import { groupings } from '../../pipelines/usage/report-query.ts';
 import { describeLimit, findProjectId, maxLimit, pick, type StoredRecord } from './find-named.ts';
 import type { MainApi } from './main-api.ts';
@@ -142,7 +143,7 @@ const exportFields = [
   'created_at',
   'finished_at',
 ];
-const exportStatuses = ['created', 'running', 'completed', 'failed', 'cancelled', 'timedout'] as const;
+const shownStatuses = exportStatuses.map((status) => status.toLowerCase());
 
 export const listExports = defineTool({
   name: 'list_exports',
@@ -151,7 +152,7 @@ export const listExports = defineTool({
     'List the bulk exports of the workspace (runs written as Parquet files to a bucket), newest first, with status and progress. An ' +
     'export with interval_hours is a schedule, which creates other exports.',
   parameters: {
-    status: choice(exportStatuses, { description: 'Only exports with this status.' }).optional(),
+    status: choice(shownStatuses, { description: 'Only exports with this status.' }).optional(),
     project_name: text({ description: 'Only exports of this project, by its name or id.' }).optional(),
     limit: integer({ description: 'Maximum number of exports; more than 100 count as 100.', minimum: 1 }).default(10),
   },

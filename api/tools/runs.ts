@@ -130,26 +130,35 @@ export const fetchRuns = defineTool({
   },
 });
 
-/**
- * Reads up to `limitRows` runs that match. A page of the main API can have fewer runs than its limit, because it has a
- * maximum size.
- */
+/** Reads up to `limitRows` runs that match. */
 export async function queryRuns(api: MainApi, body: StoredRecord, limitRows: number): Promise<StoredRecord[]> {
   const runs: StoredRecord[] = [];
-  for (let cursor: string | null | undefined; cursor !== null && runs.length < limitRows; ) {
-    const limit = Math.min(maxLimit, limitRows - runs.length);
+  for await (const page of generatePages(api, body, limitRows)) runs.push(...page);
+  return runs;
+}
+
+/**
+ * Generates pages with up to `limitRows` runs that match. A page can have fewer runs than its limit, because it has a
+ * maximum size.
+ */
+async function* generatePages(api: MainApi, body: StoredRecord, limitRows: number): AsyncGenerator<StoredRecord[]> {
+  let count = 0;
+  for (let cursor: string | null | undefined; cursor !== null && count < limitRows; ) {
+    const limit = Math.min(maxLimit, limitRows - count);
     const page = (await api.post('/runs/query', { ...body, limit, cursor })) as {
       runs: StoredRecord[];
       cursors?: { next?: string | null };
     };
-    runs.push(...page.runs);
+    yield page.runs;
+    count += page.runs.length;
     cursor = page.cursors?.next ?? null;
   }
-  return runs;
 }
 
 /** Maximum number of runs in an outline. */
 const maxOutlineRuns = 1_000;
+/** Maximum number of runs of the trace that are read to find those of the outline. */
+const maxTraceRuns = 10_000;
 const outlineFields = [
   'id',
   'name',
@@ -193,14 +202,21 @@ export const getRun = defineTool({
     const shown = cutStrings(found, previewChars);
     if (!outline) return { run: shown };
     const trace = { session: [found.session_id], trace: found.trace_id, order: 'asc', select: outlineFields };
-    const runs = await queryRuns(api, trace, maxOutlineRuns);
     const top = String(found.dotted_order);
-    const tree = runs.filter(({ dotted_order: order }) => `${order}`.startsWith(top)).sort(byDottedOrder);
+    const tree: StoredRecord[] = [];
+    let count = 0;
+    for await (const page of generatePages(api, trace, maxTraceRuns)) {
+      count += page.length;
+      tree.push(...page.filter(({ dotted_order: order }) => `${order}`.startsWith(top)));
+      if (tree.length > maxOutlineRuns) break;
+    }
+    const listed = tree.slice(0, maxOutlineRuns).sort(byDottedOrder);
+    const isCut = tree.length > maxOutlineRuns || count >= maxTraceRuns;
     return {
       run: shown,
-      outline: tree.map((each) => formatLine(each, top)),
-      ...(runs.length >= maxOutlineRuns && {
-        note: `The outline is limited to the first ${maxOutlineRuns} runs of the trace.`,
+      outline: listed.map((each) => formatLine(each, top)),
+      ...(isCut && {
+        note: `The outline has the first ${listed.length} runs of the tree; the trace has more.`,
       }),
     };
   },

@@ -1,7 +1,10 @@
-import { queryRuns, type ReadDeps, v1Envelope } from '../runs/query-runs.ts';
+import { type ReadDeps, readEachRun } from '../runs/query-runs.ts';
 import type { RunExtras } from '../runs/run-columns.ts';
 import { selectFields } from '../runs/run-select.ts';
 import { createExampleError } from './example.ts';
+
+const runsPerQuery = 100;
+const selected = selectFields(['inputs', 'outputs']);
 
 /** Inputs and outputs of a run as JSON text. */
 export interface SourceRun {
@@ -23,9 +26,10 @@ const noExtras: RunExtras = {
 };
 
 /**
- * Reads the runs from which examples copy inputs and outputs.
+ * Reads the runs from which examples copy inputs and outputs, as they are stored.
  *
- * @throws INVALID_EXAMPLE if a run does not exist; errors of the stores.
+ * @throws INVALID_EXAMPLE if a run does not exist; BAD_REQUEST if a hundred runs are larger than 64 MiB; errors of the
+ *   stores.
  */
 export async function readSourceRuns(
   deps: Omit<ReadDeps, 'extras'>,
@@ -37,33 +41,19 @@ export async function readSourceRuns(
   if (missing) throw createExampleError(missing.id, 'use_source_run_io needs source_run_id');
   const runIds = [...new Set(examplesWithSource.map(({ sourceRunId }) => sourceRunId as string))];
   const found = new Map<string, SourceRun>();
-  for (let cursor: string | undefined, at = 0; at < runIds.length; ) {
-    const page = await queryRuns(
-      { ...deps, extras: noExtras },
-      {
-        tenantId,
-        runIds: runIds.slice(at, at + runsPerQuery),
-        filter: {},
-        selected: selectFields(['inputs', 'outputs']),
-        order: 'desc',
-        limitRows: runsPerQuery,
-        cursor,
-      },
-      v1Envelope,
-    );
-    const { runs, cursors } = JSON.parse(page.toString()) as {
-      runs: { id: string; inputs: object; outputs: object | null }[];
-      cursors: { next: string | null };
-    };
-    for (const { id, inputs, outputs } of runs) {
-      found.set(id, { inputs: JSON.stringify(inputs), outputs: outputs && JSON.stringify(outputs) });
+  for (let at = 0; at < runIds.length; at += runsPerQuery) {
+    const query = {
+      tenantId,
+      runIds: runIds.slice(at, at + runsPerQuery),
+      filter: {},
+      selected,
+      order: 'asc',
+    } as const;
+    for (const { row } of await readEachRun({ ...deps, extras: noExtras }, query)) {
+      found.set(row.key.runId, { inputs: row.text('inputs') ?? '{}', outputs: row.text('outputs') ?? null });
     }
-    cursor = cursors.next ?? undefined;
-    if (cursor === undefined) at += runsPerQuery;
   }
   const unknown = examplesWithSource.find(({ sourceRunId }) => !found.has(sourceRunId as string));
   if (unknown) throw createExampleError(unknown.id, `its source run ${unknown.sourceRunId} does not exist`);
   return found;
 }
-
-const runsPerQuery = 100;

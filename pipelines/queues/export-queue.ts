@@ -9,7 +9,7 @@ import { readQueueRuns, type StoredQueueRun } from './read-queue-runs.ts';
 
 /** Runs are large; these are in memory together, with their feedback. */
 const runBatchSize = 20;
-const feedbackPageSize = 10_000;
+const feedbackPageSize = 1_000;
 
 const runColumns = ['id', 'name', 'session_id', 'trace_id', 'start_time', 'inputs', 'outputs', 'error'] as const;
 const queueColumns = ['queue_run_id', 'added_at', 'last_reviewed_time'] as const;

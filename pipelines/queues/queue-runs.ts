@@ -9,6 +9,7 @@ import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import type { ThreadKey } from '../runs/threads.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 
 /** Maximum number of runs per queue. */
@@ -91,11 +92,6 @@ export interface NewQueueRun {
   readonly sourceProposedExampleId?: string | null | undefined;
 }
 
-export interface NewQueueThread {
-  readonly projectId: string;
-  readonly threadId: string;
-}
-
 /** A new row of a queue, in the response of the request that added it. */
 export interface AddedQueueRun {
   readonly id: string;
@@ -112,11 +108,11 @@ export async function addQueueRuns(
   database: Database,
   workspaceId: string,
   queueId: string,
-  items: readonly (NewQueueRun | NewQueueThread)[],
+  items: readonly (NewQueueRun | ThreadKey)[],
 ): Promise<AddedQueueRun[]> {
   return database.transaction(async (tx) => {
     await lockQueue(tx, workspaceId, queueId);
-    const values = (read: (item: Partial<NewQueueRun & NewQueueThread>) => string | null | undefined) =>
+    const values = (read: (item: Partial<NewQueueRun & ThreadKey>) => string | null | undefined) =>
       items.map((item) => read(item) ?? null);
     const keys = [values(({ runId }) => runId), values((item) => item.projectId), values(({ threadId }) => threadId)];
     await tx.execute(
@@ -264,14 +260,13 @@ export async function readReview(
     override_added_at: string | null;
     is_archived: boolean;
   }>(
-    `SELECT CASE WHEN r.completed_at IS NOT NULL THEN 'completed' WHEN r.reserved_at IS NOT NULL THEN 'viewed' END AS status,
-       r.override_added_at,
-       ${isCompleted.replaceAll('r.completed_by', 'c.completed_by')} AS is_archived
+    `SELECT CASE WHEN own.completed_at IS NOT NULL THEN 'completed' WHEN own.reserved_at IS NOT NULL THEN 'viewed' END AS status,
+       own.override_added_at, ${isCompleted} AS is_archived
      FROM annotation_queue_runs AS i JOIN annotation_queues AS q ON q.id = i.queue_id
      CROSS JOIN LATERAL (${assignedSql}) AS a
      CROSS JOIN LATERAL (SELECT coalesce(array_agg(user_id), '{}') AS completed_by FROM annotation_reviews
-       WHERE queue_run_id = i.id AND completed_at IS NOT NULL) AS c
-     LEFT JOIN annotation_reviews AS r ON r.queue_run_id = i.id AND r.user_id = $3
+       WHERE queue_run_id = i.id AND completed_at IS NOT NULL) AS r
+     LEFT JOIN annotation_reviews AS own ON own.queue_run_id = i.id AND own.user_id = $3
      WHERE i.id = $1 AND q.workspace_id = $2`,
     [queueRunId, caller.workspaceId, caller.userId],
   );

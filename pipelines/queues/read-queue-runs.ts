@@ -2,9 +2,9 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type LocatedRun, locateRuns, readLiveProjectIds, requireProjects } from '../runs/locate-run.ts';
 import { type ReadDeps, readEachRun } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
-import { findStoredThreads } from '../runs/threads.ts';
+import { findStoredThreads, type ThreadKey } from '../runs/threads.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
-import { listQueueRuns, type NewQueueThread, type PlacedQueueRun, type Section } from './queue-runs.ts';
+import { listQueueRuns, type PlacedQueueRun, type QueueRun, type Section } from './queue-runs.ts';
 
 /** A run of a queue that is stored, or a thread. */
 export interface QueueItem extends PlacedQueueRun {
@@ -56,17 +56,14 @@ export async function listStoredQueueRuns(
 export async function requireThreads(
   { clickhouse, database }: Pick<ReadDeps, 'clickhouse' | 'database'>,
   tenantId: string,
-  threads: readonly NewQueueThread[],
+  threads: readonly ThreadKey[],
 ): Promise<void> {
+  if (threads.length === 0) return;
   const projectIds = [...new Set(threads.map(({ projectId }) => projectId))];
   await requireProjects(database, tenantId, projectIds);
-  for (const projectId of projectIds) {
-    const ofProject = threads.filter((thread) => thread.projectId === projectId);
-    const threadIds = [...new Set(ofProject.map(({ threadId }) => threadId))];
-    const stored = new Set(await findStoredThreads(clickhouse, { tenantId, projectId, threadIds }));
-    const missing = threadIds.find((id) => !stored.has(id));
-    if (missing !== undefined) throw runlakeError('NOT_FOUND', { what: `Thread ${missing}` });
-  }
+  const stored = new Set(await findStoredThreads(clickhouse, tenantId, threads));
+  const missing = threads.find((thread) => !stored.has(thread));
+  if (missing !== undefined) throw runlakeError('NOT_FOUND', { what: `Thread ${missing.threadId}` });
 }
 
 /**
@@ -83,11 +80,17 @@ export async function readQueueRuns(
   if (runIds.length === 0) return [];
   const query = { tenantId, runIds, filter: {}, selected: selectFields(undefined), order: 'asc' } as const;
   const runs = new Map((await readEachRun(deps, query)).map(({ row, json }) => [row.key.runId, json]));
-  return listed.flatMap(({ run_id, ...item }) => {
-    const json = runs.get(run_id);
-    if (json === undefined) return [];
-    const { location: _location, position: _position, section: _section, project_id: _projectId, ...rest } = item;
-    const { thread_id: _threadId, ...queueRun } = rest;
-    return [`${json.slice(0, -1)},${JSON.stringify(queueRun).slice(1)}`];
+  return listed.flatMap((item) => {
+    const json = runs.get(item.run_id);
+    return json === undefined ? [] : [`${json.slice(0, -1)},${JSON.stringify(pickQueueFields(item)).slice(1)}`];
   });
+}
+
+function pickQueueFields(item: StoredQueueRun): Omit<QueueRun, 'run_id'> {
+  const { queue_run_id, added_at, effective_added_at, last_reviewed_time } = item;
+  const { source_proposed_example_id, completed_by, reserved_by } = item;
+  return {
+    ...{ queue_run_id, added_at, effective_added_at, last_reviewed_time },
+    ...{ source_proposed_example_id, completed_by, reserved_by },
+  };
 }

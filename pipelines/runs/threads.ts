@@ -101,19 +101,28 @@ export async function queryThreads(clickhouse: ClickHouse, query: ThreadQuery): 
   return { threads, next, total: found[0]?.total ?? 0 };
 }
 
-/** Those of `threadIds` that have a root run in the project. */
+export interface ThreadKey {
+  readonly projectId: string;
+  readonly threadId: string;
+}
+
+/** Returns those of `threads` that have a root run. */
 export async function findStoredThreads(
   clickhouse: ClickHouse,
-  { tenantId, projectId, threadIds }: { tenantId: string; projectId: string; threadIds: readonly string[] },
-): Promise<string[]> {
-  const filter = { conditions: addThreadCondition(threadIds, undefined) };
-  const { sql, ...query } = buildMatchingRuns(buildSet({ tenantId, projectId, filter }), []);
-  const rows = await clickhouse.query<{ thread: string }>({
+  tenantId: string,
+  threads: readonly ThreadKey[],
+): Promise<ThreadKey[]> {
+  const projectIds = [...new Set(threads.map(({ projectId }) => projectId))];
+  const conditions = addThreadCondition([...new Set(threads.map(({ threadId }) => threadId))], undefined);
+  const set = { scope: { tenantId, projectIds }, filter: { conditions, isRoot: true }, groupBy: threadGrouping };
+  const { sql, ...query } = buildMatchingRuns(set, ['session_id']);
+  const rows = await clickhouse.query<ThreadKey>({
     ...query,
     name: 'find-stored-threads',
-    sql: `SELECT DISTINCT assumeNotNull(grp) AS thread FROM (${sql})`,
+    sql: `SELECT DISTINCT session_id AS "projectId", assumeNotNull(grp) AS "threadId" FROM (${sql})`,
   });
-  return rows.map(({ thread }) => thread);
+  const stored = new Set(rows.map((row) => `${row.projectId} ${row.threadId}`));
+  return threads.filter(({ projectId, threadId }) => stored.has(`${projectId} ${threadId}`));
 }
 
 /** Number of threads with a root run that matches. */

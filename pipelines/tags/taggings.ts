@@ -158,9 +158,16 @@ export interface TagKeyWithValues<V> extends TagKey {
   readonly values: V[];
 }
 
-/** Lists all tag keys of a workspace with their values. */
-export async function listTags(database: Sql, workspaceId: string): Promise<TagKeyWithValues<TagValue>[]> {
-  const [keys, values] = await Promise.all([listTagKeys(database, workspaceId), listTagValues(database, workspaceId)]);
+/** Lists all tag keys of a workspace, with all their values or with those of the given ids. */
+export async function listTags(
+  database: Sql,
+  workspaceId: string,
+  valueIds?: readonly string[],
+): Promise<TagKeyWithValues<TagValue>[]> {
+  const [keys, values] = await Promise.all([
+    listTagKeys(database, workspaceId),
+    listTagValues(database, workspaceId, { ids: valueIds }),
+  ]);
   const byKey = groupBy(values, ({ tag_key_id }) => tag_key_id);
   return keys.map((key) => ({ ...key, values: byKey.get(key.id) ?? [] }));
 }
@@ -173,12 +180,9 @@ export async function listResourceTags(
   workspaceId: string,
   resources: readonly ResourceName[],
 ): Promise<Map<string, TagKeyWithValues<TaggedValue>[]>> {
-  const [tags, taggings] = await Promise.all([
-    listTags(database, workspaceId),
-    listTaggings(database, workspaceId, { resourceIds: resources.map(({ id }) => id) }),
-  ]);
-  const usedValueIds = new Set(taggings.map(({ tag_value_id }) => tag_value_id));
-  const used = tags.map(({ values, ...key }) => ({ ...key, values: values.filter(({ id }) => usedValueIds.has(id)) }));
+  const taggings = await listTaggings(database, workspaceId, { resourceIds: resources.map(({ id }) => id) });
+  const usedValueIds = [...new Set(taggings.map(({ tag_value_id }) => tag_value_id))];
+  const used = await listTags(database, workspaceId, usedValueIds);
   const taggingsByResource = groupBy(taggings, (each) => `${each.resource_type} ${each.resource_id}`);
   return new Map(
     resources.map(({ type, id }) => {

@@ -119,13 +119,18 @@ export async function deleteTagKey(database: Database, workspaceId: string, id: 
   if (deleted === 0) fail('Tag key');
 }
 
-/** Lists the values of the given keys, or of all keys of the workspace, in alphabetical order. */
-export function listTagValues(database: Sql, workspaceId: string, keyIds?: readonly string[]): Promise<TagValue[]> {
+/** Lists the values of a workspace in alphabetical order: those of one key, or those with the given ids. */
+export function listTagValues(
+  database: Sql,
+  workspaceId: string,
+  { keyId, ids }: { readonly keyId?: string; readonly ids?: readonly string[] | undefined },
+): Promise<TagValue[]> {
   return database.query<TagValue>(
     `SELECT ${valueColumns} FROM tag_values
-     WHERE tag_key_id IN (SELECT id FROM tag_keys WHERE workspace_id = $1) AND ($2::uuid[] IS NULL OR tag_key_id = ANY ($2))
+     WHERE tag_key_id IN (SELECT id FROM tag_keys WHERE workspace_id = $1) AND ($2::uuid IS NULL OR tag_key_id = $2)
+       AND ($3::uuid[] IS NULL OR id = ANY ($3))
      ORDER BY value, id`,
-    [workspaceId, keyIds ?? null],
+    [workspaceId, keyId ?? null, ids ?? null],
   );
 }
 

@@ -3,6 +3,7 @@ import { PromiseCache } from '../../infra/cache/promise-cache.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import { parseUuid } from '../ingest/run-event/uuid.ts';
 import type { Caller } from './caller.ts';
 import { hashKey } from './keys.ts';
 import { computeEffectivePermissions } from './permissions.ts';
@@ -39,8 +40,6 @@ export interface Authenticator {
 const keyCacheMs = 2_000;
 const minUseWriteIntervalMs = 60_000;
 
-const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 /** A cached key: the caller without the workspace, which depends on the request. */
 interface CachedKey {
   readonly caller: Omit<Caller, 'workspaceId'>;
@@ -75,13 +74,9 @@ export function createAuthenticator({ database, logger }: { database: Database; 
     async authenticate({ key, workspace, organization }) {
       const hash = hashKey(key);
       const name = hash.toString('hex');
+      const workspaceId = workspace && parseUuid(workspace);
       let known = await keys.get(name, () => readKey(database, hash));
-      if (
-        known &&
-        workspace &&
-        uuidPattern.test(workspace.toLowerCase()) &&
-        !known.liveWorkspaceIds.has(workspace.toLowerCase())
-      ) {
+      if (known && workspaceId && !known.liveWorkspaceIds.has(workspaceId)) {
         // Another process may have created the workspace just now.
         keys.forget(name);
         known = await keys.get(name, () => readKey(database, hash));
@@ -92,7 +87,7 @@ export function createAuthenticator({ database, logger }: { database: Database; 
       if (organization && organization.toLowerCase() !== known.caller.organizationId) {
         throw runlakeError('ORGANIZATION_FORBIDDEN');
       }
-      const caller = { ...known.caller, workspaceId: chooseWorkspace(known, workspace?.toLowerCase()) };
+      const caller = { ...known.caller, workspaceId: chooseWorkspace(known, workspace && (workspaceId ?? workspace)) };
       recordUse(caller.keyId);
       return caller;
     },
@@ -113,7 +108,7 @@ function chooseWorkspace(
   if (named !== undefined) {
     if (liveWorkspaceIds.has(named)) return named;
     throw runlakeError('WORKSPACE_FORBIDDEN', {
-      workspace: uuidPattern.test(named) ? named : 'that X-Tenant-Id names',
+      workspace: parseUuid(named) ?? 'that X-Tenant-Id names',
     });
   }
   if (defaultWorkspaceId !== undefined && liveWorkspaceIds.has(defaultWorkspaceId)) return defaultWorkspaceId;

@@ -11,6 +11,7 @@ import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.
 import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import type { ThreadState } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadHistory } from '../../../pipelines/agents/threads/thread-state.ts';
+import { parseUuid } from '../../../pipelines/ingest/run-event/uuid.ts';
 import { executeRequestPart } from '../access/agent-access.ts';
 import type { AgentInput, Agents } from '../agent-operation.ts';
 import { isObject } from '../agent-schema.ts';
@@ -251,8 +252,6 @@ async function findWaitingTask(
   throw new A2aError('invalidParams', `Task ${runId} is ${status.state} and does not need input. Omit taskId.`);
 }
 
-const uuidPattern = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/;
-
 /**
  * Reads a task of an assistant. If `context` is undefined, searches all threads for the task.
  *
@@ -263,7 +262,7 @@ export async function readTask(
   { assistant_id: assistantId }: Assistant,
   { runId, context, historyLength }: { runId: string; context: string | undefined; historyLength?: number },
 ): Promise<Task> {
-  if (![runId, context ?? runId].every((id) => uuidPattern.test(id)))
+  if (![runId, context ?? runId].every((id) => parseUuid(id) === id))
     throw runlakeError('RUN_NOT_FOUND', { run: runId });
   const threadId = context ?? (await findThreadOfRun(agents.database, agents.deploymentId, runId));
   const options = { assistantId, ...(historyLength !== undefined && { historyLength }) };

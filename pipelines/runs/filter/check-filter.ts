@@ -1,5 +1,6 @@
 import type { RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { parseTime } from '../../ingest/run-event/times.ts';
+import { parseUuid } from '../../ingest/run-event/uuid.ts';
 import { type Field, operatorsByType, runFilterFields } from './fields.ts';
 import {
   type Comparison,
@@ -90,8 +91,6 @@ function checkComparison<Name extends string>(
 const getLiteralValue = (literal: Literal): Scalar | readonly Literal[] => literal.value;
 const isList = (value: Scalar | readonly Literal[]): value is readonly Literal[] => Array.isArray(value);
 
-const uuidPattern = /^[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}$/;
-
 /** Returns the value in the form of {@link Comparison}. */
 function checkValue(literal: Literal, name: string, field: Field): Scalar {
   const { value } = literal;
@@ -102,9 +101,9 @@ function checkValue(literal: Literal, name: string, field: Field): Scalar {
       if (typeof value !== 'string') throw createExpectationError('a string');
       return value;
     case 'uuid': {
-      const id = typeof value === 'string' ? value.toLowerCase() : '';
-      if (!uuidPattern.test(id)) throw createExpectationError('a UUID');
-      return id.replace(/-/g, '').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+      const id = typeof value === 'string' ? parseUuid(value) : undefined;
+      if (id === undefined) throw createExpectationError('a UUID');
+      return id;
     }
     case 'choice': {
       const choices = field.choices ?? [];

@@ -255,4 +255,17 @@ describe('get_run', () => {
     const missing = randomUUID();
     expect((await call('get_run', { run_id: missing })).error).toContain(`Run ${missing} not found.`);
   });
+
+  it('finds the runs below a run late in a large trace', async () => {
+    const root = rootRun('large');
+    const early = Array.from({ length: 1_010 }, (_, index) => childRun(root, 'large', { name: `early ${index}` }));
+    const step = childRun(root, 'large', { name: 'step', start_time: Date.now() + 60_000, end_time: undefined });
+    const model = childRun(step, 'large', { name: 'model', start_time: Date.now() + 61_000, end_time: undefined });
+    await sendRuns(server, [root, ...early, step, model]);
+    const inner = await call('get_run', { run_id: step.id });
+    expect(inner.outline).toEqual([`step (chain), pending, ${step.id}`, `  model (chain), pending, ${model.id}`]);
+    const whole = await call('get_run', { run_id: root.id });
+    expect(whole.outline).toHaveLength(1_000);
+    expect(whole.note).toBe('The outline has the first 1000 runs of the tree; the trace has more.');
+  });
 });

@@ -158,7 +158,7 @@ export class WorkerHandle {
       onExit: (end) => {
         clearInterval(checkTimer);
         this.#launched = undefined;
-        this.#restart(launched, end);
+        this.#handleExit(launched, end);
       },
     });
     const launched: Launched = {
@@ -175,7 +175,7 @@ export class WorkerHandle {
     process.send({ kind: 'setup', setup } satisfies MessageToWorker);
   }
 
-  #restart(launched: Launched, end: ProcessEnd): void {
+  #handleExit(launched: Launched, end: ProcessEnd): void {
     if (performance.now() - launched.startedAtMs > minHealthyMs) this.#failures = 0;
     this.#hooks.onExit(describeExit(launched, end));
     for (const resolve of this.#whenGone.splice(0)) resolve();

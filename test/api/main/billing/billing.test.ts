@@ -197,7 +197,7 @@ describe('an invalid request', () => {
     ['201 workspaces', { ...good, workspace_ids: ids(201) }, 'workspace_ids'],
     ['201 workspaces with commas', { ...good, workspace_ids: ids(201).join(',') }, 'workspace_ids'],
     ['an id that is not a UUID', { ...good, workspace_ids: [id, "x' OR 1=1 --"] }, 'workspace_ids'],
-    ['a UUID without dashes', { ...good, workspace_ids: id.replaceAll('-', '') }, 'workspace_ids'],
+    ['a UUID with too few digits', { ...good, workspace_ids: id.slice(1) }, 'workspace_ids'],
     ['the end at the start', { ...good, end_time: marchRange.start_time }, 'end_time'],
     ['the end before the start', { ...good, end_time: '2026-02-01T00:00:00Z' }, 'end_time'],
     ['the end before the start, by zone', { ...good, end_time: '2026-03-01T01:00:00+02:00' }, 'end_time'],

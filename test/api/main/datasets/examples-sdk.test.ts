@@ -173,6 +173,22 @@ describe('examples', () => {
     const missing = { dataset_id: dataset.id, inputs: {}, source_run_id: randomUUID(), use_source_run_io: true };
     await expect(client.createExample(missing)).rejects.toThrow(/does not exist/);
   });
+
+  it('take numbers from a run with all their digits', async () => {
+    const dataset = await client.createDataset(randomUUID());
+    const runId = randomUUID();
+    const inputsText = '{"id":12345678901234567890,"share":0.10}';
+    const headers = { 'x-api-key': address.apiKey, 'content-type': 'application/json' };
+    const run = { id: runId, name: 'r', run_type: 'chain', start_time: Date.now(), session_name: 'runs' };
+    const order = { trace_id: runId, dotted_order: `20260101T000000000000Z${runId}` };
+    const body = `${JSON.stringify({ ...run, ...order }).slice(0, -1)},"inputs":${inputsText}}`;
+    expect((await fetch(`${address.apiUrl}/runs`, { method: 'POST', headers, body })).status).toBe(202);
+    await api.settled();
+    const source = { source_run_id: runId, use_source_run_io: true };
+    const { id } = await client.createExample({ dataset_id: dataset.id, inputs: {}, ...source });
+    const stored = await (await fetch(`${address.apiUrl}/examples/${id}`, { headers })).text();
+    expect(stored).toContain(`"inputs":${inputsText}`);
+  });
 });
 
 describe('versions', () => {
