@@ -13,11 +13,13 @@ import {
 } from '../../pipelines/datasets/write-dataset.ts';
 import { maxNameLength } from '../../pipelines/projects/project.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
+import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import {
   buildPageResponse,
   cursorParameter,
   metadataParameter,
+  newTagsField,
   pageParameters,
   parseMetadata,
   readOffset,
@@ -46,6 +48,7 @@ export const NewDataset = Type.Object({
   externally_managed: optional(Type.Boolean()),
   extra: optional(JsonObject({ description: '`metadata` in it is stored; other fields are ignored.' })),
   created_at: optional(Timestamp()),
+  tag_value_ids: newTagsField,
 });
 
 const DatasetChange = Type.Object({
@@ -87,10 +90,11 @@ export const createDataset = defineOperation({
   tag: 'datasets',
   summary: 'Create a dataset',
   access: { permission: 'datasets:create', tenantScope: 'workspace' },
-  unsupported: { body: ['transformations', 'tag_value_ids'] },
-  errors: ['CONFLICT', 'LIMIT_REACHED', 'INVALID_SCHEMA'],
+  unsupported: { body: ['transformations'] },
+  errors: ['CONFLICT', 'LIMIT_REACHED', 'NOT_FOUND', 'INVALID_SCHEMA'],
   schema: { body: NewDataset, response: { 200: Dataset } },
   handler: async ({ caller, body, services }) => {
+    if (body.tag_value_ids?.length) requirePermission(caller, 'tags:manage');
     const metadata = body.extra?.metadata;
     const dataset = {
       id: body.id,
@@ -102,6 +106,7 @@ export const createDataset = defineOperation({
       metadata: typeof metadata === 'object' ? (metadata as Record<string, unknown> | null) : undefined,
       externallyManaged: body.externally_managed,
       createdAt: body.created_at,
+      tagValueIds: body.tag_value_ids,
     };
     return formatDataset(await insertDataset(services.database, caller.workspaceId, dataset));
   },

@@ -17,7 +17,13 @@ import type { RunStats } from '../../pipelines/runs/stats/stat-names.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { JsonObject, nullable, optional, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { metadataParameter, pageParameters, parseMetadata, tagValueParameter } from '../server/list-parameters.ts';
+import {
+  metadataParameter,
+  newTagsField,
+  pageParameters,
+  parseMetadata,
+  tagValueParameter,
+} from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
@@ -54,6 +60,7 @@ const NewSession = Type.Object({
   num_examples: optional(Count('Number of examples of an experiment.')),
   num_repetitions: optional(Count('Number of repetitions of each example in an experiment.')),
   evaluator_keys: optional(Type.Array(Text({ maxLength: 1_000 }), { maxItems: 1_000 })),
+  tag_value_ids: newTagsField,
   ...changeableFields,
 });
 
@@ -100,8 +107,7 @@ export const createSession = defineOperation({
   description:
     'With `upsert`, an existing project with that name is updated: given fields replace its fields, except for an empty `extra`.',
   access: { permission: 'projects:create', tenantScope: 'workspace' },
-  unsupported: { body: ['tag_value_ids'] },
-  errors: ['CONFLICT', 'LIMIT_REACHED', 'RETENTION_OUT_OF_RANGE'],
+  errors: ['CONFLICT', 'LIMIT_REACHED', 'NOT_FOUND', 'RETENTION_OUT_OF_RANGE'],
   schema: {
     query: Type.Object({ upsert: Type.Boolean({ default: false }) }),
     body: NewSession,
@@ -109,6 +115,7 @@ export const createSession = defineOperation({
   },
   handler: async ({ caller, query, body, services }) => {
     checkLonglivedDays(services.config, body.longlived_ttl_days);
+    if (body.tag_value_ids?.length) requirePermission(caller, 'tags:manage');
     const project = {
       id: body.id,
       name: body.name,
@@ -123,6 +130,7 @@ export const createSession = defineOperation({
       numExamples: body.num_examples,
       numRepetitions: body.num_repetitions,
       evaluatorKeys: body.evaluator_keys,
+      tagValueIds: body.tag_value_ids,
     };
     return formatSession(
       await createProject(services.database, caller.workspaceId, project, {

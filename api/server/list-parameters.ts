@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Page } from '../../infra/postgres/list-page.ts';
-import { Uuid } from './formats.ts';
+import { optional, Uuid } from './formats.ts';
 import { RawResponse } from './operation.ts';
 
 /** Parameters of lists that are paged by offset. */
@@ -12,6 +12,11 @@ export const pageParameters = {
 
 export const tagValueParameter = Type.Optional(
   Type.Array(Uuid(), { maxItems: 100, description: 'Only those that have all of these tag values.' }),
+);
+
+/** Field of a new resource. */
+export const newTagsField = optional(
+  Type.Array(Uuid(), { maxItems: 100, description: 'Tag values of the resource; needs the permission `tags:manage`.' }),
 );
 
 export const cursorParameter = Type.Optional(Type.String({ description: '`next_cursor` of the previous page.' }));

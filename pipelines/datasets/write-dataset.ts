@@ -6,6 +6,7 @@ import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
 import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { deleteShares } from '../shares/share-tokens.ts';
+import { addTaggings } from '../tags/taggings.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import { type DatasetRecord, type DataType, readDataset } from './dataset.ts';
 import { compileExampleSchema } from './example-schema.ts';
@@ -31,6 +32,7 @@ export interface NewDataset {
   readonly metadata?: JsonObject | null | undefined;
   readonly externallyManaged?: boolean | null | undefined;
   readonly createdAt?: string | null | undefined;
+  readonly tagValueIds?: readonly string[] | null | undefined;
 }
 
 const toText = (value: JsonObject | null | undefined) => (value == null ? null : JSON.stringify(value));
@@ -38,7 +40,8 @@ const toText = (value: JsonObject | null | undefined) => (value == null ? null :
 /**
  * Creates a dataset and calls `fill`, which may add examples, in the same transaction.
  *
- * @throws CONFLICT if the name or the id already exists; INVALID_SCHEMA; LIMIT_REACHED; errors of `fill`.
+ * @throws CONFLICT if the name or the id already exists; INVALID_SCHEMA; LIMIT_REACHED; NOT_FOUND for an unknown tag value;
+ *   errors of `fill`.
  */
 export async function createDataset(
   database: Database,
@@ -70,6 +73,7 @@ export async function createDataset(
         values,
       )
       .catch(refuseDuplicate);
+    await addTaggings(tx, workspaceId, { type: 'dataset', id }, dataset.tagValueIds ?? []);
     await fill?.(tx, id);
     await enforceLimit(tx, { workspaceId }, datasetLimit);
   }, fill && { timeoutMs: writeTimeoutMs });

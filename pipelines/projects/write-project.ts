@@ -3,6 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { addTaggings } from '../tags/taggings.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import { type ProjectRecord, type ProjectRow, projectColumns, toExtraColumns, toProjectRecord } from './project.ts';
 import type { ProjectResolver } from './resolve-project.ts';
@@ -37,13 +38,16 @@ interface NewProject {
   readonly numExamples?: number | null | undefined;
   readonly numRepetitions?: number | null | undefined;
   readonly evaluatorKeys?: readonly string[] | null | undefined;
+  /** Tag values that the project gets in addition to those that it has. */
+  readonly tagValueIds?: readonly string[] | null | undefined;
 }
 
 /**
  * Creates a project. With `upsert`, an existing project with this name is changed instead: the given fields replace its
  * fields, except that an empty `extra` is ignored.
  *
- * @throws CONFLICT if the name is taken and `upsert` is not set, or if the id is taken; LIMIT_REACHED.
+ * @throws CONFLICT if the name is taken and `upsert` is not set, or if the id is taken; LIMIT_REACHED; NOT_FOUND for an
+ *   unknown tag value.
  */
 export async function createProject(
   database: Database,
@@ -76,7 +80,15 @@ export async function createProject(
        ON CONFLICT DO NOTHING RETURNING ${projectColumns}`,
       [...fields, project.id ?? randomUUID()],
     );
+    const addTags = ({ id, reference_dataset_id: dataset }: ProjectRow) =>
+      addTaggings(
+        tx,
+        workspaceId,
+        { type: dataset === null ? 'project' : 'experiment', id },
+        project.tagValueIds ?? [],
+      );
     if (made) {
+      await addTags(made);
       await requireProjectQuota(tx, workspaceId, maxProjects);
       return toProjectRecord(made);
     }
@@ -100,6 +112,7 @@ export async function createProject(
       fields,
     );
     if (!changed) throw runlakeError('CONFLICT', { reason: 'A session with this id already exists.' });
+    await addTags(changed);
     return toProjectRecord(changed);
   });
 }

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
 import { listTagKeys, listTagValues, type TagKey, type TagValue } from './tags.ts';
 
@@ -71,22 +72,12 @@ export async function createTagging(
   { type, id }: ResourceName,
 ): Promise<Tagging> {
   return database.transaction(async (tx) => {
-    const [value] = await tx.query(
-      `SELECT FROM tag_values WHERE id = $2 AND tag_key_id IN (SELECT id FROM tag_keys WHERE workspace_id = $1)
-       FOR NO KEY UPDATE`,
-      [workspaceId, valueId],
-    );
-    if (!value) throw runlakeError('NOT_FOUND', { what: 'Tag value' });
     const [resource] = await tx.query(`SELECT FROM (${resourcesSql[type]}) AS resources WHERE id = $2`, [
       workspaceId,
       id,
     ]);
     if (!resource) throw runlakeError('NOT_FOUND', { what: `The ${type} ${id}` });
-    await tx.execute(
-      `INSERT INTO taggings (id, tag_value_id, resource_type, resource_id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
-      [randomUUID(), valueId, type, id],
-    );
-    await enforceLimit(tx, { tagValueId: valueId }, taggingLimit);
+    await addTaggings(tx, workspaceId, { type, id }, [valueId]);
     const [made] = await tx.query<Tagging>(
       `SELECT id, tag_value_id, resource_type, resource_id, created_at FROM taggings
        WHERE tag_value_id = $1 AND resource_type = $2 AND resource_id = $3`,
@@ -94,6 +85,33 @@ export async function createTagging(
     );
     return made!;
   });
+}
+
+/**
+ * Assigns tag values to a resource of the workspace, in the transaction that creates or reads the resource.
+ *
+ * @throws NOT_FOUND for an unknown value; LIMIT_REACHED.
+ */
+export async function addTaggings(
+  tx: Sql,
+  workspaceId: string,
+  { type, id }: ResourceName,
+  valueIds: readonly string[],
+): Promise<void> {
+  // Transactions lock values in the same order, so that they do not wait for each other.
+  for (const valueId of toUniqueIds(valueIds).sort()) {
+    const [value] = await tx.query(
+      `SELECT FROM tag_values WHERE id = $2 AND tag_key_id IN (SELECT id FROM tag_keys WHERE workspace_id = $1)
+       FOR NO KEY UPDATE`,
+      [workspaceId, valueId],
+    );
+    if (!value) throw runlakeError('NOT_FOUND', { what: `Tag value ${valueId}` });
+    await tx.execute(
+      `INSERT INTO taggings (id, tag_value_id, resource_type, resource_id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+      [randomUUID(), valueId, type, id],
+    );
+    await enforceLimit(tx, { tagValueId: valueId }, taggingLimit);
+  }
 }
 
 /**

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
@@ -192,6 +193,35 @@ describe('tags', () => {
     expect((await ask('GET', `/tags/resource?${queueResourceQuery}`)).body).toEqual([]);
     expect((await ask('DELETE', `/taggings/${again.body.id}`)).status).toBe(200);
     expect((await ask('GET', `/taggings?tag_value_id=${value.id}`)).body[0].resources.projects).toEqual([]);
+  });
+
+  it('are given to projects and datasets at their creation by the SDK', async () => {
+    const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
+    const options = { autoBatchTracing: false, callerOptions: { maxRetries: 0 } };
+    const client = new Client({ apiUrl, apiKey: acme.adminKey, ...options });
+    const tagKey = (await ask('POST', '/tag-keys', { key: 'at creation' })).body;
+    const addValue = async (value: string) =>
+      (await ask('POST', `/tag-keys/${tagKey.id}/tag-values`, { value })).body.id;
+    const tagValueIds = [await addValue('one'), await addValue('two')];
+    const names = async (type: string, id: string) =>
+      (await ask('GET', `/tags/resource?resource_type=${type}&resource_id=${id}`)).body.flatMap(
+        ({ values }: { values: { value: string }[] }) => values.map(({ value }) => value),
+      );
+    const project = await client.createProject({ projectName: 'tagged', tagValueIds });
+    const dataset = await client.createDataset('tagged', { tagValueIds });
+    expect(await names('project', project.id)).toEqual(['one', 'two']);
+    expect(await names('dataset', dataset.id)).toEqual(['one', 'two']);
+    const upserted = await client.createProject({ projectName: 'later', upsert: true });
+    await client.createProject({ projectName: 'later', upsert: true, tagValueIds: [tagValueIds[1]!] });
+    expect(await names('project', upserted.id)).toEqual(['two']);
+
+    const unknown = { name: 'untagged', tag_value_ids: [randomUUID()] };
+    for (const path of ['/sessions', '/datasets']) {
+      expect((await send(acme.adminKey, 'POST', path, unknown)).status).toBe(404);
+      expect((await send(acme.adminKey, 'GET', `${path}?name=untagged`)).body).toEqual([]);
+      const writer = await addKeyWith(['projects:create', 'datasets:create']);
+      expect((await send(writer, 'POST', path, { name: 'untagged', tag_value_ids: tagValueIds })).status).toBe(403);
+    }
   });
 
   it('select resources in lists', async () => {
