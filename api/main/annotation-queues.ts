@@ -9,10 +9,15 @@ import {
   readQueue,
   deleteQueue as removeQueue,
 } from '../../pipelines/queues/queue.ts';
+import { populateQueue } from '../../pipelines/queues/queue-items.ts';
+import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
+import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { buildPageResponse, pageParameters, tagValueParameter } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
+import { createRunExtras } from './run-extras.ts';
 
 export const QueueParams = Type.Object({ queue_id: Uuid() });
 
@@ -125,12 +130,32 @@ export const createQueue = defineOperation({
   tag: 'annotation queues',
   summary: 'Create an annotation queue',
   access: { permission: 'annotation-queues:create', tenantScope: 'workspace' },
-  unsupported: { body: ['session_ids'] },
-  errors: ['CONFLICT', 'LIMIT_REACHED'],
-  schema: { body: Type.Object({ id: optional(Uuid()), name: Name, ...fields }), response: { 200: Queue } },
-  handler: async ({ caller, body, services }) => {
+  description: 'With `session_ids`, the root runs of these projects are in the queue from the beginning: all or none.',
+  errors: ['CONFLICT', 'LIMIT_REACHED', 'NOT_FOUND', 'QUEUE_FULL', ...clickhouseErrors],
+  schema: {
+    body: Type.Object({
+      id: optional(Uuid()),
+      name: Name,
+      session_ids: optional(Type.Array(Uuid({ description: 'Experiments, or other projects.' }), { maxItems: 100 })),
+      ...fields,
+    }),
+    response: { 200: Queue },
+  },
+  handler: async ({ caller, body, services, request }) => {
+    const { workspaceId } = caller;
+    const sessionIds = (body.session_ids ?? []).map((id) => id.toLowerCase());
+    if (sessionIds.length > 0) requirePermission(caller, 'annotation-queues:update');
+    const projectIds = await requireProjects(services.database, workspaceId, sessionIds);
     const queue = { ...emptyQueue, ...toQueueFields(body), name: body.name };
-    return formatQueue(await insertQueue(services.database, caller.workspaceId, body.id?.toLowerCase(), queue));
+    const made = await insertQueue(services.database, workspaceId, body.id?.toLowerCase(), queue);
+    if (projectIds.length > 0) {
+      const deps = { ...services, extras: createRunExtras(services, request) };
+      await populateQueue(deps, workspaceId, made.id, projectIds).catch(async (error: unknown) => {
+        await removeQueue(services.database, workspaceId, made.id);
+        throw error;
+      });
+    }
+    return formatQueue(made);
   },
 });
 

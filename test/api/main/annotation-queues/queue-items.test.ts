@@ -214,6 +214,17 @@ describe('populate', () => {
     const { body: resolved } = await ask('GET', `/annotation-queues/${queueId}/runs/resolve/${body[1].queue_run_id}`);
     expect(resolved).toEqual({ section: 'needs_my_review', position: 1 });
   });
+
+  it('also at the creation of a queue, which fails as a whole', async () => {
+    const runIds = await addRuns(2, 'created with');
+    const [{ id }] = (await ask('GET', '/sessions?name=created%20with')).body;
+    const queue = (await ask('POST', '/annotation-queues', { name: 'filled', session_ids: [id.toUpperCase()] })).body;
+    const { body } = await ask('GET', `/annotation-queues/${queue.id}/runs`);
+    expect(body.map((run: { id: string }) => run.id)).toEqual(runIds);
+    const unknown = { name: 'not created', session_ids: [id, randomUUID()] };
+    expect((await ask('POST', '/annotation-queues', unknown)).status).toBe(404);
+    expect((await ask('GET', '/annotation-queues?name=not%20created')).body).toEqual([]);
+  });
 });
 
 describe('export', () => {
