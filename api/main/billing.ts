@@ -3,6 +3,7 @@ import { formatCsv } from '../../infra/csv/format-csv.ts';
 import { type FieldError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { parseUuid } from '../../pipelines/ingest/run-event/uuid.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
+import { type AgentUsageRow, readAgentUsage } from '../../pipelines/usage/agent-report.ts';
 import {
   type GranularUsage,
   type GranularUsageRequest,
@@ -13,7 +14,7 @@ import {
 } from '../../pipelines/usage/report.ts';
 import { groupings } from '../../pipelines/usage/report-query.ts';
 import type { UsageRange } from '../../pipelines/usage/rollup-query.ts';
-import { jsonMediaType, nullable, optional } from '../server/formats.ts';
+import { jsonMediaType, nullable, OneOf, optional } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 
@@ -90,6 +91,8 @@ export function formatUsageTime(seconds: number): string {
  */
 const maxWorkspaceIds = 200;
 
+const usageKinds = ['traces', 'langsmith_deployments'] as const;
+
 /** Query parameters of granular usage, for JSON and CSV. */
 const GranularUsageQuery = Type.Object({
   start_time: UsageTime('Start of the range, rounded down to the hour.'),
@@ -104,7 +107,10 @@ const GranularUsageQuery = Type.Object({
     groupings.map((grouping) => Type.Literal(grouping)),
     { default: 'workspace', description: 'Dimension by which the traces of a bucket are grouped.' },
   ),
-  kind: Type.Optional(Type.String({ description: 'Only `traces` is supported.', default: 'traces' })),
+  kind: OneOf(usageKinds, {
+    default: 'traces',
+    description: '`langsmith_deployments`: graph runs, executed nodes and uptime of agent servers in place of traces.',
+  }),
 });
 
 /** Parameters that newer clients send and that are not supported. */
@@ -116,8 +122,6 @@ const unsupportedUsageParameters = ['trace_tier'] as const;
  * @throws INVALID_REQUEST, PARAMETER_NOT_SUPPORTED
  */
 function toGranularUsageRequest(query: Static<typeof GranularUsageQuery>, caller: Caller): GranularUsageRequest {
-  if (query.kind !== undefined && query.kind !== 'traces')
-    throw runlakeError('PARAMETER_NOT_SUPPORTED', { parameter: 'kind' });
   const ids = parseWorkspaceIds(query.workspace_ids);
   return {
     organizationId: caller.organizationId,
@@ -141,8 +145,10 @@ function parseWorkspaceIds(values: readonly string[]): string[] {
   return nonEmptyIds;
 }
 
+type Columns<Row> = ReadonlyArray<readonly [header: string, cell: (row: Row) => string | number]>;
+
 /** The columns in their fixed order. Each entry has the header text and a function that returns the cell of a row. */
-const columns: ReadonlyArray<readonly [header: string, cell: (row: UsageRow) => string | number]> = [
+const dimensionColumns: Columns<Omit<UsageRow, 'traces'>> = [
   ['Time Bucket Start', ({ startSeconds }) => formatUsageTime(startSeconds)],
   ['Time Bucket End', ({ endSeconds }) => formatUsageTime(endSeconds)],
   ['Workspace ID', ({ dimensions }) => escapeFormula(dimensions.workspace_id)],
@@ -152,11 +158,23 @@ const columns: ReadonlyArray<readonly [header: string, cell: (row: UsageRow) => 
   ['User ID', ({ dimensions }) => escapeFormula(dimensions.user_id)],
   ['User Email', ({ dimensions }) => escapeFormula(dimensions.user_email)],
   ['API Key Short Key', ({ dimensions }) => escapeFormula(dimensions.api_key_short_key)],
-  ['Traces', ({ traces }) => traces],
+];
+const traceColumns: Columns<UsageRow> = [...dimensionColumns, ['Traces', ({ traces }) => traces]];
+const agentColumns: Columns<AgentUsageRow> = [
+  ...dimensionColumns,
+  ['Nodes Executed', ({ nodesExecuted }) => nodesExecuted],
+  ['Agent Runs', ({ agentRuns }) => agentRuns],
+  ['Agent Uptime (seconds)', ({ uptimeSeconds }) => uptimeSeconds],
 ];
 
-function* generateCells(rows: Iterable<UsageRow>) {
-  for (const row of rows) yield columns.map(([, cell]) => cell(row));
+function formatUsageCsv<Row>(columns: Columns<Row>, rows: Iterable<Row>) {
+  function* generateCells() {
+    for (const row of rows) yield columns.map(([, cell]) => cell(row));
+  }
+  return formatCsv(
+    columns.map(([name]) => name),
+    generateCells(),
+  );
 }
 
 /**
@@ -192,7 +210,10 @@ export const exportGranularUsage = defineOperation({
   },
   handler: async ({ query, caller, services }) => {
     const request = toGranularUsageRequest(query, caller);
-    const usage = await readGranularUsage(services, request);
+    const body =
+      query.kind === 'traces'
+        ? formatUsageCsv(traceColumns, generateUsageRows(await readGranularUsage(services, request)))
+        : formatUsageCsv(agentColumns, (await readAgentUsage(services.database, request)).rows);
     const [from, to] = [request.range.startMs, request.range.endMs].map((ms) =>
       formatUsageTime(Math.floor(ms / 1_000)).slice(0, 10),
     );
@@ -201,10 +222,7 @@ export const exportGranularUsage = defineOperation({
         'content-type': 'text/csv; charset=utf-8',
         'content-disposition': `attachment; filename="usage-by-${request.groupBy}-${from}-to-${to}.csv"`,
       },
-      body: formatCsv(
-        columns.map(([name]) => name),
-        generateCells(generateUsageRows(usage)),
-      ),
+      body,
     });
   },
 });
@@ -225,6 +243,17 @@ export function formatUsageJson({ stride, dimensions, buckets }: GranularUsage):
     }
   }
   return Buffer.from(`{"stride":${JSON.stringify({ days: stride.days, hours: stride.hours })},"usage":[${rows}]}`);
+}
+
+function formatAgentUsageJson({ stride, rows }: Awaited<ReturnType<typeof readAgentUsage>>): Buffer {
+  const usage = rows.map(({ startSeconds, dimensions, nodesExecuted, agentRuns, uptimeSeconds }) => ({
+    time_bucket: formatUsageTime(startSeconds),
+    dimensions,
+    nodes_executed: nodesExecuted,
+    agent_runs: agentRuns,
+    agent_uptime_seconds: uptimeSeconds,
+  }));
+  return Buffer.from(JSON.stringify({ stride: { days: stride.days, hours: stride.hours }, usage }));
 }
 
 const Name = optional(Type.String());
@@ -249,7 +278,12 @@ const GranularUsageResponse = Type.Object({
         },
         { description: 'Only the keys of the grouping, with current names.' },
       ),
-      traces: Type.Integer(),
+      traces: optional(Type.Integer({ description: 'Only of `kind=traces`.' })),
+      nodes_executed: optional(Type.Integer({ description: 'Only of `kind=langsmith_deployments`, as the next two.' })),
+      agent_runs: optional(Type.Integer({ description: 'Graph runs that ended in the bucket.' })),
+      agent_uptime_seconds: optional(
+        Type.Integer({ description: 'Time in which the deployment had a process; 0 by user or key.' }),
+      ),
     }),
     { description: 'Ordered by bucket, then by dimension; without empty buckets.' },
   ),
@@ -272,11 +306,11 @@ export const getGranularUsage = defineOperation({
   schema: { query: GranularUsageQuery, response: { 200: GranularUsageResponse } },
   handler: async ({ query, caller, services }) => {
     const request = toGranularUsageRequest(query, caller);
-    const usage = await readGranularUsage(services, request);
-    return new RawResponse({
-      headers: { 'content-type': jsonMediaType },
-      body: formatUsageJson(usage),
-    });
+    const body =
+      query.kind === 'traces'
+        ? formatUsageJson(await readGranularUsage(services, request))
+        : formatAgentUsageJson(await readAgentUsage(services.database, request));
+    return new RawResponse({ headers: { 'content-type': jsonMediaType }, body });
   },
 });
 

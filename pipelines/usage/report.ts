@@ -82,7 +82,7 @@ interface UsageReportDeps {
 }
 
 /** The keys of `dimensions` for the grouping; null if unknown or deleted. */
-type Dimensions = Readonly<Record<string, string | null>>;
+export type Dimensions = Readonly<Record<string, string | null>>;
 
 /** One bucket of a report: a half-open time range, in seconds since 1970, UTC. */
 interface UsageBucket extends BucketBounds {
@@ -179,7 +179,7 @@ function rankLabels(groupBy: Grouping, ids: readonly string[], names: NamesById)
   };
 }
 
-function buildDimensions(groupBy: Grouping, id: string | null, name: string | null): Dimensions {
+export function buildDimensions(groupBy: Grouping, id: string | null, name: string | null): Dimensions {
   switch (groupBy) {
     case 'workspace':
       return { workspace_id: id, workspace_name: name };

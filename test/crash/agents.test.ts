@@ -57,9 +57,14 @@ const statusOf = async ({ threadId, runId }: RunOnThread) => (await client.runs.
 const untilEnded = (run: RunOnThread) =>
   expect.poll(() => statusOf(run).catch(() => 'away'), { timeout: deadlineMs }).not.toMatch(/pending|running|away/);
 
-/** Waits until the traces are counted: a run is counted after its end was published. */
-const counted = (since: Awaited<ReturnType<Instance['since']>>, traces: number) =>
-  expect.poll(() => since.countedTraces(), { timeout: deadlineMs }).toBe(traces);
+/**
+ * Waits until the runs are counted as traces, which happens after their ends were published. As graph runs and with their
+ * nodes they were counted when they ended.
+ */
+async function counted(since: Awaited<ReturnType<Instance['since']>>, runs: number, nodes: number): Promise<void> {
+  await expect.poll(() => since.countedTraces(), { timeout: deadlineMs }).toBe(runs);
+  expect(await since.countedAgentRuns()).toEqual({ runs, nodes });
+}
 
 /** Process ids of the workers that run graph code. */
 function workers(): number[] {
@@ -89,7 +94,7 @@ test('kill -9 of a worker process: its runs start another attempt and end, and r
   expect(written(groupByAttempt(runs[1], seen[1] ?? []).get(2), 'step').at(-1)).toBe(40);
   const { status, values } = await client.threads.get(runs[1].threadId);
   expect({ status, values }).toMatchObject({ status: 'idle', values: { log: buildExpectedLog('a') } });
-  await counted(since, 2);
+  await counted(since, 2, 41);
   expect(workers().filter((pid) => killed.includes(pid))).toEqual([]);
 });
 
@@ -116,7 +121,7 @@ test('kill -9 while a subgraph is at its interrupt: the next attempt stops there
   expect(await statusOf(run)).toBe('success');
   expect(await client.threads.get(run.threadId)).toMatchObject({ status: 'interrupted' });
   expect(await nextInside()).toEqual(['second']);
-  await counted(since, 1);
+  await counted(since, 1, 4);
 });
 
 test('kill -9 in the middle of runs: they are requeued in order, an earlier cancel holds, and each counts once', async () => {
@@ -153,7 +158,7 @@ test('kill -9 in the middle of runs: they are requeued in order, an earlier canc
   // A later reader gets what is stored: the events that the killed attempt had stored, and all events
   const later = groupByAttempt(runs[0], await read(runs[0]).ended);
   expect(later.get(2)).toEqual(groupByAttempt(runs[0], seen[0] ?? []).get(2));
-  await counted(since, 5);
+  await counted(since, 5, 43);
 });
 
 test('kill -9 between the end of a run and its trace: the next start publishes the end and counts the run once', async () => {
@@ -167,7 +172,7 @@ test('kill -9 between the end of a run and its trace: the next start publishes t
   await instance.restart();
   await untilUp();
 
-  await counted(since, 1);
+  await counted(since, 1, 1);
   // Children of earlier graph runs may be stored after their traces were counted, so this set can contain more.
   expect([...(await since.storedRuns())]).toContain(run.runId);
   expect(await statusOf(run)).toBe('success');
@@ -195,7 +200,7 @@ test('kill -9 of Postgres in the middle of runs: runs end normally, in the same 
     values: { log: buildExpectedLog('d') },
   });
   expect(await Promise.all(runs.map(statusOf))).toEqual(['success', 'success']);
-  await counted(since, 2);
+  await counted(since, 2, 41);
   expect(instance.runlake.output()).not.toMatch(/unhandled|uncaught/i);
 });
 
@@ -219,14 +224,14 @@ test('kill -9 of ClickHouse in the middle of runs: runs end normally, readers ge
   for (const { threadId } of all)
     expect(await client.threads.get(threadId)).toMatchObject({ error: null, status: 'idle' });
   expect(await Promise.all(all.map(statusOf))).toEqual(['success', 'success', 'success']);
-  await counted(since, 3);
+  await counted(since, 3, 42);
   const stored = await since.storedRuns();
   expect(all.filter(({ runId }) => !stored.has(runId))).toEqual([]);
   // Another process reads the same events from storage.
   await instance.restart();
   await untilUp();
   for (const [index, run] of runs.entries()) expect(await read(run).ended).toEqual(seen[index]);
-  await counted(since, 3);
+  await counted(since, 3, 42);
   expect(instance.runlake.output()).not.toMatch(/unhandled|uncaught/i);
 });
 

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, onTestFinished } from 'vitest';
 import { askClickhouse, askPostgres } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
-import { countedTraces } from './counted-traces.ts';
+import { countedAgentRuns, countedTraces } from './counted-traces.ts';
 
 /** Long, because an engine restarts slowly on a busy machine. */
 export const deadlineMs = 60_000;
@@ -66,7 +66,12 @@ export class Instance {
   /** Returns what is stored and counted after this call. */
   async since() {
     const [stored, counted] = [await this.storedRuns(), await this.countedTraces()];
+    const before = await countedAgentRuns(this.runlake);
     return {
+      countedAgentRuns: async () => {
+        const { runs, nodes } = await countedAgentRuns(this.runlake);
+        return { runs: runs - before.runs, nodes: nodes - before.nodes };
+      },
       storedRuns: async () => new Set([...(await this.storedRuns())].filter((id) => !stored.has(id))),
       countedTraces: async () => (await this.countedTraces()) - counted,
     };

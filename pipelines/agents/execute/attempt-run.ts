@@ -24,7 +24,7 @@ import type { AcceptDeps, Sender } from '../../ingest/accept/accept-drafts.ts';
 import { runsEnded } from '../agent-metrics.ts';
 import { buildThreadKey } from '../checkpoints/copy-checkpoints.ts';
 import { readHeadCheckpoint } from '../checkpoints/stored-tuples.ts';
-import { endRun, type RunResult, releaseRun } from '../runs/end-run.ts';
+import { countStoredNodes, endRun, type RunResult, releaseRun } from '../runs/end-run.ts';
 import type { ClaimedRun, EndedRun, RunFailure } from '../runs/run-row.ts';
 import {
   chooseTraceOptions,
@@ -134,6 +134,8 @@ export async function attemptRun(
   }
   try {
     await stream.write([createMetadataChunk(run)]);
+    // Nodes whose results earlier attempts have stored are not executed again.
+    const earlierNodes = attempt > 1 ? await retryWhileLeased(() => countStoredNodes(database, run)) : 0;
     const handle = pool.start(
       {
         ...job,
@@ -176,7 +178,8 @@ export async function attemptRun(
         return true;
       },
     );
-    const ended = await retryWhileLeased(() => endRun(database, run, { ...result, eventsMissing }));
+    const nodes = handle.nodes === undefined ? undefined : earlierNodes + handle.nodes;
+    const ended = await retryWhileLeased(() => endRun(database, run, { ...result, eventsMissing, nodes }));
     hasEnded = true;
     if (!ended) return;
     runsEnded.inc({ status: ended.status });

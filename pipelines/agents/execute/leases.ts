@@ -16,7 +16,7 @@
  */
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { type LeasedRun, type RunProcess, removeHeartbeat, renewHeartbeat } from '../runs/claim-runs.ts';
+import { countUptime, type LeasedRun, type RunProcess, removeHeartbeat, renewHeartbeat } from '../runs/claim-runs.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 
 /** Callbacks for the attempt that holds a lease. Each is called at most once. */
@@ -113,6 +113,7 @@ export class Leases {
         if (this.#isStopped) return;
         this.#extendValidity(startedAtMs + leaseMs);
         this.#compare(requestedTokens, runs);
+        await countUptime(heartbeats, process, leaseMs);
       } catch (err) {
         logger.warn({ err, leases: requestedTokens.length }, 'heartbeat not renewed; retrying');
       }

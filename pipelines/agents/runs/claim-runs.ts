@@ -99,6 +99,14 @@ export async function renewHeartbeat(sql: Sql, process: RunProcess, leaseMs: num
   }));
 }
 
+/**
+ * Counts the uptime of the deployment until now. Gaps that are longer than a lease do not count. See
+ * `agents.count_uptime`.
+ */
+export async function countUptime(sql: Sql, { deploymentId }: RunProcess, leaseMs: number): Promise<void> {
+  await sql.execute("SELECT agents.count_uptime($1, $2 * interval '1 millisecond')", [deploymentId, leaseMs]);
+}
+
 /** Deletes the heartbeat of a process that no longer holds a run, and heartbeats that expired more than a day ago. */
 export async function removeHeartbeat(sql: Sql, { deploymentId, processId }: RunProcess): Promise<void> {
   await sql.execute(

@@ -12,6 +12,8 @@
  *      the thread;
  *   4. updates the status of the thread, and notifies executors if another run of it is pending.
  *
+ * A trigger counts each run that ends after an attempt, however it ends, for the usage of the deployment.
+ *
  * If the run has a webhook or large final values (`published-ends.ts`), the transaction also stores these.
  * `end_published` is false until the end of the stream is in the event log. If the process crashes before that,
  * `publishLateEnds` publishes the end.
@@ -35,6 +37,11 @@ export interface RunResult {
   readonly error?: RunFailure;
   /** Whether the event log lacks events of the run. */
   readonly eventsMissing?: boolean;
+  /**
+   * Number of nodes that all attempts executed. Absent if the worker ended without a report; then the nodes whose
+   * results are stored count.
+   */
+  readonly nodes?: number | undefined;
 }
 
 /**
@@ -89,10 +96,10 @@ async function writeEnd(
   result: RunResult,
   threadStatus: string,
 ): Promise<EndRunRow | undefined> {
-  const { status, error, values, eventsMissing = false } = result;
+  const { status, error, values, eventsMissing = false, nodes } = result;
   const [row] = await sql.query<EndRunRow>(
     `SELECT status, error, removed, multitask_strategy, created_at, ended_at
-     FROM agents.end_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+     FROM agents.end_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
     [
       deploymentId,
       threadId,
@@ -105,10 +112,23 @@ async function writeEnd(
       values === undefined ? null : toSearchableText(values),
       encodeInterrupts(result) ?? null,
       eventsMissing,
+      nodes ?? null,
     ],
     { name: 'agents_end_run' },
   );
   return row;
+}
+
+/** Counts the nodes that attempts of a run have executed and whose results are stored. */
+export async function countStoredNodes(
+  database: Sql,
+  { deploymentId, threadId, runId }: Pick<ClaimedRun, 'deploymentId' | 'threadId' | 'runId'>,
+): Promise<number> {
+  const [row] = await database.query<{ count: number }>(
+    'SELECT agents.count_stored_nodes($1::uuid, $2::uuid, $3::uuid) AS count',
+    [deploymentId, threadId, runId],
+  );
+  return row!.count;
 }
 
 function encodeInterrupts({ interrupts }: RunResult): string | undefined {

@@ -37,6 +37,8 @@ const reason = Type.String({ maxLength: maxReasonCharacters });
 const names = Type.Array(name, { maxItems: maxNames });
 const bytes = Type.Integer({ minimum: 0, maximum: 0xffff_ffff });
 const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+/** Maximum number of executed nodes that a worker can report for one attempt, so that it cannot overflow the usage. */
+const maxExecutedNodes = 1_000_000_000;
 /** Mode, event, namespace and size in bytes of a chunk. The data of the chunk is in the body. */
 const chunkHeadSchema = Type.Tuple([
   Type.String({ minLength: 1, maxLength: 256 }),
@@ -85,7 +87,7 @@ const messageSchemas = {
       { maxItems: maxTracedRuns },
     ),
   }),
-  ended: messageSchema('ended', { key, outcome }),
+  ended: messageSchema('ended', { key, nodes: Type.Integer({ minimum: 0, maximum: maxExecutedNodes }), outcome }),
   response: messageSchema('response', { key }),
   'query-error': messageSchema('query-error', { key, error: serializedErrorSchema }),
   dying: messageSchema('dying', { reason }),
@@ -133,8 +135,8 @@ const decoders: Readonly<Record<MessageFromWorker['kind'], Decoder>> = {
     return { kind, key, traced: { ...marks, runs: traced } };
   },
   ended: (parsed, body) => {
-    const { kind, key, outcome } = validate('ended', parsed);
-    return { kind, key, outcome: decodeOutcome(outcome, body) };
+    const { kind, key, nodes, outcome } = validate('ended', parsed);
+    return { kind, key, nodes, outcome: decodeOutcome(outcome, body) };
   },
   response: (parsed, body) => {
     requireJson(body);
@@ -219,15 +221,15 @@ export function encodeMessage(message: MessageFromWorker): Uint8Array[] {
       return encodeFrame({ kind, key, droppedRuns, droppedValues, runs }, body);
     }
     case 'ended': {
-      const { kind, key, outcome } = message;
+      const { kind, key, nodes, outcome } = message;
       if (outcome.kind === 'finished') {
         const { values, ...rest } = outcome;
-        return encodeFrame({ kind, key, outcome: rest }, [Buffer.from(values)]);
+        return encodeFrame({ kind, key, nodes, outcome: rest }, [Buffer.from(values)]);
       }
-      if (outcome.kind !== 'failed') return encodeFrame({ kind, key, outcome });
+      if (outcome.kind !== 'failed') return encodeFrame({ kind, key, nodes, outcome });
       const { values, ...rest } = outcome;
       const texts = { error: truncate(rest.error), message: truncate(rest.message) };
-      const head = { kind, key, outcome: { ...rest, ...texts, hasValues: values !== undefined } };
+      const head = { kind, key, nodes, outcome: { ...rest, ...texts, hasValues: values !== undefined } };
       return encodeFrame(head, values === undefined ? [] : [Buffer.from(values)]);
     }
     case 'response':

@@ -181,7 +181,8 @@ export type MessageFromWorker =
   | { readonly kind: 'heartbeat' }
   | { readonly kind: 'chunks'; readonly key: number; readonly chunks: readonly Chunk[] }
   | { readonly kind: 'traced'; readonly key: number; readonly traced: ChildRunBatch }
-  | { readonly kind: 'ended'; readonly key: number; readonly outcome: RunOutcome }
+  /** `nodes`: number of nodes that the attempt has executed. */
+  | { readonly kind: 'ended'; readonly key: number; readonly nodes: number; readonly outcome: RunOutcome }
   | { readonly kind: 'response'; readonly key: number; readonly json: string }
   | { readonly kind: 'query-error'; readonly key: number; readonly error: SerializedError }
   /** An error was thrown outside of any run; the process exits. */

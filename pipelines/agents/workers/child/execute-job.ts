@@ -19,8 +19,8 @@ const writeBatchMs = 10;
 
 export interface JobDeps {
   readonly graph: LoadedGraph;
-  /** LangChain callback handler that receives the child runs. */
-  readonly tracer: object | undefined;
+  /** LangChain callback handlers that receive all child runs. */
+  readonly handlers: readonly object[];
   readonly saverFor: SaverFactory;
   readonly storeFor: StoreFactory;
   readonly maxEventBytes: number;
@@ -68,7 +68,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
       runId,
       options: { ...begun.options, signal },
       turn: () => deps.turn.yieldIfDue(),
-      handler: deps.tracer,
+      handlers: deps.handlers,
     };
     await streamGraph(graph, begun.input, request, (streamed) => {
       if (streamed.mode === '') {

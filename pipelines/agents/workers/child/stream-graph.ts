@@ -21,8 +21,8 @@ export interface StreamRequest {
    * yet.
    */
   readonly turn?: (() => Promise<void> | undefined) | undefined;
-  /** LangChain callback handler that receives all child runs. */
-  readonly handler?: object | undefined;
+  /** LangChain callback handlers that receive all child runs. */
+  readonly handlers?: readonly object[];
 }
 
 /** Stream modes that LangGraph supports under the same name and with the same events. */
@@ -41,12 +41,12 @@ const unchangedModes = new Set(['values', 'updates', 'debug', 'custom', 'tasks',
 export async function streamGraph(
   graph: CompiledGraph,
   input: unknown,
-  { modes, subgraphs, runId, options, turn, handler }: StreamRequest,
+  { modes, subgraphs, runId, options, turn, handlers = [] }: StreamRequest,
   take: Take<GraphStreamEvent>,
 ): Promise<void> {
   const requestedModes = new Set(modes.length > 0 ? modes : ['values']);
   if (requestedModes.has(protocolMode)) {
-    await streamProtocol(graph, input, { runId, options: addHandler(graph, options, handler), turn }, take);
+    await streamProtocol(graph, input, { runId, options: addHandlers(graph, options, handlers), turn }, take);
     return;
   }
   const library = new Set([...requestedModes].filter((mode) => unchangedModes.has(mode)));
@@ -81,11 +81,11 @@ export async function streamGraph(
   };
 
   if (!requestedModes.has('events')) {
-    const all = { ...addHandler(graph, options, handler), ...more };
+    const all = { ...addHandlers(graph, options, handlers), ...more };
     await runGraph(graph, input, all, (chunk) => takeEach(translate(chunk)), turn);
     return;
   }
-  const callbacks = handler && { callbacks: [handler] };
+  const callbacks = { callbacks: [...handlers] };
   for await (const event of graph.streamEvents(input, { ...options, ...callbacks, ...more, version: 'v2' })) {
     // Chunks of the root graph are the events of the other modes. Mode `events` omits them, as in the reference server.
     if (event.event === 'on_chain_stream' && event.run_id === runId) {
@@ -97,14 +97,15 @@ export async function streamGraph(
 }
 
 /**
- * Returns options with which the handler receives all child runs. LangGraph initialises a handler that is passed in the
- * options for every event, but a handler in the config of the graph only once. Therefore this function adds the handler
+ * Returns options with which the handlers receive all child runs. LangGraph initialises handlers that are passed in the
+ * options for every event, but handlers in the config of the graph only once. Therefore this function adds the handlers
  * to the config of the graph, unless that config already has callbacks.
  */
-function addHandler(graph: CompiledGraph, options: GraphOptions, handler: object | undefined): GraphOptions {
-  if (handler === undefined) return options;
-  if (graph.config?.callbacks !== undefined) return { ...options, callbacks: [handler] };
-  graph.config = { ...graph.config, callbacks: [handler] };
+function addHandlers(graph: CompiledGraph, options: GraphOptions, handlers: readonly object[]): GraphOptions {
+  if (handlers.length === 0) return options;
+  const callbacks = [...handlers];
+  if (graph.config?.callbacks !== undefined) return { ...options, callbacks };
+  graph.config = { ...graph.config, callbacks };
   return options;
 }
 

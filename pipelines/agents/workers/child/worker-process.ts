@@ -33,6 +33,7 @@ import { installTypescriptLoader, needsTypescript } from '../read-typescript.ts'
 import { serializeError } from '../serialized-error.ts';
 import { EventLoopTurn } from './event-loop-turn.ts';
 import { executeJob } from './execute-job.ts';
+import { NodeCounter } from './node-counter.ts';
 import { Outbox, openParentPipe, watchParent } from './outbox.ts';
 import { installProjectGlobals } from './project-globals.ts';
 import { SendBuffers, type SendWindow } from './send-window.ts';
@@ -146,7 +147,7 @@ async function executeRun({ key, job }: Extract<MessageToWorker, { kind: 'run' }
   const graph = graphs.get(job.graphId);
   if (graph === undefined) {
     const message = loadErrors[job.graphId] ?? `Graph '${job.graphId}' does not exist.`;
-    outbox.put({ kind: 'ended', key, outcome: { kind: 'failed', error: 'GraphUnusable', message } });
+    outbox.put({ kind: 'ended', key, nodes: 0, outcome: { kind: 'failed', error: 'GraphUnusable', message } });
     return;
   }
   const stop = new AbortController();
@@ -164,9 +165,10 @@ async function executeRun({ key, job }: Extract<MessageToWorker, { kind: 'run' }
   });
   runs.set(key, { events, stop });
   const tracer = job.trace && openTracer(job.trace, (traced) => outbox.put({ kind: 'traced', key, traced }));
+  const nodes = new NodeCounter();
   const outcome = await executeJob(job, {
     graph,
-    tracer: tracer?.handler,
+    handlers: tracer === undefined ? [nodes] : [tracer.handler, nodes],
     saverFor,
     storeFor,
     maxEventBytes: setup.maxEventBytes,
@@ -177,7 +179,7 @@ async function executeRun({ key, job }: Extract<MessageToWorker, { kind: 'run' }
   tracer?.close(`The graph run ended before this child run: ${outcome.kind}.`);
   events.close();
   runs.delete(key);
-  outbox.put({ kind: 'ended', key, outcome });
+  outbox.put({ kind: 'ended', key, nodes: nodes.count, outcome });
 }
 
 async function runQuery({ key, request }: Extract<MessageToWorker, { kind: 'query' }>): Promise<void> {

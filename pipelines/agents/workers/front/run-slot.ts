@@ -27,6 +27,8 @@ export class RunSlot {
   readonly onChildRuns: RunConsumer['onChildRuns'];
   /** Never rejects. Resolves after the last chunk was consumed. */
   readonly outcome: Promise<RunOutcome>;
+  /** Number of nodes that the attempt has executed; undefined if the worker has not reported the end. */
+  nodes: number | undefined;
   /** Set when the run was cancelled or timed out. The value is then the outcome of the run even if the process dies. */
   stopping: 'cancelled' | 'timeout' | undefined;
   /** Whether the outcome was reported before the run ended in the worker. Its code may still execute there. */

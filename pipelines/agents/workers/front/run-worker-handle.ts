@@ -98,8 +98,10 @@ export class RunWorkerHandle extends WorkerHandle {
     }
     const slot = this.#slots.get(message.key);
     if (slot === undefined) throw createViolationError(`a message '${message.kind}' of a run that it does not have`);
-    if (message.kind === 'ended') this.#remove(slot, message.outcome);
-    else if (slot.abandoned) return;
+    if (message.kind === 'ended') {
+      slot.nodes = message.nodes;
+      this.#remove(slot, message.outcome);
+    } else if (slot.abandoned) return;
     else if (message.kind === 'traced') slot.onChildRuns?.(message.traced);
     else if (!slot.put(message.chunks)) throw createViolationError('more events than the send window allows');
   }

@@ -71,7 +71,7 @@ export interface WorkerPool {
     job: RunJob,
     take: (chunks: readonly Chunk[]) => Promise<void>,
     onChildRuns?: (traced: ChildRunBatch) => void,
-  ): Pick<RunSlot, 'outcome' | 'cancel'>;
+  ): Pick<RunSlot, 'outcome' | 'cancel' | 'nodes'>;
   /**
    * Answers a query in a separate worker, so that it never waits behind runs. Resolves with JSON text.
    *

@@ -46,7 +46,9 @@ async function expectUnaffectedRuns(attempt: () => Promise<void>): Promise<void>
 
 test('a worker has no IPC channel of Node, so nothing can be sent on it', () =>
   expectUnaffectedRuns(async () => {
-    const { handle } = await attack('send', { messages: [{ type: 'ready' }, null, 'x', [{ kind: 'ended', key: 1 }]] });
+    const { handle } = await attack('send', {
+      messages: [{ type: 'ready' }, null, 'x', [{ kind: 'ended', key: 1, nodes: 0 }]],
+    });
     expect(await handle.outcome).toMatchObject({ kind: 'finished', values: expect.stringContaining('"done":true') });
   }));
 
@@ -55,7 +57,7 @@ describe('an invalid message ends only the worker that sent it, and its run', ()
     ['bytes that are no frame', Buffer.alloc(4_096, 0xff).toString('base64'), 'a message of 4294967295 bytes'],
     [
       'the end of a run of another worker',
-      message({ kind: 'ended', key: 1, outcome: { kind: 'fenced' } }),
+      message({ kind: 'ended', key: 1, nodes: 0, outcome: { kind: 'fenced' } }),
       'does not have',
     ],
     ['a second ready message', message({ kind: 'ready', loadErrors: {}, routes: [], nodes: {} }), 'out of turn'],
@@ -81,7 +83,7 @@ describe('an invalid message ends only the worker that sent it, and its run', ()
       'an end with many tiny interrupts',
       (key) => {
         const interrupts = { task: Array.from({ length: 200_000 }, () => ({})) };
-        return message({ kind: 'ended', key, outcome: { kind: 'finished', next: [], interrupts } }, '{}');
+        return message({ kind: 'ended', key, nodes: 0, outcome: { kind: 'finished', next: [], interrupts } }, '{}');
       },
       'more than 200000 values',
     ],
@@ -108,7 +110,9 @@ describe('an invalid message ends only the worker that sent it, and its run', ()
     const random = new Random(1_047);
     return expectUnaffectedRuns(async () => {
       for (let round = 0; round < 5; round += 1) {
-        const frame = Buffer.concat(encodeFrame({ kind: 'ended', key: 1, outcome: { kind: 'finished', values: {} } }));
+        const frame = Buffer.concat(
+          encodeFrame({ kind: 'ended', key: 1, nodes: 0, outcome: { kind: 'finished', values: {} } }),
+        );
         // Half of the rounds keep the beginning of a valid frame.
         const kept = random.chance(0.5) ? frame.subarray(0, random.between(1, frame.length)) : Buffer.alloc(0);
         const noise = Buffer.from(Array.from({ length: random.between(100, 5_000) }, () => random.between(0, 255)));

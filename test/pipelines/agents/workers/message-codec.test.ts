@@ -46,10 +46,10 @@ const message: fc.Arbitrary<MessageFromWorker> = fc.oneof(
   }),
   fc.record({ key, values: text, value: fc.jsonValue() }).map(({ key, values, value }): MessageFromWorker => {
     const interrupts = { task: [{ id: 'i', value }] };
-    return { kind: 'ended', key, outcome: { kind: 'finished', values, next: ['node'], interrupts } };
+    return { kind: 'ended', key, nodes: 3, outcome: { kind: 'finished', values, next: ['node'], interrupts } };
   }),
   fc.record({ key, values: text }).map(({ key, values }): MessageFromWorker => {
-    return { kind: 'ended', key, outcome: { kind: 'failed', error: 'TypeError', message: 'failed', values } };
+    return { kind: 'ended', key, nodes: 0, outcome: { kind: 'failed', error: 'TypeError', message: 'failed', values } };
   }),
   fc.constant<MessageFromWorker>({
     kind: 'ready',
@@ -161,21 +161,24 @@ describe('any input is a valid message or a protocol violation', () => {
       frame({
         kind: 'ended',
         key: 1,
+        nodes: 0,
         outcome: { kind: 'finished', next: [], interrupts: { task: Array.from({ length: 200_000 }, () => ({})) } },
       }),
     ],
     ['a kind of the prototype', frame({ kind: 'constructor' })],
     ['a message of the Node IPC protocol', frame({ type: 'ready' })],
     ['null', Buffer.concat([lengths(4, 0), Buffer.from('null')])],
-    ['an outcome of unknown kind', frame({ kind: 'ended', key: 1, outcome: { kind: 'won' } })],
+    ['an outcome of unknown kind', frame({ kind: 'ended', key: 1, nodes: 0, outcome: { kind: 'won' } })],
     [
       'a run reported lost by its worker',
-      frame({ kind: 'ended', key: 1, outcome: { kind: 'lost', cause: 'worker', message: '' } }),
+      frame({ kind: 'ended', key: 1, nodes: 0, outcome: { kind: 'lost', cause: 'worker', message: '' } }),
     ],
     [
       'a state that is not JSON',
-      frame({ kind: 'ended', key: 1, outcome: { kind: 'finished', next: [], interrupts: {} } }, '{'),
+      frame({ kind: 'ended', key: 1, nodes: 0, outcome: { kind: 'finished', next: [], interrupts: {} } }, '{'),
     ],
+    ['a negative number of nodes', frame({ kind: 'ended', key: 1, nodes: -1, outcome: { kind: 'fenced' } })],
+    ['a huge number of nodes', frame({ kind: 'ended', key: 1, nodes: 2 ** 52, outcome: { kind: 'fenced' } })],
     ['an unknown error code', frame({ kind: 'unusable', error: { code: 'toString', params: {} } })],
     ['a negative key', frame({ kind: 'response', key: -1 }, '{}')],
     ['no event', events([], '')],
@@ -228,6 +231,7 @@ test('accepts large interrupts of few values, with any characters', () => {
   const message: MessageFromWorker = {
     kind: 'ended',
     key: 1,
+    nodes: 1,
     outcome: { kind: 'finished', values: '{}', next: ['node'], interrupts: { task: [{ id: 'i', value }] } },
   };
   const bytes = written([message]);
