@@ -5,7 +5,7 @@
  * acknowledged event. Each organisation has at most one batch in flight per partition, so that events of a key stay in
  * order.
  *
- *   1. `publish` assigns offsets to the messages of a request and passes them to the followers. It adds the messages
+ *   1. `publish` assigns offsets, which Postgres has reserved for this process, to the messages of a request and passes them to the followers. It adds the messages
  *      that are to be stored to the queues of their partitions, and waits. Messages that are not to be stored need no
  *      further step.
  *   2. The log takes the waiting requests, up to the limits of the consumers, as one batch. While several
@@ -91,9 +91,9 @@ interface TopicState {
 }
 
 /**
- * Opens the log. Offsets increase across restarts. They start at the current time in microseconds, which the offsets of
- * an earlier process cannot have exceeded, and are greater than all stored offsets, because the clock may have been set
- * back and a reused offset would be dropped as a duplicate.
+ * Opens the log. Offsets increase across restarts, because they order the values of a run, and a reused offset would be
+ * dropped as a duplicate. They start at the current time in microseconds or, if the clock was set back, after those
+ * that earlier processes have reserved.
  *
  * @throws the errors of the database.
  */
@@ -102,7 +102,26 @@ export async function openInProcessLog(options: InProcessLogOptions): Promise<In
     `SELECT coalesce(max(log_offset) + 1, 0) AS next
      FROM (SELECT max(log_offset) AS log_offset FROM deferred_events UNION ALL SELECT max(log_offset) FROM dead_letters) AS used`,
   );
-  return new InProcessLog(options, Math.max(Date.now() * 1_000, stored?.next ?? 0));
+  const firstOffset = Math.max(Date.now() * 1_000, stored?.next ?? 0);
+  return new InProcessLog(options, await reserveOffsets(options.database, firstOffset, offsetsPerReservation));
+}
+
+/** Number of offsets that a process reserves at once. Reserved offsets are skipped at the next start. */
+const offsetsPerReservation = 10_000_000;
+
+/**
+ * Reserves `count` offsets from `from` on or, if another process has reserved these, after its last one.
+ *
+ * @returns the first reserved offset.
+ */
+async function reserveOffsets(database: Sql, from: number, count: number): Promise<number> {
+  const [row] = await database.query<{ first: number }>(
+    `INSERT INTO in_process_log AS log (reserved_until) VALUES ($1::bigint + $2::bigint)
+     ON CONFLICT (id) DO UPDATE SET reserved_until = greatest(log.reserved_until, $1::bigint) + $2::bigint
+     RETURNING reserved_until - $2::bigint AS first`,
+    [from, count],
+  );
+  return row!.first;
 }
 
 export class InProcessLog implements EventLog {
@@ -110,6 +129,9 @@ export class InProcessLog implements EventLog {
   readonly #options: InProcessLogOptions;
   readonly #topics = new Map<string, TopicState>();
   readonly #hideMetrics: readonly (() => void)[];
+  /** The first offset that this process has not reserved. */
+  #reservedUntil: number;
+  #reserving: Promise<void> | undefined;
   #pendingBytes = 0;
   #closed = false;
   #lastTenantId: string | undefined;
@@ -119,6 +141,7 @@ export class InProcessLog implements EventLog {
   /** Creates the log. Callers use {@link openInProcessLog}, which finds the first free offset. */
   constructor(options: InProcessLogOptions, firstOffset: number) {
     this.#options = options;
+    this.#reservedUntil = firstOffset + offsetsPerReservation;
     this.inFlightInserts = createInFlightInserts(options.database);
     for (const topic of options.topics) {
       const partitions = Array.from({ length: options.partitions }, (_, number) => ({
@@ -185,6 +208,7 @@ export class InProcessLog implements EventLog {
     }
     this.#pendingBytes += bytes;
     try {
+      while (this.#needsOffsets(topic, messages.length)) await this.#reserveMore();
       const inFlight = this.#byPartition(topic, messages).map((share) => this.#enqueue(...share));
       onOffsetsAssigned?.();
       // Waits for all of them, even after a failure, before the bytes are released.
@@ -194,6 +218,21 @@ export class InProcessLog implements EventLog {
     } finally {
       this.#pendingBytes -= bytes;
     }
+  }
+
+  #needsOffsets(topic: Topic, count: number): boolean {
+    return this.#getState(topic).partitions.some(({ nextOffset }) => nextOffset + count > this.#reservedUntil);
+  }
+
+  #reserveMore(): Promise<void> {
+    this.#reserving ??= reserveOffsets(this.#options.database, this.#reservedUntil, offsetsPerReservation)
+      .then((first) => {
+        this.#reservedUntil = first + offsetsPerReservation;
+      })
+      .finally(() => {
+        this.#reserving = undefined;
+      });
+    return this.#reserving;
   }
 
   #byPartition(topic: Topic, messages: readonly LogMessage[]): [Partition, LogMessage[]][] {
