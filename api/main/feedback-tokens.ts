@@ -3,6 +3,7 @@ import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { createLinks, type FeedbackLink, listLinks, type NewLink } from '../../pipelines/feedback/feedback-links.ts';
 import { optional, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { pageParameters } from '../server/list-parameters.ts';
 import type { Operation } from '../server/operation.ts';
 import { defineOperation } from '../server/operation.ts';
 import { buildPublicUrl } from '../server/public-base.ts';
@@ -86,11 +87,19 @@ const listTokens = defineOperation({
   path: '/feedback/tokens',
   tag: 'feedback',
   summary: 'List the links for feedback on a run',
-  description: 'At most 1,000 that have not expired, oldest first. Without those of agent server runs.',
+  description: 'Those that have not expired, oldest first. Without those of agent server runs.',
   access,
-  schema: { query: Type.Object({ run_id: Uuid() }), response: { 200: Type.Array(Token) } },
+  schema: {
+    query: Type.Object({
+      run_id: Uuid(),
+      ...pageParameters,
+      limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 1_000 }),
+    }),
+    response: { 200: Type.Array(Token) },
+  },
   handler: async ({ caller, query, request, services }) => {
-    const links = await listLinks(services, caller.workspaceId, query.run_id.toLowerCase());
+    const { run_id: runId, ...page } = query;
+    const links = await listLinks(services, caller.workspaceId, runId.toLowerCase(), page);
     return links.map((link) => toToken(link, request, services));
   },
 });

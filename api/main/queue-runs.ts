@@ -9,6 +9,7 @@ import {
   deleteQueueRun as removeQueueRun,
   deleteQueueRuns as removeQueueRuns,
   reviewStatuses,
+  type Section,
   sections,
   setReview,
 } from '../../pipelines/queues/queue-runs.ts';
@@ -70,10 +71,14 @@ export const parseReviewTimes = ({ start_time, end_time }: Static<typeof ReviewT
 
 const Message = Type.Object({ message: Type.String() });
 const QueueSize = Type.Object({ size: Type.Integer() });
-const SectionParameter = Type.Optional(
-  OneOf(sections, { description: 'For the user of the key. Default: not completed.' }),
-);
+const SectionParameter = Type.Optional(OneOf(sections, { description: 'For the user of the key.' }));
 const incompleteSections = ['needs_my_review', 'needs_others_review'] as const;
+
+/** `archived` means completed; without it, the runs of all sections are listed. */
+function chooseSections(archived: boolean | null | undefined): readonly Section[] {
+  if (archived == null) return sections;
+  return archived ? ['completed'] : incompleteSections;
+}
 
 /** Adds runs and threads that are stored in the workspace. @throws NOT_FOUND if one is not. */
 export async function addRuns(
@@ -161,7 +166,7 @@ export const listQueueRuns = defineOperation({
     params: QueueParams,
     query: Type.Object({
       status: SectionParameter,
-      archived: Type.Optional(Type.Boolean({ description: 'Same as `status=completed`.' })),
+      archived: Type.Optional(Type.Boolean({ description: 'Only completed runs, or only others. Default: all.' })),
       include_stats: Type.Optional(Type.Boolean({ description: 'Accepted; the feedback is always included.' })),
       ...pageParameters,
     }),
@@ -171,7 +176,7 @@ export const listQueueRuns = defineOperation({
   handler: async ({ caller, params, query, services, request }) => {
     requirePermission(caller, 'runs:read');
     await readQueue(services.database, caller.workspaceId, params.queue_id);
-    const wanted = query.status ? [query.status] : query.archived ? (['completed'] as const) : incompleteSections;
+    const wanted = query.status ? [query.status] : chooseSections(query.archived);
     const listed = await listStoredQueueRuns(services, caller, params.queue_id, wanted);
     const deps = { ...services, extras: createRunExtras(services, request) };
     const page = listed.slice(query.offset, query.offset + query.limit);

@@ -244,13 +244,9 @@ export const getSharedTrace = defineOperation({
   errors: publicErrors,
   schema: { params: ShareParams, response: { 200: PublicRun }, produces: jsonMediaType },
   handler: ({ params, services, request }) =>
-    readSharedRuns(services, request, { token: params.share_token }, (deps, { traceId, filter, ...shared }) =>
-      readOneRun(deps, {
-        ...shared,
-        runIds: traceId === undefined ? undefined : [traceId],
-        filter: { ...filter, isRoot: true },
-        selected: selectPublicFields(),
-      }),
+    // The root run of an OpenTelemetry trace does not have the id of the trace.
+    readSharedRuns(services, request, { token: params.share_token }, (deps, { filter, ...shared }) =>
+      readOneRun(deps, { ...shared, filter: { ...filter, isRoot: true }, selected: selectPublicFields() }),
     ),
 });
 

@@ -165,7 +165,7 @@ export const runSetFields = {
   tree_filter: FilterExpression('Condition that some run of its trace satisfies.'),
   search_filter: FilterExpression('Another condition on the run.'),
   query: optional(Type.String({ maxLength: maxQueryCharacters, description: 'Text to search; as `search("…")`.' })),
-  is_root: optional(Type.Boolean()),
+  is_root: optional(Type.Union([Type.Boolean(), Type.Literal(0), Type.Literal(1)])),
   data_source_type: optional(Type.String(describeAccepted('all runs are in one store.'))),
   use_experimental_search: optional(Type.Boolean(describeAccepted('there is one search.'))),
 };
@@ -286,7 +286,8 @@ function readFilter(body: Static<typeof RunSet>): RunFilter {
 }
 
 function readIsRoot({ execution_order, is_root }: Static<typeof RunSet>): boolean | undefined {
-  if (execution_order == null) return is_root ?? undefined;
-  if (is_root === false) throw runlakeError('BAD_REQUEST', { reason: 'execution_order 1 contradicts is_root false.' });
+  if (execution_order == null) return is_root == null ? undefined : Boolean(is_root);
+  if (is_root != null && !is_root)
+    throw runlakeError('BAD_REQUEST', { reason: 'execution_order 1 contradicts is_root false.' });
   return true;
 }

@@ -104,16 +104,15 @@ export async function listLinks(
   { database, feedbackSigner }: Omit<LinkDeps, 'sentConfigs'>,
   workspaceId: string,
   runId: string,
+  { limit, offset }: { readonly limit: number; readonly offset: number },
 ): Promise<FeedbackLink[]> {
   const rows = await database.query<LinkRow>(
     `SELECT ${columns} FROM feedback_tokens
-     WHERE workspace_id = $1 AND run_id = $2 AND expires_at >= now() ORDER BY created_at, id LIMIT ${maxListedLinks}`,
-    [workspaceId, runId],
+     WHERE workspace_id = $1 AND run_id = $2 AND expires_at >= now() ORDER BY created_at, id LIMIT $3 OFFSET $4`,
+    [workspaceId, runId, limit, offset],
   );
   return rows.map((row) => toLink(feedbackSigner, workspaceId, row));
 }
-
-const maxListedLinks = 1_000;
 
 function toLink(signer: TokenSigner, workspaceId: string, row: LinkRow): FeedbackLink {
   const { id, user_id: userId, run_id: runId, feedback_key: key, expires: expiresAtSeconds } = row;
