@@ -59,8 +59,7 @@ export async function applyToServers(
   if (migrations.length === 0) return;
   if (failure !== undefined) throw toUnreachableServerError(failure);
   const layout = await readLayout(clickhouse);
-  const recorded = servers.flatMap(({ applied }) => applied.map(({ shards }) => shards));
-  const shards = requireSameLayout(layout, recorded);
+  const shards = requireSameLayout(layout, servers);
   const migratedServers = layout.kind === 'replicated' ? servers.slice(0, 1) : servers;
   if (layout.kind === 'cluster') {
     await groupByShard(clickhouse.servers, layout.cluster).catch((error: unknown) => {
@@ -76,11 +75,23 @@ export async function applyToServers(
 }
 
 /**
+ * Checks that the tables were made for the configured cluster. With another one, roll-ups would count some shards under
+ * the wrong number.
+ *
+ * @throws PART_UNUSABLE if the applied migrations were made for another layout; errors of ClickHouse.
+ */
+export async function checkLayout({ servers }: PendingClickHouse, clickhouse: ClickHouse): Promise<void> {
+  if (servers.every(({ applied }) => applied.length === 0)) return;
+  requireSameLayout(await readLayout(clickhouse), servers);
+}
+
+/**
  * Returns the number of shards for the sharding keys.
  *
  * @throws PART_UNUSABLE if the applied migrations were made for another layout.
  */
-function requireSameLayout(layout: Layout, recorded: readonly number[]): number {
+function requireSameLayout(layout: Layout, servers: readonly ServerMigrations[]): number {
+  const recorded = servers.flatMap(({ applied }) => applied.map(({ shards }) => shards));
   const configuredShards = layout.kind === 'cluster' ? layout.shards : 0;
   const [first = configuredShards] = recorded;
   if (recorded.some((shards) => shards !== first)) {

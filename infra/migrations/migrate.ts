@@ -2,7 +2,8 @@
  * Migrates Postgres and ClickHouse to the schema of this release.
  *
  * Invariant: of all processes that share the database, at most one migrates at any time. Steps:
- *   1. Read the applied migrations of both stores; if none is missing, stop.
+ *   1. Read the applied migrations of both stores, and check that the tables of ClickHouse were made for the configured
+ *      cluster; if no migration is missing, stop.
  *   2. In a transaction, take an advisory lock in Postgres and hold it to the end; a process that dies loses it.
  *   3. Under the lock, read both again, because another process may have migrated meanwhile.
  *   4. Apply the Postgres migrations, then those of ClickHouse, one by one, each on all servers. The Postgres
@@ -15,7 +16,7 @@ import type { ClickHouse } from '../clickhouse/client.ts';
 import type { Database } from '../postgres/pool.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { applyPostgres, readAppliedPostgres } from './apply-postgres.ts';
-import { applyToServers, type PendingClickHouse, readPendingClickHouse } from './clickhouse-servers.ts';
+import { applyToServers, checkLayout, type PendingClickHouse, readPendingClickHouse } from './clickhouse-servers.ts';
 import { loadMigrations, type Migration } from './load.ts';
 import { findPendingMigrations } from './pending.ts';
 
@@ -40,10 +41,11 @@ const lockKey = 7_346_552_001;
 const statementTimeoutMs = 3_600_000;
 
 /**
- * Applies the missing migrations. If none is missing, this takes only one short query per store.
+ * Applies the missing migrations. If none is missing, this takes only a few short queries.
  *
  * @returns the names of the applied migrations in order, for example `postgres/0001_tenants`.
- * @throws STORE_NEWER, MIGRATION_CHANGED, MIGRATION_FAILED; the errors of the stores if they cannot be reached.
+ * @throws STORE_NEWER, MIGRATION_CHANGED, MIGRATION_FAILED; PART_UNUSABLE if the tables were made for another cluster; the
+ *   errors of the stores if they cannot be reached.
  */
 export async function migrate(
   stores: MigrationStores & { readonly logger: Logger },
@@ -76,7 +78,7 @@ export async function migrate(
 /**
  * Returns the migrations that {@link migrate} would apply, without applying them.
  *
- * @throws STORE_NEWER, MIGRATION_CHANGED; the errors of the stores if they cannot be reached.
+ * @throws STORE_NEWER, MIGRATION_CHANGED, PART_UNUSABLE; the errors of the stores if they cannot be reached.
  */
 export async function checkMigrations(
   stores: MigrationStores,
@@ -93,6 +95,7 @@ async function readPending(
     readAppliedPostgres(database),
     readPendingClickHouse(clickhouse, loadMigrations('clickhouse', folders?.clickhouse)),
   ]);
+  await checkLayout(servers, clickhouse);
   return {
     postgres: findPendingMigrations('postgres', loadMigrations('postgres', folders?.postgres), postgres),
     clickhouse: servers,

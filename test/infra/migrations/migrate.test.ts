@@ -49,6 +49,16 @@ const listTables = async ({ clickhouse, database }: FreshStores) => ({
 
 const table = (name: string) => `CREATE TABLE ${name} (n UInt64) ENGINE = MergeTree ORDER BY n;\n`;
 
+it('tables that were made for another cluster are refused at each start, also if no migration is missing', async () => {
+  const stores = await openEmptyStores();
+  await migrate({ ...stores, logger });
+  const sql = 'ALTER TABLE runlake_migrations UPDATE shards = 2 WHERE true SETTINGS mutations_sync = 2';
+  await stores.clickhouse.command({ name: 'test', sql });
+  const refusal = { code: 'PART_UNUSABLE', message: expect.stringContaining('a cluster of 2 shards') };
+  await expect(migrate({ ...stores, logger })).rejects.toMatchObject(refusal);
+  await expect(checkMigrations(stores)).rejects.toMatchObject(refusal);
+});
+
 describe('the schemas of this release', () => {
   it('are applied once to empty stores and recorded', async () => {
     const stores = await openEmptyStores();
