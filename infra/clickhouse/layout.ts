@@ -155,11 +155,37 @@ export async function runOnEachShard(
 ): Promise<void> {
   const layout = await clickhouse.layout();
   if (layout.kind !== 'cluster') return clickhouse.command(buildCommand((table) => table, 0));
-  const shards = await groupByShard(clickhouse.servers, layout.cluster);
+  const shards = await groupRespondingServers(clickhouse.servers, layout);
   await Promise.all(shards.map((replicas, shard) => runOnFirstReplica(replicas, buildCommand(toLocalTable, shard))));
 }
 
-/** Sends the command to the first replica that responds. */
+/**
+ * Groups the servers that respond by shard.
+ *
+ * @throws the error of a server that does not respond if a shard has no other.
+ */
+async function groupRespondingServers(
+  servers: readonly ClickHouse[],
+  { cluster, shards }: Extract<Layout, { kind: 'cluster' }>,
+): Promise<ClickHouse[][]> {
+  const results = await Promise.allSettled(servers.map((server) => readNodes(server, cluster)));
+  const grouped: ClickHouse[][] = Array.from({ length: shards }, () => []);
+  for (const [index, result] of results.entries()) {
+    const local = result.status === 'fulfilled' ? result.value.find(({ isLocal }) => isLocal) : undefined;
+    if (local !== undefined) grouped[local.shard - 1]?.push(servers[index] as ClickHouse);
+  }
+  if (grouped.every((replicas) => replicas.length > 0)) return grouped;
+  const failure = results.find((result) => result.status === 'rejected');
+  throw (
+    failure?.reason ??
+    createUnusableError(
+      `RUNLAKE_CLICKHOUSE_URL lacks all servers of a shard of the cluster '${cluster}'`,
+      'List the HTTP address of every server of the cluster, separated by commas.',
+    )
+  );
+}
+
+/** Sends the command to the first replica that executes it. */
 async function runOnFirstReplica([replica, ...others]: readonly ClickHouse[], command: Command): Promise<void> {
   try {
     await replica?.command(command);

@@ -4,7 +4,8 @@
  */
 import { expect, it } from 'vitest';
 import type { ClickHouse, Query } from '../../../infra/clickhouse/clickhouse.ts';
-import { readLayout } from '../../../infra/clickhouse/layout.ts';
+import { readLayout, runOnEachShard } from '../../../infra/clickhouse/layout.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 interface Report {
   readonly engine?: string;
@@ -77,4 +78,28 @@ it.each<[string, Report, RegExp]>([
   );
   expect(error).toMatchObject({ code: 'PART_UNUSABLE', message: expect.stringMatching(reason) });
   expect(error?.message.split('\n')).toHaveLength(1);
+});
+
+it.each<[string, readonly number[], readonly string[] | undefined]>([
+  ['no server', [], ['1/1', '2/1']],
+  ['one replica of a shard', [0], ['1/2', '2/1']],
+  ['all replicas of a shard', [2, 3], undefined],
+])('a command runs on one replica of each shard while %s is down', async (_, down, expected) => {
+  const executed: string[] = [];
+  const away = runlakeError('CLICKHOUSE_UNAVAILABLE');
+  const servers = four.map(([shard, replica], index) => ({
+    query: async () => {
+      if (down.includes(index)) throw away;
+      return four.map(([s, r]) => ({
+        ...{ shard: s, replica: r, address: `h:${s}${r}`, weight: 1, internal: 1 },
+        local: s === shard && r === replica ? 1 : 0,
+      }));
+    },
+    command: async () => void executed.push(`${shard}/${replica}`),
+  }));
+  const layout = { kind: 'cluster', cluster: 'c', shards: 2, replicas: 2, hasKeeper: true };
+  const clickhouse = { servers, layout: async () => layout } as unknown as ClickHouse;
+  const run = runOnEachShard(clickhouse, () => ({ name: 'test', sql: 'SELECT 1' }));
+  if (expected === undefined) await expect(run).rejects.toBe(away);
+  else await run.then(() => expect(executed.sort()).toEqual(expected));
 });
