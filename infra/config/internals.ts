@@ -92,6 +92,19 @@ export const internals = {
   /** Maximum number of child runs (nodes, model calls, tools) in the trace of one graph run. */
   agentsTraceChildRuns: 10_000,
 
+  // Deployments
+
+  /** Time without heartbeats after which another host takes over a revision or a replica. */
+  deploymentsLeaseMs: 15_000,
+  /** Interval at which a host looks for work without being notified, and checks its replicas. */
+  deploymentsTickMs: 1_000,
+  /** Maximum time for the replicas of a revision to answer. */
+  deploymentsStartTimeoutMs: 300_000,
+  /** Delay before a replica that ended is started again. It doubles with each failed start. */
+  deploymentsRestartDelayMs: 1_000,
+  /** Time for which a replaced replica still accepts requests, because proxies cache addresses for a shorter time. */
+  deploymentsSwitchMs: 3_000,
+
   // Tool server
 
   /** Timeout of one call of a tool, including its wait for other calls of the same key. */
@@ -115,6 +128,8 @@ export const internals = {
   maxApiKeys: 10_000,
   /** Maximum number of tracing projects, including projects that are created by traces. */
   maxProjects: 100_000,
+  /** Maximum number of deployments of a workspace. */
+  maxDeployments: 1_000,
   exportMaxDestinations: 1_000,
   /** Maximum number of scheduled bulk exports that are not cancelled. */
   exportMaxSchedules: 1_000,

@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { agentSettings } from './agent-settings.ts';
+import { deploymentSettings } from './deployment-settings.ts';
 import { exportSettings } from './export-settings.ts';
 import type { InternalConfig } from './internals.ts';
 import { bytes, count, MIB, optional, origins, required, type Setting, text, url, urls } from './setting.ts';
@@ -8,7 +9,7 @@ export type { Setting } from './setting.ts';
 
 const web = url('http', 'https');
 
-/** Every setting of Runlake, at most 64. Only `infra/config` reads the environment. */
+/** Every setting of Runlake, at most 72. Only `infra/config` reads the environment. */
 export const settings = {
   // Addresses and folders
   dataDir: required('RUNLAKE_DATA_DIR', text, '.runlake', 'Folder for the embedded engines and for work files.'),
@@ -209,6 +210,9 @@ export const settings = {
 
   // Agent server
   ...agentSettings,
+
+  // Deployments
+  ...deploymentSettings,
 
   // Tool server
   toolsHost: required('RUNLAKE_TOOLS_HOST', text, '127.0.0.1', 'Listen address of the tool server.'),

@@ -1,4 +1,5 @@
 import { agentErrors } from './agent-errors.ts';
+import { deploymentErrors } from './deployment-errors.ts';
 import { caller, type ErrorEntry, terminal, transient } from './entry.ts';
 import { exportErrors } from './export-errors.ts';
 import { startErrors } from './start-errors.ts';
@@ -187,6 +188,9 @@ export const catalogue = {
 
   // Agent server
   ...agentErrors,
+
+  // Deployments
+  ...deploymentErrors,
 
   // Tool server
   ...toolErrors,

@@ -67,6 +67,8 @@ const permissionTable = {
     'workspace',
     false,
   ],
+  'deployments:read': ['List and read deployments, their revisions and logs.', 'workspace', true],
+  'deployments:write': ['Create, change, redeploy and delete deployments.', 'workspace', false],
 } as const satisfies Record<string, readonly [about: string, scope: 'organization' | 'workspace', reads: boolean]>;
 
 export type Permission = keyof typeof permissionTable;

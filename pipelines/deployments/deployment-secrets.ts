@@ -1,0 +1,84 @@
+/** Secrets of deployments: environment variables of graph code, stored encrypted, and never returned. */
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import { resealRows, type Sealer } from '../../infra/sealing/sealer.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+
+export interface DeploymentSecret {
+  readonly name: string;
+  readonly value: string;
+}
+
+export type SecretValues = Readonly<Record<string, string>>;
+
+/** What a sealed text belongs to. A text cannot be opened for another row. */
+type SecretOwner = `deployment ${string}` | `revision ${string}`;
+
+const namePattern = /^[A-Za-z_][A-Za-z0-9_]*$/;
+export const maxSecrets = 200;
+
+/**
+ * Checks names, and returns the values by name. A secret with an empty value keeps its value in `stored`, because
+ * clients that send a deployment back have only its names.
+ *
+ * @throws DEPLOYMENT_INVALID
+ */
+export function mergeSecrets(secrets: readonly DeploymentSecret[], stored: SecretValues): SecretValues {
+  const values: Record<string, string> = Object.create(null) as Record<string, string>;
+  for (const [index, { name, value }] of secrets.entries()) {
+    const field = `secrets[${index}]`;
+    if (!namePattern.test(name)) {
+      const reason = 'its name must be the name of an environment variable: letters, digits and _, not a digit first';
+      throw runlakeError('DEPLOYMENT_INVALID', { field, reason });
+    }
+    if (Object.hasOwn(values, name)) {
+      throw runlakeError('DEPLOYMENT_INVALID', { field, reason: `the name ${name} is repeated` });
+    }
+    const kept = value === '' && Object.hasOwn(stored, name) ? stored[name] : value;
+    if (kept === undefined || kept === '') {
+      throw runlakeError('DEPLOYMENT_INVALID', { field, reason: `the value of ${name} is empty` });
+    }
+    values[name] = kept;
+  }
+  return { ...values };
+}
+
+/** Seals values for a row; returns null if there are none. */
+export function sealSecrets(sealer: Sealer, owner: SecretOwner, values: SecretValues): string | null {
+  return Object.keys(values).length === 0 ? null : sealer.seal(JSON.stringify(values), owner);
+}
+
+/** @throws SEAL_KEY_UNKNOWN, SEAL_BROKEN */
+export function openSecrets(sealer: Sealer, owner: SecretOwner, sealed: string | null): SecretValues {
+  return sealed === null ? {} : (JSON.parse(sealer.open(sealed, owner).text) as SecretValues);
+}
+
+/**
+ * Encrypts the secrets of all deployments and revisions again that were encrypted with a former key; see
+ * {@link resealRows}.
+ *
+ * @returns the number of rows. @throws errors of the database.
+ */
+export async function resealDeploymentSecrets(
+  { database, secretSealer }: { readonly database: Database; readonly secretSealer: Sealer },
+  logger: Logger,
+): Promise<number> {
+  let resealed = 0;
+  for (const [table, owner] of [
+    ['deployments', 'deployment'],
+    ['deployment_revisions', 'revision'],
+  ] as const) {
+    const rows = await database.query<{ readonly id: string; readonly sealed: string }>(
+      `SELECT id, sealed_secrets AS sealed FROM ${table} WHERE sealed_secrets IS NOT NULL`,
+    );
+    const identified = rows.map((row) => ({ ...row, row: `${owner} ${row.id}` }));
+    const store = ({ id, sealed }: (typeof identified)[number], text: string) =>
+      database.execute(`UPDATE ${table} SET sealed_secrets = $2 WHERE id = $1 AND sealed_secrets = $3`, [
+        id,
+        text,
+        sealed,
+      ]);
+    resealed += await resealRows(identified, store, { sealer: secretSealer, logger });
+  }
+  return resealed;
+}

@@ -1,0 +1,156 @@
+/**
+ * Uploaded sources of deployments.
+ *
+ *   1. The owner requests a link, which is signed, valid for an hour, and names one object.
+ *   2. The body of the PUT request is written to a file of this process, within the limit of its size.
+ *   3. The file is stored through the object port; then the row is marked as uploaded. A link works once.
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import { createWriteStream } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { ObjectStore } from '../../infra/objects/object-store.ts';
+import type { Database, Sql } from '../../infra/postgres/database.ts';
+import type { TokenSigner } from '../../infra/signing/token-signer.ts';
+import { readDeployment } from './read-deployments.ts';
+
+export interface UploadDeps {
+  readonly database: Database;
+  readonly uploadSigner: TokenSigner;
+  readonly sourceStore: ObjectStore;
+  readonly config: { readonly deploymentsMaxSourceBytes: number };
+}
+
+const linkSeconds = 3_600;
+/** Links and sources that no revision uses are deleted after this time. */
+const unusedSeconds = 24 * 3_600;
+
+export interface UploadLink {
+  readonly uploadId: string;
+  readonly objectPath: string;
+  /** Gives access without a key. */
+  readonly token: string;
+}
+
+/** Creates an upload for a deployment. @throws NOT_FOUND */
+export async function createUpload(
+  { database, uploadSigner }: UploadDeps,
+  workspaceId: string,
+  deploymentId: string,
+): Promise<UploadLink> {
+  const { id } = await readDeployment(database, workspaceId, deploymentId);
+  const uploadId = randomUUID();
+  const objectPath = `${workspaceId}/${id}/${uploadId}.tar.gz`;
+  await database.execute(
+    `INSERT INTO source_uploads (id, deployment_id, workspace_id, object_path, expires_at)
+     VALUES ($1, $2, $3, $4, now() + make_interval(secs => $5))`,
+    [uploadId, id, workspaceId, objectPath, unusedSeconds],
+  );
+  const token = uploadSigner.sign(uploadId, Math.floor(Date.now() / 1_000) + linkSeconds);
+  return { uploadId, objectPath, token };
+}
+
+/**
+ * Receives the source of an upload.
+ *
+ * @throws UPLOAD_LINK_INVALID, SOURCE_TOO_LARGE, errors of the object store
+ */
+export async function receiveUpload(
+  { database, uploadSigner, sourceStore, config }: UploadDeps,
+  token: string,
+  body: NodeJS.ReadableStream,
+): Promise<void> {
+  const opened = uploadSigner.open(token, Math.floor(Date.now() / 1_000));
+  const [upload] =
+    opened.kind === 'valid'
+      ? await database.query<{ id: string; objectPath: string }>(
+          `SELECT id, object_path AS "objectPath" FROM source_uploads WHERE id = $1 AND uploaded_at IS NULL`,
+          [opened.text],
+        )
+      : [];
+  if (upload === undefined) throw runlakeError('UPLOAD_LINK_INVALID');
+  const folder = await mkdtemp(join(tmpdir(), 'runlake-upload-'));
+  try {
+    const path = join(folder, 'source.tar.gz');
+    const meter = createMeter(config.deploymentsMaxSourceBytes);
+    await pipeline(body, meter.stream, createWriteStream(path, { mode: 0o600 }));
+    const { sha256, bytes } = meter.result();
+    await sourceStore.upload(upload.objectPath, path);
+    const marked = await database.execute(
+      `UPDATE source_uploads SET uploaded_at = now(), size_bytes = $2, sha256 = $3 WHERE id = $1 AND uploaded_at IS NULL`,
+      [upload.id, bytes, sha256],
+    );
+    if (marked === 0) throw runlakeError('UPLOAD_LINK_INVALID');
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** Counts and hashes bytes. The stream fails beyond the limit. */
+function createMeter(limitBytes: number) {
+  const hash = createHash('sha256');
+  let bytes = 0;
+  const stream = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      bytes += chunk.length;
+      if (bytes > limitBytes) return done(runlakeError('SOURCE_TOO_LARGE', { limitBytes }));
+      hash.update(chunk);
+      done(null, chunk);
+    },
+  });
+  return { stream, result: () => ({ bytes, sha256: hash.digest('hex') }) };
+}
+
+/** Checks that the source was uploaded for this deployment. @throws DEPLOYMENT_INVALID */
+export async function requireUploadedSource(sql: Sql, deploymentId: string, objectPath: string): Promise<void> {
+  const found = await sql.query(
+    'SELECT FROM source_uploads WHERE deployment_id = $1 AND object_path = $2 AND uploaded_at IS NOT NULL',
+    [deploymentId, objectPath],
+  );
+  if (found.length > 0) return;
+  const reason = 'no source was uploaded to this path with the upload-url of this deployment';
+  throw runlakeError('DEPLOYMENT_INVALID', { field: 'source_revision_config.source_tarball_path', reason });
+}
+
+/**
+ * Reads an uploaded source, and verifies its hash.
+ *
+ * @throws BUILD_FAILED if it no longer exists or was changed; errors of the object store
+ */
+export async function readSource(
+  { database, sourceStore, config }: Pick<UploadDeps, 'database' | 'sourceStore' | 'config'>,
+  deploymentId: string,
+  objectPath: string,
+  signal: AbortSignal,
+): Promise<Buffer> {
+  const [upload] = await database.query<{ sha256: string }>(
+    'SELECT sha256 FROM source_uploads WHERE deployment_id = $1 AND object_path = $2 AND uploaded_at IS NOT NULL',
+    [deploymentId, objectPath],
+  );
+  if (upload === undefined) throw runlakeError('BUILD_FAILED', { reason: 'The uploaded source no longer exists' });
+  const bytes = await sourceStore.get(objectPath, { maxBytes: config.deploymentsMaxSourceBytes + 1, signal });
+  if (createHash('sha256').update(bytes).digest('hex') !== upload.sha256) {
+    throw runlakeError('BUILD_FAILED', { reason: 'The stored source is not the one that was uploaded' });
+  }
+  return bytes;
+}
+
+/** Deletes uploads that no revision uses and that are a day old, with their objects. */
+export async function deleteUnusedUploads({
+  database,
+  sourceStore,
+}: Pick<UploadDeps, 'database' | 'sourceStore'>): Promise<void> {
+  const unused = await database.query<{ id: string; objectPath: string }>(
+    `SELECT u.id, u.object_path AS "objectPath" FROM source_uploads AS u WHERE u.expires_at < now() AND NOT EXISTS (
+       SELECT FROM deployment_revisions AS r WHERE r.deployment_id = u.deployment_id
+         AND r.source_revision_config->>'source_tarball_path' = u.object_path) LIMIT 100`,
+  );
+  for (const { id, objectPath } of unused) {
+    await sourceStore.delete(objectPath);
+    await database.execute('DELETE FROM source_uploads WHERE id = $1', [id]);
+  }
+}

@@ -1,0 +1,296 @@
+/** Creates, changes and deletes deployments. Hosts do the work that follows: see `host.ts`. */
+import { randomUUID } from 'node:crypto';
+import type { Config } from '../../infra/config/settings.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database, Sql } from '../../infra/postgres/database.ts';
+import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
+import type { Sealer } from '../../infra/sealing/sealer.ts';
+import type { ProjectResolver } from '../projects/resolve-project.ts';
+import type { WorkspaceCaller } from '../tenants/caller.ts';
+import { enforceLimit } from '../tenants/enforce-limit.ts';
+import { checkSource } from './check-source.ts';
+import { createRevision } from './create-revision.ts';
+import {
+  type DeploymentRecord,
+  type DeploymentSource,
+  deploymentColumns,
+  type SourceConfig,
+  type SourceRevisionConfig,
+} from './deployment.ts';
+import { type DeploymentSecret, mergeSecrets, openSecrets, type SecretValues, sealSecrets } from './deployment-secrets.ts';
+import type { SecretReference } from './driver.ts';
+import { readDeployment } from './read-deployments.ts';
+import { endUnfinishedRevisions } from './states.ts';
+import { requireUploadedSource } from './uploads.ts';
+
+export interface WriteDeps {
+  readonly database: Database;
+  readonly projects: ProjectResolver;
+  readonly secretSealer: Sealer;
+  readonly config: Pick<Config, 'deploymentsDriver' | 'maxDeployments'>;
+}
+
+export interface NewDeployment {
+  readonly name: string;
+  readonly source: DeploymentSource;
+  readonly sourceConfig: SourceConfig;
+  readonly sourceRevisionConfig: SourceRevisionConfig;
+  readonly secrets: readonly DeploymentSecret[];
+  readonly secretReferences: readonly SecretReference[];
+}
+
+/**
+ * Creates a deployment, its tracing project, and its first revision unless its source has still to be uploaded.
+ *
+ * @throws DEPLOYMENT_INVALID, BAD_REQUEST for an unusable name, CONFLICT if the name is taken, LIMIT_REACHED
+ */
+export async function createDeployment(
+  deps: WriteDeps,
+  { organizationId, workspaceId }: WorkspaceCaller,
+  deployment: NewDeployment,
+): Promise<DeploymentRecord> {
+  const { database, projects, secretSealer, config } = deps;
+  const { name, source, sourceConfig, secretReferences } = deployment;
+  const sourceRevisionConfig = { ...deployment.sourceRevisionConfig, repo_commit_sha: null };
+  checkSource({ source, sourceConfig, sourceRevisionConfig }, config.deploymentsDriver);
+  if (sourceRevisionConfig.source_tarball_path != null) {
+    const reason = 'a source can be uploaded only after the deployment was created';
+    throw runlakeError('DEPLOYMENT_INVALID', { field: 'source_revision_config.source_tarball_path', reason });
+  }
+  const secrets = mergeSecrets(deployment.secrets, {});
+  await requireFreeName(database, workspaceId, name);
+  const projectId = await projects.resolve({ workspaceId, sessionName: name, isPatch: false });
+  const id = randomUUID();
+  const slugs = [toSlug(name), `${toSlug(name)}-${id.slice(0, 8)}`];
+  for (const slug of slugs) {
+    try {
+      return await database.transaction(async (tx) => {
+        await tx.execute(
+          'INSERT INTO agents.deployments (deployment_id, organization_id, workspace_id, name) VALUES ($1, $2, $3, $4)',
+          [id, organizationId, workspaceId, name],
+        );
+        await tx.execute(
+          `INSERT INTO deployments (id, organization_id, workspace_id, name, slug, source, source_config,
+             source_revision_config, sealed_secrets, secret_names, secret_references, tracing_project_id)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::text::json, $12)`,
+          [
+            ...[id, organizationId, workspaceId, name, slug, source, sourceConfig, sourceRevisionConfig],
+            sealSecrets(secretSealer, `deployment ${id}`, secrets),
+            Object.keys(secrets),
+            JSON.stringify(secretReferences),
+            projectId,
+          ],
+        );
+        await createRevision(tx, secretSealer, await lockDeployment(tx, workspaceId, id), 'The deployment was created.');
+        await enforceLimit(
+          tx,
+          { ownWorkspaceId: workspaceId },
+          {
+            max: config.maxDeployments,
+            countSql: 'SELECT count(*) AS count FROM deployments WHERE workspace_id = $1',
+            what: 'deployments in a workspace',
+            hint: 'Delete those that are not needed',
+          },
+        );
+        return readDeployment(tx, workspaceId, id);
+      });
+    } catch (error) {
+      const constraint = getViolatedConstraint(error);
+      if (constraint === 'deployment_name_unique') throw createNameConflict(name);
+      if (constraint !== 'deployment_slug_unique' || slug === slugs.at(-1)) throw error;
+    }
+  }
+  throw runlakeError('INTERNAL');
+}
+
+const createNameConflict = (name: string) =>
+  runlakeError('CONFLICT', { reason: `The workspace has a deployment with the name '${name}'.` });
+
+async function requireFreeName(database: Sql, workspaceId: string, name: string): Promise<void> {
+  const taken = await database.query(
+    'SELECT FROM deployments WHERE workspace_id = $1 AND name = $2 AND deletion_requested_at IS NULL',
+    [workspaceId, name],
+  );
+  if (taken.length > 0) throw createNameConflict(name);
+}
+
+const maxSlugLength = 48;
+
+/** Returns the name of a deployment in addresses: lower-case letters, digits and hyphens. */
+function toSlug(name: string): string {
+  const plain = name
+    .normalize('NFKD')
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, '-')
+    .slice(0, maxSlugLength)
+    .replace(/^-+|-+$/g, '');
+  return plain === '' ? 'deployment' : plain;
+}
+
+/** Changes of a deployment. Absent and null fields stay unchanged. */
+export interface DeploymentChange {
+  /** Source of the new revision. Default: that of the deployment. */
+  readonly revisionSource?: DeploymentSource | null | undefined;
+  readonly sourceConfig?: SourceConfig | null | undefined;
+  readonly sourceRevisionConfig?: SourceRevisionConfig | null | undefined;
+  readonly secrets?: readonly DeploymentSecret[] | null | undefined;
+  readonly secretReferences?: readonly SecretReference[] | null | undefined;
+}
+
+/** A deployment whose row is locked by the transaction. */
+export interface LockedDeployment extends DeploymentRecord {
+  readonly sealedSecrets: string | null;
+}
+
+const unchangeable = ['integration_id', 'repo_url', 'deployment_type', 'listener_id'] as const;
+
+/**
+ * Changes a deployment. A revision is created if the change affects what runs, or if `always` is set.
+ *
+ * @throws NOT_FOUND, DEPLOYMENT_INVALID
+ */
+export async function updateDeployment(
+  { database, secretSealer, config }: WriteDeps,
+  { workspaceId }: Pick<WorkspaceCaller, 'workspaceId'>,
+  deploymentId: string,
+  change: DeploymentChange,
+  { always }: { readonly always: boolean },
+): Promise<DeploymentRecord> {
+  return database.transaction(async (tx) => {
+    const deployment = await lockDeployment(tx, workspaceId, deploymentId);
+    for (const name of unchangeable) {
+      const value = change.sourceConfig?.[name];
+      if (value != null && value !== (deployment.sourceConfig[name] ?? null)) {
+        throw runlakeError('DEPLOYMENT_INVALID', { field: `source_config.${name}`, reason: 'it cannot be changed' });
+      }
+    }
+    const source = change.revisionSource ?? deployment.source;
+    const sourceConfig = mergeGiven(deployment.sourceConfig, change.sourceConfig);
+    const sourceRevisionConfig = {
+      ...mergeGiven(deployment.sourceRevisionConfig, change.sourceRevisionConfig),
+      repo_commit_sha: null,
+    };
+    checkSource({ source, sourceConfig, sourceRevisionConfig }, config.deploymentsDriver);
+    if (change.sourceRevisionConfig?.source_tarball_path != null) {
+      await requireUploadedSource(tx, deployment.id, change.sourceRevisionConfig.source_tarball_path);
+    }
+    const stored = openSecrets(secretSealer, `deployment ${deployment.id}`, deployment.sealedSecrets);
+    const secrets = change.secrets == null ? stored : mergeSecrets(change.secrets, stored);
+    await writeSnapshot(tx, secretSealer, deployment.id, {
+      sourceConfig,
+      sourceRevisionConfig,
+      secretReferences: change.secretReferences ?? deployment.secretReferences,
+      secrets,
+    });
+    const affectsRun =
+      change.secrets != null ||
+      change.secretReferences != null ||
+      change.sourceConfig?.resource_spec != null ||
+      Object.values(change.sourceRevisionConfig ?? {}).some((value) => value != null);
+    if (always || affectsRun) {
+      const changed = { ...(await lockDeployment(tx, workspaceId, deploymentId)), source };
+      await createRevision(tx, secretSealer, changed, 'The deployment was changed.', { required: always });
+    }
+    return readDeployment(tx, workspaceId, deploymentId);
+  });
+}
+
+/** Returns `stored` with the fields of `given` that are not null. */
+function mergeGiven<T extends object>(stored: T, given: T | null | undefined): T {
+  return { ...stored, ...Object.fromEntries(Object.entries(given ?? {}).filter(([, value]) => value != null)) };
+}
+
+/**
+ * Creates a revision with the source, settings and secrets of an earlier one, which also become those of the
+ * deployment. A git source is built from the same commit.
+ *
+ * @throws NOT_FOUND
+ */
+export async function redeploy(
+  { database, secretSealer }: Pick<WriteDeps, 'database' | 'secretSealer'>,
+  { workspaceId }: Pick<WorkspaceCaller, 'workspaceId'>,
+  deploymentId: string,
+  revisionId: string,
+): Promise<DeploymentRecord> {
+  return database.transaction(async (tx) => {
+    await lockDeployment(tx, workspaceId, deploymentId);
+    const [revision] = await tx.query<{
+      source: DeploymentSource;
+      sourceConfig: SourceConfig;
+      sourceRevisionConfig: SourceRevisionConfig;
+      sealedSecrets: string | null;
+      secretReferences: readonly SecretReference[];
+      number: number;
+    }>(
+      `SELECT source, source_config AS "sourceConfig", source_revision_config AS "sourceRevisionConfig",
+         sealed_secrets AS "sealedSecrets", secret_references AS "secretReferences", number
+       FROM deployment_revisions WHERE id = $1 AND deployment_id = $2 AND workspace_id = $3`,
+      [revisionId, deploymentId, workspaceId],
+    );
+    if (revision === undefined) throw runlakeError('NOT_FOUND', { what: 'Revision' });
+    const secrets = openSecrets(secretSealer, `revision ${revisionId.toLowerCase()}`, revision.sealedSecrets);
+    await writeSnapshot(tx, secretSealer, deploymentId.toLowerCase(), { ...revision, secrets });
+    const changed = { ...(await lockDeployment(tx, workspaceId, deploymentId)), source: revision.source };
+    await createRevision(tx, secretSealer, changed, `Revision ${revision.number} was deployed again.`);
+    return readDeployment(tx, workspaceId, deploymentId);
+  });
+}
+
+interface Snapshot {
+  readonly sourceConfig: SourceConfig;
+  readonly sourceRevisionConfig: SourceRevisionConfig;
+  readonly secretReferences: readonly SecretReference[];
+  readonly secrets: SecretValues;
+}
+
+async function writeSnapshot(tx: Sql, sealer: Sealer, deploymentId: string, snapshot: Snapshot): Promise<void> {
+  await tx.execute(
+    `UPDATE deployments SET source_config = $2, source_revision_config = $3, sealed_secrets = $4, secret_names = $5,
+       secret_references = $6::text::json, updated_at = now() WHERE id = $1`,
+    [
+      deploymentId,
+      snapshot.sourceConfig,
+      snapshot.sourceRevisionConfig,
+      sealSecrets(sealer, `deployment ${deploymentId}`, snapshot.secrets),
+      Object.keys(snapshot.secrets),
+      JSON.stringify(snapshot.secretReferences),
+    ],
+  );
+}
+
+/**
+ * Locks a deployment until the end of the transaction. @throws NOT_FOUND if the workspace has no such deployment, or if
+ * it is being deleted.
+ */
+export async function lockDeployment(tx: Sql, workspaceId: string, deploymentId: string): Promise<LockedDeployment> {
+  const [deployment] = await tx.query<LockedDeployment>(
+    `SELECT ${deploymentColumns}, d.sealed_secrets AS "sealedSecrets" FROM deployments AS d
+     WHERE d.id = $1 AND d.workspace_id = $2 AND d.deletion_requested_at IS NULL FOR UPDATE`,
+    [deploymentId, workspaceId],
+  );
+  if (deployment === undefined) throw runlakeError('NOT_FOUND', { what: 'Deployment' });
+  return deployment;
+}
+
+/**
+ * Requests the deletion of a deployment. A host stops its replicas, then deletes its rows (`delete-deployment.ts`). Its
+ * name is free at once.
+ *
+ * @throws NOT_FOUND
+ */
+export async function requestDeletion(
+  database: Database,
+  workspaceId: string,
+  deploymentId: string,
+  { deletesProject }: { readonly deletesProject: boolean },
+): Promise<void> {
+  await database.transaction(async (tx) => {
+    const { id } = await lockDeployment(tx, workspaceId, deploymentId);
+    await endUnfinishedRevisions(tx, id, 'The deployment is deleted.');
+    await tx.execute(
+      `UPDATE deployments SET deletion_requested_at = now(), deletes_project = $2, updated_at = now() WHERE id = $1`,
+      [id, deletesProject],
+    );
+    await tx.execute("SELECT pg_notify('deployments', $1)", [id]);
+  });
+}
