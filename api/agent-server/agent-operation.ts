@@ -147,6 +147,8 @@ export interface Agents {
   readonly copiesHeader?: HeaderRule;
   /** Whether runs may have `feedback_keys`. They require a public URL for feedback. Unset: no. */
   readonly acceptsFeedbackKeys?: boolean;
+  /** Tracing project of runs whose request names none. Unset: the project with the name of the graph. */
+  readonly project?: string | undefined;
   /** Default TTL of new threads. Unset: new threads do not expire. */
   readonly threadTtl?: ThreadTtl | undefined;
 }

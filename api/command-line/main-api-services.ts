@@ -7,6 +7,9 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { createPriceMaps } from '../../pipelines/costs/load-price-maps.ts';
+import { resealDeploymentSecrets } from '../../pipelines/deployments/deployment-secrets.ts';
+import { createReplicaFinder } from '../../pipelines/deployments/find-replica-url.ts';
+import { createSourceStore } from '../../pipelines/deployments/source-store.ts';
 import { createDestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import { createFeedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
 import { SentConfigs } from '../../pipelines/feedback/sent-config.ts';
@@ -60,6 +63,8 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
   const projects = createProjectResolver(database, config.maxProjects);
   const prices = createPriceMaps(database);
   const runLocations = new RunLocations((workspaceId, runIds) => locateRuns(clickhouse, workspaceId, runIds));
+  const sourceStore = createSourceStore(config);
+  shutdown.add('sources of deployments', () => sourceStore.close());
   const sentConfigs = new SentConfigs(database);
   return {
     config,
@@ -80,14 +85,18 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
     sentConfigs,
     destinations: createDestinationDeps(config, database, secretKey),
     exports: { database, log, jobs, limits: config, logger },
+    uploadSigner: createTokenSigner(secretKey, 'source uploads'),
+    sourceStore,
+    replicas: createReplicaFinder(database),
     healthChecks,
     ...enqueueDeletions(jobs),
   };
 }
 
-/** Encrypts what was encrypted with a former key again: tokens of shares and secrets of workspaces. */
+/** Encrypts what was encrypted with a former key again: tokens of shares, secrets of workspaces and of deployments. */
 export async function resealValues(services: Services, logger: Logger): Promise<void> {
   const shares = await resealShares(services, logger);
   const secrets = await resealSecrets(services, logger);
-  logger.info({ shares, secrets }, 'resealed share tokens and secrets of former secret keys');
+  const deployments = await resealDeploymentSecrets(services, logger);
+  logger.info({ shares, secrets, deployments }, 'resealed share tokens and secrets of former secret keys');
 }

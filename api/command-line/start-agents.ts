@@ -7,7 +7,8 @@
  * webhooks stop first; then HTTP refuses new requests. Runs that do not finish within the drain timeout are requeued.
  */
 import { join } from 'node:path';
-import { buildGraphEnvironment } from '../../infra/config/graph-environment.ts';
+import { buildGraphEnvironment, parseAgentsEnvironment } from '../../infra/config/graph-environment.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { listen } from '../../infra/postgres/listen.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type HttpApp, openHttpApp } from '../../pipelines/agents/app/http-app.ts';
@@ -90,7 +91,7 @@ export async function startAgentWork(
   shutdown: ShutdownSteps,
 ): Promise<Pick<StartedAgents, 'graphCode'>> {
   const { config, logger, databaseUrl, stores } = parts;
-  const file = await readGraphsFile(config.agentsFile);
+  const file = await readGraphsFile(config.agentsFile, parseAgentsEnvironment(config));
   const servedDeployment = await openDeployment(stores.database, config);
   const isolatedGraphs = await isolateGraphs(parts, file, servedDeployment.deploymentId, shutdown);
   const pool = await openGraphPool(parts, isolatedGraphs, 'work', shutdown);
@@ -102,6 +103,18 @@ export async function startAgentWork(
     shutdown,
   );
   return { graphCode: isolatedGraphs.words };
+}
+
+/**
+ * Checks that every graph of a deployment is usable, so that a broken revision never replaces one that works.
+ *
+ * @throws DEPLOYMENT_START_FAILED
+ */
+function requireAllGraphs(loadErrors: Readonly<Record<string, string>>): void {
+  const [first] = Object.entries(loadErrors);
+  if (first === undefined) return;
+  const [graphId, reason] = first;
+  throw runlakeError('DEPLOYMENT_START_FAILED', { reason: `Graph '${graphId}' cannot be loaded: ${reason}` });
 }
 
 export interface OpenedAgents {
@@ -126,7 +139,7 @@ export async function openAgents(
 ): Promise<OpenedAgents> {
   const { config, logger, log } = parts;
   const { database, clickhouse } = parts.stores;
-  const file = await readGraphsFile(config.agentsFile);
+  const file = await readGraphsFile(config.agentsFile, parseAgentsEnvironment(config));
   if (file.ignoredFields.length > 0)
     logger.warn({ file: file.path, fields: file.ignoredFields }, 'unsupported fields of langgraph.json are ignored');
   const deployment = await openDeployment(database, config);
@@ -158,6 +171,7 @@ export async function openAgents(
     }));
   if (app) shutdown.add('custom app', () => app.close());
   const pool = await openGraphPool(parts, isolatedGraphs, part, shutdown);
+  if (deployment.project !== undefined) requireAllGraphs(pool.loadErrors);
   const served = file.graphs.map(({ graphId, description }) => ({
     ...{ graphId, name: graphId, description },
     ...file.defaultConfigs.get(graphId),
@@ -218,6 +232,7 @@ export async function openAgents(
       webhooks,
       copiesHeader,
       acceptsFeedbackKeys,
+      ...(deployment.project !== undefined && { project: deployment.project }),
       threadTtl: getDefaultTtl(file.checkpointer),
       wake,
       recentAssistants: new RecentAssistants(),
@@ -243,7 +258,7 @@ export async function startBackgroundWork(
   shutdown: ShutdownSteps,
 ): Promise<void> {
   const { config, logger, databaseUrl, secretKey } = parts;
-  const { database, deploymentId, organizationId, webhooks: rules, acceptsFeedbackKeys, threadTtl } = agents;
+  const { database, deploymentId, organizationId, webhooks: rules, acceptsFeedbackKeys, threadTtl, project } = agents;
   const authorities = readTrustedAuthorities(config);
   const crons = startCrons({
     database,
@@ -253,6 +268,7 @@ export async function startBackgroundWork(
         webhooks: rules,
         acceptsFeedbackKeys,
         threadTtl,
+        project,
         organizationId,
       }),
     logger,

@@ -1,3 +1,7 @@
+import { deploymentOperations } from '../control-plane/deployments.ts';
+import { revisionLogOperations } from '../control-plane/revision-logs.ts';
+import { revisionOperations } from '../control-plane/revisions.ts';
+import { uploadOperations } from '../control-plane/uploads.ts';
 import type { Operation } from '../server/operation.ts';
 import { createQueue, deleteQueue, getQueue, listQueues, listRunQueues, updateQueue } from './annotation-queues.ts';
 import {
@@ -381,4 +385,9 @@ export const operations: readonly Operation[] = [
   listBulkExportRuns,
   getBulkExportRun,
   listBulkExportRunFiles,
+  // deployments
+  ...deploymentOperations,
+  ...revisionOperations,
+  ...revisionLogOperations,
+  ...uploadOperations,
 ];

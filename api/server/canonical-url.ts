@@ -12,6 +12,9 @@ const PLATFORM = /^\/+v1(?=\/+platform(?:\/|$))/;
  */
 const PREFIXES = /^(?:\/+api(?:\/+v1)?)+(?=\/|$)/;
 
+/** Prefix of the control plane. Below it, `/v1/x` is `/api/v1/x`. */
+const CONTROL_PLANE = /^\/+api-host(?:\/+v1)?(?=\/|$)/;
+
 /** Returns the path under which an operation with `path` is registered. */
 export function toCanonicalPath(path: string): string {
   return VERSION_2.test(path) ? `/api${path}` : CANONICAL_PREFIX + path.replace(PLATFORM, '');
@@ -19,7 +22,7 @@ export function toCanonicalPath(path: string): string {
 
 /**
  * Rewrites a request target to its canonical form: `/runs`, `/api/runs`, `/api/v1/runs` and `/api/v1/api/v1/runs`
- * become `/api/v1/runs`; `/v2/runs` becomes `/api/v2/runs`; and `/v1/platform/x` becomes `/api/v1/platform/x`. Paths
+ * become `/api/v1/runs`; `/v2/runs` and `/api-host/v2/runs` become `/api/v2/runs`; and `/v1/platform/x` becomes `/api/v1/platform/x`. Paths
  * whose first segment is in `rootSegments` are not changed. The query is never changed.
  */
 export function toCanonicalUrl(url: string, rootSegments: ReadonlySet<string>): string {
@@ -29,5 +32,5 @@ export function toCanonicalUrl(url: string, rootSegments: ReadonlySet<string>): 
   const query = end < 0 ? '' : url.slice(end);
   const first = /^\/+([^/]*)/.exec(path)?.[1] ?? '';
   if (rootSegments.has(first)) return url;
-  return toCanonicalPath(path.replace(PREFIXES, '')) + query;
+  return toCanonicalPath(path.replace(CONTROL_PLANE, '').replace(PREFIXES, '')) + query;
 }

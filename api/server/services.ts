@@ -6,6 +6,8 @@ import type { Sealer } from '../../infra/sealing/sealer.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import type { PriceMaps } from '../../pipelines/costs/load-price-maps.ts';
+import type { ReplicaFinder } from '../../pipelines/deployments/find-replica-url.ts';
+import type { SourceStore } from '../../pipelines/deployments/source-store.ts';
 import type { DestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import type { ExportDeps } from '../../pipelines/exports/export-deps.ts';
 import type { SentConfigs } from '../../pipelines/feedback/sent-config.ts';
@@ -51,6 +53,12 @@ export interface Services {
   readonly secretSealer: Sealer;
   /** Creates, reads and cancels bulk exports. Only processes with export workers execute them. */
   readonly exports: ExportDeps;
+  /** Signs links for uploads of sources. */
+  readonly uploadSigner: TokenSigner;
+  /** Stores uploaded sources of deployments. */
+  readonly sourceStore: SourceStore;
+  /** Finds the replicas of deployments. */
+  readonly replicas: ReplicaFinder;
   /** Health checks of the dependencies that this process needs to serve requests. `/ready` lists them. */
   readonly healthChecks: readonly HealthCheck[];
   /** Enqueues the deletion of the runs of a deleted project. */

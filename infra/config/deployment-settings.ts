@@ -46,6 +46,11 @@ export const deploymentSettings = {
     Type.String({ pattern: '^\\d{1,5}-\\d{1,5}$' }),
     'Loopback ports for replicas of deployments, as first-last. Unset: free ports that the operating system picks.',
   ),
+  deploymentsSleepMinutes: optional(
+    'RUNLAKE_DEPLOYMENTS_SLEEP_MINUTES',
+    count(1, 525_600),
+    'Minutes without requests after which a deployment of the type dev or dev_free is stopped until the next request, if it has no crons and no unfinished runs. Unset: never.',
+  ),
   agentsEnvironment: optional(
     'RUNLAKE_AGENTS_ENVIRONMENT',
     Type.String({ pattern: '^\\{' }),

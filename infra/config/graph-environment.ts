@@ -1,3 +1,6 @@
+import { runlakeError } from '../errors/runlake-error.ts';
+import type { Config } from './settings.ts';
+
 /**
  * Environment variables that describe the machine. The list must not contain variables that may hold secrets of
  * Runlake.
@@ -26,4 +29,22 @@ export function buildGraphEnvironment(environment: NodeJS.ProcessEnv = process.e
       return value === undefined ? [] : [[name, value]];
     }),
   );
+}
+
+/**
+ * Parses RUNLAKE_AGENTS_ENVIRONMENT. @returns undefined if it is not set. @throws INVALID_CONFIG, without the value
+ */
+export function parseAgentsEnvironment({
+  agentsEnvironment: text,
+}: Pick<Config, 'agentsEnvironment'>): Record<string, string> | undefined {
+  if (text === undefined) return undefined;
+  try {
+    const value: unknown = JSON.parse(text);
+    const entries = Object.entries(value as object);
+    if (entries.every(([, each]) => typeof each === 'string')) return Object.fromEntries(entries) as Record<string, string>;
+  } catch {
+    // Invalid JSON has the same error as other values.
+  }
+  const errors = '  - RUNLAKE_AGENTS_ENVIRONMENT must be a JSON object whose values are texts.';
+  throw runlakeError('INVALID_CONFIG', { count: 1, errors });
 }

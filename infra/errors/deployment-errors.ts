@@ -20,6 +20,11 @@ export const deploymentErrors = {
     '{reason}.',
     'Read the logs of the revision, correct the source or the secrets, and deploy it again.',
   ),
+  REVISION_TAKEN_OVER: transient(
+    500,
+    'A newer revision has ended this one, or another host has taken it over.',
+    'No action is needed.',
+  ),
   DEPLOYMENT_NOT_SERVING: transient(
     503,
     'Deployment {deployment} has no replica that answers.',

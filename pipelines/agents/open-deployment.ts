@@ -14,12 +14,15 @@ export interface ServedDeployment {
    * The caller identity with which the agent server calls other parts of Runlake, in the workspace of the deployment.
    */
   readonly operator: WorkspaceCaller;
+  /** Name of the tracing project of a deployment of the control plane. Unset: graphs have projects of their own. */
+  readonly project?: string;
 }
 
 interface DeploymentRow {
   readonly organization_id: string;
   readonly workspace_id: string;
   readonly workspace_deleted: boolean;
+  readonly project: string | null;
 }
 
 /**
@@ -40,8 +43,10 @@ export async function openDeployment(
       ? await openDefaultDeployment(database, named)
       : named;
   const [row] = await database.query<DeploymentRow>(
-    `SELECT deployment.organization_id, deployment.workspace_id, workspace.deleted_at IS NOT NULL AS workspace_deleted
+    `SELECT deployment.organization_id, deployment.workspace_id, workspace.deleted_at IS NOT NULL AS workspace_deleted,
+       managed.name AS project
      FROM agents.deployments deployment JOIN workspaces workspace ON workspace.id = deployment.workspace_id
+       LEFT JOIN deployments managed ON managed.id = deployment.deployment_id
      WHERE deployment_id = $1`,
     [deploymentId],
   );
@@ -51,7 +56,8 @@ export async function openDeployment(
   if (row.workspace_deleted) {
     throw runlakeError('DEPLOYMENT_WITHOUT_WORKSPACE', { deployment: deploymentId, workspace: workspaceId });
   }
-  return { deploymentId, operator: { ...(await loadOperator(database, organizationId)), workspaceId } };
+  const operator = { ...(await loadOperator(database, organizationId)), workspaceId };
+  return { deploymentId, operator, ...(row.project !== null && { project: row.project }) };
 }
 
 async function organizationExists(database: Database, id: string): Promise<boolean> {

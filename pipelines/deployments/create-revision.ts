@@ -4,8 +4,8 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import type { Sealer } from '../../infra/sealing/sealer.ts';
 import { isComplete } from './check-source.ts';
 import { openSecrets, sealSecrets } from './deployment-secrets.ts';
+import type { LockedDeployment } from './lock-deployment.ts';
 import { endUnfinishedRevisions, recordTransition } from './states.ts';
-import type { LockedDeployment } from './write-deployment.ts';
 
 /**
  * Creates a revision from the present state of a locked deployment. Unfinished revisions end. If the source is not

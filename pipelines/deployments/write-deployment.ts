@@ -1,4 +1,4 @@
-/** Creates, changes and deletes deployments. Hosts do the work that follows: see `host.ts`. */
+/** Creates and changes deployments. Hosts do the work that follows: see `host.ts`. */
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -13,14 +13,13 @@ import { createRevision } from './create-revision.ts';
 import {
   type DeploymentRecord,
   type DeploymentSource,
-  deploymentColumns,
   type SourceConfig,
   type SourceRevisionConfig,
 } from './deployment.ts';
 import { type DeploymentSecret, mergeSecrets, openSecrets, type SecretValues, sealSecrets } from './deployment-secrets.ts';
 import type { SecretReference } from './driver.ts';
+import { lockDeployment } from './lock-deployment.ts';
 import { readDeployment } from './read-deployments.ts';
-import { endUnfinishedRevisions } from './states.ts';
 import { requireUploadedSource } from './uploads.ts';
 
 export interface WriteDeps {
@@ -137,11 +136,6 @@ export interface DeploymentChange {
   readonly secretReferences?: readonly SecretReference[] | null | undefined;
 }
 
-/** A deployment whose row is locked by the transaction. */
-export interface LockedDeployment extends DeploymentRecord {
-  readonly sealedSecrets: string | null;
-}
-
 const unchangeable = ['integration_id', 'repo_url', 'deployment_type', 'listener_id'] as const;
 
 /**
@@ -256,41 +250,4 @@ async function writeSnapshot(tx: Sql, sealer: Sealer, deploymentId: string, snap
       JSON.stringify(snapshot.secretReferences),
     ],
   );
-}
-
-/**
- * Locks a deployment until the end of the transaction. @throws NOT_FOUND if the workspace has no such deployment, or if
- * it is being deleted.
- */
-export async function lockDeployment(tx: Sql, workspaceId: string, deploymentId: string): Promise<LockedDeployment> {
-  const [deployment] = await tx.query<LockedDeployment>(
-    `SELECT ${deploymentColumns}, d.sealed_secrets AS "sealedSecrets" FROM deployments AS d
-     WHERE d.id = $1 AND d.workspace_id = $2 AND d.deletion_requested_at IS NULL FOR UPDATE`,
-    [deploymentId, workspaceId],
-  );
-  if (deployment === undefined) throw runlakeError('NOT_FOUND', { what: 'Deployment' });
-  return deployment;
-}
-
-/**
- * Requests the deletion of a deployment. A host stops its replicas, then deletes its rows (`delete-deployment.ts`). Its
- * name is free at once.
- *
- * @throws NOT_FOUND
- */
-export async function requestDeletion(
-  database: Database,
-  workspaceId: string,
-  deploymentId: string,
-  { deletesProject }: { readonly deletesProject: boolean },
-): Promise<void> {
-  await database.transaction(async (tx) => {
-    const { id } = await lockDeployment(tx, workspaceId, deploymentId);
-    await endUnfinishedRevisions(tx, id, 'The deployment is deleted.');
-    await tx.execute(
-      `UPDATE deployments SET deletion_requested_at = now(), deletes_project = $2, updated_at = now() WHERE id = $1`,
-      [id, deletesProject],
-    );
-    await tx.execute("SELECT pg_notify('deployments', $1)", [id]);
-  });
 }

@@ -5,9 +5,8 @@
  * Invariant: rows are deleted only if `deleted_at` of their workspace is set; it is never cleared.
  *
  *   1. Cancel exports and delete the credentials of destinations.
- *   2. Close the deployments of the workspace, so that no row is added to them, and give the processes that serve them
- *      time to end their runs. Then delete the rows of the deployments: runs and threads before state, because state is
- *      written only under the locks of runs and threads.
+ *   2. Request the deletion of the deployments of the control plane and delete their secrets; a host stops their
+ *      replicas and deletes the rest. Delete the rows of all agent servers (`agents/delete-agent-rows.ts`).
  *   3. Delete shares, datasets, repos, queues, configs, evaluators, prices, deferred events, and dead-letter records of the embedded log.
  *   4. Delete rows in ClickHouse.
  *   5. Set `purged_at`.
@@ -22,7 +21,8 @@ import { deleteRows } from '../../infra/clickhouse/delete-rows.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { poll } from '../../infra/timeouts/poll.ts';
+import { deleteAgentRows } from '../agents/delete-agent-rows.ts';
+import { requestDeletionOfAll } from '../deployments/request-deletion.ts';
 import { finishExport } from '../exports/states.ts';
 
 export interface WorkspaceDeletionDeps {
@@ -38,28 +38,6 @@ const secondPurgeDelay = `interval '1 hour'`;
 
 const contentTables = ['attachments', 'feedback', 'runs'];
 const locatorTables = ['run_locator', 'trace_locations', 'trace_marks'];
-
-const deleteDeploymentRowsSql = (table: string) => `DELETE FROM agents.${table} WHERE deployment_id = ANY ($1::uuid[])`;
-const deleteStateRowsSql = (table: string) =>
-  `DELETE FROM agents.${table} WHERE split_part(thread_id, ':', 1) = ANY ($1::uuid[]::text[])`;
-const agentDeletionStatements = [
-  ...['crons', 'webhooks', 'runs', 'threads'].map(deleteDeploymentRowsSql),
-  ...['checkpoint_writes', 'checkpoint_blobs', 'checkpoints'].map(deleteStateRowsSql),
-  ...['store_items', 'assistants'].map(deleteDeploymentRowsSql),
-];
-
-/** The statement locks the rows before it changes them; see `agents.require_open_deployment`. */
-const closeWorkspaceSql = `
-UPDATE agents.deployments SET closed_at = coalesce(closed_at, now())
-FROM (SELECT deployment_id AS id FROM agents.deployments WHERE deployment_id = ANY ($1::uuid[]) FOR UPDATE) locked
-WHERE deployment_id = locked.id`;
-
-/**
- * Maximum time to wait for processes to end. Processes that still run after this time are fenced in Postgres; the
- * second purge deletes the events that they publish.
- */
-const processTimeoutMs = 30_000;
-const pollIntervalMs = 250;
 
 /**
  * Performs the steps of the header comment. Leaves a workspace without `deleted_at` unchanged.
@@ -85,9 +63,8 @@ export async function deleteWorkspaceData(
   };
 
   await endExports(deps, workspaceId);
-  await execute(closeWorkspaceSql, [deploymentIds]);
-  await waitForProcesses(deps, deploymentIds, signal);
-  for (const deletion of agentDeletionStatements) await execute(deletion, [deploymentIds]);
+  await database.transaction((tx) => requestDeletionOfAll(tx, workspaceId));
+  await deleteAgentRows(deps, deploymentIds, signal);
   // Examples and versions are deleted together with their datasets, and attachments of examples together with those of
   // runs.
   await execute('DELETE FROM datasets WHERE workspace_id = $1', [workspaceId]);
@@ -105,24 +82,15 @@ export async function deleteWorkspaceData(
   await execute('DELETE FROM deferred_events WHERE tenant_id = $1', [workspaceId]);
   await execute('DELETE FROM shares WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM trace_changes WHERE tenant_id = $1', [workspaceId]);
-  // The keys of all topics begin with the id of the workspace or of the deployment.
-  await execute(`DELETE FROM dead_letters WHERE encode(substring(key FOR 36), 'escape') = ANY ($1::uuid[]::text[])`, [
-    [workspaceId, ...deploymentIds],
-  ]);
+  // The keys of topics begin with the id of the workspace.
+  await execute(`DELETE FROM dead_letters WHERE encode(substring(key FOR 36), 'escape') = $1`, [workspaceId]);
 
-  const deletions = (isSecond ? [...contentTables, ...locatorTables] : contentTables).map((table) => ({
-    ...{ table, condition: 'tenant_id = {workspace:UUID}', params: { workspace: workspaceId } },
-  }));
-  const streams = {
-    ...{ table: 'stream_events', condition: 'organization_id IN {deployments:Array(UUID)}' },
-    params: { deployments: deploymentIds },
-  };
-  for (const { table, condition, params } of [...deletions, streams]) {
+  for (const table of isSecond ? [...contentTables, ...locatorTables] : contentTables) {
     await deleteRows(clickhouse, {
       name: `delete-workspace-${table}`,
       table,
-      condition,
-      params,
+      condition: 'tenant_id = {workspace:UUID}',
+      params: { workspace: workspaceId },
       timeoutMs: deletionTimeoutMs,
       ...(signal && { signal }),
     });
@@ -132,23 +100,6 @@ export async function deleteWorkspaceData(
     `UPDATE workspaces SET purged_at = CASE WHEN $2 THEN now() ELSE deleted_at END WHERE id = $1`,
     [workspaceId, isSecond],
   );
-}
-
-async function waitForProcesses(
-  { database, logger }: WorkspaceDeletionDeps,
-  deploymentIds: readonly string[],
-  signal: AbortSignal | undefined,
-): Promise<void> {
-  const areGone = async () => {
-    const alive = await database.query(
-      'SELECT FROM agents.processes WHERE deployment_id = ANY ($1::uuid[]) AND alive_until > clock_timestamp() LIMIT 1',
-      [deploymentIds],
-    );
-    return alive.length === 0;
-  };
-  if (await poll(areGone, { intervalMs: pollIntervalMs, timeoutMs: processTimeoutMs, signal })) return;
-  signal?.throwIfAborted();
-  logger.warn({ deploymentIds }, 'agent servers of a deleted workspace are still running; deleting their rows anyway');
 }
 
 async function endExports({ database, jobs, logger }: WorkspaceDeletionDeps, workspaceId: string): Promise<void> {

@@ -170,6 +170,7 @@ export async function createCronRun(
     readonly webhooks?: Pick<WebhookRules, 'check'>;
     readonly acceptsFeedbackKeys?: boolean | undefined;
     readonly threadTtl?: ThreadTtl | undefined;
+    readonly project?: string | undefined;
     /** The organisation of the deployment. */
     readonly organizationId: string;
   },
@@ -192,7 +193,7 @@ export async function createCronRun(
     },
     {
       ...{ assistant, thread, ...ids, stateless: isStateless, userId: cron.user_id ?? 'cron', headers: {}, user },
-      ...{ webhooks: rules.webhooks, acceptsFeedbackKeys: rules.acceptsFeedbackKeys },
+      ...{ webhooks: rules.webhooks, acceptsFeedbackKeys: rules.acceptsFeedbackKeys, project: rules.project },
     },
   );
   const endUser = user && { userId: await registerEndUser(tx, rules.organizationId, user.identity) };

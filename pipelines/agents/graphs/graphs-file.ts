@@ -118,9 +118,14 @@ export interface GraphsFile {
  * only its own graph unusable, when that graph is loaded. Ignores fields of other tools (`node_version`,
  * `dependencies`, `dockerfile_lines`, …). Source: configuration file of the LangGraph CLI.
  *
+ * @param overrides environment variables that override `env` of the file. If they are given, a missing environment file
+ *   counts as empty.
  * @throws GRAPHS_FILE_INVALID with the file, the field and the reason.
  */
-export async function readGraphsFile(file: string): Promise<GraphsFile> {
+export async function readGraphsFile(
+  file: string,
+  overrides?: Readonly<Record<string, string>>,
+): Promise<GraphsFile> {
   const path = resolve(file);
   const folder = dirname(path);
   const invalid = (location: string, reason: string) =>
@@ -151,7 +156,7 @@ export async function readGraphsFile(file: string): Promise<GraphsFile> {
     const { path: location, description } = typeof entry === 'string' ? { path: entry, description: null } : entry;
     return { graphId, description: description ?? null, ...parseReference(folder, location) };
   });
-  const environment = await readEnvironment(folder, env, invalid);
+  const environment = { ...(await readEnvironment(folder, env, invalid, overrides !== undefined)), ...overrides };
   return {
     path,
     folder,
@@ -184,12 +189,14 @@ async function readEnvironment(
   folder: string,
   env: FileContent['env'],
   invalid: (location: string, reason: string) => Error,
+  mayBeMissing: boolean,
 ): Promise<Record<string, string>> {
   if (env === undefined || Array.isArray(env)) return {};
   if (typeof env !== 'string') {
     return Object.fromEntries(Object.entries(env).map(([name, value]) => [name, String(value)]));
   }
   const text = await readFile(resolve(folder, env), 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (mayBeMissing && error.code === 'ENOENT') return '';
     throw invalid('env', `the file '${env}' cannot be read (${error.code ?? error.message})`);
   });
   return parseEnv(text) as Record<string, string>;

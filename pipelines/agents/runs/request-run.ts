@@ -40,6 +40,8 @@ interface RequestDeps {
   readonly getNodes?: (graphId: string) => GraphNodes | undefined;
   /** Default TTL of new threads. */
   readonly threadTtl?: ThreadTtl | undefined;
+  /** Tracing project of runs whose request names none. Unset: the project with the name of the graph. */
+  readonly project?: string | undefined;
 }
 
 export interface RequestedRun {
@@ -121,11 +123,11 @@ async function createRunForAssistant(
   assistant: Assistant,
   seenAt?: string,
 ): Promise<RequestedRunResult | undefined> {
-  const { database, deploymentId, webhooks, copiesHeader, acceptsFeedbackKeys, threadTtl } = deps;
+  const { database, deploymentId, webhooks, copiesHeader, acceptsFeedbackKeys, threadTtl, project } = deps;
   const nodes = deps.getNodes?.(assistant.graph_id);
   if (nodes !== undefined) requireNodes(assistant.graph_id, nodes, request.command);
   const isStateless = threadId === undefined;
-  const rules = { copiesHeader, acceptsFeedbackKeys, webhooks };
+  const rules = { copiesHeader, acceptsFeedbackKeys, webhooks, project };
   const origin = { assistant, thread, ...ids, stateless: isStateless, userId: sender.userId, headers, user, ...rules };
   const { cancelOnDisconnect, ...parsed } = readRunRequest(request, origin);
   const { checkpoint } = parsed.kwargs;

@@ -114,6 +114,8 @@ interface RunOrigin {
    * are refused.
    */
   readonly acceptsFeedbackKeys?: boolean | undefined;
+  /** Tracing project of runs whose request names none. Unset: the project with the name of the graph. */
+  readonly project?: string | undefined;
 }
 
 /** Supported values of `stream_mode`. Source: `@langchain/langgraph-sdk`, `StreamMode`. */
@@ -184,7 +186,9 @@ function buildKwargs(request: RunRequest, origin: RunOrigin, metadata: RunMetada
     ...dropNulls({ webhook: request.webhook }),
     ...(request.feedback_keys?.length && { feedback_keys: [...new Set(request.feedback_keys)] }),
     temporary,
-    ...(tracer && { langsmith_tracer: dropNulls(tracer) }),
+    ...((tracer || origin.project !== undefined) && {
+      langsmith_tracer: { ...(origin.project !== undefined && { project_name: origin.project }), ...dropNulls(tracer) },
+    }),
   };
 }
 

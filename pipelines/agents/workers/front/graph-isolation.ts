@@ -93,7 +93,15 @@ export interface GraphIsolation {
 }
 
 /** Entries of the data folder that contain secrets or the data of other tenants. */
-const privateEntries = ['secret.key', 'postgres.password', 'run.json', 'postgres', 'clickhouse', 'exports'];
+const privateEntries = [
+  ...['secret.key', 'postgres.password', 'run.json', 'postgres', 'clickhouse', 'exports'],
+  ...['deployments/builds', 'deployments/caches', 'deployments/sources'],
+];
+
+/** Existing files and folders of the data folder that project code must not be able to read. */
+export function listPrivatePaths(dataDir: string): string[] {
+  return privateEntries.map((name) => resolve(dataDir, name)).filter((path) => existsSync(path));
+}
 
 /**
  * Decides whether each process that runs project code gets its own operating-system account. The decision depends on
@@ -110,7 +118,7 @@ export async function openGraphIsolation(
       ? 'RUNLAKE_AGENTS_ISOLATION is off'
       : await openProcessAccounts({
           readablePaths: listReadablePaths(file),
-          closed: privateEntries.map((name) => resolve(dataDir, name)).filter((path) => existsSync(path)),
+          closed: listPrivatePaths(dataDir),
         });
   if (typeof accounts === 'string') {
     if (agentsIsolation === 'required') throw runlakeError('GRAPH_CODE_NOT_ISOLATED', { reason: accounts });

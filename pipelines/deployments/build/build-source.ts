@@ -1,0 +1,303 @@
+/**
+ * Builds sources on this host.
+ *
+ * Invariant: a build folder that is returned is complete, and no process can change it any more.
+ *
+ *   1. If the marker of the revision exists, its folder is complete; it is returned.
+ *   2. The folder of an earlier, interrupted build is deleted.
+ *   3. Fetch the source, install its packages, run its build command, each under the account of this build, within the
+ *      limits of time and disk space.
+ *   4. Release the account, which kills all its processes. Check the langgraph.json.
+ *   5. Write the marker.
+ *
+ * A host that has no folder of a revision, for example after the loss of its disk, builds it again.
+ */
+import { chmodSync, existsSync, mkdirSync, statSync } from 'node:fs';
+import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import type { Config } from '../../../infra/config/settings.ts';
+import { buildGraphEnvironment } from '../../../infra/config/graph-environment.ts';
+import { writePrivateFile } from '../../../infra/embedded/private-file.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import {
+  openProcessAccounts,
+  type ProcessAccount,
+  type ProcessAccounts,
+} from '../../../infra/isolation/process-accounts.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { listPrivatePaths } from '../../agents/workers/front/graph-isolation.ts';
+import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from '../deployment.ts';
+import type { SourceStore } from '../source-store.ts';
+import { readSource } from '../uploads.ts';
+import { checkBuild } from './check-build.ts';
+import { fetchGit } from './fetch-git.ts';
+import { giveFolder, measureFolder } from './folder-size.ts';
+import { chooseInstall } from './install-packages.ts';
+import { runCommand } from './run-command.ts';
+import { unpackTarball } from './unpack-tarball.ts';
+
+export interface BuildDeps {
+  readonly database: Database;
+  readonly logger: Logger;
+  readonly sourceStore: SourceStore;
+  readonly config: Pick<
+    Config,
+    | 'dataDir'
+    | 'agentsIsolation'
+    | 'allowPrivateEndpoints'
+    | 'deploymentsMaxSourceBytes'
+    | 'deploymentsBuildTimeoutMs'
+    | 'deploymentsMaxBuildBytes'
+  >;
+}
+
+export interface BuildRequest {
+  readonly revisionId: string;
+  readonly deploymentId: string;
+  readonly workspaceId: string;
+  readonly source: DeploymentSource;
+  readonly sourceConfig: SourceConfig;
+  readonly sourceRevisionConfig: SourceRevisionConfig;
+  /** Token for a private repository. */
+  readonly gitToken?: string | undefined;
+}
+
+export interface Build {
+  /** Path of the langgraph.json. */
+  readonly agentsFile: string;
+  /** Commit of a git source. */
+  readonly commit?: string | undefined;
+}
+
+export interface Builder {
+  /** Builds a revision, or returns its build. @throws BUILD_FAILED, the reason of the signal, errors of the stores */
+  build(request: BuildRequest, options: { readonly signal: AbortSignal; readonly onLog: (text: string) => void }): Promise<Build>;
+  /** Deletes all builds except those of the given revisions. */
+  deleteExcept(revisionIds: ReadonlySet<string>): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** The unpacked source may be larger than the tarball by this factor. */
+const maxUnpackFactor = 10;
+const maxEntries = 50_000;
+const measureIntervalMs = 3_000;
+/** The cache of a workspace is deleted when it is larger. */
+const maxCacheBytes = 1024 ** 3;
+
+/** Creates the folders of builds. Other users can pass through them, but cannot list them. */
+function openFolders(dataDir: string) {
+  const data = resolve(dataDir);
+  const folders = { builds: join(data, 'deployments', 'builds'), caches: join(data, 'deployments', 'caches') };
+  for (const folder of Object.values(folders)) mkdirSync(folder, { recursive: true, mode: 0o711 });
+  if (process.getuid?.() === 0) {
+    for (const folder of [data, dirname(folders.builds), folders.builds, folders.caches])
+      chmodSync(folder, statSync(folder).mode | 0o011);
+  }
+  return folders;
+}
+
+export function createBuilder(deps: BuildDeps): Builder {
+  const { config, logger } = deps;
+  const { builds, caches } = openFolders(config.dataDir);
+  let accounts: Promise<ProcessAccounts | undefined> | undefined;
+  const inProgress = new Map<string, Promise<Build>>();
+  const cachesInUse = new Set<string>();
+
+  async function openAccounts(): Promise<ProcessAccounts | undefined> {
+    if (config.agentsIsolation === 'off') return undefined;
+    const opened = await openProcessAccounts({ readablePaths: [], closed: listPrivatePaths(config.dataDir) });
+    if (typeof opened !== 'string') return opened;
+    if (config.agentsIsolation === 'required') throw runlakeError('GRAPH_CODE_NOT_ISOLATED', { reason: opened });
+    logger.warn({ reason: opened }, 'builds run under the user id of Runlake, and are as trusted as the operator');
+    return undefined;
+  }
+
+  async function make(
+    request: BuildRequest,
+    { signal, onLog }: { readonly signal: AbortSignal; readonly onLog: (text: string) => void },
+  ): Promise<Build> {
+    const folder = join(builds, request.revisionId);
+    const done = await readMarker(folder);
+    if (done !== undefined) return done;
+    accounts ??= openAccounts();
+    const account = (await accounts)?.take();
+    const limit = new BuildLimit(folder, config, signal);
+    try {
+      await rm(folder, { recursive: true, force: true });
+      await mkdir(folder, { mode: 0o755 });
+      const commit = await fetchInto(request, folder, account, limit.signal, onLog);
+      await installInto(request, folder, account, limit.signal, onLog);
+      await limit.check();
+      account?.release();
+      const agentsFile = await checkBuild(folder, getConfigPath(request));
+      const build = { agentsFile, ...(commit !== undefined && { commit }) };
+      writePrivateFile(getMarkerPath(folder), JSON.stringify(build));
+      return build;
+    } catch (error) {
+      await rm(folder, { recursive: true, force: true }).catch(() => undefined);
+      throw limit.explain(error);
+    } finally {
+      limit.end();
+      account?.release();
+    }
+  }
+
+  async function fetchInto(
+    { source, deploymentId, sourceConfig, sourceRevisionConfig, gitToken }: BuildRequest,
+    folder: string,
+    account: ProcessAccount | undefined,
+    signal: AbortSignal,
+    onLog: (text: string) => void,
+  ): Promise<string | undefined> {
+    if (source === 'internal_source') {
+      onLog('Unpacking the uploaded source');
+      const tarball = await readSource(deps, deploymentId, String(sourceRevisionConfig.source_tarball_path), signal);
+      const maxBytes = config.deploymentsMaxSourceBytes * maxUnpackFactor;
+      await unpackTarball(tarball, folder, { maxBytes, maxEntries, signal });
+      if (account) await giveFolder(folder, account);
+      return undefined;
+    }
+    if (account) await giveFolder(folder, account);
+    const url = String(sourceConfig.repo_url);
+    const reference = String(sourceRevisionConfig.repo_ref);
+    onLog(`Fetching ${reference} of ${url}`);
+    const commit = await fetchGit(
+      { url, reference, commit: sourceRevisionConfig.repo_commit_sha ?? undefined, token: gitToken },
+      {
+        ...{ folder, account, signal, onOutput: onLog, environment: buildGraphEnvironment() },
+        allowPrivate: config.allowPrivateEndpoints,
+      },
+    );
+    onLog(`Commit ${commit}`);
+    return commit;
+  }
+
+  async function installInto(
+    request: BuildRequest,
+    folder: string,
+    account: ProcessAccount | undefined,
+    signal: AbortSignal,
+    onLog: (text: string) => void,
+  ): Promise<void> {
+    const { install_command, build_command } = request.sourceConfig;
+    const configFolder = dirname(resolve(folder, getConfigPath(request)));
+    const install = chooseInstall(folder, configFolder, install_command);
+    const cache = await openCache(request.workspaceId, account);
+    try {
+      const environment = { ...buildGraphEnvironment(), CI: 'true', ...cache.environment };
+      for (const step of [install, build_command && { program: 'sh', args: ['-c', build_command], folder: configFolder }]) {
+        if (!step) continue;
+        onLog(`$ ${step.program === 'sh' ? step.args[1] : [step.program, ...step.args].join(' ')}`);
+        if (!existsSync(step.folder)) throw runlakeError('BUILD_FAILED', { reason: 'The source has no langgraph.json' });
+        await runCommand({ ...step, environment, account }, { signal, onOutput: onLog });
+      }
+    } finally {
+      await cache.release();
+    }
+  }
+
+  /**
+   * Opens the package cache of a workspace. Workspaces share no cache, because a build could store packages in it that
+   * are not those of the registry. A second build at the same time gets no cache.
+   */
+  async function openCache(workspaceId: string, account: ProcessAccount | undefined) {
+    if (cachesInUse.has(workspaceId)) return { environment: {}, release: async () => undefined };
+    cachesInUse.add(workspaceId);
+    const folder = join(caches, workspaceId);
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    if (account) await giveFolder(folder, account);
+    return {
+      environment: { npm_config_cache: join(folder, 'npm'), YARN_CACHE_FOLDER: join(folder, 'yarn') },
+      release: async () => {
+        if ((await measureFolder(folder, maxCacheBytes)) > maxCacheBytes) await rm(folder, { recursive: true, force: true });
+        cachesInUse.delete(workspaceId);
+      },
+    };
+  }
+
+  return {
+    async build(request, options) {
+      // Replicas of the same revision share its build.
+      const running = inProgress.get(request.revisionId);
+      if (running !== undefined) return running;
+      const building = make(request, options).finally(() => inProgress.delete(request.revisionId));
+      inProgress.set(request.revisionId, building);
+      return building;
+    },
+    async deleteExcept(revisionIds) {
+      for (const name of await readdir(builds)) {
+        const id = name.replace(/\.json$/, '');
+        if (revisionIds.has(id) || inProgress.has(id)) continue;
+        // The marker goes first, so that a folder without some of its files never counts as complete.
+        await rm(getMarkerPath(join(builds, id)), { force: true });
+        await rm(join(builds, id), { recursive: true, force: true });
+      }
+    },
+    async close() {
+      await (await accounts?.catch(() => undefined))?.close();
+    },
+  };
+}
+
+const getMarkerPath = (folder: string) => `${folder}.json`;
+
+const getConfigPath = ({ sourceRevisionConfig }: BuildRequest) =>
+  sourceRevisionConfig.langgraph_config_path ?? 'langgraph.json';
+
+async function readMarker(folder: string): Promise<Build | undefined> {
+  const text = await readFile(getMarkerPath(folder), 'utf8').catch(() => undefined);
+  if (text === undefined) return undefined;
+  const build = JSON.parse(text) as Build;
+  return existsSync(build.agentsFile) ? build : undefined;
+}
+
+/** The limits of time and disk space of one build. */
+class BuildLimit {
+  readonly signal: AbortSignal;
+  readonly #exceeded = new AbortController();
+  readonly #given: AbortSignal;
+  readonly #folder: string;
+  readonly #maxBytes: number;
+  readonly #timers: NodeJS.Timeout[];
+
+  constructor(
+    folder: string,
+    config: Pick<Config, 'deploymentsBuildTimeoutMs' | 'deploymentsMaxBuildBytes'>,
+    given: AbortSignal,
+  ) {
+    this.#folder = folder;
+    this.#given = given;
+    this.#maxBytes = config.deploymentsMaxBuildBytes;
+    this.signal = AbortSignal.any([given, this.#exceeded.signal]);
+    const timeoutMs = config.deploymentsBuildTimeoutMs;
+    const reason = `The build took longer than ${timeoutMs} ms (RUNLAKE_DEPLOYMENTS_BUILD_TIMEOUT_MS)`;
+    this.#timers = [
+      setTimeout(() => this.#exceeded.abort(runlakeError('BUILD_FAILED', { reason })), timeoutMs),
+      setInterval(() => void this.check().catch(() => undefined), measureIntervalMs),
+    ];
+  }
+
+  /** @throws BUILD_FAILED if the build uses too much disk space */
+  async check(): Promise<void> {
+    if ((await measureFolder(this.#folder, this.#maxBytes)) <= this.#maxBytes) return;
+    const limit = `${this.#maxBytes} bytes (RUNLAKE_DEPLOYMENTS_MAX_BUILD_BYTES)`;
+    const error = runlakeError('BUILD_FAILED', { reason: `The build uses more disk space than ${limit}` });
+    this.#exceeded.abort(error);
+    throw error;
+  }
+
+  /** Returns the cause of a failed build. */
+  explain(error: unknown): unknown {
+    if (this.#given.aborted) return this.#given.reason;
+    if (this.#exceeded.signal.aborted) return this.#exceeded.signal.reason;
+    if (isRunlakeError(error)) return error;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === undefined) return error;
+    return runlakeError('BUILD_FAILED', { reason: `The build folder cannot be used (${code})` }, { cause: error });
+  }
+
+  end(): void {
+    for (const timer of this.#timers) clearTimeout(timer);
+  }
+}

@@ -1,0 +1,55 @@
+import { readFile, realpath, stat } from 'node:fs/promises';
+import { dirname, extname, resolve, sep } from 'node:path';
+import { isSystemError } from '../../../infra/embedded/private-file.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { readGraphsFile } from '../../agents/graphs/graphs-file.ts';
+
+const maxFileBytes = 1024 ** 2;
+const createError = (reason: string) => runlakeError('BUILD_FAILED', { reason });
+
+/**
+ * Checks the langgraph.json of a build, and the files that Runlake itself reads because of it: they must be in the
+ * folder of the build, also through links, because Runlake may read files that graph code must not.
+ *
+ * @returns the real path of the langgraph.json. @throws BUILD_FAILED
+ */
+export async function checkBuild(folder: string, configPath: string): Promise<string> {
+  const root = await realpath(folder);
+  const path = await resolveInside(root, resolve(root, configPath), configPath);
+  const { size } = await stat(path);
+  if (size > maxFileBytes) throw createError(`${configPath} is larger than ${maxFileBytes} bytes`);
+  const { env } = parseObject(await readFile(path, 'utf8'));
+  if (typeof env === 'string') {
+    await resolveInside(root, resolve(dirname(path), env), env).catch((error: unknown) => {
+      // The environment file is usually not part of the source: its values are the secrets of the deployment.
+      if (!isRunlakeError(error) || !isSystemError(error.cause, 'ENOENT')) throw error;
+    });
+  }
+  const { graphs } = await readGraphsFile(path, {}).catch((cause: unknown) => {
+    throw isRunlakeError(cause) ? createError(cause.message.replace(/\.$/, '')) : cause;
+  });
+  const python = graphs.find((graph) => extname(graph.path) === '.py');
+  if (python !== undefined) {
+    throw createError(`The graph '${python.graphId}' is written in Python; Runlake runs graphs in JavaScript and TypeScript`);
+  }
+  return path;
+}
+
+async function resolveInside(root: string, path: string, shown: string): Promise<string> {
+  const real = await realpath(path).catch((cause: unknown) => {
+    throw runlakeError('BUILD_FAILED', { reason: `The source has no file ${shown}` }, { cause });
+  });
+  if (!real.startsWith(root + sep)) throw createError(`${shown} is outside of the source`);
+  if (!(await stat(real)).isFile()) throw createError(`${shown} is not a file`);
+  return real;
+}
+
+/** Returns an empty object for text that is not a JSON object; `readGraphsFile` reports it. */
+function parseObject(text: string): { readonly env?: unknown } {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? value : {};
+  } catch {
+    return {};
+  }
+}

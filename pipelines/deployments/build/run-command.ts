@@ -1,0 +1,123 @@
+/**
+ * Runs a command of a build. Its code is not trusted.
+ *
+ * Invariant: when the returned promise settles, no process of the command is left.
+ *
+ *   1. The command runs in a process group of its own, with only the given environment. If there is an account, it runs
+ *      under its user id.
+ *   2. At the timeout or an abort, the whole group is killed. Processes that left the group are killed with the account;
+ *      without an account, they are not found, which is why Runlake then trusts the source.
+ */
+import { spawn } from 'node:child_process';
+import type { Readable } from 'node:stream';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { ProcessAccount } from '../../../infra/isolation/process-accounts.ts';
+
+export interface BuildCommand {
+  readonly program: string;
+  readonly args: readonly string[];
+  readonly folder: string;
+  readonly environment: Readonly<Record<string, string>>;
+  readonly account: ProcessAccount | undefined;
+}
+
+export interface CommandOptions {
+  /** Aborted at the timeout of the build, or when the revision ends. */
+  readonly signal: AbortSignal;
+  readonly onOutput: (text: string) => void;
+}
+
+const maxOutputBytes = 4 * 1024 ** 2;
+
+/** Runs a command. @throws BUILD_FAILED if it fails; the reason of the signal. @returns its standard output, limited. */
+export async function runCommand(command: BuildCommand, { signal, onOutput }: CommandOptions): Promise<string> {
+  const { program, args, folder, environment, account } = command;
+  signal.throwIfAborted();
+  const child = spawn(program, [...args], {
+    cwd: folder,
+    env: { ...environment, ...(account && { HOME: account.home, TMPDIR: account.home }) },
+    ...(account && { uid: account.uid, gid: account.gid }),
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const kill = () => killGroup(child.pid);
+  signal.addEventListener('abort', kill, { once: true });
+  let output = '';
+  let shownBytes = 0;
+  const show = (chunk: string) => {
+    if (shownBytes > maxOutputBytes) return;
+    shownBytes += Buffer.byteLength(chunk);
+    onOutput(shownBytes > maxOutputBytes ? '(the output is too long, and is not shown any more)' : chunk);
+  };
+  readText(child.stdout, (chunk) => {
+    if (output.length < maxOutputBytes) output += chunk;
+    show(chunk);
+  });
+  readText(child.stderr, show);
+  try {
+    const { code, killedBy } = await new Promise<{ code: number | null; killedBy: string | null }>((resolve, reject) => {
+      child.once('error', (cause) => reject(createStartError(program, cause)));
+      // `exit` and not `close`: a background process may keep the pipes open.
+      child.once('exit', (exitCode, exitSignal) => {
+        kill();
+        setImmediate(() => resolve({ code: exitCode, killedBy: exitSignal }));
+      });
+    });
+    signal.throwIfAborted();
+    if (code !== 0) {
+      const outcome = killedBy === null ? `ended with code ${code}` : `was killed by ${killedBy}`;
+      throw runlakeError('BUILD_FAILED', { reason: `The command '${shorten(program, args)}' ${outcome}` });
+    }
+    return output;
+  } finally {
+    signal.removeEventListener('abort', kill);
+    kill();
+    child.stdout.destroy();
+    child.stderr.destroy();
+  }
+}
+
+function createStartError(program: string, cause: Error): Error {
+  const isMissing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
+  const reason = isMissing ? `${program} is not installed on this machine` : `${program} cannot be started`;
+  return runlakeError('BUILD_FAILED', { reason }, { cause });
+}
+
+function shorten(program: string, args: readonly string[]): string {
+  const text = program === 'sh' ? (args.at(-1) ?? '') : [program, ...args].join(' ');
+  return text.length > 200 ? `${text.slice(0, 200)}…` : text;
+}
+
+/** Passes whole lines. */
+function readText(stream: Readable, onText: (text: string) => void): void {
+  let open = '';
+  stream.setEncoding('utf8');
+  stream.on('data', (chunk: string) => {
+    const text = open + chunk;
+    const end = text.lastIndexOf('\n') + 1;
+    open = text.slice(end);
+    if (open.length > maxLineCharacters) {
+      onText(`${open}\n`);
+      open = '';
+    }
+    if (end > 0) onText(text.slice(0, end));
+  });
+  const flush = () => {
+    if (open !== '') onText(open);
+    open = '';
+  };
+  stream.once('end', flush);
+  stream.once('close', flush);
+  stream.on('error', () => undefined);
+}
+
+const maxLineCharacters = 16 * 1024;
+
+function killGroup(pid: number | undefined): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch {
+    // All processes of the group have exited.
+  }
+}

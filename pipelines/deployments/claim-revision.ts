@@ -1,0 +1,75 @@
+/**
+ * Claims of hosts on unfinished revisions.
+ *
+ * Invariant: the holder of the latest fencing token is the only host that changes a revision. A claim increments the
+ * token; so does a newer revision that ends this one.
+ */
+import type { Database, Sql } from '../../infra/postgres/database.ts';
+import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from './deployment.ts';
+import type { SecretReference } from './driver.ts';
+import { type RevisionClaim, type RevisionStatus, unfinishedStatuses } from './states.ts';
+
+export interface ClaimedRevision extends RevisionClaim {
+  readonly deploymentId: string;
+  readonly workspaceId: string;
+  readonly status: RevisionStatus;
+  /** Number of claims in this status, with this one. More than one: the host of an earlier claim was killed. */
+  readonly attempts: number;
+  readonly source: DeploymentSource;
+  readonly sourceConfig: SourceConfig;
+  readonly sourceRevisionConfig: SourceRevisionConfig;
+  readonly sealedSecrets: string | null;
+  readonly secretReferences: readonly SecretReference[];
+}
+
+interface HostLease {
+  readonly hostId: string;
+  readonly leaseMs: number;
+}
+
+/**
+ * Claims the oldest unfinished revision that no host holds.
+ *
+ * @param canBuild whether the host has a free build slot; otherwise revisions that wait for one are left out.
+ */
+export async function claimRevision(
+  database: Database,
+  { hostId, leaseMs }: HostLease,
+  { canBuild }: { readonly canBuild: boolean },
+): Promise<ClaimedRevision | undefined> {
+  const statuses = unfinishedStatuses.filter(
+    (status) => canBuild || (status !== 'AWAITING_BUILD' && status !== 'BUILDING'),
+  );
+  const [claimed] = await database.query<ClaimedRevision>(
+    `UPDATE deployment_revisions AS r SET host_id = $1, fence = fence + 1, attempts = attempts + 1,
+       lease_until = clock_timestamp() + make_interval(secs => $2)
+     WHERE id = (SELECT id FROM deployment_revisions WHERE status = ANY ($3)
+         AND (lease_until IS NULL OR lease_until <= clock_timestamp())
+       ORDER BY created_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
+     RETURNING id AS "revisionId", deployment_id AS "deploymentId", workspace_id AS "workspaceId", status, fence, attempts,
+       source, source_config AS "sourceConfig", source_revision_config AS "sourceRevisionConfig",
+       sealed_secrets AS "sealedSecrets", secret_references AS "secretReferences"`,
+    [hostId, leaseMs / 1_000, statuses],
+  );
+  return claimed;
+}
+
+/** Renews the leases of a host. @returns the claims that it still holds. */
+export function renewRevisions(database: Sql, { hostId, leaseMs }: HostLease): Promise<RevisionClaim[]> {
+  return database.query<RevisionClaim>(
+    `UPDATE deployment_revisions SET lease_until = clock_timestamp() + make_interval(secs => $2)
+     WHERE host_id = $1 AND lease_until IS NOT NULL RETURNING id AS "revisionId", fence`,
+    [hostId, leaseMs / 1_000],
+  );
+}
+
+/**
+ * Releases a revision, so that another host continues it at once. The claim does not count as an attempt.
+ */
+export async function releaseRevision(database: Sql, { revisionId, fence }: RevisionClaim): Promise<void> {
+  await database.execute(
+    `UPDATE deployment_revisions SET lease_until = NULL, host_id = NULL, attempts = greatest(attempts - 1, 0)
+     WHERE id = $1 AND fence = $2`,
+    [revisionId, fence],
+  );
+}

@@ -1,0 +1,82 @@
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import { poll } from '../../infra/timeouts/poll.ts';
+import { type ReplicaAddress, readReplicaAddresses, requireSlug } from './replicas.ts';
+
+/** Finds replicas for the proxy. */
+export interface ReplicaFinder {
+  /**
+   * Returns the address of a replica of the deployment, of each in turn. Starts a deployment that is asleep, and waits
+   * for its replica.
+   *
+   * @param options `avoid`: a replica that did not answer; the addresses are read again, and another one is preferred.
+   * @throws NOT_FOUND; DEPLOYMENT_NOT_SERVING if no replica answers
+   */
+  find(slug: string, options?: { readonly avoid?: string | undefined; readonly signal?: AbortSignal | undefined }): Promise<ReplicaAddress>;
+}
+
+/** Maximum age of an address. It is shorter than the time for which a replaced replica accepts requests. */
+const cacheMs = 1_000;
+const maxCachedSlugs = 10_000;
+/** Precision of the time of the last request. */
+const touchIntervalMs = 15_000;
+const wakeTimeoutMs = 60_000;
+const wakePollMs = 100;
+
+interface CachedAddresses {
+  readonly readAtMs: number;
+  readonly addresses: readonly ReplicaAddress[];
+}
+
+export function createReplicaFinder(database: Database): ReplicaFinder {
+  const cache = new Map<string, CachedAddresses>();
+  const touchedAtMs = new Map<string, number>();
+  let next = 0;
+
+  async function read(slug: string): Promise<readonly ReplicaAddress[]> {
+    const found = await readReplicaAddresses(database, slug);
+    const active = found.filter(({ isActive }) => isActive);
+    const addresses = active.length > 0 ? active : found;
+    if (cache.size >= maxCachedSlugs) cache.clear();
+    if (addresses.length > 0) cache.set(slug, { readAtMs: performance.now(), addresses });
+    else cache.delete(slug);
+    return addresses;
+  }
+
+  /** Records that the deployment is used, and ends its sleep. Not more often than necessary. */
+  async function touch(slug: string): Promise<void> {
+    const nowMs = performance.now();
+    if (nowMs - (touchedAtMs.get(slug) ?? Number.NEGATIVE_INFINITY) < touchIntervalMs) return;
+    if (touchedAtMs.size >= maxCachedSlugs) touchedAtMs.clear();
+    touchedAtMs.set(slug, nowMs);
+    await database.execute('UPDATE deployments SET last_used_at = now() WHERE slug = $1', [slug]);
+  }
+
+  async function wake(slug: string, signal: AbortSignal | undefined): Promise<readonly ReplicaAddress[]> {
+    const { id, isAsleep } = await requireSlug(database, slug);
+    if (!isAsleep) return [];
+    await database.execute('UPDATE deployments SET is_asleep = false, last_used_at = now() WHERE id = $1', [id]);
+    await database.execute("SELECT pg_notify('deployments', $1)", [id]);
+    const attempt = async () => {
+      const addresses = await read(slug);
+      return addresses.length > 0 ? addresses : undefined;
+    };
+    return (await poll(attempt, { intervalMs: wakePollMs, timeoutMs: wakeTimeoutMs, signal })) ?? [];
+  }
+
+  return {
+    async find(slug, { avoid, signal } = {}) {
+      const cached = cache.get(slug);
+      const isFresh = cached !== undefined && avoid === undefined && performance.now() - cached.readAtMs < cacheMs;
+      let addresses = isFresh ? cached.addresses : await read(slug);
+      if (addresses.length === 0) addresses = await wake(slug, signal);
+      else await touch(slug);
+      const preferred = addresses.filter(({ url }) => url !== avoid);
+      const candidates = preferred.length > 0 ? preferred : addresses;
+      next = (next + 1) % Number.MAX_SAFE_INTEGER;
+      const address = candidates[next % candidates.length];
+      if (address === undefined) throw runlakeError('DEPLOYMENT_NOT_SERVING', { deployment: slug });
+      return address;
+    },
+  };
+}

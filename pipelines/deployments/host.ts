@@ -1,0 +1,179 @@
+/**
+ * A host: builds revisions and runs replicas. Any number of hosts share the work.
+ *
+ * Invariant: a host works on a revision or a replica only while it has its lease. It renews all its leases together,
+ * three times in the duration of a lease, apart from its other work.
+ *
+ *   1. A notification of Postgres, or a tick, makes the host look for work: unfinished revisions (`advance-revision.ts`),
+ *      wanted replicas (`run-replica.ts`), and deployments to delete (`delete-deployment.ts`).
+ *   2. The renewal returns what the host still holds. It ends its work on everything else, and stops replicas that are
+ *      no longer wanted.
+ *   3. After a SIGKILL the leases expire, and this or another host continues with the rows as they are.
+ *   4. `stop` drains the replicas and releases everything, so that another host continues at once.
+ */
+import { randomUUID } from 'node:crypto';
+import type { Config } from '../../infra/config/settings.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { pause } from '../../infra/timeouts/backoff.ts';
+import { type AdvanceDeps, advanceRevision } from './advance-revision.ts';
+import { type ClaimedRevision, claimRevision, releaseRevision, renewRevisions } from './claim-revision.ts';
+import { type DeletionDeps, deleteRequestedDeployments } from './delete-deployment.ts';
+import { claimReplicas, deleteUnwantedReplicas, freeAllLeases, renewReplicas } from './replicas.ts';
+import { type ReplicaDeps, type RunningReplica, runReplica } from './run-replica.ts';
+import { putIdleToSleep } from './sleep.ts';
+import { deleteUnusedUploads } from './uploads.ts';
+
+export interface HostDeps extends AdvanceDeps, ReplicaDeps, DeletionDeps {
+  readonly config: AdvanceDeps['config'] &
+    ReplicaDeps['config'] &
+    Pick<Config, 'deploymentsLeaseMs' | 'deploymentsBuildsAtOnce' | 'deploymentsSleepMinutes'>;
+}
+
+export interface Host {
+  /** Looks for work. Call it on NOTIFY deployments. */
+  wake(): void;
+  stop(): Promise<void>;
+}
+
+const cleanUpIntervalMs = 60_000;
+/** Replicas that are claimed at once; the rest is left to other hosts. */
+const replicasPerClaim = 4;
+
+/** @param options `isOnlyHost`: no other process can be a host, so leases of killed processes are void. */
+export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnlyHost: boolean }): Promise<Host> {
+  const { database, logger, config, builder } = deps;
+  const lease = { hostId: randomUUID(), leaseMs: config.deploymentsLeaseMs };
+  const revisions = new Map<string, { readonly fence: number; readonly lost: AbortController; readonly done: Promise<void> }>();
+  const replicas = new Map<string, RunningReplica>();
+  let buildSlots = config.deploymentsBuildsAtOnce;
+  const stopping = new AbortController();
+  let deleting: Promise<void> | undefined;
+  let woken: (() => void) | undefined;
+  let isWoken = false;
+  let cleanedUpAtMs = Number.NEGATIVE_INFINITY;
+  if (isOnlyHost) await freeAllLeases(database);
+
+  function startRevision(claim: ClaimedRevision): void {
+    const lost = new AbortController();
+    let hasSlot = false;
+    const takeBuildSlot = () => {
+      if (hasSlot) return true;
+      if (buildSlots === 0) return false;
+      buildSlots -= 1;
+      hasSlot = true;
+      return true;
+    };
+    const advance = async () => {
+      try {
+        await advanceRevision(deps, claim, { signal: lost.signal, takeBuildSlot });
+      } catch (err) {
+        if (!lost.signal.aborted) {
+          logger.warn({ err, revisionId: claim.revisionId }, 'revision could not be advanced; retrying');
+          await pause(config.deploymentsTickMs, stopping.signal);
+        }
+      } finally {
+        if (hasSlot) buildSlots += 1;
+        if (revisions.get(claim.revisionId)?.fence === claim.fence) revisions.delete(claim.revisionId);
+        await releaseRevision(database, claim).catch((err: unknown) =>
+          logger.warn({ err, revisionId: claim.revisionId }, 'revision not released; its lease expires'),
+        );
+        wake();
+      }
+    };
+    revisions.set(claim.revisionId, { fence: claim.fence, lost, done: advance() });
+  }
+
+  async function look(): Promise<void> {
+    for (;;) {
+      if (stopping.signal.aborted) return;
+      const claim = await claimRevision(database, lease, { canBuild: buildSlots > 0 });
+      if (claim === undefined) break;
+      startRevision(claim);
+    }
+    for (const claim of await claimReplicas(database, lease, replicasPerClaim)) {
+      const key = `${claim.revisionId} ${claim.number} ${claim.fence}`;
+      const replica = runReplica(deps, claim);
+      replicas.set(key, replica);
+      void replica.done.then(() => {
+        replicas.delete(key);
+        wake();
+      });
+    }
+    deleting ??= deleteRequestedDeployments(deps)
+      .catch((err: unknown) => logger.warn({ err }, 'deployments could not be deleted; retrying'))
+      .finally(() => {
+        deleting = undefined;
+      });
+    await putIdleToSleep(database, config.deploymentsSleepMinutes);
+    if (performance.now() - cleanedUpAtMs > cleanUpIntervalMs) {
+      cleanedUpAtMs = performance.now();
+      await cleanUp();
+    }
+  }
+
+  /** Deletes what no revision needs any more: rows of replicas, builds, uploads. */
+  async function cleanUp(): Promise<void> {
+    await deleteUnwantedReplicas(database);
+    const needed = await database.query<{ id: string }>(
+      `SELECT r.id FROM deployment_revisions AS r JOIN deployments AS d ON d.id = r.deployment_id
+       WHERE r.id = d.active_revision_id OR r.id = d.latest_revision_id
+         OR r.id IN (SELECT revision_id FROM deployment_replicas)`,
+    );
+    await builder.deleteExcept(new Set(needed.map(({ id }) => id)));
+    await deleteUnusedUploads(deps);
+  }
+
+  async function work(): Promise<void> {
+    while (!stopping.signal.aborted) {
+      isWoken = false;
+      await look().catch((err: unknown) => logger.warn({ err }, 'host of deployments could not look for work; retrying'));
+      if (isWoken) continue;
+      const wait = new AbortController();
+      woken = () => wait.abort();
+      await pause(config.deploymentsTickMs, AbortSignal.any([wait.signal, stopping.signal]));
+      woken = undefined;
+    }
+  }
+
+  async function renew(): Promise<void> {
+    const heldRevisions = new Map((await renewRevisions(database, lease)).map((held) => [held.revisionId, held.fence]));
+    for (const [revisionId, { fence, lost }] of revisions) {
+      if (heldRevisions.get(revisionId) !== fence) lost.abort(runlakeError('REVISION_TAKEN_OVER'));
+    }
+    const held = new Map(
+      (await renewReplicas(database, lease)).map((each) => [`${each.revisionId} ${each.number} ${each.fence}`, each]),
+    );
+    for (const [key, replica] of replicas) {
+      const row = held.get(key);
+      if (row === undefined) replica.stop('lost');
+      else if (!row.isWanted) replica.stop('unwanted');
+    }
+  }
+
+  async function renewPeriodically(): Promise<void> {
+    while (!stopping.signal.aborted) {
+      await renew().catch((err: unknown) => logger.warn({ err }, 'leases of deployments not renewed; retrying'));
+      await pause(Math.min(config.deploymentsLeaseMs / 3, config.deploymentsTickMs), stopping.signal);
+    }
+  }
+
+  function wake(): void {
+    isWoken = true;
+    woken?.();
+  }
+
+  const working = work();
+  const renewing = renewPeriodically();
+  return {
+    wake,
+    async stop() {
+      stopping.abort(runlakeError('DRAINING'));
+      for (const { lost } of revisions.values()) lost.abort(runlakeError('DRAINING'));
+      await Promise.all([working, renewing]);
+      for (const replica of replicas.values()) replica.stop('shutdown');
+      await Promise.all([...[...revisions.values()].map(({ done }) => done), ...[...replicas.values()].map(({ done }) => done)]);
+      await deleting;
+      await builder.close();
+    },
+  };
+}

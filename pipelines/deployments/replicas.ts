@@ -1,0 +1,219 @@
+/**
+ * The rows of replicas.
+ *
+ * Invariant: at most one host has the lease of a replica, and only that host runs it. A replica is wanted while its
+ * deployment is not being deleted and not asleep, and its revision is DEPLOYING, or is the active one. Nothing else
+ * stores what is wanted: a host stops the replicas that it holds and that are no longer wanted.
+ */
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database, Sql } from '../../infra/postgres/database.ts';
+import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from './deployment.ts';
+import type { SecretReference } from './driver.ts';
+
+export interface ReplicaClaim {
+  readonly revisionId: string;
+  readonly number: number;
+  readonly fence: number;
+}
+
+/** A claimed replica, with what is needed to start it. */
+export interface ClaimedReplica extends ReplicaClaim {
+  readonly deploymentId: string;
+  readonly workspaceId: string;
+  readonly organizationId: string;
+  readonly name: string;
+  readonly slug: string;
+  readonly source: DeploymentSource;
+  readonly sourceConfig: SourceConfig;
+  readonly sourceRevisionConfig: SourceRevisionConfig;
+  readonly sealedSecrets: string | null;
+  readonly secretReferences: readonly SecretReference[];
+  readonly restarts: number;
+  readonly failures: number;
+}
+
+/** Condition that a replica of `deployments AS d` and `deployment_revisions AS r` is wanted. */
+const wantedSql = `d.deletion_requested_at IS NULL AND NOT d.is_asleep
+  AND (r.status = 'DEPLOYING' OR d.active_revision_id = r.id)`;
+
+export const maxReplicas = 32;
+
+/** Number of replicas of a revision: `min_scale`, at least one. Runlake does not scale by load. */
+export function countReplicas({ resource_spec: spec }: SourceConfig): number {
+  return Math.min(Math.max(spec?.min_scale ?? 1, 1), maxReplicas);
+}
+
+/** Adds the rows of the replicas of a revision. Idempotent. */
+export async function addReplicas(
+  tx: Sql,
+  { deploymentId, revisionId, count }: { readonly deploymentId: string; readonly revisionId: string; readonly count: number },
+): Promise<void> {
+  await tx.execute(
+    `INSERT INTO deployment_replicas (revision_id, number, deployment_id)
+     SELECT $1, number, $2 FROM generate_series(1, $3::int) AS number ON CONFLICT DO NOTHING`,
+    [revisionId, deploymentId, count],
+  );
+}
+
+interface HostLease {
+  readonly hostId: string;
+  readonly leaseMs: number;
+}
+
+/**
+ * Claims replicas that are wanted, due, and held by no host.
+ *
+ * @param limit maximum number of replicas.
+ */
+export function claimReplicas(database: Database, { hostId, leaseMs }: HostLease, limit: number): Promise<ClaimedReplica[]> {
+  return database.query<ClaimedReplica>(
+    `UPDATE deployment_replicas AS p SET host_id = $1, fence = p.fence + 1, url = NULL,
+       lease_until = clock_timestamp() + make_interval(secs => $2)
+     FROM (SELECT p.revision_id, p.number FROM deployment_replicas AS p
+       JOIN deployment_revisions AS r ON r.id = p.revision_id JOIN deployments AS d ON d.id = r.deployment_id
+       WHERE ${wantedSql} AND (p.lease_until IS NULL OR p.lease_until <= clock_timestamp())
+         AND p.next_start_at <= clock_timestamp()
+       ORDER BY p.next_start_at LIMIT $3 FOR UPDATE OF p SKIP LOCKED) AS due, deployment_revisions AS r, deployments AS d
+     WHERE p.revision_id = due.revision_id AND p.number = due.number AND r.id = p.revision_id AND d.id = r.deployment_id
+     RETURNING p.revision_id AS "revisionId", p.number, p.fence, d.id AS "deploymentId", d.workspace_id AS "workspaceId",
+       d.organization_id AS "organizationId", d.name, d.slug, r.source, r.source_config AS "sourceConfig",
+       r.source_revision_config AS "sourceRevisionConfig", r.sealed_secrets AS "sealedSecrets",
+       r.secret_references AS "secretReferences", p.restarts, p.failures`,
+    [hostId, leaseMs / 1_000, limit],
+  );
+}
+
+/** A replica that a host holds, after the renewal of its lease. */
+export interface HeldReplica extends ReplicaClaim {
+  readonly isWanted: boolean;
+}
+
+/** Renews the leases of all replicas of a host. Replicas that are missing in the result belong to another host now. */
+export function renewReplicas(database: Sql, { hostId, leaseMs }: HostLease): Promise<HeldReplica[]> {
+  return database.query<HeldReplica>(
+    `UPDATE deployment_replicas AS p SET lease_until = clock_timestamp() + make_interval(secs => $2)
+     FROM deployment_revisions AS r, deployments AS d
+     WHERE p.host_id = $1 AND p.lease_until IS NOT NULL AND r.id = p.revision_id AND d.id = r.deployment_id
+     RETURNING p.revision_id AS "revisionId", p.number, p.fence, (${wantedSql}) AS "isWanted"`,
+    [hostId, leaseMs / 1_000],
+  );
+}
+
+/** Records that a replica answers. @returns false if the host has lost it. */
+export async function recordStarted(database: Database, { revisionId, number, fence }: ReplicaClaim, url: string): Promise<boolean> {
+  return database.transaction(async (tx) => {
+    const changed = await tx.execute(
+      `UPDATE deployment_replicas SET url = $4, restarts = restarts + (started_at IS NOT NULL)::int, started_at = now()
+       WHERE revision_id = $1 AND number = $2 AND fence = $3`,
+      [revisionId, number, fence, url],
+    );
+    await tx.execute("SELECT pg_notify('deployments', $1)", [revisionId]);
+    return changed > 0;
+  });
+}
+
+interface EndedReplica {
+  readonly reason: string;
+  readonly retryAfterMs: number;
+  /** Whether the cause is in the deployment. Otherwise, for example if a store is down, the end is no failure. */
+  readonly isOwnFailure: boolean;
+}
+
+/**
+ * Records that a replica ended or could not be started, and when it is due again. A replica that answered for a minute
+ * begins to count its failures anew.
+ */
+export async function recordEnded(
+  database: Database,
+  { revisionId, number, fence }: ReplicaClaim,
+  { reason, retryAfterMs, isOwnFailure }: EndedReplica,
+): Promise<void> {
+  await database.transaction(async (tx) => {
+    await tx.execute(
+      `UPDATE deployment_replicas SET url = NULL, lease_until = NULL, host_id = NULL,
+         failures = $6::int
+           + CASE WHEN url IS NOT NULL AND started_at < now() - interval '1 minute' THEN 0 ELSE failures END,
+         last_error = $4, next_start_at = clock_timestamp() + make_interval(secs => $5)
+       WHERE revision_id = $1 AND number = $2 AND fence = $3`,
+      [revisionId, number, fence, reason, retryAfterMs / 1_000, isOwnFailure ? 1 : 0],
+    );
+    await tx.execute("SELECT pg_notify('deployments', $1)", [revisionId]);
+  });
+}
+
+/**
+ * Releases a replica that the host has stopped. If it is still wanted, any host may start it at once; otherwise its row
+ * is deleted, unless its revision is asleep and is started again later.
+ */
+export async function releaseReplica(database: Database, { revisionId, number, fence }: ReplicaClaim): Promise<void> {
+  await database.transaction(async (tx) => {
+    await tx.execute(
+      `UPDATE deployment_replicas SET url = NULL, lease_until = NULL, host_id = NULL, next_start_at = clock_timestamp()
+       WHERE revision_id = $1 AND number = $2 AND fence = $3`,
+      [revisionId, number, fence],
+    );
+    await deleteUnwantedReplicas(tx);
+    await tx.execute("SELECT pg_notify('deployments', $1)", [revisionId]);
+  });
+}
+
+/** Deletes the rows of replicas that run nowhere and that no revision needs any more. */
+export async function deleteUnwantedReplicas(sql: Sql): Promise<void> {
+  await sql.execute(
+    `DELETE FROM deployment_replicas AS p USING deployment_revisions AS r, deployments AS d
+     WHERE r.id = p.revision_id AND d.id = r.deployment_id AND (p.lease_until IS NULL OR p.lease_until <= clock_timestamp())
+       AND (d.deletion_requested_at IS NOT NULL
+         OR (r.status <> 'DEPLOYING' AND d.active_revision_id IS DISTINCT FROM r.id))`,
+  );
+}
+
+/** Progress of the replicas of a revision. */
+export interface ReplicaProgress {
+  readonly total: number;
+  readonly answering: number;
+  /** Most failures of one replica. */
+  readonly failures: number;
+  readonly lastError: string | null;
+}
+
+export async function readProgress(database: Sql, revisionId: string): Promise<ReplicaProgress> {
+  const [progress] = await database.query<ReplicaProgress>(
+    `SELECT count(*) AS total, count(url) AS answering, coalesce(max(failures), 0) AS failures,
+       max(last_error) AS "lastError" FROM deployment_replicas WHERE revision_id = $1`,
+    [revisionId],
+  );
+  return progress as ReplicaProgress;
+}
+
+/** Frees everything that earlier processes held. Call it only if no other host can exist. */
+export async function freeAllLeases(database: Sql): Promise<void> {
+  await database.execute('UPDATE deployment_replicas SET lease_until = NULL, host_id = NULL, url = NULL');
+  await database.execute('UPDATE deployment_revisions SET lease_until = NULL, host_id = NULL');
+}
+
+/** An address of a deployment. */
+export interface ReplicaAddress {
+  readonly deploymentId: string;
+  readonly url: string;
+}
+
+/** Reads the addresses at which a deployment answers: of its active revision, otherwise of any. */
+export function readReplicaAddresses(database: Sql, slug: string): Promise<(ReplicaAddress & { readonly isActive: boolean })[]> {
+  return database.query(
+    `SELECT d.id AS "deploymentId", p.url, d.active_revision_id = p.revision_id AS "isActive"
+     FROM deployments AS d JOIN deployment_replicas AS p ON p.deployment_id = d.id
+     WHERE d.slug = $1 AND d.deletion_requested_at IS NULL AND p.url IS NOT NULL AND p.lease_until > clock_timestamp()
+     ORDER BY p.number`,
+    [slug],
+  );
+}
+
+/** Whether a deployment with this slug exists. @throws NOT_FOUND */
+export async function requireSlug(database: Sql, slug: string): Promise<{ readonly id: string; readonly isAsleep: boolean }> {
+  const [deployment] = await database.query<{ id: string; isAsleep: boolean }>(
+    'SELECT id, is_asleep AS "isAsleep" FROM deployments WHERE slug = $1 AND deletion_requested_at IS NULL',
+    [slug],
+  );
+  if (deployment === undefined) throw runlakeError('NOT_FOUND', { what: 'Deployment' });
+  return deployment;
+}

@@ -1,0 +1,44 @@
+import type { Database, Sql } from '../../infra/postgres/database.ts';
+import { lockDeployment } from './lock-deployment.ts';
+import { endUnfinishedRevisions } from './states.ts';
+
+/**
+ * Requests the deletion of a deployment. A host stops its replicas, then deletes its rows (`delete-deployment.ts`). Its
+ * name is free at once.
+ *
+ * @throws NOT_FOUND
+ */
+export async function requestDeletion(
+  database: Database,
+  workspaceId: string,
+  deploymentId: string,
+  { deletesProject }: { readonly deletesProject: boolean },
+): Promise<void> {
+  await database.transaction(async (tx) => {
+    const { id } = await lockDeployment(tx, workspaceId, deploymentId);
+    await endUnfinishedRevisions(tx, id, 'The deployment is deleted.');
+    await tx.execute(
+      `UPDATE deployments SET deletion_requested_at = now(), deletes_project = $2, updated_at = now() WHERE id = $1`,
+      [id, deletesProject],
+    );
+    await tx.execute("SELECT pg_notify('deployments', $1)", [id]);
+  });
+}
+
+/** Requests the deletion of all deployments of a workspace, and deletes their secrets at once. Idempotent. */
+export async function requestDeletionOfAll(tx: Sql, workspaceId: string): Promise<void> {
+  const deployments = await tx.query<{ id: string }>(
+    'SELECT id FROM deployments WHERE workspace_id = $1 ORDER BY id FOR UPDATE',
+    [workspaceId],
+  );
+  for (const { id } of deployments) {
+    await endUnfinishedRevisions(tx, id, 'The workspace is deleted.');
+    await tx.execute(
+      `UPDATE deployments SET deletion_requested_at = coalesce(deletion_requested_at, now()), sealed_secrets = NULL,
+         secret_names = '{}' WHERE id = $1`,
+      [id],
+    );
+    await tx.execute('UPDATE deployment_revisions SET sealed_secrets = NULL WHERE deployment_id = $1', [id]);
+    await tx.execute("SELECT pg_notify('deployments', $1)", [id]);
+  }
+}

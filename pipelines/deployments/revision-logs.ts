@@ -1,0 +1,177 @@
+/**
+ * Logs of revisions: the output of builds and replicas.
+ *
+ * Invariant: a stored line contains no value of a secret. A revision has at most {@link maxLogBytes} of log; the oldest
+ * chunks are deleted first.
+ */
+import type { Sql } from '../../infra/postgres/database.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { scrubText } from '../../infra/telemetry/logger.ts';
+import { pause } from '../../infra/timeouts/backoff.ts';
+import { isFinal, type RevisionStatus } from './states.ts';
+
+export type LogStage = 'build' | 'deploy' | 'run';
+
+export interface LogChunk {
+  /** Increases within the revision. */
+  readonly sequence: number;
+  readonly at: string;
+  readonly stage: LogStage;
+  /** One or more lines. */
+  readonly text: string;
+}
+
+const flushIntervalMs = 250;
+const maxChunkBytes = 16 * 1024;
+const maxLineCharacters = 4_000;
+const maxLogChunks = 500;
+/** Lines that are buffered while Postgres is slow; further lines are dropped and counted. */
+const maxBufferedLines = 5_000;
+/** Shorter values are not masked, because they may be parts of many words. */
+const minMaskedCharacters = 6;
+
+/** Replaces the values of secrets, and everything that looks like a secret. */
+export function createMask(values: Iterable<string>): (line: string) => string {
+  const masked = [...values].filter((value) => value.length >= minMaskedCharacters).sort((a, b) => b.length - a.length);
+  return (line) => scrubText(masked.reduce((text, value) => text.replaceAll(value, '***'), line));
+}
+
+export interface RevisionLog {
+  /** Adds output. Text with several lines is split. Never throws. */
+  write(text: string): void;
+  /** The last lines, for the reason of a failure. */
+  tail(lines: number): string;
+  /** Stores the buffered lines. Never rejects. */
+  flush(): Promise<void>;
+}
+
+/** Opens the log of a revision for writing. `values` are those of its secrets. */
+export function openRevisionLog(
+  { database, logger }: { readonly database: Sql; readonly logger: Logger },
+  { revisionId, stage, values }: { readonly revisionId: string; readonly stage: LogStage; readonly values: Iterable<string> },
+): RevisionLog {
+  const mask = createMask(values);
+  let lines: string[] = [];
+  let last: string[] = [];
+  let dropped = 0;
+  let timer: NodeJS.Timeout | undefined;
+  let writing: Promise<void> = Promise.resolve();
+
+  async function store(): Promise<void> {
+    const pending = lines;
+    const missing = dropped;
+    lines = [];
+    dropped = 0;
+    if (missing > 0) pending.push(`(${missing} lines were dropped)`);
+    for (const text of toChunks(pending)) {
+      await database.execute(
+        `INSERT INTO revision_logs (revision_id, stage, text) SELECT $1::uuid, $2, $3
+         WHERE EXISTS (SELECT FROM deployment_revisions WHERE id = $1::uuid)`,
+        [revisionId, stage, text],
+      );
+    }
+    await database.execute(
+      `DELETE FROM revision_logs WHERE revision_id = $1 AND sequence <= (SELECT sequence FROM revision_logs
+         WHERE revision_id = $1 ORDER BY sequence DESC OFFSET $2 LIMIT 1)`,
+      [revisionId, maxLogChunks],
+    );
+  }
+
+  function flush(): Promise<void> {
+    clearTimeout(timer);
+    timer = undefined;
+    writing = writing
+      .then(() => (lines.length > 0 ? store() : undefined))
+      .catch((err: unknown) => logger.warn({ err, revisionId }, 'log of a revision not stored'));
+    return writing;
+  }
+
+  return {
+    write(text) {
+      for (const line of text.split('\n')) {
+        // NUL characters cannot be stored, and other control characters would change a terminal.
+        const clean = mask(line.slice(0, maxLineCharacters).toWellFormed()).replace(/[^\P{Cc}\t]/gu, '');
+        if (clean === '') continue;
+        if (lines.length >= maxBufferedLines) {
+          dropped += 1;
+          continue;
+        }
+        lines.push(clean);
+        last = [...last.slice(-49), clean];
+      }
+      timer ??= setTimeout(() => void flush(), flushIntervalMs);
+    },
+    tail: (count) => last.slice(-count).join('\n'),
+    flush,
+  };
+}
+
+function toChunks(lines: readonly string[]): string[] {
+  const chunks: string[] = [];
+  let chunk: string[] = [];
+  let bytes = 0;
+  for (const line of lines) {
+    const size = Buffer.byteLength(line) + 1;
+    if (chunk.length > 0 && bytes + size > maxChunkBytes) {
+      chunks.push(chunk.join('\n'));
+      chunk = [];
+      bytes = 0;
+    }
+    chunk.push(line);
+    bytes += size;
+  }
+  if (chunk.length > 0) chunks.push(chunk.join('\n'));
+  return chunks;
+}
+
+/** Reads log chunks after a position, oldest first. The caller must have checked that the revision is its own. */
+export function readLog(
+  database: Sql,
+  revisionId: string,
+  { after, limit, stages }: { readonly after: number; readonly limit: number; readonly stages?: readonly LogStage[] | undefined },
+): Promise<LogChunk[]> {
+  return database.query<LogChunk>(
+    `SELECT sequence, at, stage, text FROM revision_logs
+     WHERE revision_id = $1 AND sequence > $2 AND ($4::text[] IS NULL OR stage = ANY ($4)) ORDER BY sequence LIMIT $3`,
+    [revisionId, after, limit, stages ?? null],
+  );
+}
+
+export interface LogUpdate {
+  readonly chunks: readonly LogChunk[];
+  readonly status: RevisionStatus;
+}
+
+const followIntervalMs = 500;
+const followPage = 100;
+
+/**
+ * Follows the log of a revision: first what is stored after `after`, then new chunks. Ends when the revision has its
+ * final status and everything is read, or when it is deleted or `signal` is aborted.
+ */
+export async function* followLog(
+  database: Sql,
+  revisionId: string,
+  after: number,
+  signal: AbortSignal,
+): AsyncGenerator<LogUpdate> {
+  let position = after;
+  let known: RevisionStatus | undefined;
+  while (!signal.aborted) {
+    // The status is read first, so that no line that was stored before a final status is missed.
+    const [revision] = await database.query<{ status: RevisionStatus }>(
+      'SELECT status FROM deployment_revisions WHERE id = $1',
+      [revisionId],
+    );
+    if (revision === undefined) return;
+    const chunks = await readLog(database, revisionId, { after: position, limit: followPage });
+    position = chunks.at(-1)?.sequence ?? position;
+    if (chunks.length > 0 || revision.status !== known) {
+      known = revision.status;
+      yield { chunks, status: revision.status };
+    }
+    if (chunks.length === followPage) continue;
+    if (isFinal(revision.status)) return;
+    await pause(followIntervalMs, signal);
+  }
+}

@@ -1,0 +1,168 @@
+/**
+ * Runs one replica on this host, from its claim to its end.
+ *
+ *   1. Build the revision, if this host does not have its build.
+ *   2. Start the replica with the driver; record its address when it answers.
+ *   3. Check it periodically. If it ends by itself or does not respond any more, record that; it becomes due again
+ *      after a delay that doubles with each failure.
+ *   4. When the replica is no longer wanted, let it accept requests for some seconds, because proxies still have its
+ *      address; then drain and release it. If the lease was lost, end it at once.
+ */
+import type { Config } from '../../infra/config/settings.ts';
+import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import type { Sealer } from '../../infra/sealing/sealer.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { counter } from '../../infra/telemetry/metrics.ts';
+import { computeBackoffMs, pause } from '../../infra/timeouts/backoff.ts';
+import { explain } from './advance-revision.ts';
+import type { Builder } from './build/build-source.ts';
+import { isBuildable } from './check-source.ts';
+import { openSecrets } from './deployment-secrets.ts';
+import type { DeploymentDriver, ReplicaSpec, StartedReplica } from './driver.ts';
+import { type ClaimedReplica, recordEnded, recordStarted, releaseReplica } from './replicas.ts';
+import { openRevisionLog } from './revision-logs.ts';
+
+const startedReplicas = counter('runlake_deployment_replica_starts_total', 'Replicas that this process started.', []);
+const endedReplicas = counter(
+  'runlake_deployment_replica_ends_total',
+  'Replicas of this process that ended by themselves, did not respond, or could not be started.',
+  [],
+);
+
+export interface ReplicaDeps {
+  readonly database: Database;
+  readonly logger: Logger;
+  readonly secretSealer: Sealer;
+  readonly builder: Builder;
+  readonly driver: DeploymentDriver;
+  readonly config: Pick<Config, 'drainTimeoutMs' | 'deploymentsRestartDelayMs' | 'deploymentsSwitchMs'>;
+}
+
+/** How a replica is stopped: `unwanted` drains after the switch, `shutdown` drains at once, `lost` does not drain. */
+export type StopReason = 'unwanted' | 'shutdown' | 'lost';
+
+/** A replica that this host runs. */
+export interface RunningReplica {
+  readonly claim: ClaimedReplica;
+  stop(reason: StopReason): void;
+  /** Resolves when the replica has ended and its row is written. Never rejects. */
+  readonly done: Promise<void>;
+}
+
+const healthIntervalMs = 5_000;
+const healthTimeoutMs = 5_000;
+const maxFailedChecks = 3;
+const maxRestartDelayMs = 60_000;
+
+export function runReplica(deps: ReplicaDeps, claim: ClaimedReplica): RunningReplica {
+  const stopped = new AbortController();
+  const starting = new AbortController();
+  let stopReason: StopReason | undefined;
+  return {
+    claim,
+    stop(reason) {
+      if (stopReason === 'lost' || (stopReason !== undefined && reason === 'unwanted')) return;
+      stopReason = reason;
+      starting.abort();
+      stopped.abort();
+    },
+    done: run(deps, claim, { starting: starting.signal, stopped: stopped.signal, getStopReason: () => stopReason }).catch(
+      (err: unknown) =>
+        deps.logger.error({ err, revisionId: claim.revisionId }, 'replica could not be recorded; its lease expires'),
+    ),
+  };
+}
+
+interface Stopping {
+  readonly starting: AbortSignal;
+  readonly stopped: AbortSignal;
+  readonly getStopReason: () => StopReason | undefined;
+}
+
+async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping): Promise<void> {
+  const { database, logger, config, driver } = deps;
+  const { revisionId, number } = claim;
+  const fields = { deploymentId: claim.deploymentId, revisionId, number };
+  let replica: StartedReplica | undefined;
+  let failure: string;
+  let isOwnFailure = true;
+  let log: ReturnType<typeof openRevisionLog> | undefined;
+  try {
+    const secrets = openSecrets(deps.secretSealer, `revision ${revisionId}`, claim.sealedSecrets);
+    log = openRevisionLog(deps, { revisionId, stage: 'run', values: Object.values(secrets) });
+    const onLog = (text: string) => log?.write(text);
+    const spec = await buildSpec(deps, claim, secrets, stopping.starting, onLog);
+    replica = await driver.start(spec, { signal: stopping.starting, onLog });
+    if (!(await recordStarted(database, claim, replica.url))) {
+      await replica.stop(0);
+      return;
+    }
+    startedReplicas.inc();
+    logger.info({ ...fields, url: replica.url }, 'replica answers');
+    failure = await watch(replica, stopping.stopped);
+  } catch (error) {
+    if (stopping.getStopReason() === undefined) {
+      isOwnFailure = isRunlakeError(error) && error.class === 'caller';
+      if (!isOwnFailure) logger.warn({ err: error, ...fields }, 'replica could not be started');
+      failure = isRunlakeError(error) ? explain(error) : 'Internal error.';
+    } else failure = '';
+  }
+  const reason = stopping.getStopReason();
+  if (reason !== undefined) {
+    if (replica && reason === 'unwanted') await pause(config.deploymentsSwitchMs);
+    // A shutdown or a lost lease may follow while the replica drains.
+    await replica?.stop(stopping.getStopReason() === 'lost' ? 0 : config.drainTimeoutMs);
+    await log?.flush();
+    await releaseReplica(database, claim);
+    logger.info({ ...fields, reason }, 'replica stopped');
+    return;
+  }
+  endedReplicas.inc();
+  await replica?.stop(0);
+  log?.write(`The replica ended: ${failure}`);
+  await log?.flush();
+  logger.warn({ ...fields, reason: failure }, 'replica ended; it is started again');
+  const retryAfterMs = computeBackoffMs(claim.failures, config.deploymentsRestartDelayMs, maxRestartDelayMs);
+  await recordEnded(database, claim, { reason: failure, retryAfterMs, isOwnFailure });
+}
+
+async function buildSpec(
+  { builder }: ReplicaDeps,
+  claim: ClaimedReplica,
+  environment: Readonly<Record<string, string>>,
+  signal: AbortSignal,
+  onLog: (text: string) => void,
+): Promise<ReplicaSpec> {
+  const { deploymentId, revisionId, name, slug, workspaceId, organizationId, number, source, secretReferences } = claim;
+  const built = isBuildable(source)
+    ? await builder.build({ ...claim, gitToken: environment.GIT_TOKEN }, { signal, onLog })
+    : undefined;
+  const imageUri = claim.sourceRevisionConfig.image_uri;
+  return {
+    ...{ deploymentId, revisionId, name, slug, workspaceId, organizationId, number, environment, secretReferences },
+    ...(built && { agentsFile: built.agentsFile }),
+    ...(!built && imageUri && { imageUri }),
+    resources: claim.sourceConfig.resource_spec ?? {},
+  };
+}
+
+/** Waits until the replica ends, does not respond, or is to be stopped. @returns why it ended; '' if it is to be stopped. */
+async function watch(replica: StartedReplica, stopped: AbortSignal): Promise<string> {
+  const finished = new AbortController();
+  const signal = AbortSignal.any([stopped, finished.signal]);
+  let reason = '';
+  const ended = replica.ended.then((text) => {
+    reason = text;
+    finished.abort();
+  });
+  for (let failed = 0; !signal.aborted && failed < maxFailedChecks; ) {
+    await pause(healthIntervalMs, signal);
+    if (signal.aborted) break;
+    const isHealthy = await replica.isHealthy(AbortSignal.any([signal, AbortSignal.timeout(healthTimeoutMs)]));
+    failed = isHealthy ? 0 : failed + 1;
+    if (failed === maxFailedChecks) reason = `It did not respond to ${maxFailedChecks} health checks.`;
+  }
+  void ended;
+  return stopped.aborted ? '' : reason;
+}
