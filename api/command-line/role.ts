@@ -27,9 +27,6 @@ export function checkRole(role: Role, config: Config): void {
   if (role !== 'all' && missing.length > 0) {
     throw runlakeError('ADDRESS_REQUIRED', { role, variables: missing.join(', ') });
   }
-  if (role === 'agents' && config.agentsFile === undefined) {
-    throw runlakeError('ADDRESS_REQUIRED', { role, variables: 'RUNLAKE_AGENTS_FILE' });
-  }
   if (!embedsEngines(config) && config.secretKey === undefined) {
     const errors = '  - RUNLAKE_SECRET_KEY is required if both stores have addresses (no embedded engine).';
     throw runlakeError('INVALID_CONFIG', { count: 1, errors });
@@ -46,6 +43,11 @@ export function servesAgents(role: Role, { agentsFile }: Config): boolean {
   return agentsFile !== undefined && (role === 'all' || role === 'agents');
 }
 
+/** Returns true if this process builds and runs the deployments of the control plane. */
+export function hostsDeployments(role: Role, { agentsFile }: Config): boolean {
+  return role === 'all' || (role === 'agents' && agentsFile === undefined);
+}
+
 /** Returns true if this process runs a tool server. */
 export function servesTools(role: Role): boolean {
   return role === 'all' || role === 'tools';
@@ -58,15 +60,17 @@ export async function loadParts(role: Role, config: Config) {
   const isAll = role === 'all';
   const servesMainApi = isAll || role === 'api';
   const runsGraphs = servesAgents(role, config);
-  const [mainApi, storing, exporting, agents, tools, mainApiServices] = await Promise.all([
+  const isHost = hostsDeployments(role, config);
+  const [mainApi, storing, exporting, agents, deployments, tools, mainApiServices] = await Promise.all([
     servesMainApi ? loadMainApi() : undefined,
     isAll || role === 'ingest' ? loadStoring() : undefined,
     isAll || role === 'exports' ? import('./start-exports.ts') : undefined,
     runsGraphs ? import('./start-agents.ts') : undefined,
+    isHost ? import('./start-deployments.ts') : undefined,
     servesTools(role) ? import('./start-tools.ts') : undefined,
-    servesMainApi || runsGraphs || servesTools(role) ? import('./main-api-services.ts') : undefined,
+    servesMainApi || runsGraphs || isHost || servesTools(role) ? import('./main-api-services.ts') : undefined,
   ]);
-  return { mainApi, storing, exporting, agents, tools, mainApiServices };
+  return { mainApi, storing, exporting, agents, deployments, tools, mainApiServices };
 }
 
 async function loadStoring() {

@@ -2,7 +2,7 @@
  * Composes the parts of a role in one process.
  *
  * Start order (each part adds its shutdown step to `shutdown`): lock of the in-process log → schema → event log → roll-up
- * and sink → jobs and their workers → bulk exports → HTTP → agents → tools. `api` runs no sink, roll-up or
+ * and sink → jobs and their workers → bulk exports → HTTP → agents → deployments → tools. `api` runs no sink, roll-up or
  * workers; `ingest` runs no exports and no API; `exports`, `agents` and `tools` run only those. HTTP listens from the beginning and accepts
  * requests when all parts are up.
  */
@@ -80,7 +80,7 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
   if (lock !== undefined) shutdown.add('lock', () => lock.release());
   await prepareStores(stores, logger);
   const { log, healthChecks: logChecks } = await openEventLog({ config, logger, stores }, shutdown);
-  const { mainApi, storing, exporting, agents, tools } = loaded;
+  const { mainApi, storing, exporting, agents, deployments, tools } = loaded;
   const storingChecks = storing ? await storing.startStoring({ config, logger, stores, log }, shutdown) : [];
   const jobs = await openJobs({
     databaseUrl: addresses.databaseUrl,
@@ -136,6 +136,10 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
       const { url, graphCode } = await agents.startAgents({ ...agentDeps, authenticator, rateLimiter }, part, shutdown);
       lines.push(`Runlake runs agents at ${url}  (API description: ${url}/docs)`, `Graph code has ${graphCode}`);
     }
+  }
+  if (services && deployments) {
+    await deployments.startDeployments({ config, logger, databaseUrl, stores, log, secretKey, services }, shutdown);
+    if (role === 'agents') lines.push('Runlake builds and runs deployments');
   }
   if (services && tools) {
     const endpoint = mainApiUrl(config, mainApi ? Number(new URL(listener.url).port) : config.port);

@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { buildGraphEnvironment, parseAgentsEnvironment } from '../../infra/config/graph-environment.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { listen } from '../../infra/postgres/listen.ts';
+import { poll } from '../../infra/timeouts/poll.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type HttpApp, openHttpApp } from '../../pipelines/agents/app/http-app.ts';
 import { RecentAssistants } from '../../pipelines/agents/assistants/assistant.ts';
@@ -56,6 +57,11 @@ export interface StartedAgents {
   readonly url: string;
   /** Description of the isolation of graph code. */
   readonly graphCode: string;
+  /**
+   * Prepares the end of an agent server that another one replaces: claims no more runs, and waits at most `timeoutMs`
+   * for its runs and for the requests that it is serving. Clients of the streams of its runs notice nothing.
+   */
+  retire(timeoutMs: number): Promise<void>;
 }
 
 /**
@@ -72,13 +78,22 @@ export async function startAgents(
   const { agents } = opened;
   const apiProfile = buildAgentApi(config, agents.workspaceId, { ...opened, authenticator, rateLimiter });
   const services = { authenticator, rateLimiter, agents };
-  const { url, drain } = await listenHttp({
+  const { url, server, drain } = await listenHttp({
     server: { config, services, logger, operations: opened.operations, form: apiProfile },
     at: getAgentServerAddress(config),
   });
   shutdown.add('HTTP', drain);
   await startBackgroundWork(parts, opened, url, shutdown);
-  return { url, graphCode: opened.graphCode };
+  return {
+    url,
+    graphCode: opened.graphCode,
+    async retire(timeoutMs) {
+      const deadlineMs = performance.now() + timeoutMs;
+      await opened.executor.stop(timeoutMs);
+      const isIdle = () => server.inFlightRequests === 0;
+      await poll(isIdle, { intervalMs: 50, timeoutMs: deadlineMs - performance.now() });
+    },
+  };
 }
 
 /**

@@ -44,6 +44,8 @@ declare module 'fastify' {
     /** Aborted by {@link FastifyInstance.drain}. Streams that do not end by themselves must end at this point. */
     readonly drainStarted: AbortSignal;
     readonly accessWatch: AccessWatch;
+    /** Number of requests that are being served, without those that draining does not wait for. */
+    readonly inFlightRequests: number;
   }
 
   interface FastifyRequest {
@@ -193,6 +195,7 @@ export async function buildServer({
   });
   server.decorate('draining', { getter: () => drain.draining });
   server.decorate('accessWatch', accessWatch);
+  server.decorate('inFlightRequests', { getter: () => drain.inFlight });
   server.decorate('drainStarted', { getter: () => drain.started });
   server.decorateRequest('caller', undefined);
   server.decorateRequest('access', undefined);

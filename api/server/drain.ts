@@ -28,6 +28,10 @@ export class Drain {
     return this.#started.signal;
   }
 
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
   get draining(): boolean {
     return this.#draining;
   }

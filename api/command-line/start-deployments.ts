@@ -1,0 +1,53 @@
+import type { Config } from '../../infra/config/settings.ts';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
+import { listen } from '../../infra/postgres/listen.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { createBuilder } from '../../pipelines/deployments/build/build-source.ts';
+import type { DeploymentDriver } from '../../pipelines/deployments/driver.ts';
+import { startHost } from '../../pipelines/deployments/host.ts';
+import type { Services } from '../server/services.ts';
+import type { Stores } from './open-stores.ts';
+import type { ShutdownSteps } from './shutdown-steps.ts';
+
+export interface DeploymentHostDeps {
+  readonly config: Config;
+  readonly logger: Logger;
+  readonly databaseUrl: string;
+  readonly stores: Pick<Stores, 'database' | 'clickhouse'>;
+  readonly log: EventLog;
+  readonly secretKey: string;
+  readonly services: Services;
+}
+
+/** Makes this process a host of deployments: it builds revisions and runs their replicas. */
+export async function startDeployments(deps: DeploymentHostDeps, shutdown: ShutdownSteps): Promise<void> {
+  const { config, logger, databaseUrl, services } = deps;
+  const host = await startHost(
+    { ...services, logger, config, builder: createBuilder({ ...services, logger }), driver: createDriver(deps) },
+    { isOnlyHost: config.kafkaBrokers === undefined },
+  );
+  shutdown.add('deployments', () => host.stop());
+  const notices = await listen({
+    url: databaseUrl,
+    authorities: readTrustedAuthorities(config),
+    channels: ['deployments'],
+    onNotice: () => host.wake(),
+    logger,
+  });
+  shutdown.add('notices of deployments', () => notices.close());
+}
+
+/** The driver of the settings. Its code is loaded when the first replica starts. */
+function createDriver({ config, logger, databaseUrl, stores, log, secretKey, services }: DeploymentHostDeps): DeploymentDriver {
+  const { accept, authenticator, rateLimiter } = services;
+  let driver: Promise<DeploymentDriver> | undefined;
+  const load = async (): Promise<DeploymentDriver> => {
+    const { createFrontDriver } = await import('./front-driver.ts');
+    return createFrontDriver({ config, logger, databaseUrl, stores, log, secretKey, accept, authenticator, rateLimiter });
+  };
+  return {
+    name: config.deploymentsDriver,
+    start: async (spec, options) => (await (driver ??= load())).start(spec, options),
+  };
+}
