@@ -144,18 +144,17 @@ export class PortRange {
  * Other messages are for the operator.
  */
 function createReplicaLogger(logger: Logger, onLog: (line: string) => void): Logger {
-  const pass = (level: 'info' | 'warn' | 'error') =>
-    ((fields: unknown, message?: string) => {
-      const { line, reason } = (typeof fields === 'object' && fields !== null ? fields : {}) as Record<string, unknown>;
-      if (typeof line === 'string') onLog(line);
-      else if (level !== 'info' && typeof reason === 'string') onLog(`${message ?? level}: ${reason}`);
-      (logger[level] as (fields: unknown, message?: string) => void)(fields, message);
-    }) as Logger['info'];
-  return {
-    debug: ((fields: unknown, message?: string) => logger.debug(fields as object, message)) as Logger['debug'],
+  const pass = (level: 'info' | 'warn' | 'error') => (fields: unknown, message?: string) => {
+    const { line, reason } = (typeof fields === 'object' && fields !== null ? fields : {}) as Record<string, unknown>;
+    if (typeof line === 'string') onLog(line);
+    else if (level !== 'info' && typeof reason === 'string') onLog(`${message ?? level}: ${reason}`);
+    (logger[level] as (fields: unknown, message?: string) => void)(fields, message);
+  };
+  // Fastify uses further methods of the logger.
+  return Object.assign(Object.create(logger) as Logger, {
     info: pass('info'),
     warn: pass('warn'),
     error: pass('error'),
-    child: (bindings) => createReplicaLogger(logger.child(bindings), onLog),
-  };
+    child: (bindings: object) => createReplicaLogger(logger.child(bindings), onLog),
+  });
 }
