@@ -191,6 +191,7 @@ export function startWork(
     heartbeats: heartbeatDatabase,
     leaseMs: config.agentsLeaseMs,
     runTimeoutMs: config.agentsRunTimeoutMs,
+    revisionId: config.agentsRevision,
   });
   shutdown.add('graph runs', () => executor.stop(config.drainTimeoutMs));
   shutdown.add('deployment watch', () => watch.stop());

@@ -67,7 +67,7 @@ function createReplica(
 /** Returns the configuration of the agent server of a replica. */
 export function configureReplica(
   config: Config,
-  { slug, deploymentId, agentsFile, environment, resources }: ReplicaSpec,
+  { slug, deploymentId, revisionId, agentsFile, environment, resources }: ReplicaSpec,
   port: number,
 ): Config & { readonly agentsFile: string } {
   if (agentsFile === undefined) {
@@ -78,6 +78,7 @@ export function configureReplica(
     ...config,
     agentsFile,
     agentsDeployment: deploymentId,
+    agentsRevision: revisionId,
     agentsEnvironment: JSON.stringify(environment),
     agentsHost: '127.0.0.1',
     agentsPort: port,

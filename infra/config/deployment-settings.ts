@@ -51,6 +51,11 @@ export const deploymentSettings = {
     count(1, 525_600),
     'Minutes without requests after which a deployment of the type dev or dev_free is stopped until the next request, if it has no crons and no unfinished runs. Unset: never.',
   ),
+  agentsRevision: optional(
+    'RUNLAKE_AGENTS_REVISION',
+    Type.String({ format: 'uuid' }),
+    'Revision of RUNLAKE_AGENTS_DEPLOYMENT that the agent server runs; it executes runs only while this is the active revision. The control plane sets it. Unset: it always executes runs.',
+  ),
   agentsEnvironment: optional(
     'RUNLAKE_AGENTS_ENVIRONMENT',
     Type.String({ pattern: '^\\{' }),

@@ -172,12 +172,15 @@ async function awaitReplicas(deps: AdvanceDeps, revision: ClaimedRevision, signa
       return {
         to: 'DEPLOYED',
         reason: 'All its replicas answer.',
-        also: async (tx) =>
-          void (await tx.execute(
+        also: async (tx) => {
+          await tx.execute(
             `UPDATE deployments SET active_revision_id = $2, is_asleep = false, last_used_at = now(), updated_at = now()
              WHERE id = $1`,
             [deploymentId, revisionId],
-          )),
+          );
+          // The new replicas execute the runs from now on.
+          await tx.execute("SELECT pg_notify('agent_runs', $1)", [deploymentId]);
+        },
       };
     }
     if (progress.failures > 0) {

@@ -48,6 +48,8 @@ export interface ExecutorDeps {
   readonly heartbeats: Sql;
   readonly leaseMs: number;
   readonly runTimeoutMs: number;
+  /** See {@link claimRuns}. */
+  readonly revisionId?: string | undefined;
 }
 
 export interface Executor {
@@ -69,7 +71,7 @@ const dueRecheckDelayMs = 20;
 const extraClaimDelayMs = 25;
 
 export function startExecutor(deps: ExecutorDeps): Executor {
-  const { database, pool, deploymentId, logger } = deps;
+  const { database, pool, deploymentId, logger, revisionId } = deps;
   const processId = randomUUID();
   const leases = new Leases({
     ...deps,
@@ -126,7 +128,7 @@ export function startExecutor(deps: ExecutorDeps): Executor {
     reservedSlots += slots + extraSlots;
     let claimedRuns: readonly ClaimedRun[] = [];
     try {
-      claimedRuns = await claimRuns(database, deploymentId, { slots, extraSlots, processId });
+      claimedRuns = await claimRuns(database, deploymentId, { slots, extraSlots, processId, revisionId });
     } finally {
       reservedSlots -= slots + extraSlots - claimedRuns.length;
     }

@@ -9,6 +9,15 @@ export interface ClaimCapacity {
   readonly extraSlots?: number;
 }
 
+interface Claimant {
+  readonly processId: string;
+  /**
+   * The revision whose code the process executes. It claims runs only while this revision is the active one of the
+   * deployment, so that no run starts with the code of another revision. Unset: always.
+   */
+  readonly revisionId?: string | undefined;
+}
+
 /**
  * Claims due runs of a deployment for a process. The heartbeat of the process must be valid. Each run is claimed by one
  * process, and runs of the caller with the fewest running runs come first.
@@ -19,13 +28,23 @@ export interface ClaimCapacity {
 export async function claimRuns(
   database: Sql,
   deploymentId: string,
-  { slots, extraSlots = 0, processId }: ClaimCapacity & { readonly processId: string },
+  { slots, extraSlots = 0, processId, revisionId }: ClaimCapacity & Claimant,
 ): Promise<ClaimedRun[]> {
-  const rows = await database.query<ClaimedRow>(
-    `SELECT ${claimedColumns} FROM agents.claim_runs($1, $2, $3, $4)`,
-    [deploymentId, slots, extraSlots, processId],
-    { name: 'agents_claim_runs' },
-  );
+  const params = [deploymentId, slots, extraSlots, processId];
+  const rows =
+    revisionId === undefined
+      ? await database.query<ClaimedRow>(
+          `SELECT ${claimedColumns} FROM agents.claim_runs($1, $2, $3, $4)`,
+          params,
+          { name: 'agents_claim_runs' },
+        )
+      : await database.query<ClaimedRow>(
+          `SELECT ${claimedColumns} FROM
+             (SELECT count(*)::int AS active FROM deployments WHERE id = $1 AND active_revision_id = $5) AS gate,
+             agents.claim_runs($1, $2 * gate.active, $3 * gate.active, $4)`,
+          [...params, revisionId],
+          { name: 'agents_claim_runs_of_revision' },
+        );
   return rows.map(toClaimedRun);
 }
 
