@@ -5,6 +5,7 @@ import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { releaseVersion } from '../server/release.ts';
 import type { DeadLetterOptions } from './dlq.ts';
 import { addExportCommands } from './export/export-commands.ts';
+import { reportToHost } from './follow-host.ts';
 import type { CreateKeyOptions, OrganizationOptions } from './keys-and-members.ts';
 import type { CreateOrganizationOptions } from './organizations.ts';
 import type { Role } from './role.ts';
@@ -201,6 +202,7 @@ try {
   process.exitCode = 1;
   if (isRunlakeError(error)) {
     const { code, message, remedy } = error;
+    reportToHost(error);
     console.error(`runlake: ${codesWithoutRemedy.has(code) ? message : `${message}\n${remedy}`}`);
   } else console.error('runlake: unexpected error:', error);
 }

@@ -17,6 +17,7 @@ import type { Rejection } from '../../pipelines/ingest/accept/draft.ts';
 import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';
 import type { Services } from '../server/services.ts';
 import { mainApiUrl } from './check-port.ts';
+import { followHost } from './follow-host.ts';
 import { prepareStores } from './migrate.ts';
 import { lockDatabase, openEventLog } from './open-event-log.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
@@ -133,12 +134,15 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
       const { graphCode } = await agents.startAgentWork(agentDeps, shutdown);
       lines.push('Runlake executes graph runs', `Graph code has ${graphCode}`);
     } else {
-      const { url, graphCode } = await agents.startAgents({ ...agentDeps, authenticator, rateLimiter }, part, shutdown);
+      const started = await agents.startAgents({ ...agentDeps, authenticator, rateLimiter }, part, shutdown);
+      const { url, graphCode } = started;
+      followHost(() => started.retire(config.drainTimeoutMs));
       lines.push(`Runlake runs agents at ${url}  (API description: ${url}/docs)`, `Graph code has ${graphCode}`);
     }
   }
   if (services && deployments) {
-    await deployments.startDeployments({ config, logger, databaseUrl, stores, log, secretKey, services }, shutdown);
+    const hostDeps = { config, logger, addresses, stores, log, secretKey, services };
+    await deployments.startDeployments(hostDeps, shutdown);
     if (role === 'agents') lines.push('Runlake builds and runs deployments');
   }
   if (services && tools) {

@@ -7,13 +7,13 @@ import { createBuilder } from '../../pipelines/deployments/build/build-source.ts
 import type { DeploymentDriver } from '../../pipelines/deployments/driver.ts';
 import { startHost } from '../../pipelines/deployments/host.ts';
 import type { Services } from '../server/services.ts';
-import type { Stores } from './open-stores.ts';
+import type { StoreAddresses, Stores } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 
 export interface DeploymentHostDeps {
   readonly config: Config;
   readonly logger: Logger;
-  readonly databaseUrl: string;
+  readonly addresses: StoreAddresses;
   readonly stores: Pick<Stores, 'database' | 'clickhouse'>;
   readonly log: EventLog;
   readonly secretKey: string;
@@ -22,14 +22,14 @@ export interface DeploymentHostDeps {
 
 /** Makes this process a host of deployments: it builds revisions and runs their replicas. */
 export async function startDeployments(deps: DeploymentHostDeps, shutdown: ShutdownSteps): Promise<void> {
-  const { config, logger, databaseUrl, services } = deps;
+  const { config, logger, addresses, services } = deps;
   const host = await startHost(
     { ...services, logger, config, builder: createBuilder({ ...services, logger }), driver: createDriver(deps) },
     { isOnlyHost: config.kafkaBrokers === undefined },
   );
   shutdown.add('deployments', () => host.stop());
   const notices = await listen({
-    url: databaseUrl,
+    url: addresses.databaseUrl,
     authorities: readTrustedAuthorities(config),
     channels: ['deployments'],
     onNotice: () => host.wake(),
@@ -38,16 +38,22 @@ export async function startDeployments(deps: DeploymentHostDeps, shutdown: Shutd
   shutdown.add('notices of deployments', () => notices.close());
 }
 
-/** The driver of the settings. Its code is loaded when the first replica starts. */
-function createDriver({ config, logger, databaseUrl, stores, log, secretKey, services }: DeploymentHostDeps): DeploymentDriver {
-  const { accept, authenticator, rateLimiter } = services;
+/** Returns the driver of the settings. Its code is loaded when the first replica starts. */
+function createDriver(deps: DeploymentHostDeps): DeploymentDriver {
   let driver: Promise<DeploymentDriver> | undefined;
-  const load = async (): Promise<DeploymentDriver> => {
-    const { createFrontDriver } = await import('./front-driver.ts');
-    return createFrontDriver({ config, logger, databaseUrl, stores, log, secretKey, accept, authenticator, rateLimiter });
-  };
   return {
-    name: config.deploymentsDriver,
-    start: async (spec, options) => (await (driver ??= load())).start(spec, options),
+    name: deps.config.deploymentsDriver,
+    async start(spec, options) {
+      driver ??= loadDriver(deps);
+      return (await driver).start(spec, options);
+    },
   };
+}
+
+async function loadDriver(deps: DeploymentHostDeps): Promise<DeploymentDriver> {
+  const { config, addresses, services } = deps;
+  if (config.kafkaBrokers !== undefined) return (await import('./child-driver.ts')).createChildDriver(deps);
+  const { createFrontDriver } = await import('./front-driver.ts');
+  const { accept, authenticator, rateLimiter } = services;
+  return createFrontDriver({ ...deps, databaseUrl: addresses.databaseUrl, accept, authenticator, rateLimiter });
 }

@@ -1,7 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Config } from '../../infra/config/settings.ts';
-import { maxNameLength } from '../../pipelines/projects/project.ts';
 import {
   type DeploymentRecord,
   deploymentSources,
@@ -11,6 +10,7 @@ import {
 import { maxSecrets } from '../../pipelines/deployments/deployment-secrets.ts';
 import { maxReplicas } from '../../pipelines/deployments/replicas.ts';
 import { revisionStatuses } from '../../pipelines/deployments/states.ts';
+import { maxNameLength } from '../../pipelines/projects/project.ts';
 import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { buildPageUrl } from '../server/public-base.ts';
 
@@ -84,7 +84,8 @@ const SecretReference = Type.Object({
 export const SecretReferences = () =>
   optional(Type.Array(SecretReference, { maxItems: maxSecrets }), { description: 'For the driver kubernetes.' });
 
-export const Name = () => Text({ minLength: 1, maxLength: maxNameLength, description: 'Also the name of its tracing project.' });
+export const Name = () =>
+  Text({ minLength: 1, maxLength: maxNameLength, description: 'Also the name of its tracing project.' });
 
 export const DeploymentParams = Type.Object({ deployment_id: Uuid() });
 export const RevisionParams = Type.Object({ deployment_id: Uuid(), revision_id: Uuid() });

@@ -3,7 +3,10 @@ import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { deploymentTypes } from '../../pipelines/deployments/deployment.ts';
 import { listDeployments as list, readDeployment } from '../../pipelines/deployments/read-deployments.ts';
 import { requestDeletion } from '../../pipelines/deployments/request-deletion.ts';
-import { createDeployment as create, updateDeployment as update } from '../../pipelines/deployments/write-deployment.ts';
+import {
+  createDeployment as create,
+  updateDeployment as update,
+} from '../../pipelines/deployments/write-deployment.ts';
 import { OneOf, Text, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';

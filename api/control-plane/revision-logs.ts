@@ -83,7 +83,10 @@ const LogRequest = Type.Object({
   limit: Type.Integer({ minimum: 1, maximum: maxChunks, default: 50 }),
   offset: Type.Optional(nullable(Type.String({ pattern: '^\\d{1,15}$' }))),
 });
-const LogParams = Type.Object({ project_id: RevisionParams.properties.deployment_id, revision_id: RevisionParams.properties.revision_id });
+const LogParams = Type.Object({
+  project_id: RevisionParams.properties.deployment_id,
+  revision_id: RevisionParams.properties.revision_id,
+});
 
 /** The form in which `langgraph deploy` reads logs. */
 function formatStoredLogs(chunks: readonly LogChunk[], offset: string | null | undefined) {

@@ -1,11 +1,7 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import {
-  listTransitions,
-  listRevisions as list,
-  readRevision,
-} from '../../pipelines/deployments/read-deployments.ts';
-import { revisionStatuses, type RevisionStatus } from '../../pipelines/deployments/states.ts';
+import { listRevisions as list, listTransitions, readRevision } from '../../pipelines/deployments/read-deployments.ts';
+import { type RevisionStatus, revisionStatuses } from '../../pipelines/deployments/states.ts';
 import { redeploy, updateDeployment } from '../../pipelines/deployments/write-deployment.ts';
 import { nullable, Timestamp } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
@@ -81,7 +77,10 @@ const getRevision = defineOperation({
   schema: {
     params: RevisionParams,
     response: {
-      200: Type.Object({ ...Revision.properties, transitions: Type.Array(Transition, { description: 'Oldest first.' }) }),
+      200: Type.Object({
+        ...Revision.properties,
+        transitions: Type.Array(Transition, { description: 'Oldest first.' }),
+      }),
     },
   },
   handler: async ({ caller, params, services }) => {
@@ -138,9 +137,4 @@ const redeployRevision = defineOperation({
     ),
 });
 
-export const revisionOperations: readonly Operation[] = [
-  listRevisions,
-  getRevision,
-  createRevision,
-  redeployRevision,
-];
+export const revisionOperations: readonly Operation[] = [listRevisions, getRevision, createRevision, redeployRevision];

@@ -41,8 +41,8 @@ export const deploymentSettings = {
     4 * GIB,
     'Maximum disk space of one build, with its packages.',
   ),
-  deploymentsPorts: optional(
-    'RUNLAKE_DEPLOYMENTS_PORTS',
+  deploymentsPortRange: optional(
+    'RUNLAKE_DEPLOYMENTS_PORT_RANGE',
     Type.String({ pattern: '^\\d{1,5}-\\d{1,5}$' }),
     'Loopback ports for replicas of deployments, as first-last. Unset: free ports that the operating system picks.',
   ),

@@ -41,7 +41,8 @@ export function parseAgentsEnvironment({
   try {
     const value: unknown = JSON.parse(text);
     const entries = Object.entries(value as object);
-    if (entries.every(([, each]) => typeof each === 'string')) return Object.fromEntries(entries) as Record<string, string>;
+    if (entries.every(([, each]) => typeof each === 'string'))
+      return Object.fromEntries(entries) as Record<string, string>;
   } catch {
     // Invalid JSON has the same error as other values.
   }

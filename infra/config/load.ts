@@ -99,6 +99,20 @@ function findFirstError(setting: Setting, value: unknown): string | undefined {
   return check.Errors(value)[0]?.message ?? 'is not valid';
 }
 
+/**
+ * Returns the environment of this process with other values of some settings, for a child process that runs a role. An
+ * undefined value unsets the setting.
+ */
+export function buildChildEnvironment(
+  values: Partial<Record<SettingName, string | number | boolean | undefined>>,
+): Record<string, string | undefined> {
+  const overrides = Object.entries(values).map(([name, value]) => [
+    settings[name as SettingName].variable,
+    value === undefined ? '' : String(value),
+  ]);
+  return { ...process.env, ...Object.fromEntries(overrides) };
+}
+
 /** Time after their expiry at which rows are deleted by the `TTL` of the ClickHouse tables. */
 const maxExportMsWithRetention = 7 * 86_400_000;
 

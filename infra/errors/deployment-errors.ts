@@ -1,6 +1,9 @@
 import { caller, terminal, transient } from './entry.ts';
 
-/** Errors of deployments. */
+/**
+ * Errors of deployments. Those of builds and starts also become the reason of a failed revision, which its owner reads, so
+ * they contain no secret and no path of the machine.
+ */
 export const deploymentErrors = {
   DEPLOYMENT_INVALID: caller(400, '{field}: {reason}.', 'Correct the field and send the request again.'),
   UPLOAD_LINK_INVALID: caller(
@@ -33,6 +36,6 @@ export const deploymentErrors = {
   DEPLOYMENT_PORTS_USED: terminal(
     500,
     'All ports of {ports} are in use.',
-    'Set RUNLAKE_DEPLOYMENTS_PORTS to a larger range.',
+    'Set RUNLAKE_DEPLOYMENTS_PORT_RANGE to a larger range.',
   ),
 } as const;

@@ -89,4 +89,3 @@ async function waitForProcesses(
   signal?.throwIfAborted();
   logger.warn({ deploymentIds }, 'agent servers of deleted deployments are still running; deleting their rows anyway');
 }
-

@@ -12,7 +12,7 @@
  *      the previous revision are no longer wanted.
  */
 import type { Config } from '../../infra/config/settings.ts';
-import { isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import type { Sealer } from '../../infra/sealing/sealer.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
@@ -26,9 +26,11 @@ import { addReplicas, countReplicas, readProgress } from './replicas.ts';
 import { openRevisionLog, type RevisionLog } from './revision-logs.ts';
 import { changeStatus, isFinal, type RevisionStatus } from './states.ts';
 
-const endedRevisions = counter('runlake_deployment_revisions_total', 'Revisions that ended in this process, by status.', [
-  'status',
-]);
+const endedRevisions = counter(
+  'runlake_deployment_revisions_total',
+  'Revisions that ended in this process, by status.',
+  ['status'],
+);
 
 export interface AdvanceDeps {
   readonly database: Database;
@@ -79,7 +81,10 @@ export async function advanceRevision(
       return isChanged;
     });
     if (!changed) return;
-    logger.info({ revisionId: revision.revisionId, from, to: step.to, reason: step.reason }, 'revision changed its status');
+    logger.info(
+      { revisionId: revision.revisionId, from, to: step.to, reason: step.reason },
+      'revision changed its status',
+    );
     if (isFinal(step.to)) endedRevisions.inc({ status: step.to });
     revision = { ...revision, status: step.to, attempts: 1 };
   }
@@ -102,7 +107,7 @@ async function takeStep(deps: AdvanceDeps, revision: ClaimedRevision, signal: Ab
     case 'DEPLOYING':
       return awaitReplicas(deps, revision, signal);
     default:
-      throw new Error(`a revision in the status ${revision.status} has no next step`);
+      throw runlakeError('INTERNAL', {}, { cause: `a revision in the status ${revision.status} has no next step` });
   }
 }
 
@@ -126,7 +131,10 @@ async function build(deps: AdvanceDeps, revision: ClaimedRevision, signal: Abort
   const log = openRevisionLog(deps, { revisionId, stage: 'build', values: Object.values(secrets) });
   try {
     const gitToken = secrets[gitTokenName];
-    const { commit } = await deps.builder.build({ ...revision, gitToken }, { signal, onLog: (text) => log.write(text) });
+    const { commit } = await deps.builder.build(
+      { ...revision, gitToken },
+      { signal, onLog: (text) => log.write(text) },
+    );
     return {
       to: 'AWAITING_DEPLOY',
       reason: commit === undefined ? 'The build succeeded.' : `The build of commit ${commit} succeeded.`,
@@ -200,7 +208,10 @@ async function awaitReplicas(deps: AdvanceDeps, revision: ClaimedRevision, signa
   }
 }
 
-function openRevisionSecrets({ secretSealer }: AdvanceDeps, { revisionId, sealedSecrets }: ClaimedRevision): SecretValues {
+function openRevisionSecrets(
+  { secretSealer }: AdvanceDeps,
+  { revisionId, sealedSecrets }: ClaimedRevision,
+): SecretValues {
   return openSecrets(secretSealer, `revision ${revisionId}`, sealedSecrets);
 }
 

@@ -85,15 +85,18 @@ export function checkRepositoryUrl(url: string | null | undefined): URL {
 
 /** Source: git-check-ref-format(1), without names that git could read as an option or a range. @throws DEPLOYMENT_INVALID */
 export function checkReference(reference: string): void {
-  const isValid =
-    /^[\w.][\w./+-]{0,254}$/.test(reference) && !/\.\.|\/\/|\.lock$|[/.]$|^\/|\/\./.test(reference);
+  const isValid = /^[\w.][\w./+-]{0,254}$/.test(reference) && !/\.\.|\/\/|\.lock$|[/.]$|^\/|\/\./.test(reference);
   if (!isValid) throw createError('source_revision_config.repo_ref', 'it is not the name of a branch, tag or commit');
 }
 
 /** @throws DEPLOYMENT_INVALID */
 export function checkRelativePath(path: string): void {
   const isValid =
-    path.length <= 512 && !path.startsWith('/') && !/[\\\0]/.test(path) && !path.split('/').includes('..') && path !== '';
+    path.length <= 512 &&
+    !path.startsWith('/') &&
+    !/[\\\0]/.test(path) &&
+    !path.split('/').includes('..') &&
+    path !== '';
   if (!isValid) {
     throw createError(
       'source_revision_config.langgraph_config_path',

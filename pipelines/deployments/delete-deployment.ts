@@ -9,12 +9,13 @@
  *
  * Each step may be repeated. Traces and usage stay.
  */
+
+import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { type AgentRowsDeps, deleteAgentRows } from '../agents/delete-agent-rows.ts';
 import { deleteProjects } from '../projects/delete-projects.ts';
 import type { ProjectResolver } from '../projects/resolve-project.ts';
-import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { SourceStore } from './source-store.ts';
 
 export interface DeletionDeps extends AgentRowsDeps {

@@ -12,14 +12,17 @@ export interface ReplicaFinder {
    * @param options `avoid`: a replica that did not answer; the addresses are read again, and another one is preferred.
    * @throws NOT_FOUND; DEPLOYMENT_NOT_SERVING if no replica answers
    */
-  find(slug: string, options?: { readonly avoid?: string | undefined; readonly signal?: AbortSignal | undefined }): Promise<ReplicaAddress>;
+  find(
+    slug: string,
+    options?: { readonly avoid?: string | undefined; readonly signal?: AbortSignal | undefined },
+  ): Promise<ReplicaAddress>;
 }
 
 /** Maximum age of an address. It is shorter than the time for which a replaced replica accepts requests. */
 const cacheMs = 1_000;
 const maxCachedSlugs = 10_000;
 /** Precision of the time of the last request. */
-const touchIntervalMs = 15_000;
+const useIntervalMs = 15_000;
 const wakeTimeoutMs = 60_000;
 const wakePollMs = 100;
 
@@ -30,7 +33,7 @@ interface CachedAddresses {
 
 export function createReplicaFinder(database: Database): ReplicaFinder {
   const cache = new Map<string, CachedAddresses>();
-  const touchedAtMs = new Map<string, number>();
+  const usedAtMs = new Map<string, number>();
   let next = 0;
 
   async function read(slug: string): Promise<readonly ReplicaAddress[]> {
@@ -44,11 +47,11 @@ export function createReplicaFinder(database: Database): ReplicaFinder {
   }
 
   /** Records that the deployment is used, and ends its sleep. Not more often than necessary. */
-  async function touch(slug: string): Promise<void> {
+  async function recordUse(slug: string): Promise<void> {
     const nowMs = performance.now();
-    if (nowMs - (touchedAtMs.get(slug) ?? Number.NEGATIVE_INFINITY) < touchIntervalMs) return;
-    if (touchedAtMs.size >= maxCachedSlugs) touchedAtMs.clear();
-    touchedAtMs.set(slug, nowMs);
+    if (nowMs - (usedAtMs.get(slug) ?? Number.NEGATIVE_INFINITY) < useIntervalMs) return;
+    if (usedAtMs.size >= maxCachedSlugs) usedAtMs.clear();
+    usedAtMs.set(slug, nowMs);
     await database.execute('UPDATE deployments SET last_used_at = now() WHERE slug = $1', [slug]);
   }
 
@@ -70,7 +73,7 @@ export function createReplicaFinder(database: Database): ReplicaFinder {
       const isFresh = cached !== undefined && avoid === undefined && performance.now() - cached.readAtMs < cacheMs;
       let addresses = isFresh ? cached.addresses : await read(slug);
       if (addresses.length === 0) addresses = await wake(slug, signal);
-      else await touch(slug);
+      else await recordUse(slug);
       const preferred = addresses.filter(({ url }) => url !== avoid);
       const candidates = preferred.length > 0 ? preferred : addresses;
       next = (next + 1) % Number.MAX_SAFE_INTEGER;

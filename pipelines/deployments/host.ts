@@ -18,9 +18,8 @@ import { pause } from '../../infra/timeouts/backoff.ts';
 import { type AdvanceDeps, advanceRevision } from './advance-revision.ts';
 import { type ClaimedRevision, claimRevision, releaseRevision, renewRevisions } from './claim-revision.ts';
 import { type DeletionDeps, deleteRequestedDeployments } from './delete-deployment.ts';
-import { claimReplicas, deleteUnwantedReplicas, freeAllLeases, renewReplicas } from './replicas.ts';
+import { claimReplicas, deleteUnwantedReplicas, freeAllLeases, putIdleToSleep, renewReplicas } from './replicas.ts';
 import { type ReplicaDeps, type RunningReplica, runReplica } from './run-replica.ts';
-import { putIdleToSleep } from './sleep.ts';
 import { deleteUnusedUploads } from './uploads.ts';
 
 export interface HostDeps extends AdvanceDeps, ReplicaDeps, DeletionDeps {
@@ -43,7 +42,10 @@ const replicasPerClaim = 4;
 export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnlyHost: boolean }): Promise<Host> {
   const { database, logger, config, builder } = deps;
   const lease = { hostId: randomUUID(), leaseMs: config.deploymentsLeaseMs };
-  const revisions = new Map<string, { readonly fence: number; readonly lost: AbortController; readonly done: Promise<void> }>();
+  const revisions = new Map<
+    string,
+    { readonly fence: number; readonly lost: AbortController; readonly done: Promise<void> }
+  >();
   const replicas = new Map<string, RunningReplica>();
   let buildSlots = config.deploymentsBuildsAtOnce;
   const stopping = new AbortController();
@@ -126,7 +128,9 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
   async function work(): Promise<void> {
     while (!stopping.signal.aborted) {
       isWoken = false;
-      await look().catch((err: unknown) => logger.warn({ err }, 'host of deployments could not look for work; retrying'));
+      await look().catch((err: unknown) =>
+        logger.warn({ err }, 'host of deployments could not look for work; retrying'),
+      );
       if (isWoken) continue;
       const wait = new AbortController();
       woken = () => wait.abort();
@@ -171,7 +175,10 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
       for (const { lost } of revisions.values()) lost.abort(runlakeError('DRAINING'));
       await Promise.all([working, renewing]);
       for (const replica of replicas.values()) replica.stop('shutdown');
-      await Promise.all([...[...revisions.values()].map(({ done }) => done), ...[...replicas.values()].map(({ done }) => done)]);
+      await Promise.all([
+        ...[...revisions.values()].map(({ done }) => done),
+        ...[...replicas.values()].map(({ done }) => done),
+      ]);
       await deleting;
       await builder.close();
     },

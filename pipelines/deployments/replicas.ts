@@ -46,7 +46,11 @@ export function countReplicas({ resource_spec: spec }: SourceConfig): number {
 /** Adds the rows of the replicas of a revision. Idempotent. */
 export async function addReplicas(
   tx: Sql,
-  { deploymentId, revisionId, count }: { readonly deploymentId: string; readonly revisionId: string; readonly count: number },
+  {
+    deploymentId,
+    revisionId,
+    count,
+  }: { readonly deploymentId: string; readonly revisionId: string; readonly count: number },
 ): Promise<void> {
   await tx.execute(
     `INSERT INTO deployment_replicas (revision_id, number, deployment_id)
@@ -65,7 +69,11 @@ interface HostLease {
  *
  * @param limit maximum number of replicas.
  */
-export function claimReplicas(database: Database, { hostId, leaseMs }: HostLease, limit: number): Promise<ClaimedReplica[]> {
+export function claimReplicas(
+  database: Database,
+  { hostId, leaseMs }: HostLease,
+  limit: number,
+): Promise<ClaimedReplica[]> {
   return database.query<ClaimedReplica>(
     `UPDATE deployment_replicas AS p SET host_id = $1, fence = p.fence + 1, url = NULL,
        lease_until = clock_timestamp() + make_interval(secs => $2)
@@ -100,7 +108,11 @@ export function renewReplicas(database: Sql, { hostId, leaseMs }: HostLease): Pr
 }
 
 /** Records that a replica answers. @returns false if the host has lost it. */
-export async function recordStarted(database: Database, { revisionId, number, fence }: ReplicaClaim, url: string): Promise<boolean> {
+export async function recordStarted(
+  database: Database,
+  { revisionId, number, fence }: ReplicaClaim,
+  url: string,
+): Promise<boolean> {
   return database.transaction(async (tx) => {
     const changed = await tx.execute(
       `UPDATE deployment_replicas SET url = $4, restarts = restarts + (started_at IS NOT NULL)::int, started_at = now()
@@ -198,7 +210,10 @@ export interface ReplicaAddress {
 }
 
 /** Reads the addresses at which a deployment answers: of its active revision, otherwise of any. */
-export function readReplicaAddresses(database: Sql, slug: string): Promise<(ReplicaAddress & { readonly isActive: boolean })[]> {
+export function readReplicaAddresses(
+  database: Sql,
+  slug: string,
+): Promise<(ReplicaAddress & { readonly isActive: boolean })[]> {
   return database.query(
     `SELECT d.id AS "deploymentId", p.url, d.active_revision_id = p.revision_id AS "isActive"
      FROM deployments AS d JOIN deployment_replicas AS p ON p.deployment_id = d.id
@@ -209,11 +224,31 @@ export function readReplicaAddresses(database: Sql, slug: string): Promise<(Repl
 }
 
 /** Whether a deployment with this slug exists. @throws NOT_FOUND */
-export async function requireSlug(database: Sql, slug: string): Promise<{ readonly id: string; readonly isAsleep: boolean }> {
+export async function requireSlug(
+  database: Sql,
+  slug: string,
+): Promise<{ readonly id: string; readonly isAsleep: boolean }> {
   const [deployment] = await database.query<{ id: string; isAsleep: boolean }>(
     'SELECT id, is_asleep AS "isAsleep" FROM deployments WHERE slug = $1 AND deletion_requested_at IS NULL',
     [slug],
   );
   if (deployment === undefined) throw runlakeError('NOT_FOUND', { what: 'Deployment' });
   return deployment;
+}
+
+/**
+ * Puts deployments of the types dev and dev_free to sleep that had no request for `afterMinutes` and have nothing to do:
+ * no unfinished run and no cron. Their replicas are then no longer wanted. The next request wakes them
+ * (`find-replica-url.ts`).
+ */
+export async function putIdleToSleep(database: Sql, afterMinutes: number | undefined): Promise<void> {
+  if (afterMinutes === undefined) return;
+  await database.execute(
+    `UPDATE deployments AS d SET is_asleep = true
+     WHERE NOT d.is_asleep AND d.active_revision_id IS NOT NULL AND d.source_config->>'deployment_type' IN ('dev', 'dev_free')
+       AND d.last_used_at < now() - make_interval(mins => $1)
+       AND NOT EXISTS (SELECT FROM agents.runs WHERE deployment_id = d.id AND status IN ('pending', 'running'))
+       AND NOT EXISTS (SELECT FROM agents.crons WHERE deployment_id = d.id AND next_run_date IS NOT NULL)`,
+    [afterMinutes],
+  );
 }

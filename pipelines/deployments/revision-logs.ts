@@ -48,7 +48,11 @@ export interface RevisionLog {
 /** Opens the log of a revision for writing. `values` are those of its secrets. */
 export function openRevisionLog(
   { database, logger }: { readonly database: Sql; readonly logger: Logger },
-  { revisionId, stage, values }: { readonly revisionId: string; readonly stage: LogStage; readonly values: Iterable<string> },
+  {
+    revisionId,
+    stage,
+    values,
+  }: { readonly revisionId: string; readonly stage: LogStage; readonly values: Iterable<string> },
 ): RevisionLog {
   const mask = createMask(values);
   let lines: string[] = [];
@@ -128,7 +132,11 @@ function toChunks(lines: readonly string[]): string[] {
 export function readLog(
   database: Sql,
   revisionId: string,
-  { after, limit, stages }: { readonly after: number; readonly limit: number; readonly stages?: readonly LogStage[] | undefined },
+  {
+    after,
+    limit,
+    stages,
+  }: { readonly after: number; readonly limit: number; readonly stages?: readonly LogStage[] | undefined },
 ): Promise<LogChunk[]> {
   return database.query<LogChunk>(
     `SELECT sequence, at, stage, text FROM revision_logs

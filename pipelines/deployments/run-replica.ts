@@ -67,9 +67,12 @@ export function runReplica(deps: ReplicaDeps, claim: ClaimedReplica): RunningRep
       starting.abort();
       stopped.abort();
     },
-    done: run(deps, claim, { starting: starting.signal, stopped: stopped.signal, getStopReason: () => stopReason }).catch(
-      (err: unknown) =>
-        deps.logger.error({ err, revisionId: claim.revisionId }, 'replica could not be recorded; its lease expires'),
+    done: run(deps, claim, {
+      starting: starting.signal,
+      stopped: stopped.signal,
+      getStopReason: () => stopReason,
+    }).catch((err: unknown) =>
+      deps.logger.error({ err, revisionId: claim.revisionId }, 'replica could not be recorded; its lease expires'),
     ),
   };
 }

@@ -135,6 +135,6 @@ export async function recordTransition(
 
 function requireAllowed(from: RevisionStatus, to: RevisionStatus): void {
   if (!isAllowed(from, to)) {
-    throw runlakeError('INTERNAL', {}, { cause: new Error(`a revision must not change from ${from} to ${to}`) });
+    throw runlakeError('INTERNAL', {}, { cause: `a revision must not change from ${from} to ${to}` });
   }
 }

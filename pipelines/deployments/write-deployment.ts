@@ -10,13 +10,14 @@ import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
 import { checkSource } from './check-source.ts';
 import { createRevision } from './create-revision.ts';
+import type { DeploymentRecord, DeploymentSource, SourceConfig, SourceRevisionConfig } from './deployment.ts';
 import {
-  type DeploymentRecord,
-  type DeploymentSource,
-  type SourceConfig,
-  type SourceRevisionConfig,
-} from './deployment.ts';
-import { type DeploymentSecret, mergeSecrets, openSecrets, type SecretValues, sealSecrets } from './deployment-secrets.ts';
+  type DeploymentSecret,
+  mergeSecrets,
+  openSecrets,
+  type SecretValues,
+  sealSecrets,
+} from './deployment-secrets.ts';
 import type { SecretReference } from './driver.ts';
 import { lockDeployment } from './lock-deployment.ts';
 import { readDeployment } from './read-deployments.ts';
@@ -80,7 +81,12 @@ export async function createDeployment(
             projectId,
           ],
         );
-        await createRevision(tx, secretSealer, await lockDeployment(tx, workspaceId, id), 'The deployment was created.');
+        await createRevision(
+          tx,
+          secretSealer,
+          await lockDeployment(tx, workspaceId, id),
+          'The deployment was created.',
+        );
         await enforceLimit(
           tx,
           { ownWorkspaceId: workspaceId },

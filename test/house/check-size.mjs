@@ -15,6 +15,8 @@ const mayBeSmall = [
   // Loaded only when a command or a server needs them.
   /^api\/command-line\/(disk|serve-http)\.ts$/,
   /^infra\/config\/print\.ts$/,
+  // Walks folders, apart from the limits of builds. Errors of an area.
+  /^pipelines\/deployments\/build\/folder-size\.ts$/,
   // Contracts: types of two adapters or of a package, the environment, CSV, what the sink owes the roll-up.
   /^infra\/(jobs\/backend|event-log\/avsc-internals\.d|config\/quiet-storage-client|config\/tool-credentials|csv\/format-csv)\.ts$/,
   /^pipelines\/usage\/mark-hours-dirty\.ts$/,

@@ -122,10 +122,7 @@ export interface GraphsFile {
  *   counts as empty.
  * @throws GRAPHS_FILE_INVALID with the file, the field and the reason.
  */
-export async function readGraphsFile(
-  file: string,
-  overrides?: Readonly<Record<string, string>>,
-): Promise<GraphsFile> {
+export async function readGraphsFile(file: string, overrides?: Readonly<Record<string, string>>): Promise<GraphsFile> {
   const path = resolve(file);
   const folder = dirname(path);
   const invalid = (location: string, reason: string) =>

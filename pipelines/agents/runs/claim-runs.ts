@@ -33,11 +33,9 @@ export async function claimRuns(
   const params = [deploymentId, slots, extraSlots, processId];
   const rows =
     revisionId === undefined
-      ? await database.query<ClaimedRow>(
-          `SELECT ${claimedColumns} FROM agents.claim_runs($1, $2, $3, $4)`,
-          params,
-          { name: 'agents_claim_runs' },
-        )
+      ? await database.query<ClaimedRow>(`SELECT ${claimedColumns} FROM agents.claim_runs($1, $2, $3, $4)`, params, {
+          name: 'agents_claim_runs',
+        })
       : await database.query<ClaimedRow>(
           `SELECT ${claimedColumns} FROM
              (SELECT count(*)::int AS active FROM deployments WHERE id = $1 AND active_revision_id = $5) AS gate,

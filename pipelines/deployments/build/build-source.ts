@@ -15,8 +15,8 @@
 import { chmodSync, existsSync, mkdirSync, statSync } from 'node:fs';
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import type { Config } from '../../../infra/config/settings.ts';
 import { buildGraphEnvironment } from '../../../infra/config/graph-environment.ts';
+import type { Config } from '../../../infra/config/settings.ts';
 import { writePrivateFile } from '../../../infra/embedded/private-file.ts';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import {
@@ -72,7 +72,10 @@ export interface Build {
 
 export interface Builder {
   /** Builds a revision, or returns its build. @throws BUILD_FAILED, the reason of the signal, errors of the stores */
-  build(request: BuildRequest, options: { readonly signal: AbortSignal; readonly onLog: (text: string) => void }): Promise<Build>;
+  build(
+    request: BuildRequest,
+    options: { readonly signal: AbortSignal; readonly onLog: (text: string) => void },
+  ): Promise<Build>;
   /** Deletes all builds except those of the given revisions. */
   deleteExcept(revisionIds: ReadonlySet<string>): Promise<void>;
   close(): Promise<void>;
@@ -186,10 +189,14 @@ export function createBuilder(deps: BuildDeps): Builder {
     const cache = await openCache(request.workspaceId, account);
     try {
       const environment = { ...buildGraphEnvironment(), CI: 'true', ...cache.environment };
-      for (const step of [install, build_command && { program: 'sh', args: ['-c', build_command], folder: configFolder }]) {
+      for (const step of [
+        install,
+        build_command && { program: 'sh', args: ['-c', build_command], folder: configFolder },
+      ]) {
         if (!step) continue;
         onLog(`$ ${step.program === 'sh' ? step.args[1] : [step.program, ...step.args].join(' ')}`);
-        if (!existsSync(step.folder)) throw runlakeError('BUILD_FAILED', { reason: 'The source has no langgraph.json' });
+        if (!existsSync(step.folder))
+          throw runlakeError('BUILD_FAILED', { reason: 'The source has no langgraph.json' });
         await runCommand({ ...step, environment, account }, { signal, onOutput: onLog });
       }
     } finally {
@@ -210,7 +217,8 @@ export function createBuilder(deps: BuildDeps): Builder {
     return {
       environment: { npm_config_cache: join(folder, 'npm'), YARN_CACHE_FOLDER: join(folder, 'yarn') },
       release: async () => {
-        if ((await measureFolder(folder, maxCacheBytes)) > maxCacheBytes) await rm(folder, { recursive: true, force: true });
+        if ((await measureFolder(folder, maxCacheBytes)) > maxCacheBytes)
+          await rm(folder, { recursive: true, force: true });
         cachesInUse.delete(workspaceId);
       },
     };

@@ -30,7 +30,9 @@ export async function checkBuild(folder: string, configPath: string): Promise<st
   });
   const python = graphs.find((graph) => extname(graph.path) === '.py');
   if (python !== undefined) {
-    throw createError(`The graph '${python.graphId}' is written in Python; Runlake runs graphs in JavaScript and TypeScript`);
+    throw createError(
+      `The graph '${python.graphId}' is written in Python; Runlake runs graphs in JavaScript and TypeScript`,
+    );
   }
   return path;
 }

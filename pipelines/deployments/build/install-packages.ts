@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isSystemError } from '../../../infra/embedded/private-file.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 /** A command that installs packages, by the lock file of the package manager. */
 interface LockFile {
@@ -42,7 +42,8 @@ export function chooseInstall(
   if (installCommand) return { program: 'sh', args: ['-c', installCommand], folder: root };
   for (const folder of new Set([configFolder, root])) {
     const lock = lockFiles.find(({ file }) => existsSync(join(folder, file)));
-    if (lock) return { program: lock.program, args: isBerry(folder, lock) ? ['install', '--immutable'] : lock.args, folder };
+    if (lock)
+      return { program: lock.program, args: isBerry(folder, lock) ? ['install', '--immutable'] : lock.args, folder };
   }
   for (const folder of new Set([configFolder, root])) {
     if (existsSync(join(folder, 'package.json'))) return { program: 'npm', args: npmArguments('install'), folder };

@@ -55,14 +55,16 @@ export async function runCommand(command: BuildCommand, { signal, onOutput }: Co
   });
   readText(child.stderr, show);
   try {
-    const { code, killedBy } = await new Promise<{ code: number | null; killedBy: string | null }>((resolve, reject) => {
-      child.once('error', (cause) => reject(createStartError(program, cause)));
-      // `exit` and not `close`: a background process may keep the pipes open.
-      child.once('exit', (exitCode, exitSignal) => {
-        kill();
-        setImmediate(() => resolve({ code: exitCode, killedBy: exitSignal }));
-      });
-    });
+    const { code, killedBy } = await new Promise<{ code: number | null; killedBy: string | null }>(
+      (resolve, reject) => {
+        child.once('error', (cause) => reject(createStartError(program, cause)));
+        // `exit` and not `close`: a background process may keep the pipes open.
+        child.once('exit', (exitCode, exitSignal) => {
+          kill();
+          setImmediate(() => resolve({ code: exitCode, killedBy: exitSignal }));
+        });
+      },
+    );
     signal.throwIfAborted();
     if (code !== 0) {
       const outcome = killedBy === null ? `ended with code ${code}` : `was killed by ${killedBy}`;

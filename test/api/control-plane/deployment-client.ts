@@ -1,8 +1,8 @@
-import { fileURLToPath } from 'node:url';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { create } from 'tar';
 import { poll } from '../../../infra/timeouts/poll.ts';
 
@@ -111,7 +111,11 @@ export class DeploymentClient {
   }
 
   /** Creates a deployment and its first revision. */
-  async deploy(name: string, files: Readonly<Record<string, string>>, more: Parameters<DeploymentClient['create']>[1] = {}) {
+  async deploy(
+    name: string,
+    files: Readonly<Record<string, string>>,
+    more: Parameters<DeploymentClient['create']>[1] = {},
+  ) {
     const { id } = await this.create(name, more);
     return this.push(id, files);
   }

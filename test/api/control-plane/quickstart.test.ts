@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
 import { until } from '../../infra/until.ts';
+import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
 import { DeploymentClient, echoSource } from './deployment-client.ts';
 
 /** The quick start of deployments, over HTTP, on embedded engines. */
@@ -20,7 +20,11 @@ afterAll(async () => {
 
 /** Returns the address of the replica that serves a deployment. */
 async function findReplica(deploymentId: string): Promise<string> {
-  const database = openDatabase({ url: runlake.stores().databaseUrl, logger: createLogger('silent', 'test'), timeoutMs: 10_000 });
+  const database = openDatabase({
+    url: runlake.stores().databaseUrl,
+    logger: createLogger('silent', 'test'),
+    timeoutMs: 10_000,
+  });
   try {
     const [row] = await database.query<{ url: string }>(
       `SELECT url FROM deployment_replicas AS p JOIN deployments AS d ON d.active_revision_id = p.revision_id
@@ -44,7 +48,12 @@ async function invoke(url: string, said: string) {
 
 it('creates, deploys, updates and deletes', async () => {
   const created = await client.create('quick start', { secrets: [{ name: 'REPLY', value: 'from the secret' }] });
-  expect(created).toMatchObject({ name: 'quick start', status: 'READY', latest_revision_id: null, secrets: [{ name: 'REPLY', value: '' }] });
+  expect(created).toMatchObject({
+    name: 'quick start',
+    status: 'READY',
+    latest_revision_id: null,
+    secrets: [{ name: 'REPLY', value: '' }],
+  });
   const first = await client.push(created.id, echoSource('$REPLY'));
   expect(first.latest_revision_id).toMatch(/^[0-9a-f-]{36}$/);
   const deployed = await client.awaitDeployed(created.id, first.latest_revision_id);
@@ -58,7 +67,10 @@ it('creates, deploys, updates and deletes', async () => {
   await client.awaitDeployed(created.id, second.latest_revision_id);
   expect(await invoke(await findReplica(created.id), 'hello')).toMatchObject({ body: { reply: 'second' } });
   const { body: read } = await client.ask('GET', `/v2/deployments/${created.id}`);
-  expect(read).toMatchObject({ active_revision_id: second.latest_revision_id, latest_revision_id: second.latest_revision_id });
+  expect(read).toMatchObject({
+    active_revision_id: second.latest_revision_id,
+    latest_revision_id: second.latest_revision_id,
+  });
 
   expect(await client.ask('DELETE', `/v2/deployments/${created.id}`)).toMatchObject({ status: 204 });
   await until('deleted', async () => (await client.ask('GET', `/v2/deployments/${created.id}`)).status === 404, 60_000);

@@ -1,0 +1,133 @@
+/**
+ * The driver `process` with Kafka: a replica is a child process `runlake agents`.
+ *
+ * Invariant: no child outlives this process: it stops when the channel to this process closes (`follow-host.ts`).
+ *
+ *   1. The child gets the settings of this process, with those of the replica (`configureReplica`) in their place.
+ *   2. It responds to `/ok` when all graphs are loaded. If it ends before, its error explains why.
+ *   3. To stop, it retires, drains and exits; it is killed if that takes too long.
+ */
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { buildChildEnvironment } from '../../infra/config/load.ts';
+import type { Config } from '../../infra/config/settings.ts';
+import { LastLines } from '../../infra/embedded/child-program.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { poll } from '../../infra/timeouts/poll.ts';
+import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
+import type { DeploymentDriver, StartedReplica } from '../../pipelines/deployments/driver.ts';
+import { configureReplica, PortRange, respondsOk, toStartError } from './configure-replica.ts';
+import { type ReportedError, retireMessage } from './follow-host.ts';
+import type { StoreAddresses } from './open-stores.ts';
+
+export interface ChildDeps {
+  readonly config: Config;
+  readonly addresses: StoreAddresses;
+  readonly secretKey: string;
+}
+
+const startTimeoutMs = 300_000;
+const pollIntervalMs = 100;
+/** Time for the parts of a child to stop after it has drained. */
+const shutdownTimeoutMs = 15_000;
+
+export function createChildDriver({ config, addresses, secretKey }: ChildDeps): DeploymentDriver {
+  const ports = new PortRange(config.deploymentsPortRange);
+  return {
+    name: 'process',
+    async start(spec, { signal, onLog }) {
+      const port = await ports.take();
+      const replica = configureReplica(config, spec, port);
+      const environment = buildChildEnvironment({
+        ...addresses,
+        secretKey,
+        metricsPort: 0,
+        agentsFile: replica.agentsFile,
+        agentsDeployment: replica.agentsDeployment,
+        agentsRevision: replica.agentsRevision,
+        agentsEnvironment: replica.agentsEnvironment,
+        agentsHost: replica.agentsHost,
+        agentsPort: port,
+        agentsPublicUrl: replica.agentsPublicUrl,
+        agentsDatabaseUrl: replica.agentsDatabaseUrl,
+        agentsWorkers: replica.agentsWorkers,
+        agentsWorkerHeapMegabytes: replica.agentsWorkerHeapMegabytes,
+      });
+      const child = fork(process.argv[1] as string, ['agents'], {
+        env: environment,
+        // A signal to the process group of this process, such as Ctrl+C, must not reach the child: the host drains it.
+        detached: true,
+        stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+      });
+      const exited = once(child, 'exit').then(([code, killedBy]) => {
+        ports.release(port);
+        return `The agent server ${killedBy ? `was killed by ${killedBy}` : `ended with code ${code}`}`;
+      });
+      new LastLines(child.stderr, (line) => passLine(line, onLog));
+      const url = `http://${replica.agentsHost}:${port}`;
+      try {
+        await awaitStart(child, exited, url, signal);
+      } catch (error) {
+        child.kill('SIGKILL');
+        await exited;
+        throw error;
+      }
+      return createReplica(child, exited, url);
+    },
+  };
+}
+
+async function awaitStart(
+  child: ChildProcess,
+  exited: Promise<string>,
+  url: string,
+  signal: AbortSignal,
+): Promise<void> {
+  let reported: ReportedError | undefined;
+  let endReason: string | undefined;
+  child.on('message', (message) => {
+    reported = message as ReportedError;
+  });
+  void exited.then((reason) => {
+    endReason = reason;
+  });
+  const isUp = async () =>
+    endReason !== undefined || (await respondsOk(url, AbortSignal.any([signal, AbortSignal.timeout(2_000)])));
+  const hasSettled = await poll(isUp, { intervalMs: pollIntervalMs, timeoutMs: startTimeoutMs, signal });
+  signal.throwIfAborted();
+  if (endReason !== undefined) throw toStartError(reported, endReason);
+  if (!hasSettled) {
+    throw runlakeError('DEPLOYMENT_START_FAILED', { reason: 'The agent server does not respond to GET /ok' });
+  }
+}
+
+function createReplica(child: ChildProcess, exited: Promise<string>, url: string): StartedReplica {
+  let stopping: Promise<void> | undefined;
+  const stop = async (drainMs: number) => {
+    if (drainMs > 0 && child.connected) child.send(retireMessage);
+    else child.kill('SIGTERM');
+    if (!(await settlesBeforeTimeout(exited, drainMs + shutdownTimeoutMs))) child.kill('SIGKILL');
+    await exited;
+  };
+  return {
+    url,
+    isHealthy: (signal) => respondsOk(url, signal),
+    stop: (drainMs) => {
+      stopping ??= stop(drainMs);
+      return stopping;
+    },
+    ended: exited,
+  };
+}
+
+/** Passes the output of graph code, and reasons of warnings, from the log of a child to the log of the revision. */
+function passLine(text: string, onLog: (line: string) => void): void {
+  if (!text.startsWith('{')) return;
+  try {
+    const { line, reason, msg, level } = JSON.parse(text) as Record<string, unknown>;
+    if (typeof line === 'string') onLog(line);
+    else if (Number(level) >= 40 && typeof reason === 'string') onLog(`${String(msg)}: ${reason}`);
+  } catch {
+    // A line that was cut.
+  }
+}
