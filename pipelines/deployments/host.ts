@@ -140,14 +140,16 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
   }
 
   async function renew(): Promise<void> {
+    // Claims that are made during the renewal are missing in its result.
+    const [ownRevisions, ownReplicas] = [[...revisions], [...replicas]];
     const heldRevisions = new Map((await renewRevisions(database, lease)).map((held) => [held.revisionId, held.fence]));
-    for (const [revisionId, { fence, lost }] of revisions) {
+    for (const [revisionId, { fence, lost }] of ownRevisions) {
       if (heldRevisions.get(revisionId) !== fence) lost.abort(runlakeError('REVISION_TAKEN_OVER'));
     }
     const held = new Map(
       (await renewReplicas(database, lease)).map((each) => [`${each.revisionId} ${each.number} ${each.fence}`, each]),
     );
-    for (const [key, replica] of replicas) {
+    for (const [key, replica] of ownReplicas) {
       const row = held.get(key);
       if (row === undefined) replica.stop('lost');
       else if (!row.isWanted) replica.stop('unwanted');

@@ -1,0 +1,252 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
+import type { Builder } from '../../../pipelines/deployments/build/build-source.ts';
+import type { DeploymentDriver, ReplicaSpec } from '../../../pipelines/deployments/driver.ts';
+import { createReplicaFinder } from '../../../pipelines/deployments/find-replica-url.ts';
+import { type Host, startHost } from '../../../pipelines/deployments/host.ts';
+import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
+import { redeploy, updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
+import { until } from '../../infra/until.ts';
+import { type DeploymentsUnderTest, openDeployments, readStatus } from './add-deployment.ts';
+
+/** Hosts share the work through real rows; what they start is recorded instead of run. */
+interface RecordedReplica {
+  readonly spec: ReplicaSpec;
+  readonly host: string;
+  isRunning: boolean;
+  end(reason: string): void;
+  drainedMs: number | undefined;
+}
+
+let under: DeploymentsUnderTest;
+let hosts: Host[];
+let started: RecordedReplica[];
+/** Names of deployments whose replicas fail to start. */
+let failing: Set<string>;
+
+const builder: Builder = {
+  build: async () => ({ agentsFile: '/nowhere' }),
+  deleteExcept: async () => undefined,
+  close: async () => undefined,
+};
+
+function createRecordingDriver(host: string): DeploymentDriver {
+  return {
+    name: 'docker',
+    async start(spec, { signal }) {
+      signal.throwIfAborted();
+      if (failing.has(spec.name)) throw startError();
+      let end = (_reason: string): void => undefined;
+      const ended = new Promise<string>((resolve) => {
+        end = resolve;
+      });
+      const replica: RecordedReplica = {
+        ...{ spec, host, isRunning: true, drainedMs: undefined },
+        end(reason) {
+          replica.isRunning = false;
+          end(reason);
+        },
+      };
+      started.push(replica);
+      return {
+        url: `http://${host}.example/${spec.revisionId}/${spec.number}/${started.length}`,
+        isHealthy: async () => replica.isRunning,
+        ended,
+        async stop(drainMs) {
+          replica.drainedMs ??= drainMs;
+          replica.isRunning = false;
+        },
+      };
+    },
+  };
+}
+
+let startError: () => Error;
+
+async function addHost(name: string): Promise<Host> {
+  const sourceStore = { open: () => ({ delete: async () => undefined }) as never, close: async () => undefined };
+  const host = await startHost(
+    {
+      ...under,
+      builder,
+      driver: createRecordingDriver(name),
+      sourceStore,
+      enqueueProjectDeletion: async () => undefined,
+    },
+    { isOnlyHost: false },
+  );
+  hosts.push(host);
+  return host;
+}
+
+const running = (name: string) => started.filter(({ spec, isRunning }) => spec.name === name && isRunning);
+
+beforeAll(async () => {
+  const { runlakeError } = await import('../../../infra/errors/runlake-error.ts');
+  startError = () => runlakeError('DEPLOYMENT_START_FAILED', { reason: 'The graph is broken' });
+  under = await openDeployments({
+    deploymentsTickMs: 50,
+    deploymentsLeaseMs: 2_000,
+    deploymentsRestartDelayMs: 50,
+    deploymentsSwitchMs: 200,
+  });
+});
+afterAll(() => under?.close());
+beforeEach(() => {
+  hosts = [];
+  started = [];
+  failing = new Set();
+});
+afterEach(async () => {
+  await Promise.all(hosts.map((host) => host.stop()));
+  await under.database.execute('DELETE FROM deployments');
+});
+
+const awaitStatus = (revisionId: string | null, status: string) =>
+  until(`revision ${status}`, async () => (await readStatus(under.database, revisionId)) === status);
+
+it('two hosts start each replica once', async () => {
+  await Promise.all([addHost('one'), addHost('two')]);
+  const names = Array.from({ length: 8 }, (_, index) => `shared ${index}`);
+  const deployments = await Promise.all(
+    names.map((name) => under.create(name, { sourceConfig: { resource_spec: { min_scale: 2 } } })),
+  );
+  for (const { latestRevisionId } of deployments) await awaitStatus(latestRevisionId, 'DEPLOYED');
+  expect(started).toHaveLength(16);
+  for (const name of names)
+    expect(
+      running(name)
+        .map(({ spec }) => spec.number)
+        .sort(),
+    ).toEqual([1, 2]);
+});
+
+it('the new revision answers before the old one drains, and requests then find only the new one', async () => {
+  await addHost('one');
+  const { id, slug, latestRevisionId } = await under.create('rolling');
+  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  const finder = createReplicaFinder(under.database);
+  expect((await finder.find(slug)).url).toContain(String(latestRevisionId));
+  const change = { sourceRevisionConfig: { image_uri: 'registry.example/image:2' } };
+  const next = await updateDeployment(under, under.caller, id, change, { always: false });
+  await awaitStatus(next.latestRevisionId, 'DEPLOYED');
+  const [old, replacement] = started;
+  expect([old?.isRunning, replacement?.isRunning]).toEqual([true, true]);
+  expect((await finder.find(slug, { avoid: 'old' })).url).toContain(String(next.latestRevisionId));
+  await until('the old replica to drain', () => old?.isRunning === false);
+  expect(old?.drainedMs).toBe(under.config.drainTimeoutMs);
+  expect(replacement?.isRunning).toBe(true);
+  const back = await redeploy(under, under.caller, id, String(latestRevisionId));
+  await awaitStatus(back.latestRevisionId, 'DEPLOYED');
+  expect(started.at(-1)?.spec.imageUri).toBe('registry.example/image:1');
+});
+
+it('a revision that cannot start leaves the previous one serving', async () => {
+  await addHost('one');
+  const { id, slug, latestRevisionId } = await under.create('failing');
+  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  failing.add('failing');
+  const next = await updateDeployment(under, under.caller, id, {}, { always: true });
+  await awaitStatus(next.latestRevisionId, 'DEPLOY_FAILED');
+  expect(running('failing')).toHaveLength(1);
+  expect((await createReplicaFinder(under.database).find(slug)).url).toContain(String(latestRevisionId));
+  const [transition] = await under.database.query<{ reason: string }>(
+    `SELECT reason FROM revision_transitions WHERE revision_id = $1 AND to_status = 'DEPLOY_FAILED'`,
+    [next.latestRevisionId],
+  );
+  expect(transition?.reason).toContain('The graph is broken');
+});
+
+it('starts a replica that ended again, and counts that', async () => {
+  await addHost('one');
+  const { latestRevisionId } = await under.create('crashing');
+  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  started[0]?.end('It was killed');
+  await until('a second start', () => running('crashing').length === 1 && started.length === 2);
+  await until('the restart to be counted', async () => {
+    const [row] = await under.database.query<{ restarts: number; failures: number; url: string | null }>(
+      'SELECT restarts, failures, url FROM deployment_replicas WHERE revision_id = $1',
+      [latestRevisionId],
+    );
+    return row?.restarts === 1 && row.failures === 1 && row.url !== null;
+  });
+});
+
+it('a host whose lease was taken ends its replica at once; the other one runs it', async () => {
+  await addHost('one');
+  const { latestRevisionId } = await under.create('taken');
+  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  // As if the first host had not renewed its lease in time, and another one had claimed the replica.
+  await under.database.execute(
+    `UPDATE deployment_replicas SET fence = fence + 1, host_id = gen_random_uuid(), lease_until = now() - interval '1 second'`,
+  );
+  await until('the replica of the first host to end', () => started[0]?.isRunning === false);
+  expect(started[0]?.drainedMs).toBe(0);
+  await until('a new replica', () => running('taken').length === 1);
+});
+
+it('another host continues when a host stops', async () => {
+  const one = await addHost('one');
+  const { latestRevisionId } = await under.create('moving');
+  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  await addHost('two');
+  hosts.shift();
+  await one.stop();
+  await until('the other host to run it', () => running('moving')[0]?.host === 'two');
+});
+
+it('a deployment of the type dev sleeps when it is idle, and a request wakes it', async () => {
+  under = { ...under, config: { ...under.config, deploymentsSleepMinutes: 1 } };
+  await addHost('one');
+  const { slug, latestRevisionId } = await under.create('sleeping');
+  const awake = await under.create('awake', { sourceConfig: { deployment_type: 'prod' } });
+  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  await awaitStatus(awake.latestRevisionId, 'DEPLOYED');
+  await under.database.execute(`UPDATE deployments SET last_used_at = now() - interval '2 minutes'`);
+  await until('it to sleep', () => running('sleeping').length === 0);
+  expect(running('awake')).toHaveLength(1);
+  const found = await createReplicaFinder(under.database).find(slug);
+  expect(found.url).toContain(String(latestRevisionId));
+  expect(running('sleeping')).toHaveLength(1);
+});
+
+it('deletes a deployment after its replica has drained', async () => {
+  await addHost('one');
+  const { id, slug, latestRevisionId, tracingProjectId } = await under.create('deleted', {
+    secrets: [{ name: 'KEY', value: 'value' }],
+  });
+  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  await under.database.execute('INSERT INTO agents.threads (deployment_id, thread_id) VALUES ($1, gen_random_uuid())', [
+    id,
+  ]);
+  await requestDeletion(under.database, under.workspaceId, id, { deletesProject: true });
+  await until('its row to be deleted', async () => {
+    const rows = await under.database.query('SELECT FROM deployments WHERE id = $1', [id]);
+    return rows.length === 0;
+  });
+  expect(started[0]?.drainedMs).toBe(under.config.drainTimeoutMs);
+  for (const table of ['deployment_revisions', 'deployment_replicas', 'source_uploads', 'agents.threads'])
+    expect(await under.database.query(`SELECT FROM ${table} WHERE deployment_id = $1`, [id])).toEqual([]);
+  const [project] = await under.database.query('SELECT deleted_at FROM projects WHERE id = $1', [tracingProjectId]);
+  expect(project).toEqual({ deleted_at: expect.any(String) });
+  await expect(createReplicaFinder(under.database).find(slug)).rejects.toMatchObject({ code: 'NOT_FOUND' });
+});
+
+it('fails a revision whose replicas do not answer in time', async () => {
+  const stuck = { ...under, config: { ...under.config, deploymentsStartTimeoutMs: 500 } };
+  const driver: DeploymentDriver = {
+    name: 'docker',
+    start: (_spec, { signal }) =>
+      new Promise((_resolve, reject) => {
+        signal.addEventListener('abort', () => reject(signal.reason));
+      }),
+  };
+  const sourceStore = { open: () => ({}) as never, close: async () => undefined };
+  hosts.push(
+    await startHost(
+      { ...stuck, builder, driver, sourceStore, enqueueProjectDeletion: async () => undefined },
+      { isOnlyHost: true },
+    ),
+  );
+  const { latestRevisionId } = await under.create('stuck');
+  await awaitStatus(latestRevisionId, 'DEPLOY_FAILED');
+});
