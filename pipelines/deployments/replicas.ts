@@ -124,6 +124,14 @@ export async function recordStarted(
   });
 }
 
+/** Records that a replica is about to stop, so that no further request finds it. */
+export async function recordStopping(database: Sql, { revisionId, number, fence }: ReplicaClaim): Promise<void> {
+  await database.execute(
+    'UPDATE deployment_replicas SET url = NULL WHERE revision_id = $1 AND number = $2 AND fence = $3',
+    [revisionId, number, fence],
+  );
+}
+
 interface EndedReplica {
   readonly reason: string;
   readonly retryAfterMs: number;
@@ -217,7 +225,7 @@ export function readReplicaAddresses(
   return database.query(
     `SELECT d.id AS "deploymentId", p.url, d.active_revision_id = p.revision_id AS "isActive"
      FROM deployments AS d JOIN deployment_replicas AS p ON p.deployment_id = d.id
-     WHERE d.slug = $1 AND d.deletion_requested_at IS NULL AND p.url IS NOT NULL AND p.lease_until > clock_timestamp()
+     WHERE d.slug = $1 AND d.deletion_requested_at IS NULL AND NOT d.is_asleep AND p.url IS NOT NULL AND p.lease_until > clock_timestamp()
      ORDER BY p.number`,
     [slug],
   );

@@ -20,7 +20,7 @@ import type { Builder } from './build/build-source.ts';
 import { isBuildable } from './check-source.ts';
 import { openSecrets } from './deployment-secrets.ts';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica } from './driver.ts';
-import { type ClaimedReplica, recordEnded, recordStarted, releaseReplica } from './replicas.ts';
+import { type ClaimedReplica, recordEnded, recordStarted, recordStopping, releaseReplica } from './replicas.ts';
 import { openRevisionLog } from './revision-logs.ts';
 
 const startedReplicas = counter('runlake_deployment_replica_starts_total', 'Replicas that this process started.', []);
@@ -113,7 +113,10 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
   }
   const reason = stopping.getStopReason();
   if (reason !== undefined) {
-    if (replica && reason === 'unwanted') await pause(config.deploymentsSwitchMs);
+    if (replica && reason === 'unwanted') {
+      await recordStopping(database, claim);
+      await pause(config.deploymentsSwitchMs);
+    }
     // A shutdown or a lost lease may follow while the replica drains.
     await replica?.stop(stopping.getStopReason() === 'lost' ? 0 : config.drainTimeoutMs);
     await log?.flush();
