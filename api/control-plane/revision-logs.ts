@@ -80,7 +80,7 @@ const StoredLogs = Type.Object({
 });
 const LogRequest = Type.Object({
   order: Type.Optional(Type.String()),
-  limit: Type.Integer({ minimum: 1, maximum: maxChunks, default: 50 }),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: maxChunks })),
   offset: Type.Optional(nullable(Type.String({ pattern: '^\\d{1,15}$' }))),
 });
 const LogParams = Type.Object({
@@ -105,7 +105,7 @@ const getBuildLogs = defineOperation({
   schema: { params: LogParams, body: LogRequest, response: { 200: StoredLogs } },
   handler: async ({ caller, params, body, services: { database } }) => {
     const { id } = await readRevision(database, caller.workspaceId, params.project_id, params.revision_id);
-    const page = { after: Number(body.offset ?? 0), limit: body.limit, stages: ['build'] as const };
+    const page = { after: Number(body.offset ?? 0), limit: body.limit ?? 50, stages: ['build'] as const };
     return formatStoredLogs(await readLog(database, id, page), body.offset);
   },
 });
@@ -121,7 +121,7 @@ const getDeployLogs = defineOperation({
   schema: { params: LogParams, body: LogRequest, response: { 200: StoredLogs } },
   handler: async ({ caller, params, body, services: { database } }) => {
     const { id } = await readRevision(database, caller.workspaceId, params.project_id, params.revision_id);
-    const page = { after: Number(body.offset ?? 0), limit: body.limit, stages: ['deploy', 'run'] as const };
+    const page = { after: Number(body.offset ?? 0), limit: body.limit ?? 50, stages: ['deploy', 'run'] as const };
     return formatStoredLogs(await readLog(database, id, page), body.offset);
   },
 });

@@ -145,8 +145,9 @@ async function build(deps: AdvanceDeps, revision: ClaimedRevision, signal: Abort
   } catch (error) {
     signal.throwIfAborted();
     if (!isRunlakeError(error) || error.class !== 'caller') throw error;
+    const reason = withTail(log.mask(explain(error)), log);
     log.write(explain(error));
-    return { to: 'BUILD_FAILED', reason: withTail(explain(error), log) };
+    return { to: 'BUILD_FAILED', reason };
   } finally {
     await log.flush();
   }

@@ -39,6 +39,8 @@ export function createMask(values: Iterable<string>): (line: string) => string {
 export interface RevisionLog {
   /** Adds output. Text with several lines is split. Never throws. */
   write(text: string): void;
+  /** Masks the secrets in a text that is stored elsewhere. */
+  mask(text: string): string;
   /** The last lines, for the reason of a failure. */
   tail(lines: number): string;
   /** Stores the buffered lines. Never rejects. */
@@ -105,6 +107,7 @@ export function openRevisionLog(
       }
       timer ??= setTimeout(() => void flush(), flushIntervalMs);
     },
+    mask,
     tail: (count) => last.slice(-count).join('\n'),
     flush,
   };

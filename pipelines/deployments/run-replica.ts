@@ -114,7 +114,9 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
   const reason = stopping.getStopReason();
   if (reason !== undefined) {
     if (replica && reason === 'unwanted') {
-      await recordStopping(database, claim);
+      await recordStopping(database, claim).catch((err: unknown) =>
+        logger.warn({ err, ...fields }, 'replica may still be found while it stops'),
+      );
       await pause(config.deploymentsSwitchMs);
     }
     // A shutdown or a lost lease may follow while the replica drains.
@@ -125,6 +127,7 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
     return;
   }
   endedReplicas.inc();
+  failure = log?.mask(failure) ?? failure;
   await replica?.stop(0);
   log?.write(`The replica ended: ${failure}`);
   await log?.flush();

@@ -7,6 +7,7 @@ import { runRollUp } from '../../pipelines/usage/rollup.ts';
 import { addExport, type ExportUnderTest } from './add-export.ts';
 import { type Attempt, closed, own } from './attempt.ts';
 import { addDatasets, type DatasetVictim, datasetAttempts } from './dataset-attempts.ts';
+import { addDeployment, type DeploymentVictim, deploymentAttempts } from './deployment-attempts.ts';
 import { exportAttempts } from './export-attempts.ts';
 import { addPrompts, type PromptVictim, promptAttempts } from './prompt-attempts.ts';
 import { evaluatorAttempts, type QueueVictim, queueAttempts } from './queue-attempts.ts';
@@ -21,7 +22,14 @@ import { addTags, type WorkspaceVictim, workspaceAttempts } from './workspace-at
  * another organisation and the key of zebra's second workspace, call every operation with the victim's ids. No response
  * may contain the victim's words, and at the end the victim is unchanged.
  */
-interface Victim extends ExportUnderTest, RunVictim, DatasetVictim, PromptVictim, QueueVictim, WorkspaceVictim {
+interface Victim
+  extends ExportUnderTest,
+    RunVictim,
+    DatasetVictim,
+    PromptVictim,
+    QueueVictim,
+    WorkspaceVictim,
+    DeploymentVictim {
   readonly workspaceId: string;
   readonly keyId: string;
   readonly feedbackId: string;
@@ -161,6 +169,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     answers: own,
   }),
   ...exportAttempts,
+  ...deploymentAttempts,
 };
 
 let api: ApiUnderTest;
@@ -211,6 +220,8 @@ async function readVictimData(): Promise<unknown> {
     prices: (await read('/model-price-map')).slice(0, 2),
     configs: await read('/feedback-configs'),
     queueRuns: await read(`/annotation-queues/${victim.queueId}/runs`),
+    deployments: await read('/v2/deployments'),
+    revisions: await read(`/v2/deployments/${victim.deploymentId}/revisions`),
     usage: await read(attempts.getGranularUsage?.(victim).url ?? ''),
   };
 }
@@ -252,6 +263,7 @@ beforeAll(async () => {
     ...(await addTags((url, payload) => ask('POST', { url, payload }, key), project.json().id)),
     evaluatorId: evaluator.json().evaluator.id,
     priceId: modelPrice.json().id,
+    ...(await addDeployment((url, payload) => ask('POST', { url, payload }, key), 'okapi')),
     ...(await addExport(api.database, { workspaceId, projectId: project.json().id, word: 'okapi' })),
   };
   const payload = run(victim, { session_id: victim.projectId, name: 'okapi', inputs: { secret: 'okapi' } });
@@ -270,6 +282,8 @@ beforeAll(async () => {
   expect(before).toMatchObject({
     workspace: { display_name: 'okapi' },
     projects: [{ name: 'okapi' }],
+    deployments: { resources: [{ name: 'okapi', secrets: [{ name: 'OKAPI' }] }] },
+    revisions: { resources: [{ status: 'CREATING' }] },
     datasets: [{ name: 'okapi', description: 'okapi' }],
     examples: [{ inputs: { secret: 'okapi' } }],
     versions: [{ tags: ['latest'] }],

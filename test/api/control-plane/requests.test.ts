@@ -1,0 +1,197 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+let key: string;
+
+beforeAll(async () => {
+  api = await startApi({ config: { maxDeployments: 4 } });
+  acme = await addOrganization(api.database, 'acme');
+  [key] = acme.workspaceKeys;
+});
+afterAll(() => api?.close());
+
+const valid = {
+  name: 'valid',
+  source: 'github',
+  source_config: { repo_url: 'https://example.com/repo.git', deployment_type: 'dev' },
+  source_revision_config: { repo_ref: 'main', langgraph_config_path: 'langgraph.json' },
+  secrets: [{ name: 'TOKEN', value: 'secret value' }],
+};
+const create = (change: object = {}) => api.ask(key, 'POST', '/v2/deployments', { ...valid, ...change });
+
+it('creates a deployment with its first revision and its tracing project', async () => {
+  const { status, body } = await create({ name: 'complete' });
+  expect(status).toBe(201);
+  expect(body).toMatchObject({
+    name: 'complete',
+    tenant_id: acme.workspaceIds[0],
+    source: 'github',
+    source_config: {
+      repo_url: valid.source_config.repo_url,
+      custom_url: expect.stringMatching(/\/deployments\/complete$/),
+    },
+    secrets: [{ name: 'TOKEN', value: '' }],
+    status: 'READY',
+    latest_revision_id: expect.any(String),
+    active_revision_id: null,
+  });
+  const { body: revision } = await api.ask(
+    key,
+    'GET',
+    `/v2/deployments/${body.id}/revisions/${body.latest_revision_id}`,
+  );
+  expect(revision).toMatchObject({ status: 'CREATING', transitions: [{ from_status: null, to_status: 'CREATING' }] });
+  const { body: projects } = await api.ask(key, 'GET', '/sessions?name=complete');
+  expect(projects).toMatchObject([{ id: body.tracing_project_id }]);
+  const { body: listed } = await api.ask(
+    key,
+    'GET',
+    `/v2/deployments?name_contains=COMP&deployment_type=dev&deployment_ids=${body.id}`,
+  );
+  expect(listed).toMatchObject({ resources: [{ id: body.id }], offset: 1 });
+  expect((await api.ask(key, 'GET', '/v2/deployments?deployment_type=prod')).body.resources).toEqual([]);
+  const stored = await api.database.query('SELECT * FROM deployments, deployment_revisions');
+  expect(JSON.stringify(stored)).not.toContain('secret value');
+});
+
+describe.each<[what: string, change: object, field: RegExp]>([
+  ['a file URL', { source_config: { repo_url: 'file:///etc' } }, /repo_url/],
+  ['an ext URL', { source_config: { repo_url: 'ext::sh -c id' } }, /repo_url/],
+  ['no URL', { source_config: {} }, /repo_url/],
+  ['credentials in the URL', { source_config: { repo_url: 'https://me:token@example.com/a' } }, /GIT_TOKEN/],
+  ['no reference', { source_revision_config: {} }, /repo_ref/],
+  ['an option as reference', { source_revision_config: { repo_ref: '--upload-pack=id' } }, /repo_ref/],
+  [
+    'a path out of the source',
+    { source_revision_config: { repo_ref: 'main', langgraph_config_path: '../a' } },
+    /config_path/,
+  ],
+  ['an absolute path', { source_revision_config: { repo_ref: 'main', langgraph_config_path: '/a' } }, /config_path/],
+  ['an image', { source_revision_config: { repo_ref: 'main', image_uri: 'a:1' } }, /image_uri/],
+  ['a source without driver', { source: 'external_docker', source_revision_config: { image_uri: 'a:1' } }, /DRIVER/],
+  ['builds on push', { source_config: { ...valid.source_config, build_on_push: true } }, /build_on_push/],
+  [
+    'contrary scales',
+    { source_config: { ...valid.source_config, resource_spec: { min_scale: 3, max_scale: 2 } } },
+    /min_scale/,
+  ],
+  ['a name of a secret with a space', { secrets: [{ name: 'A B', value: 'x' }] }, /secrets\[0\]/],
+  ['an empty secret', { secrets: [{ name: 'A', value: '' }] }, /secrets\[0\]/],
+  [
+    'a repeated secret',
+    {
+      secrets: [
+        { name: 'A', value: 'x' },
+        { name: 'A', value: 'y' },
+      ],
+    },
+    /secrets\[1\]/,
+  ],
+  [
+    'a foreign tarball',
+    { source: 'internal_source', source_config: {}, source_revision_config: { source_tarball_path: 'a/b' } },
+    /tarball/,
+  ],
+])('%s', (_what, change, field) => {
+  it('gets 400 with the field', async () => {
+    const { status, body } = await create(change);
+    expect([status, body.detail]).toEqual([400, expect.stringMatching(field)]);
+  });
+});
+
+it.each<[what: string, change: object]>([
+  ['no name', { name: '' }],
+  ['a name that is too long', { name: 'x'.repeat(600) }],
+  ['a NUL character', { name: 'a\0b' }],
+  ['an unknown source', { source: 'bitbucket' }],
+  ['an unknown type', { source_config: { ...valid.source_config, deployment_type: 'huge' } }],
+  ['too many replicas', { source_config: { ...valid.source_config, resource_spec: { min_scale: 1_000 } } }],
+  ['secrets as an object', { secrets: { A: 'x' } }],
+  ['no secrets', { secrets: undefined }],
+])('%s gets 422 in the list form', async (_what, change) => {
+  const { status, body } = await create(change);
+  expect([status, body.detail]).toEqual([
+    422,
+    [expect.objectContaining({ loc: expect.any(Array), msg: expect.any(String) })],
+  ]);
+});
+
+it('a name is unique in its workspace until its deployment is deleted', async () => {
+  const first = await create({ name: 'Unique Name!' });
+  expect(first.body.source_config.custom_url).toMatch(/\/deployments\/unique-name$/);
+  expect(await create({ name: 'Unique Name!' })).toMatchObject({ status: 409, body: { detail: expect.any(String) } });
+  expect((await api.ask(key, 'DELETE', `/v2/deployments/${first.body.id}`)).status).toBe(204);
+  expect((await api.ask(key, 'DELETE', `/v2/deployments/${first.body.id}`)).status).toBe(404);
+  expect((await api.ask(key, 'GET', `/v2/deployments/${first.body.id}`)).body.status).toBe('AWAITING_DELETE');
+  const second = await create({ name: 'Unique Name!' });
+  expect(second.body.source_config.custom_url).toMatch(/\/deployments\/unique-name-[0-9a-f]{8}$/);
+  const ids = `deployment_ids=${second.body.id}&deployment_ids=${randomUUID()}`;
+  expect(await api.ask(key, 'DELETE', `/v2/deployments?${ids}`)).toMatchObject({
+    status: 207,
+    body: { deleted: [second.body.id] },
+  });
+});
+
+it('changes a deployment: given fields only, and no field that is fixed', async () => {
+  const { body: made } = await create({ name: 'changing' });
+  const patch = (change: object) => api.ask(key, 'PATCH', `/v2/deployments/${made.id}`, change);
+  const same = await patch({ source_config: { install_command: 'npm ci' } });
+  expect(same.body).toMatchObject({
+    latest_revision_id: made.latest_revision_id,
+    source_config: { install_command: 'npm ci', repo_url: valid.source_config.repo_url },
+  });
+  const next = await patch({
+    secrets: [
+      { name: 'TOKEN', value: '' },
+      { name: 'OTHER', value: 'x' },
+    ],
+  });
+  expect(next.body.secrets).toEqual([
+    { name: 'TOKEN', value: '' },
+    { name: 'OTHER', value: '' },
+  ]);
+  expect(next.body.latest_revision_id).not.toBe(made.latest_revision_id);
+  expect((await patch({ source_config: { repo_url: 'https://example.com/other' } })).status).toBe(400);
+  expect((await patch({ source_config: { deployment_type: 'prod' } })).status).toBe(400);
+  expect(
+    (await patch({ source_revision_config: { source_tarball_path: `${made.tenant_id}/x/y.tar.gz` } })).status,
+  ).toBe(400);
+  const { body: revisions } = await api.ask(key, 'GET', `/v2/deployments/${made.id}/revisions?status=skipped,CREATING`);
+  expect(revisions.resources.map(({ status }: { status: string }) => status)).toEqual(['CREATING', 'SKIPPED']);
+  expect((await api.ask(key, 'GET', `/v2/deployments/${made.id}/revisions?status=NONE`)).status).toBe(400);
+  const { status, body } = await api.ask(key, 'POST', `/v2/deployments/${made.id}/revisions`, {});
+  expect([status, body.status]).toEqual([201, 'CREATING']);
+});
+
+it('limits the number of deployments of a workspace', async () => {
+  const answers = [];
+  for (let index = 0; index < 5; index += 1) answers.push((await create({ name: `many ${index}` })).status);
+  expect(answers.filter((status) => status === 422).length).toBeGreaterThan(0);
+});
+
+it('needs the permissions', async () => {
+  const owner = {
+    database: api.database,
+    organizationId: acme.id,
+    userId: acme.userId,
+    workspaceIds: [acme.workspaceIds[0]],
+  };
+  const reader = await addKey({ ...owner, permissions: ['deployments:read'] });
+  expect((await api.ask(reader, 'GET', '/v2/deployments')).status).toBe(200);
+  expect((await api.ask(reader, 'POST', '/v2/deployments', valid)).status).toBe(403);
+  const other = await addKey({ ...owner, permissions: ['runs:read'] });
+  expect((await api.ask(other, 'GET', '/v2/deployments')).status).toBe(403);
+  expect((await api.server.inject({ method: 'GET', url: '/v2/deployments' })).statusCode).toBe(401);
+});
+
+it('answers below /api-host too', async () => {
+  expect((await api.ask(key, 'GET', '/api-host/v2/deployments')).status).toBe(200);
+  expect((await api.ask(key, 'GET', '/api-host/v2/deployments/')).status).toBe(200);
+  const { body: made } = await api.ask(key, 'GET', '/v2/deployments?limit=1');
+  const [{ id, latest_revision_id }] = made.resources;
+  const logs = await api.ask(key, 'POST', `/api-host/v1/projects/${id}/revisions/${latest_revision_id}/build_logs`, {});
+  expect(logs).toMatchObject({ status: 200, body: { logs: [], next_offset: null } });
+});

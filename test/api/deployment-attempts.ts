@@ -1,0 +1,62 @@
+import { type Attempt, closed, own } from './attempt.ts';
+
+/** A deployment that strangers attack. */
+export interface DeploymentVictim {
+  readonly deploymentId: string;
+  readonly revisionId: string;
+}
+
+/** Adds the deployment `word`. */
+export async function addDeployment(
+  ask: (url: string, payload: object) => Promise<{ json(): { id: string; latest_revision_id: string } }>,
+  word: string,
+): Promise<DeploymentVictim> {
+  const made = await ask('/v2/deployments', {
+    name: word,
+    source: 'github',
+    source_config: { repo_url: `https://example.com/${word}.git` },
+    source_revision_config: { repo_ref: word },
+    secrets: [{ name: word.toUpperCase(), value: word }],
+  });
+  return { deploymentId: made.json().id, revisionId: made.json().latest_revision_id };
+}
+
+const revisionOf = ({ deploymentId, revisionId }: DeploymentVictim) =>
+  `/v2/deployments/${deploymentId}/revisions/${revisionId}`;
+const projectOf = ({ deploymentId, revisionId }: DeploymentVictim) =>
+  `/projects/${deploymentId}/revisions/${revisionId}`;
+
+export const deploymentAttempts: Readonly<Record<string, (victim: DeploymentVictim) => Attempt>> = {
+  createDeployment: () => ({
+    url: '/v2/deployments',
+    payload: {
+      name: 'stolen',
+      source: 'internal_source',
+      source_config: {},
+      source_revision_config: { source_tarball_path: 'stolen' },
+      secrets: [],
+    },
+    answers: [400],
+  }),
+  listDeployments: ({ deploymentId }) => ({ url: `/v2/deployments?deployment_ids=${deploymentId}`, answers: own }),
+  getDeployment: ({ deploymentId }) => ({ url: `/v2/deployments/${deploymentId}`, answers: closed }),
+  updateDeployment: ({ deploymentId }) => ({
+    url: `/v2/deployments/${deploymentId}`,
+    payload: { secrets: [{ name: 'STOLEN', value: 'stolen' }] },
+    answers: closed,
+  }),
+  deleteDeployment: ({ deploymentId }) => ({ url: `/v2/deployments/${deploymentId}`, answers: closed }),
+  deleteDeployments: ({ deploymentId }) => ({ url: `/v2/deployments?deployment_ids=${deploymentId}`, answers: [207] }),
+  listRevisions: ({ deploymentId }) => ({ url: `/v2/deployments/${deploymentId}/revisions`, answers: closed }),
+  getRevision: (victim) => ({ url: revisionOf(victim), answers: closed }),
+  createRevision: ({ deploymentId }) => ({
+    url: `/v2/deployments/${deploymentId}/revisions`,
+    payload: {},
+    answers: closed,
+  }),
+  redeployRevision: (victim) => ({ url: `${revisionOf(victim)}/redeploy`, answers: closed }),
+  getRevisionLogs: (victim) => ({ url: `${revisionOf(victim)}/logs`, answers: closed }),
+  getBuildLogs: (victim) => ({ url: `${projectOf(victim)}/build_logs`, payload: {}, answers: closed }),
+  getDeployLogs: (victim) => ({ url: `${projectOf(victim)}/deploy_logs`, payload: {}, answers: closed }),
+  createUploadUrl: ({ deploymentId }) => ({ url: `/v2/deployments/${deploymentId}/upload-url`, answers: closed }),
+};
