@@ -24,6 +24,7 @@ import {
 import { type OpenWorkerPool, openWorkerPool } from '../../pipelines/agents/workers/front/worker-pool.ts';
 import { maxEventBytes } from '../../pipelines/agents/workers/messages.ts';
 import { createFeedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
+import { isOperator } from '../../pipelines/tenants/operator.ts';
 import { joinPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 import { getAgentServerUrl } from './check-port.ts';
@@ -68,7 +69,7 @@ export interface IsolatedGraphs extends Pick<GraphIsolation, 'accounts' | 'words
 export async function isolateGraphs(
   { config, logger, databaseUrl, stores }: AgentDeps,
   file: GraphsFile,
-  deploymentId: string,
+  { deploymentId, operator, project }: ServedDeployment,
   shutdown: ShutdownSteps,
 ): Promise<IsolatedGraphs> {
   const { accounts, words: ofIds, close } = await openGraphIsolation(file, config);
@@ -87,6 +88,13 @@ export async function isolateGraphs(
     throw runlakeError('GRAPH_CODE_NOT_ISOLATED', {
       reason: `the Postgres account of graph code has access to ${rows}`,
     });
+  }
+  // Anyone with the permission `deployments:write` provides the code of such a deployment.
+  const isFromControlPlane = project !== undefined;
+  const isIsolated = accounts !== undefined && account.isRestrictedToDeployment;
+  if (isFromControlPlane && !isIsolated && !(await isOperator(stores.database, operator))) {
+    const reason = 'without isolation, Runlake runs only deployments of the organisation of the operator';
+    throw runlakeError('GRAPH_CODE_NOT_ISOLATED', { reason });
   }
   const isolationDescription = `${ofIds}; in Postgres it can access ${rows}: see SECURITY.md`;
   logger.info(`graph code has ${isolationDescription}`);

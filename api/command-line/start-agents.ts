@@ -108,7 +108,7 @@ export async function startAgentWork(
   const { config, logger, databaseUrl, stores } = parts;
   const file = await readGraphsFile(config.agentsFile, parseAgentsEnvironment(config));
   const servedDeployment = await openDeployment(stores.database, config);
-  const isolatedGraphs = await isolateGraphs(parts, file, servedDeployment.deploymentId, shutdown);
+  const isolatedGraphs = await isolateGraphs(parts, file, servedDeployment, shutdown);
   const pool = await openGraphPool(parts, isolatedGraphs, 'work', shutdown);
   const watch = watchDeployment(stores.database, servedDeployment, logger);
   const { executor } = startWork(parts, { servedDeployment, file, watch }, pool, shutdown);
@@ -162,7 +162,7 @@ export async function openAgents(
   const { organizationId, workspaceId } = operator;
   const watch = watchDeployment(database, deployment, logger);
 
-  const isolatedGraphs = await isolateGraphs(parts, file, deploymentId, shutdown);
+  const isolatedGraphs = await isolateGraphs(parts, file, deployment, shutdown);
   const { accounts, words: graphCode } = isolatedGraphs;
   const authProcessOptions = {
     file,

@@ -1,5 +1,6 @@
 import { agentRows } from './agent-crash-table.ts';
 import { type CrashRow, embeddedRows, serverRows, stepRows } from './crash-table.ts';
+import { deploymentRows } from './deployment-crash-table.ts';
 import { exportRows } from './export-crash-table.ts';
 import { code, type Page, page, table } from './markdown.ts';
 
@@ -103,6 +104,9 @@ export function guaranteesPage(): Page {
     'At most one process writes for a graph run: the one that holds its lease, by the clock of Postgres. Runlake stores the outcome of a ' +
       'graph run before it publishes the end to readers.',
     tableOf(agentRows),
+    '## Deployments',
+    'At most one host has the lease of a revision or of a replica. A revision that fails leaves the previous one serving.',
+    tableOf(deploymentRows),
     'The tests with servers run on machines that can run `make stack`. `make chaos` runs the tests of this page that depend on time for ' +
       'longer: ClickHouse is down for a minute, random faults run for `MINUTES=10`, and a printed `SEED` selects the same faults again.',
   );

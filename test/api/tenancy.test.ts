@@ -22,14 +22,8 @@ import { addTags, type WorkspaceVictim, workspaceAttempts } from './workspace-at
  * another organisation and the key of zebra's second workspace, call every operation with the victim's ids. No response
  * may contain the victim's words, and at the end the victim is unchanged.
  */
-interface Victim
-  extends ExportUnderTest,
-    RunVictim,
-    DatasetVictim,
-    PromptVictim,
-    QueueVictim,
-    WorkspaceVictim,
-    DeploymentVictim {
+type Made = ExportUnderTest & RunVictim & DatasetVictim & PromptVictim & QueueVictim;
+interface Victim extends Made, WorkspaceVictim, DeploymentVictim {
   readonly workspaceId: string;
   readonly keyId: string;
   readonly feedbackId: string;

@@ -2,11 +2,14 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { agentRows } from '../../docs/pages/agent-crash-table.ts';
 import { embeddedRows, serverRows, stepRows } from '../../docs/pages/crash-table.ts';
+import { deploymentRows } from '../../docs/pages/deployment-crash-table.ts';
 import { exportRows } from '../../docs/pages/export-crash-table.ts';
 
 const root = new URL('../../', import.meta.url);
 const read = (file: string) => readFileSync(new URL(file, root), 'utf8');
-const proofs = [...stepRows, ...serverRows, ...embeddedRows, ...exportRows, ...agentRows].flatMap((row) => row.proofs);
+const proofs = [...stepRows, ...serverRows, ...embeddedRows, ...exportRows, ...agentRows, ...deploymentRows].flatMap(
+  (row) => row.proofs,
+);
 
 /**
  * Returns the titles of the tests in a file. If the title of a table test is the name of its rows, returns the names of

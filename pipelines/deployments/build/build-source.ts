@@ -17,6 +17,7 @@ import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { buildGraphEnvironment } from '../../../infra/config/graph-environment.ts';
 import type { Config } from '../../../infra/config/settings.ts';
+import { lockFolder } from '../../../infra/embedded/data-folder.ts';
 import { writePrivateFile } from '../../../infra/embedded/private-file.ts';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import {
@@ -88,8 +89,19 @@ const measureIntervalMs = 3_000;
 /** The cache of a workspace is deleted when it is larger. */
 const maxCacheBytes = 1024 ** 3;
 
-/** Creates the folders of builds. Other users can pass through them, but cannot list them. */
-function openFolders(dataDir: string) {
+interface Folders {
+  readonly builds: string;
+  readonly caches: string;
+  unlock(): void;
+}
+
+/**
+ * Creates the folders of builds, and locks them for this process: hosts share no folder. Other users can pass through
+ * them, but cannot list them.
+ *
+ * @throws DATA_FOLDER_IN_USE if another host uses the same data folder
+ */
+function openFolders(dataDir: string): Folders {
   const data = resolve(dataDir);
   const folders = { builds: join(data, 'deployments', 'builds'), caches: join(data, 'deployments', 'caches') };
   for (const folder of Object.values(folders)) mkdirSync(folder, { recursive: true, mode: 0o711 });
@@ -97,12 +109,19 @@ function openFolders(dataDir: string) {
     for (const folder of [data, dirname(folders.builds), folders.builds, folders.caches])
       chmodSync(folder, statSync(folder).mode | 0o011);
   }
-  return folders;
+  const lock = lockFolder(folders.builds);
+  if (typeof lock === 'number') throw runlakeError('DATA_FOLDER_IN_USE', { folder: folders.builds, pid: lock });
+  return { ...folders, unlock: lock };
 }
 
 export function createBuilder(deps: BuildDeps): Builder {
   const { config, logger } = deps;
-  const { builds, caches } = openFolders(config.dataDir);
+  let folders: Folders | undefined;
+  /** The folders are created for the first build, because most installations have no deployments. */
+  const getFolders = () => {
+    folders ??= openFolders(config.dataDir);
+    return folders;
+  };
   let accounts: Promise<ProcessAccounts | undefined> | undefined;
   const inProgress = new Map<string, Promise<Build>>();
   const cachesInUse = new Set<string>();
@@ -116,15 +135,28 @@ export function createBuilder(deps: BuildDeps): Builder {
     return undefined;
   }
 
+  /** Without isolation, a build can read everything that Runlake can. @throws BUILD_FAILED */
+  async function requireOperatorWorkspace(workspaceId: string): Promise<void> {
+    const found = await deps.database.query(
+      `SELECT FROM workspaces WHERE id = $1
+         AND organization_id = (SELECT id FROM organizations ORDER BY created_at, id LIMIT 1)`,
+      [workspaceId],
+    );
+    if (found.length > 0) return;
+    const reason = 'This installation cannot isolate builds, so it builds only for the organisation of its operator';
+    throw runlakeError('BUILD_FAILED', { reason });
+  }
+
   async function make(
     request: BuildRequest,
     { signal, onLog }: { readonly signal: AbortSignal; readonly onLog: (text: string) => void },
   ): Promise<Build> {
-    const folder = join(builds, request.revisionId);
+    const folder = join(getFolders().builds, request.revisionId);
     const done = await readMarker(folder);
     if (done !== undefined) return done;
     accounts ??= openAccounts();
     const account = (await accounts)?.take();
+    if (account === undefined) await requireOperatorWorkspace(request.workspaceId);
     const limit = new BuildLimit(folder, config, signal);
     try {
       await rm(folder, { recursive: true, force: true });
@@ -211,7 +243,7 @@ export function createBuilder(deps: BuildDeps): Builder {
   async function openCache(workspaceId: string, account: ProcessAccount | undefined) {
     if (cachesInUse.has(workspaceId)) return { environment: {}, release: async () => undefined };
     cachesInUse.add(workspaceId);
-    const folder = join(caches, workspaceId);
+    const folder = join(getFolders().caches, workspaceId);
     await mkdir(folder, { recursive: true, mode: 0o700 });
     if (account) await giveFolder(folder, account);
     return {
@@ -234,8 +266,11 @@ export function createBuilder(deps: BuildDeps): Builder {
       return building;
     },
     async deleteExcept(revisionIds) {
+      if (!existsSync(join(resolve(config.dataDir), 'deployments', 'builds'))) return;
+      const { builds } = getFolders();
       for (const name of await readdir(builds)) {
         const id = name.replace(/\.json$/, '');
+        if (!uuidPattern.test(id)) continue;
         if (revisionIds.has(id) || inProgress.has(id)) continue;
         // The marker goes first, so that a folder without some of its files never counts as complete.
         await rm(getMarkerPath(join(builds, id)), { force: true });
@@ -244,9 +279,12 @@ export function createBuilder(deps: BuildDeps): Builder {
     },
     async close() {
       await (await accounts?.catch(() => undefined))?.close();
+      folders?.unlock();
     },
   };
 }
+
+const uuidPattern = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/;
 
 const getMarkerPath = (folder: string) => `${folder}.json`;
 

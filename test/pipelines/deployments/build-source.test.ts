@@ -11,6 +11,7 @@ import { type Builder, createBuilder } from '../../../pipelines/deployments/buil
 import { createSourceStore } from '../../../pipelines/deployments/source-store.ts';
 import { createUpload, readSource, receiveUpload } from '../../../pipelines/deployments/uploads.ts';
 import { echoSource, packFiles } from '../../api/control-plane/deployment-client.ts';
+import { addOrganization } from '../../api/start-api.ts';
 import { until } from '../../infra/until.ts';
 import { type DeploymentsUnderTest, openDeployments } from './add-deployment.ts';
 
@@ -211,4 +212,19 @@ it('a link for an upload works once, and only while it is valid', async () => {
   await expect(send(10, expired)).rejects.toMatchObject({ code: 'UPLOAD_LINK_INVALID' });
   await deps.sourceStore.open().put(objectPath, Buffer.from('other content'));
   await expect(readSource(deps, deploymentId, objectPath, wait)).rejects.toMatchObject({ code: 'BUILD_FAILED' });
+});
+
+it('without isolation, builds only for the organisation of the operator', async () => {
+  const by = createBuilder({ ...depsOf({ agentsIsolation: 'off', dataDir: join(dataDir, 'unisolated') }) });
+  const other = await addOrganization(under.database, 'other');
+  const source_tarball_path = await upload(await packFiles(echoSource('hi')));
+  const request = (workspaceId: string) => ({
+    ...{ revisionId: randomUUID(), deploymentId, workspaceId, source: 'internal_source' as const },
+    ...{ sourceConfig: { install_command: 'true' }, sourceRevisionConfig: { source_tarball_path } },
+  });
+  const options = { signal: wait, onLog: () => undefined };
+  await expect(by.build(request(other.workspaceIds[0]), options)).rejects.toMatchObject(failed(/of its operator/));
+  // The sources are in another folder: the build gets as far as reading them.
+  await expect(by.build(request(under.workspaceId), options)).rejects.not.toMatchObject(failed(/of its operator/));
+  await by.close();
 });

@@ -1,0 +1,36 @@
+import { type CrashRow, proofs } from './crash-table.ts';
+
+const crashes = proofs('test/crash/deployments.test.ts');
+const hosts = proofs('test/pipelines/deployments/host.test.ts');
+
+/** Deployments: their rows in Postgres are authoritative; leases decide which host builds a revision or runs a replica. */
+export const deploymentRows: readonly CrashRow[] = [
+  {
+    where: 'runlake all',
+    what: 'Crashes at any transition of a revision',
+    happens: 'The next start continues with the last committed status. Each replica is started once.',
+    proofs: crashes('the next start continues with the revision, and starts its replica once'),
+  },
+  {
+    where: 'runlake all',
+    what: 'Crashes during an update or a deletion',
+    happens:
+      'The previous revision serves after the next start, until the update is completed. A deletion is completed.',
+    proofs: crashes(
+      'kill -9 during an update: the previous revision serves, and the update is then completed',
+      'kill -9 during a deletion: the next start completes it',
+    ),
+  },
+  {
+    where: 'Host',
+    what: 'Stalls, so that its leases expire',
+    happens: 'Another host runs its replicas. The stalled host ends them as soon as it renews its leases.',
+    proofs: hosts('a host whose lease was taken ends its replica at once; the other one runs it'),
+  },
+  {
+    where: 'Replica',
+    what: 'Ends by itself',
+    happens: 'It is started again, after a delay that doubles with each failure, and counted.',
+    proofs: hosts('starts a replica that ended again, and counts that'),
+  },
+];
