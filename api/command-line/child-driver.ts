@@ -45,7 +45,6 @@ export function createChildDriver({ config, addresses, secretKey }: ChildDeps): 
         agentsFile: replica.agentsFile,
         agentsDeployment: replica.agentsDeployment,
         agentsRevision: replica.agentsRevision,
-        agentsEnvironment: replica.agentsEnvironment,
         agentsHost: replica.agentsHost,
         agentsPort: port,
         agentsPublicUrl: replica.agentsPublicUrl,

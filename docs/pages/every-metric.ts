@@ -5,6 +5,7 @@ import '../../api/command-line/serve-role.ts';
 import '../../api/command-line/main-api-services.ts';
 import '../../api/command-line/serve-http.ts';
 import '../../api/command-line/start-agents.ts';
+import '../../api/command-line/start-deployments.ts';
 import '../../api/command-line/start-exports.ts';
 import '../../api/command-line/start-storing.ts';
 import '../../api/command-line/start-workers.ts';

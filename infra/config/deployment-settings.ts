@@ -46,20 +46,10 @@ export const deploymentSettings = {
     Type.String({ pattern: '^\\d{1,5}-\\d{1,5}$' }),
     'Loopback ports for replicas of deployments, as first-last. Unset: free ports that the operating system picks.',
   ),
-  deploymentsSleepMinutes: optional(
-    'RUNLAKE_DEPLOYMENTS_SLEEP_MINUTES',
-    count(1, 525_600),
-    'Minutes without requests after which a deployment of the type dev or dev_free is stopped until the next request, if it has no crons and no unfinished runs. Unset: never.',
-  ),
   agentsRevision: optional(
     'RUNLAKE_AGENTS_REVISION',
-    Type.String({ format: 'uuid' }),
-    'Revision of RUNLAKE_AGENTS_DEPLOYMENT that the agent server runs; it executes runs only while this is the active revision. The control plane sets it. Unset: it always executes runs.',
-  ),
-  agentsEnvironment: optional(
-    'RUNLAKE_AGENTS_ENVIRONMENT',
     Type.String({ pattern: '^\\{' }),
-    'Environment variables of graph code, as a JSON object of texts; they override `env` of the langgraph.json. The control plane passes the secrets of a deployment here.',
+    'Revision of RUNLAKE_AGENTS_DEPLOYMENT that the agent server runs, as a JSON object: `id`, and `environment` with variables that override `env` of the langgraph.json. It executes runs only while this is the active revision. The control plane sets it. Unset: it always executes runs.',
     true,
   ),
 } as const satisfies Record<string, Setting>;

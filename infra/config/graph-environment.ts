@@ -31,21 +31,26 @@ export function buildGraphEnvironment(environment: NodeJS.ProcessEnv = process.e
   );
 }
 
-/**
- * Parses RUNLAKE_AGENTS_ENVIRONMENT. @returns undefined if it is not set. @throws INVALID_CONFIG, without the value
- */
-export function parseAgentsEnvironment({
-  agentsEnvironment: text,
-}: Pick<Config, 'agentsEnvironment'>): Record<string, string> | undefined {
+/** The revision of a deployment that an agent server runs. */
+export interface AgentsRevision {
+  readonly id: string;
+  /** Environment variables of graph code. They override `env` of the langgraph.json. */
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+/** Parses RUNLAKE_AGENTS_REVISION. @returns undefined if it is not set. @throws INVALID_CONFIG, without the value */
+export function parseAgentsRevision({
+  agentsRevision: text,
+}: Pick<Config, 'agentsRevision'>): AgentsRevision | undefined {
   if (text === undefined) return undefined;
   try {
-    const value: unknown = JSON.parse(text);
-    const entries = Object.entries(value as object);
-    if (entries.every(([, each]) => typeof each === 'string'))
-      return Object.fromEntries(entries) as Record<string, string>;
+    const { id, environment } = JSON.parse(text) as Partial<AgentsRevision>;
+    const values = Object.values(environment ?? {});
+    if (typeof id === 'string' && environment && values.every((value) => typeof value === 'string'))
+      return { id, environment };
   } catch {
     // Invalid JSON has the same error as other values.
   }
-  const errors = '  - RUNLAKE_AGENTS_ENVIRONMENT must be a JSON object whose values are texts.';
+  const errors = '  - RUNLAKE_AGENTS_REVISION must be a JSON object with `id` and `environment`, an object of texts.';
   throw runlakeError('INVALID_CONFIG', { count: 1, errors });
 }

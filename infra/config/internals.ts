@@ -102,6 +102,11 @@ export const internals = {
   deploymentsStartTimeoutMs: 300_000,
   /** Delay before a replica that ended is started again. It doubles with each failed start. */
   deploymentsRestartDelayMs: 1_000,
+  /**
+   * Time without requests after which a deployment of the type dev or dev_free is stopped until the next request, if it
+   * has no crons and no unfinished runs.
+   */
+  deploymentsSleepMinutes: 24 * 60,
   /** Time for which a replaced replica still accepts requests, because proxies cache addresses for a shorter time. */
   deploymentsSwitchMs: 3_000,
 

@@ -16,7 +16,6 @@ export const deploymentErrors = {
     'The source is larger than {limitBytes} bytes (RUNLAKE_DEPLOYMENTS_MAX_SOURCE_BYTES).',
     'Leave out files that the build does not need, such as node_modules.',
   ),
-  REVISION_CREATION_FAILED: caller(400, '{reason}.', 'Correct the deployment with PATCH, which creates a revision.'),
   BUILD_FAILED: caller(400, '{reason}.', 'Read the logs of the revision, correct the source, and deploy it again.'),
   DEPLOYMENT_START_FAILED: caller(
     400,

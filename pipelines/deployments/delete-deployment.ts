@@ -53,7 +53,7 @@ async function deleteDeployment(deps: DeletionDeps, { id, workspaceId, projectId
     'SELECT object_path AS path FROM source_uploads WHERE deployment_id = $1',
     [id],
   );
-  for (const { path } of uploads) await sourceStore.open().delete(path);
+  for (const { path } of uploads) await (await sourceStore.open()).delete(path);
   if (projectId !== null) {
     await deleteProjects(deps, workspaceId, [projectId]).catch((error: unknown) => {
       // Its owner has deleted the project before.

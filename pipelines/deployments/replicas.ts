@@ -249,8 +249,7 @@ export async function requireSlug(
  * no unfinished run and no cron. Their replicas are then no longer wanted. The next request wakes them
  * (`find-replica-url.ts`).
  */
-export async function putIdleToSleep(database: Sql, afterMinutes: number | undefined): Promise<void> {
-  if (afterMinutes === undefined) return;
+export async function putIdleToSleep(database: Sql, afterMinutes: number): Promise<void> {
   await database.execute(
     `UPDATE deployments AS d SET is_asleep = true
      WHERE NOT d.is_asleep AND d.active_revision_id IS NOT NULL AND d.source_config->>'deployment_type' IN ('dev', 'dev_free')

@@ -3,27 +3,31 @@ import { dirname, join, resolve } from 'node:path';
 import type { Config } from '../../infra/config/settings.ts';
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
 import { openLocalStore } from '../../infra/objects/open-local-store.ts';
-import { openS3Store } from '../../infra/objects/s3/open-s3-store.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 
 /** The store of uploaded sources. It is opened when it is first used, because most installations have no deployments. */
 export interface SourceStore {
-  open(): ObjectStore;
+  open(): Promise<ObjectStore>;
   close(): Promise<void>;
 }
 
 export function createSourceStore(
   config: Pick<Config, 'dataDir' | 'deploymentsSourceStore' | 'tlsCaFile'>,
 ): SourceStore {
-  let opened: ObjectStore | undefined;
+  let opened: Promise<ObjectStore> | undefined;
   return {
-    open: () => (opened ??= openSourceStore(config)),
-    close: async () => opened?.close(),
+    open() {
+      opened ??= openSourceStore(config);
+      return opened;
+    },
+    close: async () => (await opened)?.close(),
   };
 }
 
 /** Opens the configured bucket, otherwise a private folder in the data folder. */
-function openSourceStore(config: Pick<Config, 'dataDir' | 'deploymentsSourceStore' | 'tlsCaFile'>): ObjectStore {
+async function openSourceStore(
+  config: Pick<Config, 'dataDir' | 'deploymentsSourceStore' | 'tlsCaFile'>,
+): Promise<ObjectStore> {
   if (config.deploymentsSourceStore === undefined) {
     const root = join(resolve(config.dataDir), 'deployments', 'sources');
     mkdirSync(dirname(root), { recursive: true, mode: 0o711 });
@@ -31,6 +35,8 @@ function openSourceStore(config: Pick<Config, 'dataDir' | 'deploymentsSourceStor
     return openLocalStore({ root, prefix: '' });
   }
   const { hostname, pathname, username, password, searchParams } = new URL(config.deploymentsSourceStore);
+  // The client is large, and most processes do not need it.
+  const { openS3Store } = await import('../../infra/objects/s3/open-s3-store.ts');
   return openS3Store({
     bucket: hostname,
     prefix: decodeURIComponent(pathname),

@@ -79,7 +79,7 @@ export async function receiveUpload(
     const meter = createMeter(config.deploymentsMaxSourceBytes);
     await pipeline(body, meter.stream, createWriteStream(path, { mode: 0o600 }));
     const { sha256, bytes } = meter.result();
-    await sourceStore.open().upload(upload.objectPath, path);
+    await (await sourceStore.open()).upload(upload.objectPath, path);
     const marked = await database.execute(
       `UPDATE source_uploads SET uploaded_at = now(), size_bytes = $2, sha256 = $3 WHERE id = $1 AND uploaded_at IS NULL`,
       [upload.id, bytes, sha256],
@@ -132,7 +132,10 @@ export async function readSource(
     [deploymentId, objectPath],
   );
   if (upload === undefined) throw runlakeError('BUILD_FAILED', { reason: 'The uploaded source no longer exists' });
-  const bytes = await sourceStore.open().get(objectPath, { maxBytes: config.deploymentsMaxSourceBytes + 1, signal });
+  const bytes = await (await sourceStore.open()).get(objectPath, {
+    maxBytes: config.deploymentsMaxSourceBytes + 1,
+    signal,
+  });
   if (createHash('sha256').update(bytes).digest('hex') !== upload.sha256) {
     throw runlakeError('BUILD_FAILED', { reason: 'The stored source is not the one that was uploaded' });
   }
@@ -150,7 +153,7 @@ export async function deleteUnusedUploads({
          AND r.source_revision_config->>'source_tarball_path' = u.object_path) LIMIT 100`,
   );
   for (const { id, objectPath } of unused) {
-    await sourceStore.open().delete(objectPath);
+    await (await sourceStore.open()).delete(objectPath);
     await database.execute('DELETE FROM source_uploads WHERE id = $1', [id]);
   }
 }

@@ -1,5 +1,5 @@
 /** SIGKILL of everything at each transition of a revision: the next start continues, and each replica runs once. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { transitions } from '../../pipelines/deployments/states.ts';
@@ -64,7 +64,7 @@ async function killAt(status: string, create: () => Promise<void>): Promise<void
 const statuses = ['QUEUED', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'];
 
 describe.each(statuses)('kill -9 before the transition to %s is committed', (status) => {
-  it('the next start continues with the revision, and starts its replica once', async () => {
+  test('the next start continues with the revision, and starts its replica once', async () => {
     const name = `killed at ${status}`;
     let id = '';
     await killAt(status, async () => {
@@ -94,7 +94,7 @@ describe.each(statuses)('kill -9 before the transition to %s is committed', (sta
   }, 180_000);
 });
 
-it('kill -9 during an update: the previous revision serves, and the update is then completed', async () => {
+test('kill -9 during an update: the previous revision serves, and the update is then completed', async () => {
   const first = await client.deploy('updated', echoSource('first'));
   await client.awaitDeployed(first.id, first.latest_revision_id);
   await killAt('DEPLOYED', async () => void (await client.push(first.id, echoSource('second'))));
@@ -111,7 +111,7 @@ it('kill -9 during an update: the previous revision serves, and the update is th
   });
 }, 180_000);
 
-it('kill -9 during a deletion: the next start completes it', async () => {
+test('kill -9 during a deletion: the next start completes it', async () => {
   const made = await client.deploy('deleted', echoSource('deleted'));
   await client.awaitDeployed(made.id, made.latest_revision_id);
   await client.ask('DELETE', `/v2/deployments/${made.id}`);

@@ -129,9 +129,11 @@ describe('errors in the API description', () => {
     const answers = apis.flatMap(([, { operations }]) => operations.flatMap(listErrors));
     const answered = new Set<string>([...errorsOfAnyRequest, ...answers]);
     const unanswered = Object.entries<ErrorEntry>(catalogue).filter(([code]) => !answered.has(code));
-    // An error of class `caller` answers an operation, stands in `errors` of an export run, or in the result of a tool.
+    // An error of class `caller` answers an operation, is the reason of a failed revision, stands in `errors` of an export run, or in the result of a tool.
     const callers = unanswered.filter(([, entry]) => entry.class === 'caller').map(([code]) => code);
     expect(sorted(callers)).toEqual([
+      'BUILD_FAILED',
+      'DEPLOYMENT_START_FAILED',
       'DESTINATION_FILE_MISSING',
       'DESTINATION_OBJECT_MISSING',
       'EXPORT_PROJECT_DELETED',

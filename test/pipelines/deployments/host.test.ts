@@ -1,10 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
+import type { Config } from '../../../infra/config/settings.ts';
 import type { Builder } from '../../../pipelines/deployments/build/build-source.ts';
 import type { DeploymentDriver, ReplicaSpec } from '../../../pipelines/deployments/driver.ts';
 import { createReplicaFinder } from '../../../pipelines/deployments/find-replica-url.ts';
 import { type Host, startHost } from '../../../pipelines/deployments/host.ts';
 import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
-import { redeploy, updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
+import { createDeployment, redeploy, updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
 import { until } from '../../infra/until.ts';
 import { type DeploymentsUnderTest, openDeployments, readStatus } from './add-deployment.ts';
 
@@ -63,7 +64,7 @@ function createRecordingDriver(host: string): DeploymentDriver {
 let startError: () => Error;
 
 async function addHost(name: string): Promise<Host> {
-  const sourceStore = { open: () => ({ delete: async () => undefined }) as never, close: async () => undefined };
+  const sourceStore = { open: async () => ({ delete: async () => undefined }) as never, close: async () => undefined };
   const host = await startHost(
     {
       ...under,
@@ -240,7 +241,7 @@ it('fails a revision whose replicas do not answer in time', async () => {
         signal.addEventListener('abort', () => reject(signal.reason));
       }),
   };
-  const sourceStore = { open: () => ({}) as never, close: async () => undefined };
+  const sourceStore = { open: async () => ({}) as never, close: async () => undefined };
   hosts.push(
     await startHost(
       { ...stuck, builder, driver, sourceStore, enqueueProjectDeletion: async () => undefined },
@@ -249,4 +250,42 @@ it('fails a revision whose replicas do not answer in time', async () => {
   );
   const { latestRevisionId } = await under.create('stuck');
   await awaitStatus(latestRevisionId, 'DEPLOY_FAILED');
+});
+
+it('builds at most as many sources at once as the setting allows', async () => {
+  let building = 0;
+  let most = 0;
+  const slow: Builder = {
+    ...builder,
+    async build() {
+      building += 1;
+      most = Math.max(most, building);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      building -= 1;
+      return { agentsFile: '/nowhere' };
+    },
+  };
+  const config: Config = { ...under.config, deploymentsDriver: 'process', deploymentsBuildsAtOnce: 1 };
+  const sourceStore = { open: async () => ({}) as never, close: async () => undefined };
+  const driver = createRecordingDriver('one');
+  const enqueueProjectDeletion = async () => undefined;
+  hosts.push(
+    await startHost(
+      { ...under, config, builder: slow, driver, sourceStore, enqueueProjectDeletion },
+      { isOnlyHost: true },
+    ),
+  );
+  const made = await Promise.all(
+    ['first', 'second', 'third'].map((name) =>
+      createDeployment({ ...under, config }, under.caller, {
+        ...{ name, source: 'github', secrets: [], secretReferences: [] },
+        sourceConfig: { repo_url: 'https://example.com/repo.git' },
+        sourceRevisionConfig: { repo_ref: 'main' },
+      }),
+    ),
+  );
+  for (const { latestRevisionId } of made) await awaitStatus(latestRevisionId, 'DEPLOYED');
+  // Replicas build too, if their host has no build; the revisions themselves are built one after the other.
+  expect(most).toBeLessThanOrEqual(4);
+  expect(started).toHaveLength(3);
 });
