@@ -91,10 +91,13 @@ async function awaitStart(
     endReason = reason;
   });
   const isUp = async () =>
-    endReason !== undefined || (await respondsOk(url, AbortSignal.any([signal, AbortSignal.timeout(2_000)])));
+    endReason !== undefined ||
+    reported !== undefined ||
+    (await respondsOk(url, AbortSignal.any([signal, AbortSignal.timeout(2_000)])));
   const hasSettled = await poll(isUp, { intervalMs: pollIntervalMs, timeoutMs: startTimeoutMs, signal });
   signal.throwIfAborted();
-  if (endReason !== undefined) throw toStartError(reported, endReason);
+  // A child that cannot start may take long to stop its parts; the caller kills it.
+  if (endReason !== undefined || reported !== undefined) throw toStartError(reported, endReason);
   if (!hasSettled) {
     throw runlakeError('DEPLOYMENT_START_FAILED', { reason: 'The agent server does not respond to GET /ok' });
   }

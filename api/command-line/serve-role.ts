@@ -8,6 +8,7 @@
  */
 import type { Config } from '../../infra/config/settings.ts';
 import { type DataFolder, loadOrCreateSecretKey } from '../../infra/embedded/data-folder.ts';
+import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { counter } from '../../infra/telemetry/metrics.ts';
@@ -17,7 +18,7 @@ import type { Rejection } from '../../pipelines/ingest/accept/draft.ts';
 import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';
 import type { Services } from '../server/services.ts';
 import { mainApiUrl } from './check-port.ts';
-import { followHost } from './follow-host.ts';
+import { followHost, reportToHost } from './follow-host.ts';
 import { prepareStores } from './migrate.ts';
 import { lockDatabase, openEventLog } from './open-event-log.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
@@ -134,7 +135,12 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
       const { graphCode } = await agents.startAgentWork(agentDeps, shutdown);
       lines.push('Runlake executes graph runs', `Graph code has ${graphCode}`);
     } else {
-      const started = await agents.startAgents({ ...agentDeps, authenticator, rateLimiter }, part, shutdown);
+      const started = await agents
+        .startAgents({ ...agentDeps, authenticator, rateLimiter }, part, shutdown)
+        .catch((error: unknown) => {
+          if (isRunlakeError(error)) reportToHost(error);
+          throw error;
+        });
       const { url, graphCode } = started;
       followHost(() => started.retire(config.drainTimeoutMs));
       lines.push(`Runlake runs agents at ${url}  (API description: ${url}/docs)`, `Graph code has ${graphCode}`);

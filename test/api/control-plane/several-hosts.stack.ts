@@ -132,7 +132,7 @@ describe.runIf(s3 && kafka)('several hosts', () => {
       ...echoSource('x'),
       'echo.js': 'throw new Error("broken at import");',
     });
-    const failed = await client.awaitEnd(made.id, broken.latest_revision_id);
+    const failed = await client.awaitEnd(made.id, broken.latest_revision_id, 120_000);
     expect(failed.status).toBe('DEPLOY_FAILED');
     expect(failed.transitions.at(-1).reason).toContain('broken at import');
     await client.ask('DELETE', `/v2/deployments/${made.id}`);
