@@ -16,6 +16,8 @@ import { SentConfigs } from '../../pipelines/feedback/sent-config.ts';
 import { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts';
 import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import { RunLocations } from '../../pipelines/ingest/accept/run-locations.ts';
+import { openOAuth } from '../../pipelines/oauth/oauth-deps.ts';
+import { resealOAuthSecrets } from '../../pipelines/oauth/reseal.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import { ReadCounts } from '../../pipelines/prompts/read-counts.ts';
 import { locateRuns } from '../../pipelines/runs/locate-run.ts';
@@ -66,6 +68,9 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
   const sourceStore = createSourceStore(config);
   shutdown.add('sources of deployments', () => sourceStore.close());
   const sentConfigs = new SentConfigs(database);
+  const secretSealer = createSecretSealer(config, secretKey);
+  const oauth = openOAuth(config, { database, secretSealer, logger });
+  shutdown.add('connections to OAuth providers', async () => oauth.close());
   return {
     config,
     database,
@@ -79,7 +84,8 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
     shareSealer: createShareSealer(config, secretKey),
     promptReads,
     usageLimits: new UsageLimits({ database, clickhouse, logger }),
-    secretSealer: createSecretSealer(config, secretKey),
+    secretSealer,
+    oauth,
     recentFeedback: new RecentFeedback(),
     accept: { log, projects, prices, runLocations, config, count: countRuns, sentConfigs },
     sentConfigs,
@@ -93,10 +99,10 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
   };
 }
 
-/** Encrypts what was encrypted with a former key again: tokens of shares, secrets of workspaces and of deployments. */
+/** Encrypts what was encrypted with a former key again: tokens of shares, secrets of workspaces, and OAuth secrets. */
 export async function resealValues(services: Services, logger: Logger): Promise<void> {
   const shares = await resealShares(services, logger);
   const secrets = await resealSecrets(services, logger);
-  const deployments = await resealDeploymentSecrets(services, logger);
-  logger.info({ shares, secrets, deployments }, 'resealed share tokens and secrets of former secret keys');
+  const oauth = await resealOAuthSecrets(services, logger);
+  logger.info({ shares, secrets, oauth }, 'resealed share tokens and secrets of former secret keys');
 }

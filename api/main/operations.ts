@@ -1,7 +1,8 @@
-import { deploymentOperations } from '../control-plane/deployments.ts';
-import { revisionLogOperations } from '../control-plane/revision-logs.ts';
-import { revisionOperations } from '../control-plane/revisions.ts';
-import { uploadOperations } from '../control-plane/uploads.ts';
+import { connectionOperations } from '../control-plane/agent-connections.ts';
+import { authenticationOperations } from '../control-plane/authenticate.ts';
+import { callbackOperations } from '../control-plane/oauth-callbacks.ts';
+import { providerOperations } from '../control-plane/oauth-providers.ts';
+import { tokenOperations } from '../control-plane/oauth-tokens.ts';
 import type { Operation } from '../server/operation.ts';
 import { createQueue, deleteQueue, getQueue, listQueues, listRunQueues, updateQueue } from './annotation-queues.ts';
 import {
@@ -385,9 +386,10 @@ export const operations: readonly Operation[] = [
   listBulkExportRuns,
   getBulkExportRun,
   listBulkExportRunFiles,
-  // deployments
-  ...deploymentOperations,
-  ...revisionOperations,
-  ...revisionLogOperations,
-  ...uploadOperations,
+  // authentication with OAuth providers
+  ...authenticationOperations,
+  ...callbackOperations,
+  ...providerOperations,
+  ...tokenOperations,
+  ...connectionOperations,
 ];

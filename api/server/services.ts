@@ -13,6 +13,7 @@ import type { ExportDeps } from '../../pipelines/exports/export-deps.ts';
 import type { SentConfigs } from '../../pipelines/feedback/sent-config.ts';
 import type { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts';
 import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts';
+import type { OAuthDeps } from '../../pipelines/oauth/oauth-deps.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import type { ReadCounts } from '../../pipelines/prompts/read-counts.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
@@ -51,6 +52,8 @@ export interface Services {
   readonly usageLimits: UsageLimits;
   /** Encrypts the secrets of workspaces. */
   readonly secretSealer: Sealer;
+  /** OAuth providers, tokens of users and their authentication. */
+  readonly oauth: OAuthDeps;
   /** Creates, reads and cancels bulk exports. Only processes with export workers execute them. */
   readonly exports: ExportDeps;
   /** Signs links for uploads of sources. */

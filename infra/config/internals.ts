@@ -143,6 +143,10 @@ export const internals = {
    * never refused.
    */
   exportMaxUnfinished: 10_000,
+  maxOAuthProviders: 1_000,
+  maxOAuthTokens: 1_000_000,
+  /** Maximum number of authentications that wait for a user; each waits for at most ten minutes. */
+  maxOAuthAuthentications: 10_000,
 } as const satisfies Record<string, number | boolean>;
 
 /** Shares of RUNLAKE_MEMORY_BYTES. The first three are for buffers of one process. */

@@ -2,6 +2,7 @@ import { agentErrors } from './agent-errors.ts';
 import { deploymentErrors } from './deployment-errors.ts';
 import { caller, type ErrorEntry, terminal, transient } from './entry.ts';
 import { exportErrors } from './export-errors.ts';
+import { oauthErrors } from './oauth-errors.ts';
 import { startErrors } from './start-errors.ts';
 import { toolErrors } from './tool-errors.ts';
 
@@ -189,8 +190,8 @@ export const catalogue = {
   // Agent server
   ...agentErrors,
 
-  // Deployments
-  ...deploymentErrors,
+  // OAuth providers
+  ...oauthErrors,
 
   // Tool server
   ...toolErrors,

@@ -61,6 +61,17 @@ const permissionTable = {
     'workspace',
     false,
   ],
+  'oauth:read': [
+    'List and read OAuth providers, tokens without their values, and the connections of agents.',
+    'workspace',
+    true,
+  ],
+  'oauth:authenticate': [
+    'Get OAuth tokens of any user, start authentications, and change and delete tokens and the connections of agents.',
+    'workspace',
+    false,
+  ],
+  'oauth:manage': ['Create, change and delete OAuth providers.', 'organization', false],
   'agents:read': ['Read assistants, threads, runs, crons and stored items of the agent server.', 'workspace', true],
   'agents:run': [
     'Start and stop runs of the agent server, and create and change its assistants, threads, crons and stored items.',

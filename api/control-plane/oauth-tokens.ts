@@ -1,0 +1,136 @@
+import { Type } from 'typebox';
+import { chooseUser } from '../../pipelines/oauth/authenticate.ts';
+import { changeToken, deleteToken, deleteTokens, listTokens, readToken } from '../../pipelines/oauth/token.ts';
+import { nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
+import { ProviderId, tag, UserQuery, userFields } from './oauth-user.ts';
+
+const readAccess = { permission: 'oauth:read', tenantScope: 'workspace' } as const;
+const writeAccess = { permission: 'oauth:authenticate', tenantScope: 'workspace' } as const;
+
+const TokenParams = Type.Object({ token_id: Uuid() });
+const ProviderQuery = Type.Object({ provider_id: ProviderId(), ...userFields });
+
+/** A token in a response, without its values. */
+const Token = Type.Object({
+  id: Uuid(),
+  provider_id: Type.String(),
+  provider_account_label: nullable(Type.String()),
+  scopes: Type.Array(Type.String()),
+  expires_at: nullable(Timestamp(), { description: 'Expiry of the access token, which is refreshed if possible.' }),
+  is_default: Type.Boolean(),
+  created_at: Timestamp(),
+  updated_at: Timestamp(),
+});
+
+const listOAuthTokens = defineOperation({
+  operationId: 'listOAuthTokens',
+  method: 'GET',
+  path: '/v2/auth/tokens',
+  tag,
+  summary: 'List the OAuth tokens of a user',
+  description: 'Values of tokens are never returned here.',
+  access: readAccess,
+  errors: ['NOT_FOUND'],
+  schema: {
+    query: Type.Object({ provider_id: optional(ProviderId()), ...userFields }),
+    response: { 200: Type.Array(Token) },
+  },
+  handler: async ({ caller, query, services: { oauth } }) =>
+    listTokens(oauth, await chooseUser(oauth, caller, query), query.provider_id ?? undefined),
+});
+
+const oauthTokenExists = defineOperation({
+  operationId: 'oauthTokenExists',
+  method: 'GET',
+  path: '/v2/auth/tokens/exists',
+  tag,
+  summary: 'Whether a user has a token for a provider',
+  access: readAccess,
+  errors: ['NOT_FOUND'],
+  schema: { query: ProviderQuery, response: { 200: Type.Object({ has_token: Type.Boolean() }) } },
+  handler: async ({ caller, query, services: { oauth } }) => {
+    const tokens = await listTokens(oauth, await chooseUser(oauth, caller, query), query.provider_id);
+    return { has_token: tokens.length > 0 };
+  },
+});
+
+const getOAuthToken = defineOperation({
+  operationId: 'getOAuthToken',
+  method: 'GET',
+  path: '/v2/auth/tokens/:token_id',
+  tag,
+  summary: 'Read an OAuth token of a user, without its value',
+  access: readAccess,
+  errors: ['NOT_FOUND'],
+  schema: { params: TokenParams, query: UserQuery, response: { 200: Token } },
+  handler: async ({ caller, params, query, services: { oauth } }) =>
+    readToken(oauth.database, await chooseUser(oauth, caller, query), params.token_id),
+});
+
+const updateOAuthToken = defineOperation({
+  operationId: 'updateOAuthToken',
+  method: 'PATCH',
+  path: '/v2/auth/tokens/:token_id/metadata',
+  tag,
+  summary: 'Label an OAuth token of a user, or make it the default one',
+  access: writeAccess,
+  errors: ['NOT_FOUND'],
+  schema: {
+    params: TokenParams,
+    query: UserQuery,
+    body: Type.Object({
+      provider_account_label: optional(Text({ maxLength: 255 }), { description: 'Null removes the label.' }),
+      is_default: optional(Type.Boolean()),
+    }),
+    response: { 200: Token },
+  },
+  handler: async ({ caller, params, query, body, services: { oauth } }) =>
+    changeToken(oauth, await chooseUser(oauth, caller, query), params.token_id, {
+      label: body.provider_account_label,
+      isDefault: body.is_default,
+    }),
+});
+
+const deleteOAuthToken = defineOperation({
+  operationId: 'deleteOAuthToken',
+  method: 'DELETE',
+  path: '/v2/auth/tokens/:token_id',
+  tag,
+  summary: 'Revoke and delete an OAuth token of a user',
+  description: 'The token is deleted even if the provider cannot be reached.',
+  access: writeAccess,
+  errors: ['NOT_FOUND'],
+  schema: { params: TokenParams, query: UserQuery, response: { 204: Type.Null() } },
+  handler: async ({ caller, params, query, services: { oauth } }) => {
+    await deleteToken(oauth, await chooseUser(oauth, caller, query), params.token_id);
+    return new RawResponse({ status: 204 });
+  },
+});
+
+const deleteOAuthTokens = defineOperation({
+  operationId: 'deleteOAuthTokens',
+  method: 'DELETE',
+  path: '/v2/auth/tokens',
+  tag,
+  summary: 'Revoke and delete all OAuth tokens of a user for a provider',
+  access: writeAccess,
+  errors: ['NOT_FOUND'],
+  schema: {
+    query: ProviderQuery,
+    response: { 200: Type.Object({ message: Type.String(), provider_id: Type.String(), deleted: Type.Integer() }) },
+  },
+  handler: async ({ caller, query, services: { oauth } }) => {
+    const deleted = await deleteTokens(oauth, await chooseUser(oauth, caller, query), query.provider_id);
+    return { message: 'OAuth tokens deleted', provider_id: query.provider_id, deleted };
+  },
+});
+
+export const tokenOperations: readonly Operation[] = [
+  listOAuthTokens,
+  oauthTokenExists,
+  getOAuthToken,
+  updateOAuthToken,
+  deleteOAuthToken,
+  deleteOAuthTokens,
+];

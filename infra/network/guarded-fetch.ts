@@ -1,0 +1,62 @@
+import { once } from 'node:events';
+import { type IncomingMessage, request as requestHttp } from 'node:http';
+import { request as requestHttps } from 'node:https';
+import { type GuardOptions, openGuardedAgents } from './guarded-agents.ts';
+
+export interface GuardedFetchOptions extends GuardOptions {
+  /** Timeout of a request, including its response. */
+  readonly timeoutMs: number;
+  readonly maxResponseBytes: number;
+  /** Creates the error for a response that is larger than `maxResponseBytes`. */
+  readonly refuseSize: (host: string) => Error;
+}
+
+/** A `fetch` for libraries that take one. Bodies of requests are texts or `URLSearchParams`. */
+export interface GuardedFetch {
+  /**
+   * Never follows a redirect: each URL of a chain needs its own check, so the caller decides.
+   *
+   * @throws the errors of the options; errors of Node; `TimeoutError` after the timeout.
+   */
+  fetch(url: string | URL, init?: RequestInit): Promise<Response>;
+  close(): void;
+}
+
+const isWithoutBody = (status: number) => status === 204 || status === 205 || status === 304;
+
+/** Opens a `fetch` for hosts that callers specify; see {@link openGuardedAgents}. */
+export function openGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
+  const { timeoutMs, maxResponseBytes, refuseSize } = options;
+  const agents = openGuardedAgents(options);
+
+  async function send(target: string | URL, init: RequestInit = {}): Promise<Response> {
+    const url = new URL(target);
+    const isTls = url.protocol === 'https:';
+    const timeout = AbortSignal.timeout(timeoutMs);
+    const request = (isTls ? requestHttps : requestHttp)(url, {
+      method: init.method ?? 'GET',
+      headers: Object.fromEntries(new Headers(init.headers)),
+      agent: isTls ? agents.https : agents.http,
+      signal: init.signal ? AbortSignal.any([init.signal, timeout]) : timeout,
+    });
+    request.end(init.body == null ? undefined : String(init.body));
+    const [response] = (await once(request, 'response')) as [IncomingMessage];
+    // The loop below throws the errors of the response. Without a listener, that of the request would end the process.
+    request.on('error', () => undefined);
+    const chunks: Buffer[] = [];
+    let sizeBytes = 0;
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      sizeBytes += chunk.length;
+      if (sizeBytes > maxResponseBytes) throw refuseSize(url.host);
+      chunks.push(chunk);
+    }
+    const headers = new Headers();
+    for (const [name, values] of Object.entries(response.headersDistinct)) {
+      for (const value of values ?? []) headers.append(name, value);
+    }
+    const status = response.statusCode ?? 0;
+    return new Response(isWithoutBody(status) ? null : Buffer.concat(chunks), { status, headers });
+  }
+
+  return { fetch: send, close: () => agents.close() };
+}
