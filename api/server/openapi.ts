@@ -105,7 +105,7 @@ function describeOperation(schema: FastifySchema | undefined, operation: Operati
         content: Object.fromEntries(rawBody.contentTypes.map((type) => [type, { schema: {} }])),
       },
     }),
-    response: { ...(schema?.response as object), ...buildErrorResponses(operation) },
+    response: { ...(schema?.response as object), ...buildErrorResponses(operation, schema?.response as Responses) },
   };
 }
 
@@ -118,10 +118,14 @@ function removeDefaultsFromRequired(query: TObject): object {
   return { ...query, required };
 }
 
+type Responses = Readonly<Record<string, { readonly content?: object } | undefined>> | undefined;
+
 /**
  * Builds the error responses by status. Each response lists the error codes, which `docs/reference/errors.md` explains.
+ *
+ * @param own Responses of the operation, which may have an error status too, for example for a page.
  */
-function buildErrorResponses(operation: Operation): object {
+function buildErrorResponses(operation: Operation, own: Responses): object {
   const errors = listErrors(operation);
   const schema = operation.errorStyle === 'problem' ? 'Problem' : 'Error';
   const content: Record<string, object> = {
@@ -134,7 +138,7 @@ function buildErrorResponses(operation: Operation): object {
   return Object.fromEntries(
     [...statuses].map((status) => {
       const codes = errors.filter((code) => catalogue[code].status === status);
-      return [status, { description: codes.join(', '), content }];
+      return [status, { description: codes.join(', '), content: { ...own?.[status]?.content, ...content } }];
     }),
   );
 }

@@ -30,7 +30,7 @@ const apis = [
     name: 'main API',
     operations: mainOperations,
     form: mainApi(config),
-    knownPaths: /^\/api\/v[12]\/|^\/(ready|metrics)$/,
+    knownPaths: /^\/api\/v[12]\/|^\/(ready|metrics|host-oauth-callback\/\{provider_id\})$/,
     metricsTypes: [prometheus],
   },
   {

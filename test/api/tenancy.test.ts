@@ -9,6 +9,7 @@ import { type Attempt, closed, own } from './attempt.ts';
 import { addDatasets, type DatasetVictim, datasetAttempts } from './dataset-attempts.ts';
 import { addDeployment, type DeploymentVictim, deploymentAttempts } from './deployment-attempts.ts';
 import { exportAttempts } from './export-attempts.ts';
+import { addOAuth, type OAuthVictim, oauthAttempts, oauthUrls } from './oauth-attempts.ts';
 import { addPrompts, type PromptVictim, promptAttempts } from './prompt-attempts.ts';
 import { evaluatorAttempts, type QueueVictim, queueAttempts } from './queue-attempts.ts';
 import { feedbackAttempts, otlp, type RunVictim, runAttempts } from './run-attempts.ts';
@@ -22,8 +23,14 @@ import { addTags, type WorkspaceVictim, workspaceAttempts } from './workspace-at
  * another organisation and the key of zebra's second workspace, call every operation with the victim's ids. No response
  * may contain the victim's words, and at the end the victim is unchanged.
  */
-type Made = ExportUnderTest & RunVictim & DatasetVictim & PromptVictim & QueueVictim;
-interface Victim extends Made, WorkspaceVictim, DeploymentVictim {
+interface Victim
+  extends ExportUnderTest,
+    RunVictim,
+    DatasetVictim,
+    PromptVictim,
+    QueueVictim,
+    WorkspaceVictim,
+    OAuthVictim {
   readonly workspaceId: string;
   readonly keyId: string;
   readonly feedbackId: string;
@@ -71,6 +78,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   ...queueAttempts,
   ...evaluatorAttempts,
   ...workspaceAttempts,
+  ...oauthAttempts,
   getSettings: () => ({ url: '/settings', answers: own }),
   getWorkspaceStats: () => ({ url: '/workspaces/current/stats', answers: own }),
   setHandle: () => ({ url: '/settings/handle', payload: { tenant_handle: 'okapi' }, answers: [403, 409] }),
@@ -211,6 +219,9 @@ async function readVictimData(): Promise<unknown> {
     limits: await read('/usage-limits'),
     secrets: await read('/workspaces/current/secrets'),
     taggings: await read('/workspaces/current/taggings'),
+    providers: await read(oauthUrls.providers),
+    oauthTokens: await read(oauthUrls.oauthTokens),
+    connections: await read(oauthUrls.connections),
     prices: (await read('/model-price-map')).slice(0, 2),
     configs: await read('/feedback-configs'),
     queueRuns: await read(`/annotation-queues/${victim.queueId}/runs`),
@@ -255,6 +266,7 @@ beforeAll(async () => {
     ...{ queueRunId: '', userId: zebra.userId },
     usageLimitId: limit.json().id,
     ...(await addTags((url, payload) => ask('POST', { url, payload }, key), project.json().id)),
+    ...(await addOAuth(api, zebra)),
     evaluatorId: evaluator.json().evaluator.id,
     priceId: modelPrice.json().id,
     ...(await addDeployment((url, payload) => ask('POST', { url, payload }, key), 'okapi')),
@@ -292,6 +304,9 @@ beforeAll(async () => {
     tags: [{ tag_name: 'okapi' }],
     limits: [{ limit_value: 1_000_000 }],
     secrets: [{ key: 'VICTIM' }],
+    providers: [{ name: 'zebra' }],
+    oauthTokens: [{ provider_account_label: 'okapi', scopes: ['okapi'] }],
+    connections: { data: [{ agent_id: 'triage', scopes: ['okapi'] }] },
     taggings: [{ tag_key: 'okapi', resources: { projects: [{ resource_name: 'okapi' }] } }],
     directory: { files: { 'AGENTS.md': { content: 'okapi' } } },
     keys: [{ description: 'okapi' }],
