@@ -156,8 +156,16 @@ async function decide(
   }
   if (prompt.name === 'login') return provider.interactionFinished(request, response, { login: { accountId: 'anna' } });
   const grant = new provider.Grant({ accountId: session?.accountId, clientId: params.client_id });
-  const scope = granted?.join(' ') ?? params.scope ?? '';
+  const asked = params.scope ?? '';
+  const scope = granted?.join(' ') ?? asked;
   grant.addOIDCScope(scope);
+  if (granted)
+    grant.rejectOIDCScope(
+      asked
+        .split(' ')
+        .filter((each) => !granted.includes(each))
+        .join(' '),
+    );
   if (params.resource !== undefined) grant.addResourceScope(params.resource, scope);
   return provider.interactionFinished(request, response, { consent: { grantId: await grant.save() } });
 }

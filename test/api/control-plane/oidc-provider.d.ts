@@ -8,6 +8,7 @@ declare module 'oidc-provider' {
       properties: object,
     ) => {
       addOIDCScope(scope: string): void;
+      rejectOIDCScope(scope: string): void;
       addResourceScope(resource: string, scope: string): void;
       save(): Promise<string>;
     };
