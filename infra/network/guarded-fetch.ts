@@ -30,14 +30,24 @@ export function openGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
   const agents = openGuardedAgents(options);
 
   async function send(target: string | URL, init: RequestInit = {}): Promise<Response> {
-    const url = new URL(target);
-    const isTls = url.protocol === 'https:';
     const timeout = AbortSignal.timeout(timeoutMs);
+    const signal = init.signal ? AbortSignal.any([init.signal, timeout]) : timeout;
+    try {
+      return await sendOnce(new URL(target), init, signal);
+    } catch (error) {
+      // Node reports an aborted response as a broken connection.
+      signal.throwIfAborted();
+      throw error;
+    }
+  }
+
+  async function sendOnce(url: URL, init: RequestInit, signal: AbortSignal): Promise<Response> {
+    const isTls = url.protocol === 'https:';
     const request = (isTls ? requestHttps : requestHttp)(url, {
       method: init.method ?? 'GET',
       headers: Object.fromEntries(new Headers(init.headers)),
       agent: isTls ? agents.https : agents.http,
-      signal: init.signal ? AbortSignal.any([init.signal, timeout]) : timeout,
+      signal,
     });
     request.end(init.body == null ? undefined : String(init.body));
     const [response] = (await once(request, 'response')) as [IncomingMessage];

@@ -63,8 +63,8 @@ export async function createMember(
 }
 
 /**
- * Removes a user from the organisation of the caller and revokes the user's keys; this takes effect at once in this
- * process. The rows stay, because usage and feedback show the names. As with single keys, a caller cannot revoke a key
+ * Removes a user from the organisation of the caller, revokes the user's keys and deletes the user's OAuth tokens; this
+ * takes effect at once in this process. The rows of user and keys stay, because usage and feedback show the names. As with single keys, a caller cannot revoke a key
  * that has a permission that the caller lacks.
  *
  * @throws NOT_FOUND if the organisation has no such user; FORBIDDEN with the permission that the caller lacks; CONFLICT
@@ -107,6 +107,13 @@ export async function removeMember(
     }
     await tx.execute('UPDATE api_keys SET revoked_at = now() WHERE user_id = $1 AND revoked_at IS NULL', [userId]);
     await tx.execute('UPDATE users SET removed_at = now() WHERE id = $1', [userId]);
+    for (const table of ['oauth_tokens', 'oauth_authentications']) {
+      await tx.execute(
+        `DELETE FROM ${table} t USING workspaces w
+         WHERE w.organization_id = $1 AND t.workspace_id = w.id AND t.user_id = $2::text`,
+        [caller.organizationId, userId.toLowerCase()],
+      );
+    }
   });
   authenticator.forgetAll();
 }

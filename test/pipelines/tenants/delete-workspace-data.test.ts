@@ -121,6 +121,7 @@ async function fill(id: string, key: string, deploymentId: string): Promise<Work
       VALUES ('${deploymentId}', '${threadId}', '${runId}', 1, 1, now() + 1000)`,
   });
 
+  await addOAuthToken(id, key);
   const made = await addExport(database, { workspaceId: id, projectId: read.session_id, word: 'export' });
   await database.execute(
     `UPDATE bulk_export_destinations SET sealed_credentials = 'sealed', credentials_keys = '{access_key_id}' WHERE id = $1`,
@@ -133,6 +134,22 @@ async function fill(id: string, key: string, deploymentId: string): Promise<Work
     attachmentUrl: read.s3_urls['attachment.a'].presigned_url,
     feedbackUrl: `${apiUrl}/feedback/tokens/${token}?score=1`,
   };
+}
+
+/** Adds a token that is connected with an agent, and a pending authentication; the first call adds the provider. */
+async function addOAuthToken(workspaceId: string, key: string): Promise<void> {
+  const urls = { auth_url: 'https://example.com/auth', token_url: 'https://example.com/token' };
+  const provider = { provider_id: 'mail', name: 'mail', client_id: 'client', ...urls };
+  await api.ask(owner.adminKey, 'POST', '/v2/auth/providers', provider);
+  const [token] = await api.database.query<{ id: string }>(
+    `INSERT INTO oauth_tokens (id, workspace_id, provider, user_id, scopes, sealed_access_token, for_any_agent, is_default)
+     SELECT gen_random_uuid(), $1, id, $2, '{}', 'sealed', true, true FROM oauth_providers RETURNING id`,
+    [workspaceId, owner.userId],
+  );
+  const connections = '/v2/auth/agents/agent/connections';
+  expect(await api.ask(key, 'POST', connections, { oauth_token_id: token?.id })).toMatchObject({ status: 201 });
+  const pending = await api.ask(key, 'POST', '/v2/auth/authenticate', { provider: 'mail', scopes: ['more'] });
+  expect(pending).toMatchObject({ status: 200, body: { status: 'pending' } });
 }
 
 const sortedNames = (rows: readonly { name: string }[]) => rows.map(({ name }) => name).sort();
@@ -190,6 +207,9 @@ describe('a workspace', () => {
     const before = await tablesWithRows(deletedWorkspace);
     expect(before.postgres).toEqual(
       expect.arrayContaining(['deferred_events', 'dead_letters', 'webhooks', 'checkpoints', 'datasets', 'examples']),
+    );
+    expect(before.postgres).toEqual(
+      expect.arrayContaining(['oauth_agent_connections', 'oauth_authentications', 'oauth_tokens']),
     );
     expect(before.clickhouse).toEqual(expect.arrayContaining(['runs', 'feedback', 'attachments', 'stream_events']));
     expect(before.clickhouse).toEqual(expect.arrayContaining([...stays.locators, 'traces']));

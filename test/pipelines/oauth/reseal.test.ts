@@ -1,0 +1,63 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { loadConfig } from '../../../infra/config/load.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { identifySecret } from '../../../pipelines/oauth/provider.ts';
+import { resealOAuthSecrets } from '../../../pipelines/oauth/reseal.ts';
+import { identifyToken } from '../../../pipelines/oauth/token.ts';
+import { createSecretSealer } from '../../../pipelines/tenants/secrets.ts';
+import { addOrganization, type OrganizationUnderTest } from '../../api/start-api.ts';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+
+let stores: FreshStores;
+let acme: OrganizationUnderTest;
+const logger = createLogger('silent', 'test');
+
+beforeAll(async () => {
+  stores = await freshStores();
+  acme = await addOrganization(stores.database, 'acme');
+});
+afterAll(() => stores?.close());
+
+const deps = (secretKey: string, former?: string) => {
+  const { config } = loadConfig({ ...(former && { RUNLAKE_FORMER_SECRET_KEYS: former }) });
+  return { database: stores.database, secretSealer: createSecretSealer(config, secretKey) };
+};
+
+it('encrypts client secrets and tokens of former keys again, after which these keys are not needed', async () => {
+  const { secretSealer: former } = deps('k0');
+  const { database } = stores;
+  const provider = randomUUID();
+  await database.execute(
+    `INSERT INTO oauth_providers (id, organization_id, provider_id, name, client_id, sealed_client_secret, auth_url,
+       token_url, uses_pkce, token_endpoint_auth_method, redirect_uri)
+     VALUES ($1, $2, 'mail', 'mail', 'client', $3, 'https://a.example', 'https://a.example', true, 'client_secret_post', 'x')`,
+    [provider, acme.id, former.seal('client secret', identifySecret(provider))],
+  );
+  const token = randomUUID();
+  const insertToken = `INSERT INTO oauth_tokens (id, workspace_id, provider, user_id, scopes, sealed_access_token,
+    sealed_refresh_token, for_any_agent, is_default) VALUES ($1, $2, $3, 'anna', '{}', $4, $5, true, true)`;
+  const workspaceId = acme.workspaceIds[0];
+  const [access, refresh] = (['access', 'refresh'] as const).map((kind) =>
+    former.seal(kind, identifyToken(token, kind)),
+  );
+  await database.execute(insertToken, [token, workspaceId, provider, access, refresh]);
+  // More tokens than are read at once, without refresh tokens and with the current key.
+  const current = deps('k1').secretSealer;
+  for (let n = 0; n < 1_001; n += 1) {
+    const id = randomUUID();
+    const sealed = current.seal('current', identifyToken(id, 'access'));
+    await database.execute(insertToken, [id, workspaceId, provider, sealed, null]);
+  }
+
+  expect(await resealOAuthSecrets(deps('k1', 'k0'), logger)).toBe(3);
+  expect(await resealOAuthSecrets(deps('k1', 'k0'), logger)).toBe(0);
+  const [stored] = await database.query<{ secret: string; access: string; refresh: string }>(
+    `SELECT sealed_client_secret AS secret, sealed_access_token AS access, sealed_refresh_token AS refresh
+     FROM oauth_tokens t JOIN oauth_providers p ON p.id = t.provider WHERE t.id = $1`,
+    [token],
+  );
+  expect(current.open(stored?.secret ?? '', identifySecret(provider)).text).toBe('client secret');
+  expect(current.open(stored?.access ?? '', identifyToken(token, 'access')).text).toBe('access');
+  expect(current.open(stored?.refresh ?? '', identifyToken(token, 'refresh')).text).toBe('refresh');
+});
