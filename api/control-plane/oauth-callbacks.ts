@@ -67,6 +67,7 @@ const sentences: Readonly<Record<string, string>> = {
   OAUTH_STATE_INVALID: 'This link was used already, or is older than ten minutes: please start again.',
   OAUTH_CONSENT_DENIED: 'You have not given access, and nothing was stored.',
   OAUTH_PROVIDER_REFUSED: 'The provider did not confirm the access: please start again.',
+  OAUTH_RESPONSE_TOO_LARGE: 'The provider did not confirm the access: please start again.',
   OAUTH_PROVIDER_UNAVAILABLE: 'The provider did not respond: please start again.',
   OAUTH_ENDPOINT_NOT_ALLOWED: 'The address of the provider is not allowed, so no access was given.',
   LIMIT_REACHED: 'The organization has too many tokens, so no access was given.',

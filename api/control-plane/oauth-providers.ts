@@ -128,7 +128,7 @@ const discoverMcpProvider = defineOperation({
     'LIMIT_REACHED',
     'OAUTH_DISCOVERY_FAILED',
     'OAUTH_ENDPOINT_NOT_ALLOWED',
-    'OAUTH_PROVIDER_REFUSED',
+    'OAUTH_RESPONSE_TOO_LARGE',
   ],
   schema: { body: NewMcpProvider, response: { 200: Provider } },
   handler: ({ caller, body, services, request }) =>

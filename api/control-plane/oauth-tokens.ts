@@ -1,6 +1,14 @@
 import { Type } from 'typebox';
 import { chooseUser } from '../../pipelines/oauth/authenticate.ts';
-import { changeToken, deleteToken, deleteTokens, listTokens, readToken } from '../../pipelines/oauth/token.ts';
+import {
+  changeToken,
+  deleteToken,
+  deleteTokens,
+  deleteTokensOfType,
+  hasTokensOfType,
+  listTokens,
+  readToken,
+} from '../../pipelines/oauth/token.ts';
 import { nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
 import { ProviderId, tag, UserQuery, userFields } from './oauth-user.ts';
@@ -126,6 +134,35 @@ const deleteOAuthTokens = defineOperation({
   },
 });
 
+const slackPath = '/v2/auth/tokens/workspace/slack';
+
+const slackTokenExists = defineOperation({
+  operationId: 'slackTokenExists',
+  method: 'GET',
+  path: `${slackPath}/exists`,
+  tag,
+  summary: 'Whether any user of the workspace has a token for Slack',
+  access: readAccess,
+  schema: { response: { 200: Type.Object({ has_token: Type.Boolean() }) } },
+  handler: async ({ caller, services: { oauth } }) => ({
+    has_token: await hasTokensOfType(oauth, caller.workspaceId, 'slack'),
+  }),
+});
+
+const deleteSlackTokens = defineOperation({
+  operationId: 'deleteSlackTokens',
+  method: 'DELETE',
+  path: slackPath,
+  tag,
+  summary: 'Revoke and delete the tokens of all users of the workspace for Slack',
+  access: { permission: 'oauth:manage', tenantScope: 'workspace' },
+  schema: { response: { 200: Type.Object({ message: Type.String(), deleted: Type.Integer() }) } },
+  handler: async ({ caller, services: { oauth } }) => {
+    const deleted = await deleteTokensOfType(oauth, caller.workspaceId, 'slack');
+    return { message: 'OAuth tokens deleted', deleted };
+  },
+});
+
 export const tokenOperations: readonly Operation[] = [
   listOAuthTokens,
   oauthTokenExists,
@@ -133,4 +170,6 @@ export const tokenOperations: readonly Operation[] = [
   updateOAuthToken,
   deleteOAuthToken,
   deleteOAuthTokens,
+  slackTokenExists,
+  deleteSlackTokens,
 ];

@@ -7,10 +7,10 @@ const VERSION_2 = /^\/+v2(?=\/|$)/;
 const PLATFORM = /^\/+v1(?=\/+platform(?:\/|$))/;
 
 /**
- * Matches any sequence of `/api`, `/api/v1` and `/api-host` at the start of a path, because some clients double the
- * prefix (`/api/v1/api/v1/…`), and clients of the control plane of a self-hosted installation use `/api-host`.
+ * Matches any sequence of `/api` and `/api/v1` at the start of a path, because some clients double the prefix
+ * (`/api/v1/api/v1/…`).
  */
-const PREFIXES = /^(?:\/+api(?:-host|\/+v1)?)+(?=\/|$)/;
+const PREFIXES = /^(?:\/+api(?:\/+v1)?)+(?=\/|$)/;
 
 /** Prefix of the control plane. Below it, `/v1/x` is `/api/v1/x`. */
 const CONTROL_PLANE = /^\/+api-host(?:\/+v1)?(?=\/|$)/;

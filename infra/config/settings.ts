@@ -139,7 +139,7 @@ export const settings = {
     'RUNLAKE_ALLOW_PRIVATE_ENDPOINTS',
     Type.Boolean(),
     false,
-    'Allow export endpoints on loopback and private addresses. Link-local addresses and credential (metadata) endpoints are always refused.',
+    'Allow export endpoints, webhooks and OAuth providers on loopback and private addresses, and OAuth providers without TLS. Link-local addresses and credential (metadata) endpoints are always refused.',
   ),
   allowDefaultCredentials: required(
     'RUNLAKE_ALLOW_DEFAULT_CREDENTIALS',

@@ -12,6 +12,11 @@ export const oauthErrors = {
     "The OAuth provider '{provider}' refused the request: {reason}.",
     'Check client_id, client_secret, token_endpoint_auth_method and the URLs of the provider, and that the redirect_uri is registered there.',
   ),
+  OAUTH_RESPONSE_TOO_LARGE: caller(
+    400,
+    'The response of {host} is larger than {limitBytes} bytes.',
+    'Check the URLs of the provider.',
+  ),
   // Status 502, because the server of the provider failed, and the same request may succeed later.
   OAUTH_PROVIDER_UNAVAILABLE: transient(
     502,

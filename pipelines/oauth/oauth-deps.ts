@@ -27,11 +27,7 @@ export function openOAuth(config: Config, deps: Pick<OAuthDeps, 'database' | 'se
   const http = openGuardedFetch({
     allowPrivate: config.allowPrivateEndpoints,
     refuse: (host, { about }) => runlakeError('OAUTH_ENDPOINT_NOT_ALLOWED', { host, range: about }),
-    refuseSize: (host) =>
-      runlakeError('OAUTH_PROVIDER_REFUSED', {
-        provider: host,
-        reason: `its response is larger than ${maxResponseBytes} bytes`,
-      }),
+    refuseSize: (host) => runlakeError('OAUTH_RESPONSE_TOO_LARGE', { host, limitBytes: maxResponseBytes }),
     maxConnections,
     maxResponseBytes,
     timeoutMs: providerTimeoutMs,

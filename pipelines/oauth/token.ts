@@ -4,7 +4,7 @@ import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.t
 import type { Sql } from '../../infra/postgres/database.ts';
 import { revokeGrant } from './grant.ts';
 import type { OAuthDeps } from './oauth-deps.ts';
-import { readProviderById } from './provider.ts';
+import { type ProviderType, readProviderById } from './provider.ts';
 
 /** A user of a workspace for whom a key acts. */
 export interface TokenOwner {
@@ -142,6 +142,25 @@ export async function deleteTokens(
   for (const token of tokens) await revokeAndDelete(deps, workspaceId, token);
   return tokens.length;
 }
+
+/** Whether any user of a workspace has a token of a provider of this type. */
+export async function hasTokensOfType({ database }: OAuthDeps, workspaceId: string, type: ProviderType) {
+  return (await database.query(`${selectOfTypeSql} LIMIT 1`, [workspaceId, type])).length > 0;
+}
+
+/**
+ * Deletes the tokens of all users of a workspace for providers of this type, as {@link deleteToken} does.
+ *
+ * @returns their number.
+ */
+export async function deleteTokensOfType(deps: OAuthDeps, workspaceId: string, type: ProviderType): Promise<number> {
+  const tokens = await deps.database.query<StoredToken>(selectOfTypeSql, [workspaceId, type]);
+  for (const token of tokens) await revokeAndDelete(deps, workspaceId, token);
+  return tokens.length;
+}
+
+const selectOfTypeSql = `SELECT ${storedColumns} FROM oauth_tokens
+  WHERE workspace_id = $1 AND provider IN (SELECT id FROM oauth_providers WHERE provider_type = $2)`;
 
 async function revokeAndDelete(deps: OAuthDeps, workspaceId: string, token: StoredToken): Promise<void> {
   const { database, secretSealer, logger } = deps;

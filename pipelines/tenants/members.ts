@@ -107,13 +107,11 @@ export async function removeMember(
     }
     await tx.execute('UPDATE api_keys SET revoked_at = now() WHERE user_id = $1 AND revoked_at IS NULL', [userId]);
     await tx.execute('UPDATE users SET removed_at = now() WHERE id = $1', [userId]);
-    for (const table of ['oauth_tokens', 'oauth_authentications']) {
-      await tx.execute(
-        `DELETE FROM ${table} t USING workspaces w
-         WHERE w.organization_id = $1 AND t.workspace_id = w.id AND t.user_id = $2::text`,
-        [caller.organizationId, userId.toLowerCase()],
-      );
-    }
+    // The id, as text, is the user of tokens.
+    const ofUser = 'workspace_id IN (SELECT id FROM workspaces WHERE organization_id = $1) AND user_id = $2';
+    const owner = [caller.organizationId, userId.toLowerCase()];
+    await tx.execute(`DELETE FROM oauth_tokens WHERE ${ofUser}`, owner);
+    await tx.execute(`DELETE FROM oauth_authentications WHERE ${ofUser}`, owner);
   });
   authenticator.forgetAll();
 }

@@ -61,6 +61,8 @@ export const oauthAttempts: Readonly<Record<string, (victim: OAuthVictim) => Att
   }),
   deleteOAuthToken: ({ tokenId }) => ({ url: `/v2/auth/tokens/${tokenId}?${user}`, answers: closed }),
   deleteOAuthTokens: () => ({ url: `/v2/auth/tokens?${user}&provider_id=${provider}`, answers: own }),
+  slackTokenExists: () => ({ url: '/v2/auth/tokens/workspace/slack/exists', answers: own }),
+  deleteSlackTokens: () => ({ url: '/v2/auth/tokens/workspace/slack', answers: [200, 403] }),
   listAgentConnections: () => ({ url: `${connectionsUrl}?${user}`, answers: own }),
   createAgentConnection: ({ tokenId }) => ({
     url: `${connectionsUrl}?${user}`,
@@ -70,17 +72,13 @@ export const oauthAttempts: Readonly<Record<string, (victim: OAuthVictim) => Att
   deleteAgentConnection: ({ connectionId }) => ({ url: `${connectionsUrl}/${connectionId}?${user}`, answers: closed }),
 };
 
-/** What the victim can read about its providers, tokens and connections. */
-export const oauthUrls = {
-  providers: '/v2/auth/providers',
-  oauthTokens: `/v2/auth/tokens?${user}`,
-  connections: `${connectionsUrl}?${user}`,
-};
+/** What the victim can read: its providers, tokens and connections. */
+export const oauthUrls = ['/v2/auth/providers', `/v2/auth/tokens?${user}`, `${connectionsUrl}?${user}`];
 
 /** Adds a provider, a pending authentication, and a token with a label that is connected with an agent. */
 export async function addOAuth(api: ApiUnderTest, { adminKey, workspaceIds }: OrganizationUnderTest) {
   const created = await api.ask(adminKey, 'POST', '/v2/auth/providers', {
-    ...{ provider_id: provider, name: 'zebra', client_id: 'zebra', client_secret: 'zebra' },
+    ...{ provider_id: provider, name: 'zebra', client_id: 'zebra', client_secret: 'zebra', provider_type: 'slack' },
     ...{ auth_url: 'https://example.com/auth', token_url: 'https://example.com/token' },
   });
   const pending = await api.ask(adminKey, 'POST', '/v2/auth/authenticate', { user_id: 'anna', provider, scopes: [] });

@@ -39,6 +39,27 @@ describe('a removed member', () => {
     expect(row).toEqual({ revoked_at: expect.any(String) });
   });
 
+  it('loses OAuth tokens and pending authentications; those of others stay', async () => {
+    const [userId, otherId] = [await addMember(), await addMember()];
+    const urls = { auth_url: 'https://example.com/auth', token_url: 'https://example.com/token' };
+    const provider = { provider_id: 'mail', name: 'mail', client_id: 'client', ...urls };
+    expect((await ask(acme.adminKey, 'POST', '/v2/auth/providers', provider)).status).toBe(200);
+    for (const user_id of [userId, otherId]) {
+      const request = { provider: 'mail', scopes: [], user_id };
+      expect((await ask(acme.adminKey, 'POST', '/v2/auth/authenticate', request)).status).toBe(200);
+      await api.database.execute(
+        `INSERT INTO oauth_tokens (id, workspace_id, provider, user_id, scopes, sealed_access_token, for_any_agent, is_default)
+         SELECT gen_random_uuid(), $1, id, $2, '{}', 'sealed', true, true FROM oauth_providers`,
+        [acme.workspaceIds[0], user_id],
+      );
+    }
+    expect((await remove(acme.adminKey, userId.toUpperCase())).status).toBe(200);
+    const left = await api.database.query(
+      'SELECT user_id FROM oauth_tokens UNION ALL SELECT user_id FROM oauth_authentications',
+    );
+    expect(left).toEqual([{ user_id: otherId }, { user_id: otherId }]);
+  });
+
   it('gets no valid key, also from a concurrent request', async () => {
     const userId = await addMember();
     expect((await remove(acme.adminKey, userId)).status).toBe(200);
