@@ -144,7 +144,7 @@ export const internals = {
    */
   exportMaxUnfinished: 10_000,
   maxOAuthProviders: 1_000,
-  maxOAuthTokens: 1_000_000,
+  maxOAuthTokens: 100_000,
   /** Maximum number of authentications that wait for a user; each waits for at most ten minutes. */
   maxOAuthAuthentications: 10_000,
 } as const satisfies Record<string, number | boolean>;

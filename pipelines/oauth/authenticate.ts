@@ -19,7 +19,7 @@ export interface AuthenticateRequest {
    * without an agent.
    */
   readonly agentId?: string | null | undefined;
-  /** Whether to add a token in any case, for example of another account. */
+  /** Whether to start an authentication in any case. It adds a token, unless `tokenId` names the one to replace. */
   readonly forceNew?: boolean | undefined;
   /** The only token that may be used or replaced. */
   readonly tokenId?: string | null | undefined;
@@ -81,9 +81,9 @@ export async function authenticate(
   request: AuthenticateRequest,
 ): Promise<AuthenticateResult> {
   const provider = await readProvider(deps.database, owner.organizationId, request.providerId);
-  const candidates = request.forceNew ? [] : await findCandidates(deps.database, owner, provider.id, request);
+  const candidates = await findCandidates(deps.database, owner, provider.id, request);
   if (request.tokenId != null && candidates.length === 0) throw createTokenNotFoundError();
-  for (const { id, scopes } of candidates) {
+  for (const { id, scopes } of request.forceNew ? [] : candidates) {
     if (!request.scopes.every((scope) => scopes.includes(scope))) continue;
     const token = await getUsableToken(deps, owner.workspaceId, id);
     if (token !== undefined) return { status: 'completed', token };
@@ -101,13 +101,14 @@ interface Candidate {
   readonly isReplaceable: boolean;
 }
 
-/** Finds the tokens that a request may use, the most fitting first. */
-export function findCandidates(
+/** Finds the tokens that a request may use or replace, the most fitting first. */
+export async function findCandidates(
   sql: Sql,
   { workspaceId, userId }: Pick<TokenOwner, 'workspaceId' | 'userId'>,
   provider: string,
-  { agentId, tokenId }: Pick<AuthenticateRequest, 'agentId' | 'tokenId'>,
+  { agentId, tokenId, forceNew }: Pick<AuthenticateRequest, 'agentId' | 'tokenId' | 'forceNew'>,
 ): Promise<Candidate[]> {
+  if (forceNew && tokenId == null) return [];
   return sql.query<Candidate>(
     `SELECT t.id, t.scopes, t.for_any_agent = ($4::text IS NULL) AS "isReplaceable"
      FROM oauth_tokens t LEFT JOIN oauth_agent_connections c ON c.token_id = t.id AND c.agent_id = $4

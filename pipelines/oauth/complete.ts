@@ -120,9 +120,8 @@ async function storeGrant(deps: OAuthDeps, tx: Sql, pending: PendingAuthenticati
   const scopes = grant.scopes
     ? [...new Set([...grant.scopes, ...asked.filter((scope) => protocolScopes.includes(scope))])]
     : asked;
-  const candidates = pending.forceNew
-    ? []
-    : await findCandidates(tx, pending, provider, { agentId, tokenId: pending.replacedTokenId });
+  const { forceNew, replacedTokenId: tokenId } = pending;
+  const candidates = await findCandidates(tx, pending, provider, { agentId, tokenId, forceNew });
   const replaced = candidates.find(({ isReplaceable }) => isReplaceable);
   const id = replaced?.id ?? randomUUID();
   const [sealedAccess, sealedRefresh] = sealGrant(deps.secretSealer, id, grant);

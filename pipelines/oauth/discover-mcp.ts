@@ -67,8 +67,13 @@ async function discover(deps: OAuthDeps, mcpServerUrl: string): Promise<Discover
   const fetchFn = deps.fetch;
   const { resourceMetadata, metadata } = await attempt(mcpServerUrl, 'the discovery', async () => {
     // A server that requires a token names its metadata in the response.
-    const response = await fetchFn(mcpServerUrl, { headers: { accept: 'application/json, text/event-stream' } });
-    const { resourceMetadataUrl } = extractWWWAuthenticateParams(response);
+    const headers = { accept: 'application/json, text/event-stream' };
+    const response = await fetchFn(mcpServerUrl, { headers }).catch((error: Error) => {
+      // A server that requires no token for this request may answer with a stream that does not end.
+      if (error.name === 'TimeoutError') return undefined;
+      throw error;
+    });
+    const { resourceMetadataUrl } = response ? extractWWWAuthenticateParams(response) : {};
     const found = await discoverOAuthServerInfo(mcpServerUrl, {
       fetchFn,
       ...(resourceMetadataUrl && { resourceMetadataUrl }),

@@ -139,8 +139,7 @@ export async function deleteTokens(
        AND provider = (SELECT id FROM oauth_providers WHERE organization_id = $3 AND provider_id = $4)`,
     [workspaceId, userId, organizationId, providerId],
   );
-  for (const token of tokens) await revokeAndDelete(deps, workspaceId, token);
-  return tokens.length;
+  return revokeAndDeleteAll(deps, workspaceId, tokens);
 }
 
 /** Whether any user of a workspace has a token of a provider of this type. */
@@ -155,12 +154,22 @@ export async function hasTokensOfType({ database }: OAuthDeps, workspaceId: stri
  */
 export async function deleteTokensOfType(deps: OAuthDeps, workspaceId: string, type: ProviderType): Promise<number> {
   const tokens = await deps.database.query<StoredToken>(selectOfTypeSql, [workspaceId, type]);
-  for (const token of tokens) await revokeAndDelete(deps, workspaceId, token);
-  return tokens.length;
+  return revokeAndDeleteAll(deps, workspaceId, tokens);
 }
 
 const selectOfTypeSql = `SELECT ${storedColumns} FROM oauth_tokens
   WHERE workspace_id = $1 AND provider IN (SELECT id FROM oauth_providers WHERE provider_type = $2)`;
+
+/** Maximum number of tokens that one request revokes at the same time. */
+const maxConcurrentRevocations = 16;
+
+async function revokeAndDeleteAll(deps: OAuthDeps, workspaceId: string, tokens: readonly StoredToken[]) {
+  for (let at = 0; at < tokens.length; at += maxConcurrentRevocations) {
+    const batch = tokens.slice(at, at + maxConcurrentRevocations);
+    await Promise.all(batch.map((token) => revokeAndDelete(deps, workspaceId, token)));
+  }
+  return tokens.length;
+}
 
 async function revokeAndDelete(deps: OAuthDeps, workspaceId: string, token: StoredToken): Promise<void> {
   const { database, secretSealer, logger } = deps;

@@ -94,6 +94,18 @@ it('a user has several accounts: the default one is used, unless the agent or th
   }
 });
 
+it('force_new starts an authentication although there is a token, and replaces the token that the request names', async () => {
+  const user_id = 'gus';
+  const first = await flow.grant({ user_id });
+  const again = await flow.authenticate({ user_id, force_new: true, token_id: first.metadata.token_id });
+  expect(again.status).toBe('pending');
+  await flow.redirect(await flow.server.visit(again.url));
+  const replaced = await flow.authenticate({ user_id });
+  expect(replaced.metadata.token_id).toBe(first.metadata.token_id);
+  expect(replaced.token).not.toBe(first.token);
+  expect(await tokens(user_id)).toHaveLength(1);
+});
+
 it('deleting a token revokes it at the provider, and ends its connections', async () => {
   const user_id = 'eve';
   const granted = await flow.grant({ user_id, agent_id: 'triage' });

@@ -31,8 +31,11 @@ describe('the redirect', () => {
   it('redeems a state once if two requests arrive at the same time', async () => {
     const { url } = await start('twice');
     const redirect = await flow.server.visit(url);
+    const before = flow.server.grants.length;
     const pages = await Promise.all([flow.redirect(redirect), flow.redirect(redirect), flow.redirect(redirect)]);
     expect(pages.map(({ status }) => status).sort()).toEqual([200, 400, 400]);
+    // The other requests do not reach the provider, which would revoke the token when it sees a code again.
+    expect(flow.server.grants.slice(before)).toEqual(['authorization_code success']);
   });
 
   it('refuses a wrong state, and the right one still works', async () => {

@@ -20,6 +20,11 @@ function handle(request: IncomingMessage, response: ServerResponse): boolean {
     response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body));
     return true;
   };
+  if (path === '/open/mcp') {
+    // The stream does not end.
+    response.writeHead(200, { 'content-type': 'text/event-stream' }).write(': open\n\n');
+    return true;
+  }
   if (path === '/mcp') {
     const challenge = `Bearer resource_metadata="${server.issuer}/metadata-of-mcp"`;
     return send(401, { error: 'invalid_token' }, { 'www-authenticate': challenge });
@@ -122,6 +127,12 @@ it('refuses metadata of another resource', async () => {
   expect(answer).toMatchObject({ status: 400, body: { code: 'OAUTH_DISCOVERY_FAILED' } });
   expect(answer.body.detail).toContain('is that of another server');
 });
+
+it('finds the authorization server of a server that answers without a token', async () => {
+  const created = await discover({ provider_id: 'open', mcp_server_url: `${server.issuer}/open/mcp` });
+  // There is no metadata of the resource, so the server itself is the authorization server.
+  expect(created).toMatchObject({ status: 200, body: { auth_url: server.authUrl, is_dynamic_client: true } });
+}, 30_000);
 
 it('does not follow the metadata to an address that is never allowed', async () => {
   resourceMetadata = { authorization_servers: ['http://169.254.169.254/'] };
