@@ -83,10 +83,11 @@ export async function authenticate(
   const provider = await readProvider(deps.database, owner.organizationId, request.providerId);
   const candidates = await findCandidates(deps.database, owner, provider.id, request);
   if (request.tokenId != null && candidates.length === 0) throw createTokenNotFoundError();
-  for (const { id, scopes } of request.forceNew ? [] : candidates) {
-    if (!request.scopes.every((scope) => scopes.includes(scope))) continue;
-    const token = await getUsableToken(deps, owner.workspaceId, id);
-    if (token !== undefined) return { status: 'completed', token };
+  const isEnough = ({ scopes }: Pick<Candidate, 'scopes'>) => request.scopes.every((scope) => scopes.includes(scope));
+  for (const candidate of request.forceNew ? [] : candidates.filter(isEnough)) {
+    const token = await getUsableToken(deps, owner.workspaceId, candidate.id);
+    // A refresh may have returned fewer scopes.
+    if (token !== undefined && isEnough(token)) return { status: 'completed', token };
   }
   // Consent replaces a token, so it has to include the scopes that the token has.
   const replaced = candidates.find(({ isReplaceable }) => isReplaceable);

@@ -18,7 +18,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import { connectToken } from './agent-connections.ts';
 import { findCandidates, hashState, identifyVerifier } from './authenticate.ts';
-import { type Grant, redeemCode } from './grant.ts';
+import { chooseScopes, type Grant, redeemCode } from './grant.ts';
 import type { OAuthDeps } from './oauth-deps.ts';
 import { type Provider, readProviderById } from './provider.ts';
 import { makeOnlyDefault } from './token.ts';
@@ -105,11 +105,6 @@ function createDenial({ provider_id: provider }: Provider, { error }: CallbackPa
   return runlakeError('OAUTH_PROVIDER_REFUSED', { provider, reason });
 }
 
-/**
- * Scopes that change the response instead of the access, and that some providers do not repeat among the granted ones.
- */
-const protocolScopes = ['openid', 'offline_access', 'refresh_token'];
-
 /** Step 4 of the header comment. */
 async function storeGrant(deps: OAuthDeps, tx: Sql, pending: PendingAuthentication, grant: Grant): Promise<void> {
   const { workspaceId, userId, provider, agentId, scopes: asked } = pending;
@@ -117,9 +112,7 @@ async function storeGrant(deps: OAuthDeps, tx: Sql, pending: PendingAuthenticati
   await tx.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', [
     `oauth ${workspaceId} ${provider} ${userId}`,
   ]);
-  const scopes = grant.scopes
-    ? [...new Set([...grant.scopes, ...asked.filter((scope) => protocolScopes.includes(scope))])]
-    : asked;
+  const scopes = chooseScopes(grant, asked);
   const { forceNew, replacedTokenId: tokenId } = pending;
   const candidates = await findCandidates(tx, pending, provider, { agentId, tokenId, forceNew });
   const replaced = candidates.find(({ isReplaceable }) => isReplaceable);

@@ -18,6 +18,20 @@ export interface Grant {
   readonly scopes: readonly string[] | undefined;
 }
 
+/**
+ * Scopes that change the response instead of the access, and that some providers do not repeat among the granted ones.
+ */
+const protocolScopes = ['openid', 'offline_access', 'refresh_token'];
+
+/**
+ * Returns the scopes of a new token: those that the provider granted, or `asked` if it named none. Scopes of the
+ * protocol that were asked for count as granted.
+ */
+export function chooseScopes({ scopes }: Grant, asked: readonly string[]): string[] {
+  const unrepeated = asked.filter((scope) => protocolScopes.includes(scope));
+  return [...new Set(scopes === undefined ? asked : [...scopes, ...unrepeated])];
+}
+
 interface Quirks {
   /** Scopes without which the provider issues no refresh token. */
   readonly refreshScopes?: readonly string[];

@@ -19,7 +19,7 @@ import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.t
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Sealer } from '../../infra/sealing/sealer.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
-import { type Grant, refreshGrant } from './grant.ts';
+import { chooseScopes, type Grant, refreshGrant } from './grant.ts';
 import { type OAuthDeps, providerTimeoutMs } from './oauth-deps.ts';
 import { readProviderById } from './provider.ts';
 import { identifyToken } from './token.ts';
@@ -135,11 +135,11 @@ async function storeRefreshed({ database, secretSealer }: OAuthDeps, token: Stor
   const [sealedAccess, sealedRefresh] = sealGrant(secretSealer, token.id, grant);
   const { expiresAt, freshUntil } = buildExpirySql('$6');
   await database.execute(
-    `UPDATE oauth_tokens SET sealed_access_token = $3, sealed_refresh_token = $4, scopes = coalesce($5, scopes),
+    `UPDATE oauth_tokens SET sealed_access_token = $3, sealed_refresh_token = $4, scopes = $5,
        expires_at = ${expiresAt}, fresh_until = ${freshUntil}, refresh_lease = NULL, refresh_lease_until = NULL,
        updated_at = now()
      WHERE id = $1 AND refresh_lease = $2`,
-    [token.id, lease, sealedAccess, sealedRefresh, grant.scopes ?? null, grant.lifetimeSeconds ?? null],
+    [token.id, lease, sealedAccess, sealedRefresh, chooseScopes(grant, token.scopes), grant.lifetimeSeconds ?? null],
   );
 }
 

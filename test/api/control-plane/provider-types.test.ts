@@ -81,6 +81,27 @@ it.each([
   expect(await again()).toMatchObject({ status: 'completed', token: 'a' });
 });
 
+it('microsoft: does not repeat the scope offline_access, neither at first nor in a refresh', async () => {
+  const { redeem, again } = await start('repeats-less', { provider_type: 'microsoft' }, ['api', 'offline_access']);
+  response = { status: 200, body: { access_token: 'a', refresh_token: 'r', token_type: 'Bearer', scope: 'api' } };
+  expect(await redeem()).toMatchObject({ status: 200 });
+  for (const access_token of ['b', 'c']) {
+    await api.database.execute(`UPDATE oauth_tokens SET expires_at = now(), fresh_until = now()`);
+    response = { status: 200, body: { access_token, token_type: 'Bearer', scope: 'api' } };
+    expect(await again()).toMatchObject({ status: 'completed', token: access_token });
+  }
+});
+
+it('a refresh that returns fewer scopes than are needed starts a new authentication', async () => {
+  const { redeem, again } = await start('fewer', {});
+  const scopes = 'chat:write files:read';
+  response = { status: 200, body: { access_token: 'a', refresh_token: 'r', token_type: 'Bearer', scope: scopes } };
+  expect(await redeem()).toMatchObject({ status: 200 });
+  await api.database.execute(`UPDATE oauth_tokens SET expires_at = now(), fresh_until = now()`);
+  response = { status: 200, body: { access_token: 'b', token_type: 'Bearer', scope: 'chat:write' } };
+  expect(await again()).toMatchObject({ status: 'pending', token: null });
+});
+
 it('github: separates scopes with commas, and sends errors with status 200', async () => {
   const first = await start('github', { token_endpoint_auth_method: 'client_secret_post' }, ['repo', 'gist']);
   response = {
