@@ -1,4 +1,4 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
 import type { RunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
@@ -51,6 +51,16 @@ export interface CustomRoutes {
   takesPrecedence(method: string, path: string): boolean;
   /** Handles the request. The body has not been read when this method is called. */
   handle(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+}
+
+/**
+ * Routes below a path of their own that are not operations. Requests to them are counted and drained as others, but no
+ * prefix, parser, body limit or authentication applies to them.
+ */
+export interface MountedRoutes {
+  /** First segment of the paths. */
+  readonly segment: string;
+  register(scope: FastifyInstance): Promise<void>;
 }
 
 /** Replaces API keys for all operations of an API that are not public. */

@@ -17,12 +17,18 @@ import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracin
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { AccessWatch } from './access-watch.ts';
-import { type ApiProfile, type CustomRoutes, mainApi } from './api-form.ts';
+import { type ApiProfile, type CustomRoutes, type MountedRoutes, mainApi } from './api-form.ts';
 import { identifyCaller } from './authentication.ts';
 import { toCanonicalUrl } from './canonical-url.ts';
 import { anyOriginCors, applyCorsHeaders, type CorsPolicy } from './cross-origin.ts';
 import { Drain } from './drain.ts';
-import { rejectMalformedRequest, renderError, retryAfterSeconds, toRunlakeError } from './error-response.ts';
+import {
+  refusalHeader,
+  rejectMalformedRequest,
+  renderError,
+  retryAfterSeconds,
+  toRunlakeError,
+} from './error-response.ts';
 import { registerTimestampFormat } from './formats.ts';
 import { parseJsonBody } from './json-body.ts';
 import { describeApi, descriptionSegments } from './openapi.ts';
@@ -66,6 +72,8 @@ export interface ServerOptions {
   readonly operations: readonly Operation[];
   /** Options of the API. Default: those of the main API. */
   readonly form?: ApiProfile;
+  /** Routes of deployments. */
+  readonly mounted?: MountedRoutes | undefined;
   /**
    * Returns the dependencies that startup is waiting for, or undefined when the server accepts requests. Health
    * operations respond during startup.
@@ -117,12 +125,14 @@ export async function buildServer({
   logger,
   operations,
   form = mainApi(config),
+  mounted,
   getAwaitedDependency = () => undefined,
 }: ServerOptions): Promise<FastifyInstance> {
   registerTimestampFormat();
   collectProcessMetrics();
   const limits = { maxHeaderBytes: maxUrlBytes + extraHeaderBytes, requestTimeoutMs: config.requestTimeoutMs };
   const rootSegments = new Set<string>(descriptionSegments);
+  if (mounted) rootSegments.add(mounted.segment);
   for (const { mount, path } of operations) if (mount === 'root') rootSegments.add(path.split('/')[1] ?? '');
   const anyOriginPaths = new Set(
     operations.flatMap((operation) =>
@@ -209,12 +219,13 @@ export async function buildServer({
 
   server.addHook('onRequest', async (request, reply) => {
     const startedAtMs = performance.now();
-    const { operation } = request.routeOptions.config;
+    const { operation, metricName = 'none' } = request.routeOptions.config;
     const isCounted = operation?.whileDraining !== true;
     reply.header('x-request-id', request.id).headers(securityHeaders);
     const shared = findCorsSettings(request.routeOptions.url ?? '');
     const isPreflight = shared !== undefined && applyCorsHeaders(request, reply, shared);
     const what = isCounted ? getAwaitedDependency() : undefined;
+    if (what !== undefined || (isCounted && drain.draining)) reply.header(refusalHeader, 'true');
     if (what !== undefined) throw runlakeError('STARTING', { what }, { retryAfterSeconds: startupRetryAfterSeconds });
     if (isCounted) rejectIfUnavailable();
     if (isCounted) drain.enter();
@@ -225,7 +236,7 @@ export async function buildServer({
       const status = error ? 'aborted' : reply.statusCode;
       request.span?.end(status, request.caller?.workspaceId);
       requestDurations.observe(
-        { operation: operation?.operationId ?? 'none', status: String(status) },
+        { operation: operation?.operationId ?? metricName, status: String(status) },
         (performance.now() - startedAtMs) / 1_000,
       );
     });
@@ -276,6 +287,7 @@ export async function buildServer({
       if (operation.rawBody) registerOperation(scope, operation, services, form.customAccess);
     if (form.extraRoutes) registerCatchAllRoute(scope, form.extraRoutes);
   });
+  if (mounted) await server.register((scope) => mounted.register(scope));
   rejectUnservedRoutes(server, operations, listUnbuiltRoutes(form.originalRoutes ?? [], operations));
   return server;
 }

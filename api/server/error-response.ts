@@ -66,6 +66,9 @@ function readErrorCode(raw: unknown): string | undefined {
   return typeof code === 'string' ? code : undefined;
 }
 
+/** Header of responses to requests that were refused before they were processed, so that another server may get them. */
+export const refusalHeader = 'x-runlake-refused';
+
 /** Returns the number of seconds after which a client should retry. Returns undefined if a retry cannot succeed. */
 export function retryAfterSeconds(error: RunlakeError): number | undefined {
   return error.retryAfterSeconds ?? (error.class === 'transient' ? 1 : undefined);

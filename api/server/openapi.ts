@@ -7,6 +7,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { jsonMediaType } from './formats.ts';
 import type { Operation } from './operation.ts';
 import { listErrors } from './operation-errors.ts';
+import { getForwardedPrefix } from './public-base.ts';
 import { stripQuery } from './register-operation.ts';
 
 /** First segments of the paths that {@link describeApi} serves. These paths do not start with `/api/v1`. */
@@ -79,10 +80,16 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
     });
   });
   let text: string | undefined;
-  server.get('/openapi.json', { schema: { hide: true } }, async (_request, reply) => {
+  server.get('/openapi.json', { schema: { hide: true } }, async (request, reply) => {
     text ??= JSON.stringify(server.swagger());
-    return reply.type(jsonMediaType).send(text);
+    const prefix = getForwardedPrefix(request);
+    return reply.type(jsonMediaType).send(prefix === '' ? text : addServer(text, prefix));
   });
+}
+
+/** Adds the path to which pages send requests of the description. */
+function addServer(description: string, url: string): string {
+  return JSON.stringify({ ...JSON.parse(description), servers: [{ url }] });
 }
 
 /** Adds the security, the raw body, the errors and the notes of an operation to its Fastify schema. */

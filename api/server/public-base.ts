@@ -31,6 +31,15 @@ export function buildPageUrl(path: string, request: FastifyRequest, { publicUrl 
   return (publicUrl === undefined ? getRequestOrigin(request) : stripPrefix(publicUrl)) + path;
 }
 
+/** Header with which the proxy of deployments tells a replica under which path clients reach it. */
+export const forwardedPrefixHeader = 'x-forwarded-prefix';
+
+/** Returns the path under which the client reaches this server through a proxy, without a slash at the end, or `''`. */
+export function getForwardedPrefix({ headers }: FastifyRequest): string {
+  const prefix = headers[forwardedPrefixHeader];
+  return typeof prefix === 'string' && /^(?:\/[\w.~-]+){1,8}$/.test(prefix) ? prefix : '';
+}
+
 /** Removes the prefix and slashes at the end from a URL of the main API, which may end with them. */
 export function stripPrefix(publicUrl: string): string {
   return publicUrl.replace(/\/+$/, '').replace(/\/api(?:\/v1)?$/, '');

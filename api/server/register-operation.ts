@@ -10,6 +10,8 @@ import { convertQuery, parseQuery } from './query-string.ts';
 declare module 'fastify' {
   interface FastifyContextConfig {
     operation?: Operation;
+    /** Name of a route in metrics that is not an operation. */
+    metricName?: string;
   }
 }
 

@@ -190,8 +190,8 @@ export const catalogue = {
   // Agent server
   ...agentErrors,
 
-  // OAuth providers
-  ...oauthErrors,
+  // Deployments
+  ...deploymentErrors,
 
   // Tool server
   ...toolErrors,

@@ -1,0 +1,132 @@
+/**
+ * Serves deployments below `/deployments/{slug}` of the main port. Requests go to a replica unchanged: the replica
+ * authenticates the caller, and its limits and CORS settings apply. Bodies are streamed in both directions, and neither
+ * parsed nor buffered, except the first {@link maxKeptBodyBytes} of a request for another attempt.
+ */
+import type { IncomingHttpHeaders } from 'node:http';
+import { Readable } from 'node:stream';
+import replyFrom from '@fastify/reply-from';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { MountedRoutes } from '../server/api-form.ts';
+import { getRequestOrigin } from '../server/public-base.ts';
+import type { WebSocketAwareMessage } from '../server/web-sockets.ts';
+import { toClientHeaders, toReplicaHeaders } from './proxy-headers.ts';
+import { RequestBody } from './request-body.ts';
+import { type FindReplicaUrl, type ProxiedRequest, ReplicaDispatcher } from './send-to-replica.ts';
+import { openTunnel, routeUpgrades } from './tunnel.ts';
+
+/** First segment of the paths of deployments. */
+export const deploymentsSegment = 'deployments';
+
+/** Maximum number of bytes of a request body that are kept until a replica has accepted the request. */
+const maxKeptBodyBytes = 256 * 1024;
+
+/** Splits a request target into the path of the deployment, the path within it, and the query. */
+const targetPattern = new RegExp(`^(/+${deploymentsSegment}/+[^/?]+)([^?]*)(.*)$`, 's');
+
+/** `findReplicaUrl` is called for each request and each attempt. */
+export function createDeploymentProxy(findReplicaUrl: FindReplicaUrl): MountedRoutes {
+  return {
+    segment: deploymentsSegment,
+    register: async (scope) => {
+      const dispatcher = new ReplicaDispatcher();
+      scope.addHook('onClose', () => dispatcher.close());
+      await scope.register(replyFrom, { undici: dispatcher as never, disableRequestLogging: true, disableCache: true });
+      scope.removeAllContentTypeParsers();
+      scope.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
+      routeUpgrades(scope);
+      for (const url of [`/${deploymentsSegment}/:slug`, `/${deploymentsSegment}/:slug/*`]) {
+        scope.route<{ Params: { slug: string } }>({
+          method: scope.supportedMethods,
+          exposeHeadRoute: false,
+          url,
+          schema: { hide: true },
+          config: { metricName: 'proxyDeployment' },
+          // The plugin logs each failed and each cancelled request as a warning; errors are logged once, when they are sent.
+          logLevel: 'error',
+          handler: async (request, reply) => {
+            const { slug } = request.params;
+            const target = readTarget(request, slug);
+            if ((request.raw as WebSocketAwareMessage).upgrade)
+              return openTunnel(request, reply, target, findReplicaUrl);
+            return forward(request, reply, target, { dispatcher, findReplicaUrl });
+          },
+        });
+      }
+    },
+  };
+}
+
+/** Where a request goes. */
+export interface ProxyTarget {
+  readonly slug: string;
+  /** Path of the deployment, without a slash at the end. */
+  readonly prefix: string;
+  /** Path within the deployment. */
+  readonly path: string;
+  /** Query with its question mark, or an empty text. */
+  readonly query: string;
+}
+
+/** @throws BAD_REQUEST if the path has a segment `..`. */
+function readTarget({ originalUrl }: FastifyRequest, slug: string): ProxyTarget {
+  const [, , path = '', query = ''] = targetPattern.exec(originalUrl) ?? [];
+  if (/(?:^|\/)\.\.(?:\/|$)/.test(decodeURIComponent(path)))
+    throw runlakeError('BAD_REQUEST', { reason: 'The path must not contain `..`.' });
+  return { slug, prefix: `/${deploymentsSegment}/${slug}`, path: path || '/', query };
+}
+
+function forward(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { slug, prefix, path }: ProxyTarget,
+  { dispatcher, findReplicaUrl }: { readonly dispatcher: ReplicaDispatcher; readonly findReplicaUrl: FindReplicaUrl },
+): FastifyReply {
+  const disconnected = new AbortController();
+  reply.raw.once('close', () => {
+    if (!reply.raw.writableFinished) disconnected.abort();
+  });
+  const proxied: ProxiedRequest = {
+    slug,
+    findReplicaUrl,
+    body: request.body instanceof Readable ? new RequestBody(request.body, maxKeptBodyBytes) : undefined,
+    signal: disconnected.signal,
+    rewriteHeaders: (response, replicaUrl) =>
+      toClientHeaders(response, { prefix, origins: [getRequestOrigin(request), replicaUrl] }),
+  };
+  return dispatcher.run(proxied, () =>
+    reply.from(path, {
+      // The dispatcher replaces it.
+      getUpstream: () => 'http://replica',
+      // The default repeats GET requests after 503 and takes the seconds of Retry-After as milliseconds.
+      retryDelay: () => null,
+      rewriteRequestHeaders: () => toReplicaHeaders(request, prefix) as IncomingHttpHeaders,
+      onResponse: (_request, _reply, { stream }) => sendBody(reply, stream),
+      onError: (_reply, { error }) => reply.send(toRunlakeFailure(error)),
+    }),
+  );
+}
+
+/**
+ * Sends the body of a response as it arrives. When this server drains, event streams are cut, so that their clients
+ * reconnect; other responses have the drain timeout.
+ */
+function sendBody(reply: FastifyReply, body: Readable): void {
+  if (reply.getHeader('content-length') === undefined) {
+    // The client gets the headers before the first event.
+    reply.raw.once('pipe', () => reply.raw.flushHeaders());
+  }
+  if (String(reply.getHeader('content-type')).startsWith('text/event-stream')) {
+    const { drainStarted } = reply.server;
+    const cut = () => body.destroy(runlakeError('DRAINING'));
+    drainStarted.addEventListener('abort', cut, { once: true });
+    body.once('close', () => drainStarted.removeEventListener('abort', cut));
+  }
+  reply.send(body);
+}
+
+/** The plugin wraps errors of the dispatcher. */
+function toRunlakeFailure(error: Error): Error {
+  return isRunlakeError(error.cause) ? error.cause : error;
+}

@@ -1,0 +1,131 @@
+/**
+ * WebSockets of deployments: the connection of the client is joined to one of a replica, byte for byte. So the handshake,
+ * messages of any size, pings and compression are those of the replica, and each side reads no faster than the other.
+ */
+import { request as httpRequest, type IncomingMessage, ServerResponse } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import type { Socket } from 'node:net';
+import { type Duplex, pipeline } from 'node:stream';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { ProxyTarget } from './proxy.ts';
+import { toClientHeaders, toReplicaHeaders } from './proxy-headers.ts';
+import { type FindReplicaUrl, isConnectError } from './send-to-replica.ts';
+
+/** Time for a replica to accept or refuse a handshake. */
+const handshakeTimeoutMs = 30_000;
+const maxAttempts = 4;
+
+/** Bytes that a client has sent after its handshake. */
+const firstBytes = new WeakMap<IncomingMessage, Buffer>();
+
+/**
+ * Routes upgrade requests like all others, so that they pass the same hooks. A response other than 101 ends the
+ * connection, because Node no longer reads requests from it. Connections end when the server drains.
+ */
+export function routeUpgrades({ server, routing, drainStarted }: FastifyInstance): void {
+  const sockets = new Set<Duplex>();
+  server.on('upgrade', (message: IncomingMessage, socket: Socket, head: Buffer) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+    socket.on('error', () => socket.destroy());
+    if (drainStarted.aborted) {
+      socket.destroy();
+      return;
+    }
+    firstBytes.set(message, head);
+    const response = new ServerResponse(message);
+    response.shouldKeepAlive = false;
+    response.assignSocket(socket);
+    response.once('finish', () => socket.destroySoon());
+    routing(message, response);
+  });
+  drainStarted.addEventListener('abort', () => {
+    for (const socket of sockets) socket.destroy();
+  });
+}
+
+/**
+ * Opens a WebSocket on a replica and joins it with that of the client. If the replica refuses, the client gets its
+ * response.
+ *
+ * @throws DEPLOYMENT_NOT_SERVING
+ */
+export async function openTunnel(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { slug, prefix, path, query }: ProxyTarget,
+  findReplicaUrl: FindReplicaUrl,
+): Promise<FastifyReply> {
+  const { connection, upgrade } = request.headers;
+  const headers = { ...toReplicaHeaders(request, prefix), connection, upgrade };
+  const tried = new Set<string>();
+  for (;;) {
+    const url = await findReplicaUrl(slug, tried);
+    tried.add(url);
+    try {
+      const answer = await shakeHands(new URL(url), path + query, { headers, client: request.raw.socket });
+      if ('socket' in answer) {
+        reply.hijack();
+        join(request.raw, answer);
+        return reply;
+      }
+      const { message } = answer;
+      const origins = [`${request.protocol}://${request.host}`, url];
+      const { statusCode: status = 502 } = message;
+      reply.code(status).headers(toClientHeaders({ status, headers: message.headers }, { prefix, origins }));
+      return reply.send(message);
+    } catch (error) {
+      if (!isConnectError(error) || tried.size === maxAttempts)
+        throw runlakeError('DEPLOYMENT_NOT_SERVING', { deployment: slug }, { cause: error });
+    }
+  }
+}
+
+interface AcceptedHandshake {
+  readonly message: IncomingMessage;
+  readonly socket: Duplex;
+  /** Bytes that the replica has sent after its handshake. */
+  readonly head: Buffer;
+}
+
+/** Sends the handshake to a replica. Resolves with its response, also if it refuses. */
+async function shakeHands(
+  { protocol, hostname, port }: URL,
+  path: string,
+  { headers, client }: { readonly headers: object; readonly client: Socket },
+): Promise<AcceptedHandshake | { readonly message: IncomingMessage }> {
+  const outgoing = (protocol === 'https:' ? httpsRequest : httpRequest)({
+    ...{ protocol, hostname, port, path, agent: false, timeout: handshakeTimeoutMs },
+    headers: { ...headers },
+  });
+  const cancel = () => outgoing.destroy();
+  client.once('close', cancel);
+  try {
+    return await new Promise((resolve, reject) => {
+      outgoing.once('upgrade', (message, socket, head) => resolve({ message, socket, head }));
+      outgoing.once('response', (message) => resolve({ message }));
+      outgoing.once('timeout', cancel);
+      outgoing.once('error', reject);
+      outgoing.end();
+    });
+  } finally {
+    client.off('close', cancel);
+  }
+}
+
+function join(request: IncomingMessage, { message, socket: replica, head }: AcceptedHandshake): void {
+  const client = request.socket;
+  for (const socket of [client, replica as Socket]) {
+    socket.setTimeout(0);
+    socket.setNoDelay(true);
+  }
+  const lines = [`HTTP/1.1 101 ${message.statusMessage}`];
+  for (let index = 0; index < message.rawHeaders.length; index += 2)
+    lines.push(`${message.rawHeaders[index]}: ${message.rawHeaders[index + 1]}`);
+  client.write(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
+  client.write(head);
+  replica.write(firstBytes.get(request) ?? Buffer.alloc(0));
+  pipeline(client, replica, () => client.destroySoon());
+  pipeline(replica, client, () => replica.destroy());
+}
