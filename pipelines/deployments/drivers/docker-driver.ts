@@ -1,0 +1,233 @@
+/**
+ * Runs images as containers of a Docker engine, one for each replica.
+ *
+ * Invariant: a container is identified by its name, which contains the revision and the number of the replica. A
+ * container that runs with the same settings is taken over, so that the crash of a host does not interrupt it; any other
+ * container of that name is removed first. The engine does not restart containers, the host does.
+ *
+ *   1. The image is pulled. Without access to its registry, an image that the engine has is used.
+ *   2. The container is created and started. It listens on a loopback port of this machine, or in `network`.
+ *   3. The replica has started when `/ok` responds. If the container ends before that, its last lines are the reason.
+ *   4. To stop it, the engine sends SIGTERM, and SIGKILL after the drain time. Then the container is removed.
+ */
+import { createHash } from 'node:crypto';
+import { PassThrough, type Readable } from 'node:stream';
+import { createInterface } from 'node:readline';
+import type Docker from 'dockerode';
+import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
+import {
+  buildImageEnvironment,
+  type ImageDriverOptions,
+  imagePort,
+  nameReplica,
+  requireImage,
+  respondsOk,
+  startFailed,
+  waitUntilOk,
+} from './image-replica.ts';
+
+export interface DockerDriverOptions extends ImageDriverOptions {
+  readonly docker: Docker;
+  /** Network in which replicas are reached by their names. Unset: each gets a loopback port of this machine. */
+  readonly network: string | undefined;
+}
+
+const labels = { installation: 'runlake.installation', settings: 'runlake.settings' } as const;
+const maxProcesses = 4_096;
+const portName = `${imagePort}/tcp`;
+
+export function createDockerDriver(options: DockerDriverOptions): DeploymentDriver {
+  const { docker, installation } = options;
+  return {
+    name: 'docker',
+    start: (spec, startOptions) => startContainer(options, spec, startOptions),
+    async removeExcept(replicas) {
+      const kept = new Set(replicas.map(nameReplica));
+      const filters = { label: [`${labels.installation}=${installation}`] };
+      const containers = await docker.listContainers({ all: true, filters });
+      for (const { Id, Names } of containers) {
+        if (!Names.some((name) => kept.has(name.replace(/^\//, '')))) await remove(docker.getContainer(Id));
+      }
+    },
+  };
+}
+
+async function startContainer(
+  options: DockerDriverOptions,
+  spec: ReplicaSpec,
+  { signal, onLog }: StartOptions,
+): Promise<StartedReplica> {
+  const { docker } = options;
+  const created = describeContainer(options, spec);
+  const { name } = created;
+  let container = docker.getContainer(name);
+  try {
+    const present = await inspect(container);
+    const isSame = present?.State.Running && present.Config.Labels[labels.settings] === created.Labels[labels.settings];
+    if (!isSame) {
+      if (present) await remove(container);
+      await pullImage(docker, created.Image, { signal, onLog });
+      signal.throwIfAborted();
+      container = await docker.createContainer(created);
+      await container.start();
+    }
+    const lines = await followOutput(docker, container, { tail: isSame ? 0 : maxKeptLines, onLog });
+    const ended = container.wait().then(
+      async ({ StatusCode: code }: { StatusCode: number }) => {
+        const state = (await inspect(container).catch(() => undefined))?.State;
+        return state?.OOMKilled ? 'The container ran out of memory.' : `The container ended with exit code ${code}.`;
+      },
+      (error: Error) => `The container is gone: ${error.message}`,
+    );
+    let reason: string | undefined;
+    void ended.then((text) => {
+      reason = text;
+    });
+    const url = await findUrl(container, options.network);
+    await waitUntilOk(url, signal, async () => {
+      if (reason !== undefined) throw startFailed([reason.replace(/\.$/, ''), ...lines()].join('\n'));
+    });
+    return {
+      url,
+      ended,
+      isHealthy: (checkSignal) => respondsOk(url, checkSignal),
+      stop: async (drainMs) => {
+        // 304: it has ended already.
+        await container.stop({ t: Math.ceil(drainMs / 1_000) }).catch((error: unknown) => ignoreStatus(error, 304, 404));
+        await remove(container);
+      },
+    };
+  } catch (error) {
+    await remove(docker.getContainer(name)).catch(() => undefined);
+    if (signal.aborted) throw signal.reason;
+    throw isDockerError(error) ? startFailed(`Docker refused: ${explainDockerError(error)}`, error) : error;
+  }
+}
+
+type ContainerSettings = Docker.ContainerCreateOptions & {
+  readonly name: string;
+  readonly Image: string;
+  readonly Labels: Record<string, string>;
+};
+
+/** @throws DEPLOYMENT_START_FAILED if the specification asks for what Docker does not have. */
+function describeContainer(options: DockerDriverOptions, spec: ReplicaSpec): ContainerSettings {
+  const { resources, secretReferences, deploymentId, revisionId, slug } = spec;
+  const [reference] = secretReferences;
+  if (reference !== undefined)
+    throw startFailed(`secret_references need the driver kubernetes; set ${reference.name} as a secret of the deployment`);
+  const cpu = resources.cpu_limit ?? (resources.cpu ? 2 * resources.cpu : undefined);
+  const memory = resources.memory_limit_mb ?? (resources.memory_mb ? 2 * resources.memory_mb : undefined);
+  const { network } = options;
+  const settings = {
+    name: nameReplica(spec),
+    Image: requireImage(spec, 'docker'),
+    Env: Object.entries(buildImageEnvironment(spec, options)).map(([name, value]) => `${name}=${value}`),
+    ExposedPorts: { [portName]: {} },
+    HostConfig: {
+      ...(cpu && { NanoCpus: Math.round(cpu * 1e9) }),
+      ...(memory && { Memory: memory * 1024 * 1024, MemorySwap: memory * 1024 * 1024 }),
+      PidsLimit: maxProcesses,
+      SecurityOpt: ['no-new-privileges'],
+      Init: true,
+      ...(network === undefined
+        ? { PortBindings: { [portName]: [{ HostIp: '127.0.0.1', HostPort: '' }] } }
+        : { NetworkMode: network }),
+    },
+  };
+  const digest = createHash('sha256').update(JSON.stringify(settings)).digest('hex');
+  return {
+    ...settings,
+    Labels: {
+      ...resources.labels,
+      [labels.installation]: options.installation,
+      [labels.settings]: digest,
+      'runlake.deployment': deploymentId,
+      'runlake.revision': revisionId,
+      'runlake.slug': slug,
+    },
+  };
+}
+
+async function pullImage(docker: Docker, image: string, { signal, onLog }: StartOptions): Promise<void> {
+  try {
+    const progress = await docker.pull(image, { abortSignal: signal });
+    await new Promise<void>((resolve, reject) => {
+      docker.modem.followProgress(
+        progress,
+        (error) => (error ? reject(error) : resolve()),
+        // Lines with a progress bar are repeated for each of its steps.
+        ({ status, id, progress: bar }: { status?: string; id?: string; progress?: string }) =>
+          status !== undefined && !bar && onLog(id ? `${id}: ${status}` : status),
+      );
+    });
+  } catch (error) {
+    signal.throwIfAborted();
+    const isPresent = await docker
+      .getImage(image)
+      .inspect()
+      .then(
+        () => true,
+        () => false,
+      );
+    if (!isPresent) throw startFailed(`The image ${image} cannot be pulled: ${explainDockerError(error)}`, error);
+    onLog(`The image cannot be pulled; the one on this machine is used: ${explainDockerError(error)}`);
+  }
+}
+
+const maxKeptLines = 20;
+
+/** Passes the output on, after the last `tail` lines. @returns a function that returns the last lines. */
+async function followOutput(
+  docker: Docker,
+  container: Docker.Container,
+  { tail, onLog }: Pick<StartOptions, 'onLog'> & { readonly tail: number },
+): Promise<() => readonly string[]> {
+  const stream = (await container.logs({ follow: true, stdout: true, stderr: true, tail })) as unknown as Readable;
+  const output = new PassThrough();
+  docker.modem.demuxStream(stream, output, output);
+  stream.once('end', () => output.end());
+  stream.once('error', () => output.end());
+  const kept: string[] = [];
+  createInterface({ input: output }).on('line', (line) => {
+    kept.push(line);
+    if (kept.length > maxKeptLines) kept.shift();
+    onLog(line);
+  });
+  return () => kept;
+}
+
+async function findUrl(container: Docker.Container, network: string | undefined): Promise<string> {
+  const { Name, NetworkSettings } = await container.inspect();
+  if (network !== undefined) return `http://${Name.replace(/^\//, '')}:${imagePort}`;
+  const port = NetworkSettings.Ports[portName]?.[0]?.HostPort;
+  if (port === undefined) throw startFailed('The container has ended before its port was opened');
+  return `http://127.0.0.1:${port}`;
+}
+
+async function inspect(container: Docker.Container): Promise<Docker.ContainerInspectInfo | undefined> {
+  return container.inspect().catch((error: unknown) => ignoreStatus(error, 404));
+}
+
+async function remove(container: Docker.Container): Promise<void> {
+  // 409: another request is removing it.
+  await container.remove({ force: true, v: true }).catch((error: unknown) => ignoreStatus(error, 404, 409));
+}
+
+interface DockerError extends Error {
+  readonly statusCode: number;
+  readonly json?: { readonly message?: string } | null;
+}
+
+function isDockerError(error: unknown): error is DockerError {
+  return error instanceof Error && typeof (error as Partial<DockerError>).statusCode === 'number';
+}
+
+function explainDockerError(error: unknown): string {
+  return (isDockerError(error) ? error.json?.message : undefined) ?? (error as Error).message;
+}
+
+function ignoreStatus(error: unknown, ...statuses: readonly number[]): undefined {
+  if (isDockerError(error) && statuses.includes(error.statusCode)) return undefined;
+  throw error;
+}

@@ -1,0 +1,77 @@
+/** What the drivers that run images have in common. */
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { pause } from '../../../infra/timeouts/backoff.ts';
+import type { ReplicaSpec } from '../driver.ts';
+
+/** Port on which an image must serve its agent server. Also the default of the images that `langgraph build` makes. */
+export const imagePort = 8000;
+const pollMs = 500;
+const requestTimeoutMs = 5_000;
+
+export interface ImageDriverOptions {
+  /** Identifies the replicas of this installation among others. */
+  readonly installation: string;
+  /** Address of the main API for the traces of the replicas. */
+  readonly publicUrl: string | undefined;
+}
+
+/** Returns the name of a replica outside of Runlake: a DNS label. */
+export function nameReplica({ revisionId, number }: Pick<ReplicaSpec, 'revisionId' | 'number'>): string {
+  return `runlake-${revisionId}-${number}`;
+}
+
+/**
+ * Returns the environment variables of a replica. An image contains code of the owner of the deployment, so it gets no
+ * address or password of the stores of this installation, only what the owner has set.
+ */
+export function buildImageEnvironment(
+  { deploymentId, name, environment }: ReplicaSpec,
+  { publicUrl }: ImageDriverOptions,
+): Readonly<Record<string, string>> {
+  return {
+    LANGSMITH_PROJECT: name,
+    ...(publicUrl !== undefined && { LANGSMITH_ENDPOINT: publicUrl }),
+    ...environment,
+    PORT: String(imagePort),
+    RUNLAKE_AGENTS_HOST: '0.0.0.0',
+    RUNLAKE_AGENTS_PORT: String(imagePort),
+    RUNLAKE_AGENTS_DEPLOYMENT: deploymentId,
+  };
+}
+
+/** @throws DEPLOYMENT_START_FAILED if the revision was built from source. */
+export function requireImage({ imageUri }: ReplicaSpec, driver: string): string {
+  if (imageUri !== undefined) return imageUri;
+  throw startFailed(`The driver ${driver} runs images; the source of the deployment must be external_docker`);
+}
+
+/** @param reason a sentence without a period, for the owner of the deployment. */
+export function startFailed(reason: string, cause?: unknown): Error {
+  return runlakeError('DEPLOYMENT_START_FAILED', { reason: reason.slice(0, 1_000) }, { cause });
+}
+
+/** Whether the agent server at `url` responds. Never rejects. */
+export async function respondsOk(url: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    const response = await fetch(`${url}/ok`, { signal: AbortSignal.any([signal, AbortSignal.timeout(requestTimeoutMs)]) });
+    await response.body?.cancel();
+    return response.ok;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Resolves when the agent server at `url` responds. `checkAlive` is called before each attempt, and throws if the replica
+ * can no longer start.
+ *
+ * @throws the reason of `signal`.
+ */
+export async function waitUntilOk(url: string, signal: AbortSignal, checkAlive: () => Promise<void>): Promise<void> {
+  for (;;) {
+    signal.throwIfAborted();
+    await checkAlive();
+    if (await respondsOk(url, signal)) return;
+    await pause(pollMs, signal);
+  }
+}
