@@ -11,8 +11,8 @@
  *   4. To stop it, the engine sends SIGTERM, and SIGKILL after the drain time. Then the container is removed.
  */
 import { createHash } from 'node:crypto';
-import { PassThrough, type Readable } from 'node:stream';
 import { createInterface } from 'node:readline';
+import { PassThrough, type Readable } from 'node:stream';
 import type Docker from 'dockerode';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
 import {
@@ -68,7 +68,9 @@ async function startContainer(
       if (present) await remove(container);
       await pullImage(docker, created.Image, { signal, onLog });
       signal.throwIfAborted();
-      container = await docker.createContainer(created);
+      const { name: _, ...body } = created;
+      // Without these names, the library would put everything into the URL, too, also secrets.
+      container = await docker.createContainer({ _query: { name }, _body: body } as Docker.ContainerCreateOptions);
       await container.start();
     }
     const lines = await followOutput(docker, container, { tail: isSame ? 0 : maxKeptLines, onLog });
@@ -93,7 +95,9 @@ async function startContainer(
       isHealthy: (checkSignal) => respondsOk(url, checkSignal),
       stop: async (drainMs) => {
         // 304: it has ended already.
-        await container.stop({ t: Math.ceil(drainMs / 1_000) }).catch((error: unknown) => ignoreStatus(error, 304, 404));
+        await container
+          .stop({ t: Math.ceil(drainMs / 1_000) })
+          .catch((error: unknown) => ignoreStatus(error, 304, 404));
         await remove(container);
       },
     };
@@ -115,7 +119,9 @@ function describeContainer(options: DockerDriverOptions, spec: ReplicaSpec): Con
   const { resources, secretReferences, deploymentId, revisionId, slug } = spec;
   const [reference] = secretReferences;
   if (reference !== undefined)
-    throw startFailed(`secret_references need the driver kubernetes; set ${reference.name} as a secret of the deployment`);
+    throw startFailed(
+      `secret_references need the driver kubernetes; set ${reference.name} as a secret of the deployment`,
+    );
   const cpu = resources.cpu_limit ?? (resources.cpu ? 2 * resources.cpu : undefined);
   const memory = resources.memory_limit_mb ?? (resources.memory_mb ? 2 * resources.memory_mb : undefined);
   const { network } = options;

@@ -53,7 +53,9 @@ export function startFailed(reason: string, cause?: unknown): Error {
 /** Whether the agent server at `url` responds. Never rejects. */
 export async function respondsOk(url: string, signal: AbortSignal): Promise<boolean> {
   try {
-    const response = await fetch(`${url}/ok`, { signal: AbortSignal.any([signal, AbortSignal.timeout(requestTimeoutMs)]) });
+    const response = await fetch(`${url}/ok`, {
+      signal: AbortSignal.any([signal, AbortSignal.timeout(requestTimeoutMs)]),
+    });
     await response.body?.cancel();
     return response.ok;
   } catch {

@@ -1,0 +1,168 @@
+/**
+ * Runs images as pods of a Kubernetes cluster, each replica as a Deployment with one pod and a Service.
+ *
+ * Invariant: the objects of a replica have its name, which contains the revision and the number. They are applied on the
+ * server side, so that a host that starts the same replica again changes nothing and interrupts nothing. The cluster
+ * restarts pods; a replica ends only when it is stopped.
+ *
+ *   1. Secret, Deployment and Service are applied.
+ *   2. The replica has started when its pod is ready and `/ok` responds through the Service, whose name only processes in
+ *      the cluster can resolve. A pod that cannot start is the reason of a failure, with the last lines of its log.
+ *   3. To stop it, its objects are deleted. The cluster sends SIGTERM, and SIGKILL after the drain time.
+ */
+
+import { createInterface } from 'node:readline';
+import { PassThrough } from 'node:stream';
+import type { KubeConfig, V1ContainerStatus, V1Pod } from '@kubernetes/client-node';
+import { poll } from '../../../infra/timeouts/poll.ts';
+import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
+import { imagePort, nameReplica, respondsOk, startFailed, waitUntilOk } from './image-replica.ts';
+import {
+  buildObjects,
+  containerName,
+  type KubernetesObjectOptions,
+  listObjectHeaders,
+  replicaLabels,
+} from './kubernetes-objects.ts';
+
+export type KubernetesLibrary = typeof import('@kubernetes/client-node');
+
+const fieldManager = 'runlake';
+const maxLogLines = 20;
+const stopPollMs = 500;
+/** Time for the cluster to remove a pod after its drain time. */
+const removalTimeoutMs = 15_000;
+
+/** Reasons of waiting containers that do not start without a change. Source: kubelet. */
+const failureReasons: ReadonlySet<string> = new Set([
+  ...['ErrImagePull', 'ImagePullBackOff', 'InvalidImageName', 'ErrImageNeverPull'],
+  ...['CreateContainerConfigError', 'CreateContainerError', 'RunContainerError', 'CrashLoopBackOff'],
+]);
+
+/** `library` is passed, because it is loaded only if the driver is configured. */
+export function createKubernetesDriver(
+  library: KubernetesLibrary,
+  kubeConfig: KubeConfig,
+  options: KubernetesObjectOptions,
+): DeploymentDriver {
+  const objects = library.KubernetesObjectApi.makeApiClient(kubeConfig);
+  const core = kubeConfig.makeApiClient(library.CoreV1Api);
+  const apps = kubeConfig.makeApiClient(library.AppsV1Api);
+  const { namespace } = options;
+
+  const listPods = async (name: string): Promise<readonly V1Pod[]> =>
+    (await core.listNamespacedPod({ namespace, labelSelector: `${replicaLabels.replica}=${name}` })).items;
+
+  const ignoreMissing = (error: unknown) => {
+    if (!(error instanceof library.ApiException) || error.code !== 404) throw error;
+  };
+
+  async function removeReplica(name: string, drainMs: number): Promise<void> {
+    for (const header of listObjectHeaders(name, namespace))
+      await objects.delete(header, undefined, undefined, undefined, undefined, 'Background').catch(ignoreMissing);
+    const labelSelector = `${replicaLabels.replica}=${name}`;
+    const deletePods = () => core.deleteCollectionNamespacedPod({ namespace, labelSelector, gracePeriodSeconds: 0 });
+    if (drainMs === 0) await deletePods();
+    const isGone = async () => (await listPods(name)).length === 0;
+    const timing = { intervalMs: stopPollMs, timeoutMs: drainMs + removalTimeoutMs };
+    if (!(await poll(isGone, timing))) await deletePods();
+  }
+
+  async function followLog(pod: string, onLog: (line: string) => void): Promise<() => void> {
+    const output = new PassThrough();
+    createInterface({ input: output }).on('line', onLog);
+    const log = new library.Log(kubeConfig);
+    const following = await log.log(namespace, pod, containerName, output, { follow: true, tailLines: maxLogLines });
+    return () => following.abort();
+  }
+
+  async function readLastLines(pod: string, previous: boolean): Promise<string> {
+    const request = { name: pod, namespace, container: containerName, tailLines: maxLogLines, previous };
+    return core.readNamespacedPodLog(request).catch(() => '');
+  }
+
+  async function start(spec: ReplicaSpec, { signal, onLog }: StartOptions): Promise<StartedReplica> {
+    const name = nameReplica(spec);
+    const url = `http://${name}.${namespace}.svc:${imagePort}`;
+    try {
+      for (const each of buildObjects(spec, options)) {
+        signal.throwIfAborted();
+        const { ServerSideApply } = library.PatchStrategy;
+        await objects.patch(each, undefined, undefined, fieldManager, true, ServerSideApply);
+      }
+      let ready: V1Pod | undefined;
+      const isReady = async () => {
+        for (const pod of await listPods(name)) {
+          const failed = findFailure(pod);
+          if (failed) {
+            const lines = await readLastLines(pod.metadata?.name ?? '', failed.restartCount > 0);
+            throw startFailed([`The pod cannot start: ${failed.reason}`, lines.trimEnd()].join('\n').trimEnd());
+          }
+          if (pod.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True')) ready = pod;
+        }
+        return ready !== undefined;
+      };
+      await poll(isReady, { intervalMs: stopPollMs, timeoutMs: Number.MAX_SAFE_INTEGER, signal });
+      signal.throwIfAborted();
+      onLog(`The pod is ready. Waiting until ${url} responds to this process.`);
+      await waitUntilOk(url, signal, async () => undefined);
+      const endLog = await followLog(ready?.metadata?.name ?? '', onLog).catch(() => () => undefined);
+      return {
+        url,
+        ended: new Promise(() => undefined),
+        isHealthy: (checkSignal) => respondsOk(url, checkSignal),
+        async stop(drainMs) {
+          await removeReplica(name, drainMs);
+          endLog();
+        },
+      };
+    } catch (error) {
+      await removeReplica(name, 0).catch(() => undefined);
+      if (signal.aborted) throw signal.reason;
+      throw error instanceof library.ApiException
+        ? startFailed(`Kubernetes refused (${error.code}): ${explainApiError(error)}`, error)
+        : error;
+    }
+  }
+
+  return {
+    name: 'kubernetes',
+    start,
+    async removeExcept(replicas) {
+      const kept = new Set(replicas.map(nameReplica));
+      const labelSelector = `${replicaLabels.installation}=${options.installation}`;
+      const { items } = await apps.listNamespacedDeployment({ namespace, labelSelector });
+      for (const { metadata } of items) {
+        const name = metadata?.name ?? '';
+        if (!kept.has(name)) await removeReplica(name, 0);
+      }
+    },
+  };
+}
+
+interface PodFailure {
+  readonly reason: string;
+  readonly restartCount: number;
+}
+
+function findFailure({ status }: V1Pod): PodFailure | undefined {
+  const statuses: readonly V1ContainerStatus[] = [
+    ...(status?.initContainerStatuses ?? []),
+    ...(status?.containerStatuses ?? []),
+  ];
+  for (const { name, state, restartCount } of statuses) {
+    const { reason = '', message = '' } = state?.waiting ?? {};
+    if (failureReasons.has(reason)) return { restartCount, reason: [`${name}: ${reason}`, message].join(' ').trim() };
+  }
+  return undefined;
+}
+
+/** The message of the status that the API returns as a text. */
+function explainApiError({ body, message }: { readonly body: unknown; readonly message: string }): string {
+  try {
+    const status = typeof body === 'string' ? (JSON.parse(body) as unknown) : body;
+    return String((status as { readonly message?: string }).message ?? message);
+  } catch {
+    return message;
+  }
+}

@@ -1,0 +1,283 @@
+/** The Docker driver against an API that is written after the reference of the Docker Engine API 1.50; see `recorded-api.ts`. */
+import Docker from 'dockerode';
+import { afterEach, describe, expect, it } from 'vitest';
+import type { ReplicaSpec } from '../../../../pipelines/deployments/driver.ts';
+import { createDockerDriver } from '../../../../pipelines/deployments/drivers/docker-driver.ts';
+import { startReplica } from '../../../api/control-plane/open-proxy.ts';
+import { type Exchange, openRecordedApi, type RecordedApi } from './recorded-api.ts';
+
+const revisionId = '3f0f4a8e-0f64-4d3c-9a55-7f1d3f1f0001';
+const name = `runlake-${revisionId}-1`;
+const image = 'registry.example/trips:1.2';
+const id = 'c0ffee';
+
+const spec: ReplicaSpec = {
+  deploymentId: '9b0d7a34-5a6b-4f0e-8a51-0c8c2f9d0002',
+  revisionId,
+  name: 'Trips',
+  slug: 'trips',
+  workspaceId: '5d8e3c1b-29a4-4e57-b9a3-6f1e5c2b0003',
+  organizationId: '1a2b3c4d-7788-4a9b-8c7d-2f3e4d5c0004',
+  number: 1,
+  imageUri: image,
+  environment: { MODEL_KEY: 'secret', PORT: '9' },
+  secretReferences: [],
+  resources: { cpu: 0.5, memory_limit_mb: 512, labels: { team: 'a', 'runlake.installation': 'other' } },
+};
+
+/** Frames of a multiplexed stream. Source: Docker Engine API, "Attach to a container". */
+function frame(stream: 1 | 2, line: string): Buffer {
+  const header = Buffer.alloc(8);
+  header[0] = stream;
+  header.writeUInt32BE(Buffer.byteLength(line), 4);
+  return Buffer.concat([header, Buffer.from(line)]);
+}
+
+const missing: Exchange = {
+  request: `GET /containers/${name}/json`,
+  status: 404,
+  body: { message: `No such container: ${name}` },
+};
+const pulled: Exchange = {
+  request: 'POST /images/create?fromImage=registry.example/trips&tag=1.2',
+  body: '{"status":"Pulling from trips","id":"1.2"}\r\n{"status":"Downloading","progress":"[=> ]","id":"a1"}\r\n{"status":"Digest: sha256:ab"}\r\n',
+};
+const createContainer: Exchange = {
+  request: `POST /containers/create?name=${name}`,
+  status: 201,
+  body: { Id: id, Warnings: [] },
+};
+const started: Exchange = { request: `POST /containers/${id}/start`, status: 204 };
+const never = new Promise(() => undefined);
+const logs = (text: Buffer, until: Promise<unknown> = never): Exchange => ({
+  request: `GET /containers/${id}/logs?follow=true&stdout=true&stderr=true&tail=20`,
+  contentType: 'application/vnd.docker.multiplexed-stream',
+  body: text,
+  until,
+});
+const waiting: Exchange = { request: `POST /containers/${id}/wait`, until: never };
+const inspected = (port: string, state: object = { Running: true, OOMKilled: false }): Exchange => ({
+  request: `GET /containers/${id}/json`,
+  body: {
+    Id: id,
+    Name: `/${name}`,
+    State: state,
+    Config: { Labels: {} },
+    NetworkSettings: { Ports: { '8000/tcp': [{ HostIp: '127.0.0.1', HostPort: port }] } },
+  },
+});
+const removed = (container: string): Exchange => ({
+  request: `DELETE /containers/${container}?force=true&v=true`,
+  status: 204,
+});
+
+const closers: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+async function startAgentServer(): Promise<string> {
+  const replica = await startReplica((request, response) =>
+    response.writeHead(request.url === '/ok' ? 200 : 404).end(),
+  );
+  closers.push(() => replica.close());
+  return new URL(replica.url).port;
+}
+
+async function open(exchanges: readonly Exchange[], network?: string) {
+  const api: RecordedApi = await openRecordedApi(exchanges);
+  closers.push(() => api.close());
+  const docker = new Docker({ host: '127.0.0.1', port: api.port, protocol: 'http' });
+  const driver = createDockerDriver({ docker, network, installation: 'inst', publicUrl: 'https://runlake.example' });
+  const lines: string[] = [];
+  const stopping = new AbortController();
+  return {
+    api,
+    driver,
+    lines,
+    stopping,
+    options: { signal: stopping.signal, onLog: (line: string) => lines.push(line) },
+  };
+}
+
+describe('a replica', () => {
+  it('is pulled, created with its limits and variables, and started; it serves on a loopback port', async () => {
+    const port = await startAgentServer();
+    const create = {
+      ...createContainer,
+      sends: {
+        Image: image,
+        Env: [
+          'LANGSMITH_PROJECT=Trips',
+          'LANGSMITH_ENDPOINT=https://runlake.example',
+          'MODEL_KEY=secret',
+          'PORT=8000',
+          'RUNLAKE_AGENTS_HOST=0.0.0.0',
+          'RUNLAKE_AGENTS_PORT=8000',
+          `RUNLAKE_AGENTS_DEPLOYMENT=${spec.deploymentId}`,
+        ],
+        Labels: { team: 'a', 'runlake.installation': 'inst', 'runlake.slug': 'trips' },
+        HostConfig: {
+          NanoCpus: 1_000_000_000,
+          Memory: 512 * 1024 * 1024,
+          PidsLimit: 4096,
+          SecurityOpt: ['no-new-privileges'],
+          PortBindings: { '8000/tcp': [{ HostIp: '127.0.0.1', HostPort: '' }] },
+        },
+      },
+    };
+    const { driver, lines, options } = await open([
+      ...[missing, pulled, create, started, waiting, inspected(port)],
+      logs(Buffer.concat([frame(1, 'ready\n'), frame(2, 'a warn'), frame(2, 'ing\n')])),
+      { request: `POST /containers/${id}/stop?t=3`, status: 304 },
+      removed(id),
+    ]);
+    const replica = await driver.start(spec, options);
+    expect(replica.url).toBe(`http://127.0.0.1:${port}`);
+    expect(await replica.isHealthy(AbortSignal.timeout(5_000))).toBe(true);
+    expect(lines).toEqual(['1.2: Pulling from trips', 'Digest: sha256:ab', 'ready', 'a warning']);
+    await replica.stop(2_500);
+  });
+
+  it('that ends before it responds fails with its last lines, and is removed', async () => {
+    const { driver, options } = await open([
+      ...[missing, pulled, createContainer, started],
+      logs(frame(2, 'Error: no graph\n'), Promise.resolve()),
+      { ...waiting, body: { StatusCode: 1 }, until: Promise.resolve() },
+      { ...inspected('1', { Running: false, OOMKilled: false, ExitCode: 1 }), times: 'any' },
+      removed(name),
+    ]);
+    await expect(driver.start(spec, options)).rejects.toMatchObject({
+      code: 'DEPLOYMENT_START_FAILED',
+      message: 'The container ended with exit code 1\nError: no graph.',
+    });
+  });
+
+  it('that runs out of memory says so', async () => {
+    let end: () => void = () => undefined;
+    const ending = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    const port = await startAgentServer();
+    const { driver, options } = await open([
+      ...[missing, pulled, createContainer, started, logs(frame(1, 'ready\n')), inspected(port)],
+      { ...waiting, body: { StatusCode: 137 }, until: ending },
+      inspected(port, { Running: false, OOMKilled: true, ExitCode: 137 }),
+    ]);
+    const replica = await driver.start(spec, options);
+    end();
+    expect(await replica.ended).toBe('The container ran out of memory.');
+  });
+
+  it('uses the image of the machine if its registry does not respond', async () => {
+    const port = await startAgentServer();
+    const { driver, lines, options } = await open([
+      missing,
+      { ...pulled, status: 500, body: { message: 'dial tcp: i/o timeout' } },
+      { request: `GET /images/${image}/json`, body: { Id: 'sha256:ab' } },
+      ...[createContainer, started, waiting, inspected(port), logs(Buffer.alloc(0))],
+    ]);
+    await driver.start(spec, options);
+    expect(lines.join()).toContain('dial tcp: i/o timeout');
+  });
+
+  it('without an image fails and says why', async () => {
+    const { driver, options } = await open([
+      missing,
+      { ...pulled, status: 404, body: { message: 'manifest for trips:1.2 not found' } },
+      { request: `GET /images/${image}/json`, status: 404, body: { message: 'No such image' } },
+      { ...removed(name), status: 404, body: { message: 'No such container' } },
+    ]);
+    await expect(driver.start(spec, options)).rejects.toMatchObject({
+      code: 'DEPLOYMENT_START_FAILED',
+      message: expect.stringContaining('manifest for trips:1.2 not found'),
+    });
+  });
+
+  it('that runs with the same settings is taken over', async () => {
+    const port = await startAgentServer();
+    const first = await open([
+      ...[missing, pulled, createContainer, started, waiting, inspected(port), logs(Buffer.alloc(0))],
+    ]);
+    await first.driver.start(spec, first.options);
+    const settings = first.api.bodies.find((body) => body.includes('runlake.settings')) ?? '{}';
+    const { Labels } = JSON.parse(settings) as { Labels: Record<string, string> };
+    const present = (running: boolean) => ({
+      request: `GET /containers/${name}/json`,
+      body: {
+        ...(inspected(port).body as object),
+        State: { Running: running },
+        Config: { Labels },
+      },
+    });
+    const second = await open([
+      { ...present(true), times: 2 },
+      {
+        ...logs(Buffer.alloc(0)),
+        request: `GET /containers/${name}/logs?follow=true&stdout=true&stderr=true&tail=0`,
+      },
+      { ...waiting, request: `POST /containers/${name}/wait` },
+    ]);
+    expect((await second.driver.start(spec, second.options)).url).toBe(`http://127.0.0.1:${port}`);
+    const third = await open([
+      ...[
+        present(false),
+        removed(name),
+        pulled,
+        createContainer,
+        started,
+        waiting,
+        inspected(port),
+        logs(Buffer.alloc(0)),
+      ],
+    ]);
+    await third.driver.start(spec, third.options);
+  });
+
+  it('is removed when its start is cancelled', async () => {
+    const { driver, options, stopping } = await open([
+      ...[missing, pulled, createContainer, started, waiting, inspected('1'), logs(frame(1, 'starting\n'))],
+      removed(name),
+    ]);
+    const starting = driver.start(spec, {
+      ...options,
+      onLog: (line) => line === 'starting' && stopping.abort(new Error('cancelled')),
+    });
+    await expect(starting).rejects.toThrow('cancelled');
+  });
+
+  it.each([
+    [{ imageUri: undefined }, 'external_docker'],
+    [{ secretReferences: [{ name: 'K', secret_name: 's', secret_key: 'k' }] }, 'driver kubernetes'],
+  ])('with %j is refused', async (change, text) => {
+    const { driver, options } = await open([]);
+    await expect(driver.start({ ...spec, ...change } as ReplicaSpec, options)).rejects.toThrow(text);
+  });
+
+  it('in a network is reached by its name', async () => {
+    const { driver, options, stopping } = await open(
+      [
+        ...[missing, pulled, started, waiting, inspected('1'), logs(Buffer.alloc(0)), removed(name)],
+        { ...createContainer, sends: { HostConfig: { NetworkMode: 'runlake' } } },
+      ],
+      'runlake',
+    );
+    const starting = driver.start(spec, options);
+    setTimeout(() => stopping.abort(new Error('not resolvable here')), 500);
+    await expect(starting).rejects.toThrow('not resolvable here');
+  });
+});
+
+it('removes containers of this installation that no host knows', async () => {
+  const { driver } = await open([
+    {
+      request: 'GET /containers/json?all=true&filters={"label":["runlake.installation=inst"]}',
+      body: [
+        { Id: 'a', Names: [`/${name}`] },
+        { Id: 'b', Names: [`/runlake-${revisionId}-2`] },
+      ],
+    },
+    removed('b'),
+  ]);
+  await driver.removeExcept?.([spec]);
+});

@@ -1,0 +1,77 @@
+/**
+ * Replays exchanges with the API of a server that tests cannot have. The exchanges are written after the references of
+ * the APIs and the requests of the libraries; they were not recorded from a running server. So the tests show which
+ * requests a driver sends and how it reacts to responses, and nothing about the behaviour of Docker or Kubernetes.
+ */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { expect } from 'vitest';
+
+export interface Exchange {
+  /** Method and decoded target, such as `GET /containers/x/json`. */
+  readonly request: string;
+  /** Fields that the body of the request contains. */
+  readonly sends?: object;
+  readonly status?: number;
+  /** Objects are sent as JSON. */
+  readonly body?: object | string | Buffer;
+  readonly contentType?: string;
+  /** The response ends only when this resolves. */
+  readonly until?: Promise<unknown>;
+  /** Number of times that the exchange takes place. Default: once. */
+  readonly times?: number | 'any';
+}
+
+export interface RecordedApi {
+  readonly port: number;
+  /** Requests that have arrived. */
+  readonly requests: readonly string[];
+  /** Bodies of the requests, in the same order. */
+  readonly bodies: readonly string[];
+  /** Closes the server. @throws if a request was not expected, or an expected one has not arrived. */
+  close(): Promise<void>;
+}
+
+export async function openRecordedApi(exchanges: readonly Exchange[]): Promise<RecordedApi> {
+  const left = exchanges.map((exchange) => ({ exchange, times: exchange.times ?? 1 }));
+  const requests: string[] = [];
+  const bodies: string[] = [];
+  const problems: string[] = [];
+  const server = createServer(async (request: IncomingMessage, response: ServerResponse) => {
+    const name = decodeURIComponent(`${request.method} ${request.url}`);
+    const sent = await text(request);
+    requests.push(name);
+    bodies.push(sent);
+    const next = left.find(({ exchange, times }) => exchange.request === name && times !== 0);
+    if (next === undefined) {
+      problems.push(`unexpected: ${name} ${sent}`);
+      response.writeHead(500).end('{"message":"not recorded"}');
+      return;
+    }
+    if (typeof next.times === 'number') next.times -= 1;
+    const { sends, status = 200, body = '', contentType, until } = next.exchange;
+    try {
+      if (sends !== undefined) expect(JSON.parse(sent)).toMatchObject(sends);
+    } catch (error) {
+      problems.push(`${name}: ${(error as Error).message}`);
+    }
+    const isJson = typeof body === 'object' && !Buffer.isBuffer(body);
+    response.writeHead(status, { 'content-type': contentType ?? 'application/json' });
+    response.write(isJson ? JSON.stringify(body) : body);
+    await until;
+    response.end();
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return {
+    port: (server.address() as AddressInfo).port,
+    requests,
+    bodies,
+    async close() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+      const missing = left.filter(({ times }) => typeof times === 'number' && times > 0);
+      expect([...problems, ...missing.map(({ exchange }) => `missing: ${exchange.request}`)]).toEqual([]);
+    },
+  };
+}
