@@ -29,6 +29,8 @@ export interface RecordedApi {
   readonly requests: readonly string[];
   /** Bodies of the requests, in the same order. */
   readonly bodies: readonly string[];
+  /** Replaces the exchanges of the same request. */
+  replace(exchange: Exchange): void;
   /** Closes the server. @throws if a request was not expected, or an expected one has not arrived. */
   close(): Promise<void>;
 }
@@ -67,6 +69,10 @@ export async function openRecordedApi(exchanges: readonly Exchange[]): Promise<R
     port: (server.address() as AddressInfo).port,
     requests,
     bodies,
+    replace(exchange) {
+      const others = left.filter((each) => each.exchange.request !== exchange.request);
+      left.splice(0, left.length, ...others, { exchange, times: exchange.times ?? 1 });
+    },
     async close() {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));

@@ -1,0 +1,290 @@
+/** The Kubernetes driver against an API that is written after the reference of Kubernetes 1.32; see `recorded-api.ts`. */
+import * as library from '@kubernetes/client-node';
+import { Agent, buildConnector, getGlobalDispatcher, setGlobalDispatcher } from 'undici';
+import { afterEach, describe, expect, it } from 'vitest';
+import type { ReplicaSpec } from '../../../../pipelines/deployments/driver.ts';
+import { createKubernetesDriver } from '../../../../pipelines/deployments/drivers/kubernetes-driver.ts';
+import { startReplica } from '../../../api/control-plane/open-proxy.ts';
+import { type Exchange, openRecordedApi } from './recorded-api.ts';
+
+const revisionId = '3f0f4a8e-0f64-4d3c-9a55-7f1d3f1f0001';
+const name = `runlake-${revisionId}-1`;
+const pod = `${name}-5d9c-x1`;
+
+const spec: ReplicaSpec = {
+  deploymentId: '9b0d7a34-5a6b-4f0e-8a51-0c8c2f9d0002',
+  revisionId,
+  name: 'Trips',
+  slug: 'trips',
+  workspaceId: '5d8e3c1b-29a4-4e57-b9a3-6f1e5c2b0003',
+  organizationId: '1a2b3c4d-7788-4a9b-8c7d-2f3e4d5c0004',
+  number: 1,
+  imageUri: 'registry.example/trips:1.2',
+  environment: { MODEL_KEY: 'secret' },
+  secretReferences: [{ name: 'DB', secret_name: 'trips-db', secret_key: 'url' }],
+  resources: {
+    ...{ cpu: 0.25, cpu_limit: 2, memory_mb: 256 },
+    labels: { team: 'a' },
+    annotations: { note: 'b' },
+    image_pull_secrets: [{ name: 'registry' }],
+    volumes: [{ name: 'cache', emptyDir: {} }],
+    volume_mounts: [{ name: 'cache', mountPath: '/cache' }],
+    sidecars: [{ name: 'proxy', image: 'proxy:1' }],
+  },
+};
+
+const resource = (kind: string, plural: string) => ({
+  name: plural,
+  singularName: '',
+  namespaced: true,
+  kind,
+  verbs: [],
+});
+const discovery: readonly Exchange[] = [
+  {
+    request: 'GET /api/v1',
+    body: {
+      ...{ kind: 'APIResourceList', groupVersion: 'v1' },
+      resources: [resource('Secret', 'secrets'), resource('Service', 'services')],
+    },
+    times: 'any',
+  },
+  {
+    request: 'GET /apis/apps/v1',
+    body: {
+      ...{ kind: 'APIResourceList', groupVersion: 'apps/v1' },
+      resources: [resource('Deployment', 'deployments')],
+    },
+    times: 'any',
+  },
+];
+const paths = {
+  secret: `/api/v1/namespaces/agents/secrets/${name}`,
+  deployment: `/apis/apps/v1/namespaces/agents/deployments/${name}`,
+  service: `/api/v1/namespaces/agents/services/${name}`,
+};
+const apply = (path: string, sends: object = {}): Exchange => ({
+  request: `PATCH ${path}?fieldManager=runlake&force=true`,
+  sends: { metadata: { name, labels: { 'runlake/replica': name } }, ...sends },
+  body: { metadata: { name } },
+});
+const applied = [apply(paths.secret), apply(paths.deployment), apply(paths.service)];
+const listPods = (items: object[], times: Exchange['times'] = 1): Exchange => ({
+  request: `GET /api/v1/namespaces/agents/pods?labelSelector=runlake/replica=${name}`,
+  body: { kind: 'PodList', apiVersion: 'v1', metadata: {}, items },
+  times,
+});
+const readyPod = {
+  metadata: { name: pod },
+  status: { phase: 'Running', conditions: [{ type: 'Ready', status: 'True' }], containerStatuses: [] },
+};
+const waitingPod = (waiting: object, restartCount = 0) => ({
+  metadata: { name: pod },
+  status: {
+    conditions: [{ type: 'Ready', status: 'False' }],
+    containerStatuses: [{ name: 'agent-server', restartCount, state: { waiting } }],
+  },
+});
+const never = new Promise(() => undefined);
+const followed: Exchange = {
+  request: `GET /api/v1/namespaces/agents/pods/${pod}/log?container=agent-server&follow=true&pretty=true&previous=false&tailLines=20&timestamps=false`,
+  contentType: 'text/plain',
+  body: 'ready\n',
+  until: never,
+};
+const deleted = (path: string): Exchange => ({
+  request: `DELETE ${path}?propagationPolicy=Background`,
+  body: { kind: 'Status', status: 'Success' },
+});
+const removedObjects = [deleted(paths.deployment), deleted(paths.service), deleted(paths.secret)];
+const killedPods: Exchange = {
+  request: `DELETE /api/v1/namespaces/agents/pods?gracePeriodSeconds=0&labelSelector=runlake/replica=${name}`,
+  body: { kind: 'Status', status: 'Success' },
+};
+
+const closers: (() => Promise<void> | void)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+/** Starts an agent server that is reached under every name, as the DNS of a cluster would resolve that of the Service. */
+async function startService(): Promise<string[]> {
+  const replica = await startReplica((request, response) =>
+    response.writeHead(request.url === '/ok' ? 200 : 404).end(),
+  );
+  const { port } = new URL(replica.url);
+  const hosts: string[] = [];
+  const connector = buildConnector({});
+  const dispatcher = new Agent({
+    connect: (options, callback) => {
+      hosts.push(`${options.hostname}:${options.port}`);
+      connector({ ...options, hostname: '127.0.0.1', host: '127.0.0.1', port }, callback);
+    },
+  });
+  const former = getGlobalDispatcher();
+  setGlobalDispatcher(dispatcher);
+  closers.push(async () => {
+    setGlobalDispatcher(former);
+    await dispatcher.destroy();
+    await replica.close();
+  });
+  return hosts;
+}
+
+async function open(exchanges: readonly Exchange[]) {
+  const api = await openRecordedApi([...discovery, ...exchanges]);
+  closers.push(() => api.close());
+  const kubeConfig = new library.KubeConfig();
+  kubeConfig.loadFromClusterAndUser(
+    { name: 'recorded', server: `http://127.0.0.1:${api.port}`, skipTLSVerify: true },
+    { name: 'runlake' },
+  );
+  const driver = createKubernetesDriver(library, kubeConfig, {
+    ...{ namespace: 'agents', installation: 'inst', publicUrl: undefined, drainTimeoutMs: 20_000 },
+  });
+  const lines: string[] = [];
+  const stopping = new AbortController();
+  return {
+    api,
+    driver,
+    lines,
+    stopping,
+    options: { signal: stopping.signal, onLog: (line: string) => lines.push(line) },
+  };
+}
+
+describe('a replica', () => {
+  it('is a Secret, a Deployment with probes and limits, and a Service; it has started when it responds', async () => {
+    const hosts = await startService();
+    const { driver, lines, options } = await open([
+      apply(paths.secret, {
+        kind: 'Secret',
+        stringData: { MODEL_KEY: 'secret', PORT: '8000', LANGSMITH_PROJECT: 'Trips' },
+      }),
+      apply(paths.deployment, {
+        kind: 'Deployment',
+        spec: {
+          replicas: 1,
+          selector: { matchLabels: { 'runlake/replica': name } },
+          template: {
+            metadata: {
+              labels: { team: 'a', 'runlake/replica': name, 'runlake/slug': 'trips' },
+              annotations: { note: 'b' },
+            },
+            spec: {
+              containers: [
+                {
+                  name: 'agent-server',
+                  image: 'registry.example/trips:1.2',
+                  envFrom: [{ secretRef: { name } }],
+                  env: [{ name: 'DB', valueFrom: { secretKeyRef: { name: 'trips-db', key: 'url' } } }],
+                  resources: { requests: { cpu: '300m', memory: '256Mi' }, limits: { cpu: '2000m', memory: '512Mi' } },
+                  readinessProbe: { httpGet: { path: '/ok', port: 8000 } },
+                  volumeMounts: [{ name: 'cache', mountPath: '/cache' }],
+                },
+                { name: 'proxy', image: 'proxy:1' },
+              ],
+              volumes: [{ name: 'cache', emptyDir: {} }],
+              imagePullSecrets: [{ name: 'registry' }],
+              automountServiceAccountToken: false,
+              terminationGracePeriodSeconds: 25,
+            },
+          },
+        },
+      }),
+      apply(paths.service, {
+        kind: 'Service',
+        spec: { selector: { 'runlake/replica': name }, ports: [{ port: 8000 }] },
+      }),
+      listPods([]),
+      listPods([waitingPod({ reason: 'ContainerCreating' })]),
+      listPods([readyPod]),
+      followed,
+      ...removedObjects,
+      listPods([readyPod]),
+      listPods([]),
+    ]);
+    const replica = await driver.start(spec, options);
+    expect(replica.url).toBe(`http://${name}.agents.svc:8000`);
+    expect(new Set(hosts)).toEqual(new Set([`${name}.agents.svc:8000`]));
+    expect(await replica.isHealthy(AbortSignal.timeout(5_000))).toBe(true);
+    await expect.poll(() => lines).toContain('ready');
+    await replica.stop(5_000);
+  });
+
+  it('whose pod cannot start fails with the reason and its last lines, and is removed', async () => {
+    const { driver, options } = await open([
+      ...applied,
+      listPods([waitingPod({ reason: 'CrashLoopBackOff', message: 'back-off 10s' }, 2)]),
+      {
+        request: `GET /api/v1/namespaces/agents/pods/${pod}/log?container=agent-server&previous=true&tailLines=20`,
+        contentType: 'text/plain',
+        body: 'Error: no graph\n',
+      },
+      ...[...removedObjects, killedPods, listPods([])],
+    ]);
+    await expect(driver.start(spec, options)).rejects.toMatchObject({
+      code: 'DEPLOYMENT_START_FAILED',
+      message: 'The pod cannot start: agent-server: CrashLoopBackOff back-off 10s\nError: no graph.',
+    });
+  });
+
+  it('that the cluster refuses fails with its message', async () => {
+    const { driver, options } = await open([
+      {
+        ...apply(paths.secret),
+        status: 403,
+        body: { kind: 'Status', status: 'Failure', message: 'secrets is forbidden: no access', code: 403 },
+      },
+      ...removedObjects.map((each) => ({ ...each, status: 404, body: { kind: 'Status', code: 404 } })),
+      ...[killedPods, listPods([])],
+    ]);
+    await expect(driver.start(spec, options)).rejects.toMatchObject({
+      code: 'DEPLOYMENT_START_FAILED',
+      message: 'Kubernetes refused (403): secrets is forbidden: no access.',
+    });
+  });
+
+  it('is removed when its start is cancelled', async () => {
+    const { api, driver, options, stopping } = await open([
+      ...[...applied, listPods([waitingPod({ reason: 'ContainerCreating' })], 'any')],
+      ...[...removedObjects, killedPods],
+    ]);
+    const starting = driver.start(spec, options);
+    starting.catch(() => undefined);
+    await expect.poll(() => api.requests.filter((each) => each.includes('/pods')).length).toBeGreaterThan(0);
+    api.replace(listPods([], 'any'));
+    stopping.abort(new Error('cancelled'));
+    await expect(starting).rejects.toThrow('cancelled');
+  });
+
+  it.each([
+    [{ volumes: [{ name: 'root', hostPath: { path: '/' } }] }, 'hostPath'],
+    [{ sidecars: [{ name: 'a', securityContext: { privileged: true } }] }, 'securityContext'],
+    [{ volumes: [{ name: 'others', secret: { secretName: 'runlake-x' } }] }, 'belong to deployments'],
+    [{ init_containers: [{ name: 'a', envFrom: [{ secretRef: { name: 'runlake-x' } }] }] }, 'belong to deployments'],
+    [{ image_pull_secrets: [{ name: 'runlake-x' }] }, 'belong to deployments'],
+  ])('with %j is refused', async (resources, text) => {
+    const { driver, options } = await open([
+      ...removedObjects.map((each) => ({ ...each, status: 404, body: { kind: 'Status', code: 404 } })),
+      ...[killedPods, listPods([])],
+    ]);
+    await expect(driver.start({ ...spec, resources }, options)).rejects.toThrow(text);
+  });
+});
+
+it('removes replicas of this installation that no host knows', async () => {
+  const other = `runlake-${revisionId}-2`;
+  const rename = (each: Exchange) => ({ ...each, request: each.request.replace(name, other) });
+  const { driver } = await open([
+    {
+      request: 'GET /apis/apps/v1/namespaces/agents/deployments?labelSelector=runlake/installation=inst',
+      body: {
+        ...{ kind: 'DeploymentList', apiVersion: 'apps/v1', metadata: {} },
+        items: [{ metadata: { name } }, { metadata: { name: other } }],
+      },
+    },
+    ...[...removedObjects, killedPods, listPods([])].map(rename),
+  ]);
+  await driver.removeExcept?.([spec]);
+});
