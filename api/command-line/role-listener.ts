@@ -72,7 +72,11 @@ export async function listenForRole(
   // Operations read the services at each request. Until the services are complete, only health operations run.
   const services = { config, healthChecks } as Services;
   const api = await mainApi.listenHttp({
-    server: { config, services, logger, operations: mainApi.operations, getAwaitedDependency: () => what },
+    server: {
+      ...{ config, services, logger, operations: mainApi.operations },
+      mounted: mainApi.createDeploymentProxy({ find: (slug, options) => services.replicas.find(slug, options) }),
+      getAwaitedDependency: () => what,
+    },
     at: getApiAddress(config),
   });
   return {

@@ -82,9 +82,10 @@ async function loadStoring() {
 }
 
 async function loadMainApi() {
-  const [{ listenHttp }, { operations }] = await Promise.all([
+  const [{ listenHttp }, { operations }, { createDeploymentProxy }] = await Promise.all([
     import('./serve-http.ts'),
     import('../main/operations.ts'),
+    import('../control-plane/proxy.ts'),
   ]);
-  return { listenHttp, operations };
+  return { listenHttp, operations, createDeploymentProxy };
 }

@@ -38,15 +38,45 @@ export async function startDeployments(deps: DeploymentHostDeps, shutdown: Shutd
   shutdown.add('notices of deployments', () => notices.close());
 }
 
-/** Returns the driver of the settings. Its code is loaded when the first replica starts. */
-function createDriver(deps: DeploymentHostDeps): DeploymentDriver {
+/** The driver of the settings. Its code is loaded when the first replica starts. */
+function createDriver({
+  config,
+  logger,
+  databaseUrl,
+  stores,
+  log,
+  secretKey,
+  services,
+}: DeploymentHostDeps): DeploymentDriver {
+  const { accept, authenticator, rateLimiter } = services;
   let driver: Promise<DeploymentDriver> | undefined;
+  const { deploymentsDriver: name } = config;
+  const load = async (): Promise<DeploymentDriver> => {
+    if (name !== 'process') return (await import('./load-image-driver.ts')).loadImageDriver(name, config, secretKey);
+    const { createFrontDriver } = await import('./front-driver.ts');
+    return createFrontDriver({
+      config,
+      logger,
+      databaseUrl,
+      stores,
+      log,
+      secretKey,
+      accept,
+      authenticator,
+      rateLimiter,
+    });
+  };
+  const loadOnce = () => {
+    driver ??= load();
+    return driver;
+  };
   return {
-    name: deps.config.deploymentsDriver,
-    async start(spec, options) {
-      driver ??= loadDriver(deps);
-      return (await driver).start(spec, options);
-    },
+    name,
+    start: async (spec, options) => (await loadOnce()).start(spec, options),
+    // Replicas of the driver `process` do not outlive this process.
+    ...(name !== 'process' && {
+      removeExcept: async (replicas) => (await loadOnce()).removeExcept?.(replicas),
+    }),
   };
 }
 

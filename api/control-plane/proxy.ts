@@ -8,12 +8,13 @@ import { Readable } from 'node:stream';
 import replyFrom from '@fastify/reply-from';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { ReplicaFinder } from '../../pipelines/deployments/find-replica-url.ts';
 import type { MountedRoutes } from '../server/api-form.ts';
 import { getRequestOrigin } from '../server/public-base.ts';
 import type { WebSocketAwareMessage } from '../server/web-sockets.ts';
 import { toClientHeaders, toReplicaHeaders } from './proxy-headers.ts';
 import { RequestBody } from './request-body.ts';
-import { type FindReplicaUrl, type ProxiedRequest, ReplicaDispatcher } from './send-to-replica.ts';
+import { type ProxiedRequest, ReplicaDispatcher } from './send-to-replica.ts';
 import { openTunnel, routeUpgrades } from './tunnel.ts';
 
 /** First segment of the paths of deployments. */
@@ -25,8 +26,8 @@ const maxKeptBodyBytes = 256 * 1024;
 /** Splits a request target into the path of the deployment, the path within it, and the query. */
 const targetPattern = new RegExp(`^(/+${deploymentsSegment}/+[^/?]+)([^?]*)(.*)$`, 's');
 
-/** `findReplicaUrl` is called for each request and each attempt. */
-export function createDeploymentProxy(findReplicaUrl: FindReplicaUrl): MountedRoutes {
+/** `replicas` is called for each request and each attempt. */
+export function createDeploymentProxy(replicas: ReplicaFinder): MountedRoutes {
   return {
     segment: deploymentsSegment,
     register: async (scope) => {
@@ -48,9 +49,8 @@ export function createDeploymentProxy(findReplicaUrl: FindReplicaUrl): MountedRo
           handler: async (request, reply) => {
             const { slug } = request.params;
             const target = readTarget(request, slug);
-            if ((request.raw as WebSocketAwareMessage).upgrade)
-              return openTunnel(request, reply, target, findReplicaUrl);
-            return forward(request, reply, target, { dispatcher, findReplicaUrl });
+            if ((request.raw as WebSocketAwareMessage).upgrade) return openTunnel(request, reply, target, replicas);
+            return forward(request, reply, target, { dispatcher, replicas });
           },
         });
       }
@@ -81,7 +81,7 @@ function forward(
   request: FastifyRequest,
   reply: FastifyReply,
   { slug, prefix, path }: ProxyTarget,
-  { dispatcher, findReplicaUrl }: { readonly dispatcher: ReplicaDispatcher; readonly findReplicaUrl: FindReplicaUrl },
+  { dispatcher, replicas }: { readonly dispatcher: ReplicaDispatcher; readonly replicas: ReplicaFinder },
 ): FastifyReply {
   const disconnected = new AbortController();
   reply.raw.once('close', () => {
@@ -89,7 +89,7 @@ function forward(
   });
   const proxied: ProxiedRequest = {
     slug,
-    findReplicaUrl,
+    replicas,
     body: request.body instanceof Readable ? new RequestBody(request.body, maxKeptBodyBytes) : undefined,
     signal: disconnected.signal,
     rewriteHeaders: (response, replicaUrl) =>

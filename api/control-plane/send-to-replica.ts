@@ -3,7 +3,7 @@
  *
  * Invariant: a request is processed by at most one replica, unless its method is idempotent.
  *
- *   1. `findReplicaUrl` returns the address of a replica that answers.
+ *   1. `replicas` returns the address of a replica that answers.
  *   2. The request is sent there. Its body is streamed.
  *   3. If the replica refused the request before it processed it, the next replica gets it, with the same body. This
  *      applies to connections that cannot be opened, and to replicas that are starting or draining. It also applies to
@@ -15,21 +15,14 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { IncomingHttpHeaders } from 'node:http';
 import { Agent, type Dispatcher } from 'undici';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { ReplicaFinder } from '../../pipelines/deployments/find-replica-url.ts';
 import { refusalHeader } from '../server/error-response.ts';
 import type { RequestBody } from './request-body.ts';
-
-/**
- * Returns the address of a replica of the deployment that answers, without a path. `excluded` are replicas that have
- * refused the request.
- *
- * @throws NOT_FOUND if no deployment has the slug; DEPLOYMENT_NOT_SERVING if no other replica answers.
- */
-export type FindReplicaUrl = (slug: string, excluded: ReadonlySet<string>) => Promise<string>;
 
 /** One request of a client. */
 export interface ProxiedRequest {
   readonly slug: string;
-  readonly findReplicaUrl: FindReplicaUrl;
+  readonly replicas: ReplicaFinder;
   /** Unset if the request has no body. */
   readonly body: RequestBody | undefined;
   /** Aborted when the client disconnects. */
@@ -91,13 +84,13 @@ export class ReplicaDispatcher {
   }
 
   async #send(
-    { slug, findReplicaUrl, body, signal, rewriteHeaders }: ProxiedRequest,
+    { slug, replicas, body, signal, rewriteHeaders }: ProxiedRequest,
     options: Dispatcher.RequestOptions,
   ): Promise<Dispatcher.ResponseData> {
     const tried = new Set<string>();
     for (;;) {
       signal.throwIfAborted();
-      const url = await findReplicaUrl(slug, tried);
+      const { url } = await replicas.find(slug, { avoid: tried, signal });
       tried.add(url);
       const mayRetry = () => tried.size < maxAttempts && !signal.aborted && body?.canRestart !== false;
       try {

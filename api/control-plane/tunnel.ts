@@ -8,9 +8,10 @@ import type { Socket } from 'node:net';
 import { type Duplex, pipeline } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { ReplicaFinder } from '../../pipelines/deployments/find-replica-url.ts';
 import type { ProxyTarget } from './proxy.ts';
 import { toClientHeaders, toReplicaHeaders } from './proxy-headers.ts';
-import { type FindReplicaUrl, isConnectError } from './send-to-replica.ts';
+import { isConnectError } from './send-to-replica.ts';
 
 /** Time for a replica to accept or refuse a handshake. */
 const handshakeTimeoutMs = 30_000;
@@ -55,13 +56,13 @@ export async function openTunnel(
   request: FastifyRequest,
   reply: FastifyReply,
   { slug, prefix, path, query }: ProxyTarget,
-  findReplicaUrl: FindReplicaUrl,
+  replicas: ReplicaFinder,
 ): Promise<FastifyReply> {
   const { connection, upgrade } = request.headers;
   const headers = { ...toReplicaHeaders(request, prefix), connection, upgrade };
   const tried = new Set<string>();
   for (;;) {
-    const url = await findReplicaUrl(slug, tried);
+    const { url } = await replicas.find(slug, { avoid: tried });
     tried.add(url);
     try {
       const answer = await shakeHands(new URL(url), path + query, { headers, client: request.raw.socket });

@@ -9,12 +9,12 @@ export interface ReplicaFinder {
    * Returns the address of a replica of the deployment, of each in turn. Starts a deployment that is asleep, and waits
    * for its replica.
    *
-   * @param options `avoid`: a replica that did not answer; the addresses are read again, and another one is preferred.
-   * @throws NOT_FOUND; DEPLOYMENT_NOT_SERVING if no replica answers
+   * @param options `avoid`: addresses of replicas that did not answer; the addresses are read again.
+   * @throws NOT_FOUND; DEPLOYMENT_NOT_SERVING if no other replica answers
    */
   find(
     slug: string,
-    options?: { readonly avoid?: string | undefined; readonly signal?: AbortSignal | undefined },
+    options?: { readonly avoid?: ReadonlySet<string> | undefined; readonly signal?: AbortSignal | undefined },
   ): Promise<ReplicaAddress>;
 }
 
@@ -70,12 +70,11 @@ export function createReplicaFinder(database: Database): ReplicaFinder {
   return {
     async find(slug, { avoid, signal } = {}) {
       const cached = cache.get(slug);
-      const isFresh = cached !== undefined && avoid === undefined && performance.now() - cached.readAtMs < cacheMs;
+      const isFresh = cached !== undefined && !avoid?.size && performance.now() - cached.readAtMs < cacheMs;
       let addresses = isFresh ? cached.addresses : await read(slug);
       if (addresses.length === 0) addresses = await wake(slug, signal);
-      else await recordUse(slug);
-      const preferred = addresses.filter(({ url }) => url !== avoid);
-      const candidates = preferred.length > 0 ? preferred : addresses;
+      else await touch(slug);
+      const candidates = addresses.filter(({ url }) => avoid?.has(url) !== true);
       next = (next + 1) % Number.MAX_SAFE_INTEGER;
       const address = candidates[next % candidates.length];
       if (address === undefined) throw runlakeError('DEPLOYMENT_NOT_SERVING', { deployment: slug });

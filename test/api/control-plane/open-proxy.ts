@@ -2,13 +2,13 @@ import { createServer, type IncomingMessage, type RequestListener, type Server, 
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { createDeploymentProxy } from '../../../api/control-plane/proxy.ts';
-import type { FindReplicaUrl } from '../../../api/control-plane/send-to-replica.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
+import type { ReplicaFinder } from '../../../pipelines/deployments/find-replica-url.ts';
 
 export interface ProxyUnderTest {
   readonly server: FastifyInstance;
@@ -21,11 +21,13 @@ export interface ProxyUnderTest {
 
 /** Starts a main API without operations whose proxy serves the deployment `trips` from the given replicas. */
 export async function openProxy(replicas: string[] = [], settings: Partial<Config> = {}): Promise<ProxyUnderTest> {
-  const findReplicaUrl: FindReplicaUrl = async (slug, excluded) => {
-    if (slug !== 'trips') throw runlakeError('NOT_FOUND', { what: 'Deployment' });
-    const url = replicas.find((each) => !excluded.has(each));
-    if (url === undefined) throw runlakeError('DEPLOYMENT_NOT_SERVING', { deployment: slug });
-    return url;
+  const finder: ReplicaFinder = {
+    async find(slug, { avoid } = {}) {
+      if (slug !== 'trips') throw runlakeError('NOT_FOUND', { what: 'Deployment' });
+      const url = replicas.find((each) => avoid?.has(each) !== true);
+      if (url === undefined) throw runlakeError('DEPLOYMENT_NOT_SERVING', { deployment: slug });
+      return { deploymentId: 'trips', url };
+    },
   };
   const config = { ...loadConfig({}).config, ...settings };
   const services = { config, healthChecks: [], authenticator: {} } as unknown as Services;
@@ -34,7 +36,7 @@ export async function openProxy(replicas: string[] = [], settings: Partial<Confi
     services,
     logger: createLogger('silent', 'test'),
     operations: [],
-    mounted: createDeploymentProxy(findReplicaUrl),
+    mounted: createDeploymentProxy(finder),
   });
   const origin = await server.listen({ host: '127.0.0.1', port: 0 });
   return { server, url: `${origin}/deployments/trips`, replicas, close: () => server.close() };
