@@ -3,6 +3,7 @@ import { Command, Option } from 'commander';
 import type { ErrorCode } from '../../infra/errors/catalogue.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { releaseVersion } from '../server/release.ts';
+import { addDeploymentCommands } from './deployments/deployment-commands.ts';
 import type { DeadLetterOptions } from './dlq.ts';
 import { addExportCommands } from './export/export-commands.ts';
 import { reportToHost } from './follow-host.ts';
@@ -189,6 +190,7 @@ addFilterOptions(
   );
 
 addExportCommands(program);
+addDeploymentCommands(program);
 
 const [first] = process.argv.slice(2);
 const knownCommands = ['help', ...program.commands.map((command) => command.name())];

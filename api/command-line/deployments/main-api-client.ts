@@ -1,0 +1,116 @@
+import { loadConfig } from '../../../infra/config/load.ts';
+import { readClientEnvironment } from '../../../infra/config/tool-credentials.ts';
+import { readRunFile } from '../../../infra/embedded/data-folder.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
+import { createKey, revokeKey } from '../../../pipelines/tenants/keys.ts';
+import { loadOperator } from '../../../pipelines/tenants/operator.ts';
+import { normaliseEndpoint } from '../../tools/endpoints.ts';
+import { mainApiUrl } from '../check-port.ts';
+import { withStores } from '../open-stores.ts';
+import { toPrintable } from '../print-table.ts';
+
+/** The main API of an installation, for commands that any user of its API can run. */
+export interface MainApiClient {
+  readonly endpoint: string;
+  /**
+   * Sends a request. Resolves with the parsed body.
+   *
+   * @throws BAD_REQUEST with the message of the response; PART_UNUSABLE if the API does not respond.
+   */
+  ask<Answer>(method: 'GET' | 'POST' | 'PATCH' | 'DELETE', path: string, body?: object): Promise<Answer>;
+}
+
+/** Time for which a key is valid that a command creates for itself. */
+const keyHours = 2;
+
+/**
+ * Opens the main API at `LANGSMITH_ENDPOINT` with `LANGSMITH_API_KEY`. Without an endpoint, it is that of the instance
+ * that runs on the data folder. Without a key, the command creates one through the stores of this instance, which only
+ * the operator can do, and revokes it when `work` has finished.
+ *
+ * @throws INVALID_CONFIG, NOT_RUNNING and the errors of `work`.
+ */
+export async function withMainApi<Result>(
+  { workspace: named }: { readonly workspace?: string | undefined },
+  work: (client: MainApiClient) => Promise<Result>,
+): Promise<Result> {
+  const environment = readClientEnvironment();
+  const workspace = named ?? environment.workspace;
+  const endpoint = await findEndpoint(environment.endpoint, environment.key !== undefined);
+  if (environment.key !== undefined) return work(createClient(endpoint, environment.key, workspace));
+  if (environment.endpoint !== undefined) {
+    const errors = '  - LANGSMITH_API_KEY is required: an API key of the installation at LANGSMITH_ENDPOINT.';
+    throw runlakeError('INVALID_CONFIG', { count: 1, errors });
+  }
+  return withStores('deployments', async ({ logger, stores: { database } }) => {
+    const operator = await loadOperator(database);
+    const expiresAt = new Date(Date.now() + keyHours * 3_600_000).toISOString();
+    const newKey = { description: 'Created by a command', readOnly: false, organizationWide: true, expiresAt };
+    const limits = { maxApiKeys: Number.POSITIVE_INFINITY, maxMembers: Number.POSITIVE_INFINITY };
+    const { id, key } = await createKey(database, operator, newKey, limits);
+    try {
+      return await work(createClient(endpoint, key, workspace ?? operator.workspaceId));
+    } finally {
+      await revokeKey({ database, authenticator: createAuthenticator({ database, logger }) }, operator, id, null);
+    }
+  });
+}
+
+/** @throws INVALID_CONFIG; NOT_RUNNING if no address is known. */
+async function findEndpoint(named: string | undefined, hasKey: boolean): Promise<string> {
+  if (named !== undefined) {
+    const endpoint = normaliseEndpoint(named);
+    if (endpoint !== undefined) return endpoint;
+    const errors = `  - LANGSMITH_ENDPOINT='${named}' must be an http or https URL.`;
+    throw runlakeError('INVALID_CONFIG', { count: 1, errors });
+  }
+  const { config } = loadConfig();
+  const running = await readRunFile(config.dataDir).catch((error: unknown) => {
+    if (hasKey && isRunlakeError(error) && error.code === 'NOT_RUNNING') return undefined;
+    throw error;
+  });
+  return running?.url ?? String(normaliseEndpoint(mainApiUrl(config, config.port)));
+}
+
+function createClient(endpoint: string, key: string, workspace: string | undefined): MainApiClient {
+  const headers = { 'x-api-key': key, ...(workspace !== undefined && { 'x-tenant-id': workspace }) };
+  return {
+    endpoint,
+    async ask(method, path, body) {
+      const response = await sendRequest(endpoint + path, {
+        method,
+        headers: { ...headers, ...(body && { 'content-type': 'application/json' }) },
+        ...(body && { body: JSON.stringify(body) }),
+      });
+      const text = await response.text();
+      return (text === '' ? undefined : JSON.parse(text)) as never;
+    },
+  };
+}
+
+/** Sends a request and requires a status below 300. @throws BAD_REQUEST, PART_UNUSABLE */
+export async function sendRequest(url: string, request: RequestInit): Promise<Response> {
+  const { origin } = new URL(url);
+  const response = await fetch(url, request).catch((cause: unknown) => {
+    const { code = 'the connection broke' } = ((cause as Error).cause ?? {}) as NodeJS.ErrnoException;
+    const remedy = 'Check LANGSMITH_ENDPOINT, and that Runlake runs.';
+    throw runlakeError('PART_UNUSABLE', { reason: `${origin} does not respond (${code})`, remedy }, { cause });
+  });
+  if (response.ok) return response;
+  const text = await response.text();
+  throw runlakeError('BAD_REQUEST', {
+    reason: toPrintable(explainResponse(text) ?? `${origin} responded ${response.status}.`),
+  });
+}
+
+/** Returns the message and the remedy in the body of an error response. */
+function explainResponse(text: string): string | undefined {
+  try {
+    const { detail, message, remedy } = JSON.parse(text) as Record<string, unknown>;
+    const said = typeof detail === 'string' ? detail : message;
+    return typeof said === 'string' ? [said, remedy].filter((part) => typeof part === 'string').join(' ') : undefined;
+  } catch {
+    return undefined;
+  }
+}
