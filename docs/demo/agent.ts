@@ -1,12 +1,43 @@
 /**
- * The agent server, through the stock `@langchain/langgraph-sdk`: a run streams and is interrupted by a question;
- * Runlake is killed; the answer resumes the graph at the interrupt. Both runs are traced and counted.
+ * A deployment, through `runlake deploy` and the stock `@langchain/langgraph-sdk`: a run streams and is interrupted by a
+ * question; Runlake is killed, and starts the deployment again; the answer resumes the graph at the interrupt. Both runs
+ * are traced and counted.
  */
+import { execFile } from 'node:child_process';
+import { setTimeout as pause } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { Client } from '@langchain/langgraph-sdk';
+import { program, withoutSettings } from './runlake-child.ts';
 import type { DemoServer } from './server.ts';
 
-/** A graph of docs/guide/agents. */
+/** A graph of docs/guide/agents, and the name of its deployment. */
 const graph = 'trip';
+const folder = fileURLToPath(new URL('../guide/agents', import.meta.url));
+/** Instead of an installation from the registry, so that the demo needs no network. */
+const linkPackages = `ln -s '${fileURLToPath(new URL('../../node_modules', import.meta.url))}' node_modules`;
+const restartTimeoutMs = 60_000;
+
+/** Deploys the folder of the graph with `runlake deploy`. @throws with the output of the command. */
+export async function deployGraph({ url, adminKey }: DemoServer): Promise<void> {
+  const args = [program, 'deploy', folder, '--name', graph, '--install-command', linkPackages];
+  const access = { LANGSMITH_ENDPOINT: url, LANGSMITH_API_KEY: adminKey };
+  const environment = { ...withoutSettings(process.env), ...access };
+  await promisify(execFile)(process.execPath, args, { env: environment }).catch((error: { stderr?: string }) => {
+    throw new Error(`runlake deploy failed:\n${error.stderr}`);
+  });
+}
+
+/** Waits until the deployment serves again. */
+export async function awaitGraph(server: DemoServer): Promise<void> {
+  const deadlineMs = Date.now() + restartTimeoutMs;
+  for (;;) {
+    const response = await fetch(`${addressOf(server)}/ok`);
+    if (response.ok) return;
+    if (Date.now() > deadlineMs) throw new Error(`The deployment is not restored: ${await response.text()}`);
+    await pause(200);
+  }
+}
 
 interface Trip {
   readonly city?: string;
@@ -37,6 +68,8 @@ export async function resumeTrip(server: DemoServer, threadId: string, answer: s
   return values.booking ?? '';
 }
 
-function agentsOf({ agentsUrl, adminKey }: DemoServer): Client<Trip> {
-  return new Client<Trip>({ apiUrl: agentsUrl, apiKey: adminKey });
+const addressOf = ({ url }: DemoServer) => `${url}/deployments/${graph}`;
+
+function agentsOf(server: DemoServer): Client<Trip> {
+  return new Client<Trip>({ apiUrl: addressOf(server), apiKey: server.adminKey });
 }

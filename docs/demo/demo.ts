@@ -7,15 +7,15 @@
  *   4. read one trace back;
  *   5. export everything as Parquet to a folder and query the files with DuckDB;
  *   6. compare every figure and every exported row with what was sent: exit code 0 only if all are equal;
- *   7. run a graph with the stock LangGraph SDK, kill everything while it waits for an answer, resume it, check its
- *      usage;
+ *   7. deploy a graph, run it with the stock LangGraph SDK, kill everything while it waits for an answer, resume it,
+ *      check its usage;
  *   8. stop everything, remove the folder, print the next steps.
  */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Client } from 'langsmith';
 import type { Run } from 'langsmith/schemas';
-import { resumeTrip, streamUntilAsked } from './agent.ts';
+import { awaitGraph, deployGraph, resumeTrip, streamUntilAsked } from './agent.ts';
 import { compareRuns, exportProjects, fileQuery, queryFiles } from './export.ts';
 import { nextSteps } from './next-steps.ts';
 import { demoDays, firstDay, type PlannedTrace, planTraces } from './plan.ts';
@@ -124,12 +124,13 @@ async function showExport(server: DemoServer, tenants: DemoTenants, nowMs: numbe
  * @returns whether the graph resumed after the crash, and both of its runs were counted in addition to earlier traces.
  */
 async function showAgent(server: DemoServer, tenants: DemoTenants, countedBefore: number): Promise<boolean> {
-  console.log(
-    '\nA graph, docs/guide/agents/trip.js, streams through the stock LangGraph SDK and interrupts with a question:\n',
-  );
+  console.log('');
+  await step('Deploying the graph docs/guide/agents/trip.js with `runlake deploy`', deployGraph(server));
+  console.log('\nIt streams through the stock LangGraph SDK and interrupts with a question:\n');
   const threadId = await streamUntilAsked(server, 'Lyon');
   console.log('');
   const restarted = await step('Killing Runlake with kill -9 and restarting it', server.crash());
+  await step('Waiting until it has restored the deployment', awaitGraph(restarted));
   const resume = async () => {
     console.log('');
     const booking = await resumeTrip(restarted, threadId, 'yes');

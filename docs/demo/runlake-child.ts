@@ -8,15 +8,15 @@ import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
 export interface RunlakeChild {
-  /** Resolves with its addresses; rejects if it does not respond. */
-  readonly ready: Promise<{ readonly url: string; readonly agentsUrl: string }>;
+  /** Resolves with its address; rejects if it does not respond. */
+  readonly ready: Promise<{ readonly url: string }>;
   /** Settles only if it exits unexpectedly: rejects with its last output. */
   readonly ended: Promise<never>;
   /** Stops it. May be called at any time, also twice. */
   end(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;
 }
 
-const program = fileURLToPath(new URL('../../dist/api/command-line/runlake.js', import.meta.url));
+export const program = fileURLToPath(new URL('../../dist/api/command-line/runlake.js', import.meta.url));
 const startTimeoutMs = 60_000;
 const stopTimeoutMs = 40_000;
 
@@ -40,16 +40,15 @@ export function startChild(settings: Readonly<Record<string, string>>): RunlakeC
     throw new Error(`Runlake exited unexpectedly. Its output:\n${output}`);
   });
   ended.catch(() => {});
-  const answers = new Promise<{ url: string; agentsUrl: string }>((resolve, reject) => {
+  const answers = new Promise<{ url: string }>((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(`Runlake did not respond in time:\n${output}`)), startTimeoutMs);
     void exited.then(() => clearTimeout(timer));
     const read = (chunk: Buffer) => {
       output = (output + chunk).slice(-20_000);
       const [, url] = /Runlake answers at (\S+)/.exec(output) ?? [];
-      const [, agentsUrl] = /Runlake runs agents at (\S+)/.exec(output) ?? [];
-      if (url === undefined || agentsUrl === undefined) return;
+      if (url === undefined) return;
       clearTimeout(timer);
-      resolve({ url, agentsUrl });
+      resolve({ url });
     };
     child.stdout.on('data', read);
     child.stderr.on('data', read);
@@ -69,6 +68,6 @@ export function startChild(settings: Readonly<Record<string, string>>): RunlakeC
   };
 }
 
-function withoutSettings(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+export function withoutSettings(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(environment).filter(([name]) => !name.startsWith('RUNLAKE_')));
 }

@@ -1,24 +1,20 @@
-/** The Runlake of the demo, in a temporary folder and on free ports, with the graph of the guide. */
+/** The Runlake of the demo, in a temporary folder and on free ports. */
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { generateKey } from '../../pipelines/tenants/keys.ts';
 import { startChild } from './runlake-child.ts';
 
 export interface DemoServer {
   readonly url: string;
-  readonly agentsUrl: string;
   readonly adminKey: string;
   /** Root of local exports. */
   readonly exportFolder: string;
   /** Settles only if the server exits unexpectedly: rejects with its last output. */
   readonly ended: Promise<never>;
-  /** Kills it with `kill -9` and restarts it in the same folder. Resolves with the new addresses. */
+  /** Kills it with `kill -9` and restarts it in the same folder. Resolves with the new address. */
   crash(): Promise<DemoServer>;
 }
-
-const graphsFile = fileURLToPath(new URL('../guide/agents/langgraph.json', import.meta.url));
 
 /** Starts it. `stop` stops it and removes its folder, and may be called at any time, also twice. */
 export function startServer(): { readonly ready: Promise<DemoServer>; stop(): Promise<void> } {
@@ -32,8 +28,6 @@ export function startServer(): { readonly ready: Promise<DemoServer>; stop(): Pr
     RUNLAKE_PORT: '0',
     RUNLAKE_BOOTSTRAP_API_KEY: adminKey,
     RUNLAKE_LOG_LEVEL: 'warn',
-    RUNLAKE_AGENTS_FILE: graphsFile,
-    RUNLAKE_AGENTS_PORT: '0',
     RUNLAKE_TOOLS_PORT: '0',
   };
   let child = startChild(settings);
