@@ -47,12 +47,13 @@ export async function streamRun(
   dispatcher: Dispatcher,
   threadId: string,
   events: number,
+  pauseMs?: number,
 ): Promise<StreamedRun> {
   const began = performance.now();
   const answer = await request(`${url}/threads/${threadId}/runs/stream`, {
     method: 'POST',
     headers: { ...headers, 'content-type': 'application/json' },
-    body: JSON.stringify({ assistant_id: 'burst', input: { events }, stream_mode: 'custom' }),
+    body: JSON.stringify({ assistant_id: 'burst', input: { events, pauseMs }, stream_mode: 'custom' }),
     dispatcher,
     signal: AbortSignal.timeout(withinMs),
   });
