@@ -44,7 +44,9 @@ export function toClientHeaders(
   const { location, 'content-location': contentLocation, 'set-cookie': cookies } = headers;
   const locates = status === 201 || (status >= 300 && status < 400);
   if (location !== undefined && locates) sent.location = addPrefix(location, prefix, origins);
-  if (contentLocation !== undefined) sent['content-location'] = addPrefix(contentLocation, prefix, origins);
+  // Clients search for `/threads/` and `/runs/`, so these must not occur in the prefix.
+  if (contentLocation !== undefined && !/\/(?:threads|runs)$/.test(prefix))
+    sent['content-location'] = addPrefix(contentLocation, prefix, origins);
   // Without a path of their own, cookies of one deployment would be sent to all others.
   if (cookies !== undefined) sent['set-cookie'] = [cookies].flat().map((cookie) => limitCookie(cookie, prefix));
   return sent;

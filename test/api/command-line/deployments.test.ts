@@ -158,7 +158,10 @@ describe('the commands', () => {
     expect(noKey).toMatchObject({ code: 1, text: expect.stringContaining('LANGSMITH_API_KEY is required') });
     const wrongKey = await runCommand(['deployments', 'list'], { ...byKey, LANGSMITH_API_KEY: 'wrong' });
     expect(wrongKey).toMatchObject({ code: 1, text: expect.stringContaining('The API key is not valid.') });
-    const nowhere = await runCommand(['deployments', 'list'], { ...byKey, LANGSMITH_ENDPOINT: await findRefusingUrl() });
+    const nowhere = await runCommand(['deployments', 'list'], {
+      ...byKey,
+      LANGSMITH_ENDPOINT: await findRefusingUrl(),
+    });
     expect(nowhere).toMatchObject({ code: 1, text: expect.stringContaining('does not respond (ECONNREFUSED)') });
     const stopped = await runCommand(['deployments', 'list'], { RUNLAKE_DATA_DIR: join(folder, 'nothing') });
     expect(stopped).toMatchObject({ code: 1, text: expect.stringContaining('No runlake process is running') });

@@ -4,6 +4,7 @@ import { request as httpRequest, type IncomingMessage, type RequestListener } fr
 import { text } from 'node:stream/consumers';
 import { setImmediate } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
+import { toClientHeaders } from '../../../api/control-plane/proxy-headers.ts';
 import { until } from '../../infra/until.ts';
 import { findRefusingUrl, openProxy, type ProxyUnderTest, type Replica, startReplica } from './open-proxy.ts';
 
@@ -182,6 +183,17 @@ describe('responses', () => {
     }
     const { headers } = await send(proxy, '/x', { headers: { 'x-to': `${replica.url}0/docs` } });
     expect(headers.location).toBe(`${replica.url}0/docs`);
+  });
+
+  it('have a Content-Location in which clients find the ids of a run, whatever the slug', () => {
+    // The pattern of both stock clients.
+    const pattern = /(\/threads\/(?<thread_id>.+))?\/runs\/(?<run_id>.+)/;
+    for (const slug of ['trips', 'threads', 'my-threads', 'runs']) {
+      const response = { status: 200, headers: { 'content-location': '/threads/t/runs/r' } };
+      const headers = toClientHeaders(response, { prefix: `/deployments/${slug}`, origins: [] });
+      const { groups } = pattern.exec(String(headers['content-location'])) ?? {};
+      expect({ slug, ...groups }).toEqual({ slug, thread_id: 't', run_id: 'r' });
+    }
   });
 
   it('set cookies for their deployment only', async () => {
