@@ -1,4 +1,6 @@
 import { execFile } from 'node:child_process';
+import { cpSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -20,7 +22,10 @@ let url: string;
 
 /** Deploys the project of the agent server through the control plane. @returns the address of the deployment. */
 async function deployProject(): Promise<string> {
-  const folder = fileURLToPath(new URL('../agents/projects/basic', import.meta.url));
+  const folder = join(runlake.dataDir, 'basic');
+  cpSync(fileURLToPath(new URL('../agents/projects/basic', import.meta.url)), folder, { recursive: true });
+  // In the repository, that of the root applies.
+  writeFileSync(join(folder, 'package.json'), '{"type":"module"}');
   const args = ['deploy', folder, '--name', 'basic', '--install-command', linkPackages];
   const access = { LANGSMITH_ENDPOINT: runlake.url, LANGSMITH_API_KEY: runlake.apiKey };
   const { code, text } = await runCommand(args, access);
