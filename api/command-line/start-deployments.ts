@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { listen } from '../../infra/postgres/listen.ts';
@@ -6,6 +7,7 @@ import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { createBuilder } from '../../pipelines/deployments/build/build-source.ts';
 import type { DeploymentDriver } from '../../pipelines/deployments/driver.ts';
 import { startHost } from '../../pipelines/deployments/host.ts';
+import { stripPrefix } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
@@ -81,9 +83,38 @@ function createDriver({
 }
 
 async function loadDriver(deps: DeploymentHostDeps): Promise<DeploymentDriver> {
-  const { config, addresses, services } = deps;
+  const { config, addresses, services, secretKey } = deps;
+  const { deploymentsDriver: name } = config;
+  if (name !== 'process') return loadImageDriver(name, config, secretKey);
   if (config.kafkaBrokers !== undefined) return (await import('./child-driver.ts')).createChildDriver(deps);
   const { createFrontDriver } = await import('./front-driver.ts');
   const { accept, authenticator, rateLimiter } = services;
   return createFrontDriver({ ...deps, databaseUrl: addresses.databaseUrl, accept, authenticator, rateLimiter });
+}
+
+/**
+ * Loads the driver that runs images. Docker is found as its command does it (`DOCKER_HOST`, otherwise the local socket),
+ * Kubernetes through the account of the pod or `KUBECONFIG`.
+ */
+async function loadImageDriver(
+  name: 'docker' | 'kubernetes',
+  config: Config,
+  secretKey: string,
+): Promise<DeploymentDriver> {
+  const common = {
+    // Derived from the secret key, because all hosts of an installation have it.
+    installation: createHmac('sha256', secretKey).update('installation').digest('hex').slice(0, 16),
+    publicUrl: config.publicUrl === undefined ? undefined : stripPrefix(config.publicUrl),
+  };
+  if (name === 'docker') {
+    const { createDockerDriver } = await import('../../pipelines/deployments/drivers/docker-driver.ts');
+    const { default: Docker } = await import('dockerode');
+    return createDockerDriver({ ...common, docker: new Docker(), network: config.deploymentsDockerNetwork });
+  }
+  const { createKubernetesDriver } = await import('../../pipelines/deployments/drivers/kubernetes-driver.ts');
+  const library = await import('@kubernetes/client-node');
+  const kubeConfig = new library.KubeConfig();
+  kubeConfig.loadFromDefault();
+  const namespace = kubeConfig.getContextObject(kubeConfig.getCurrentContext())?.namespace ?? 'default';
+  return createKubernetesDriver(library, kubeConfig, { ...common, namespace, drainTimeoutMs: config.drainTimeoutMs });
 }

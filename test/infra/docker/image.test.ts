@@ -173,12 +173,12 @@ describe('the image, built step by step without Docker', () => {
       expect([place, ...texts(join(app, place))]).toEqual([place, ...texts(new URL(place, root))]);
   });
 
-  it('is smaller than 430 MB', () => {
+  it('is smaller than 470 MB', () => {
     // Base image: Debian 12 slim (75 MiB unpacked), npm and yarn (30), and Node itself; a tenth as a margin. All other
     // sizes are measured.
     const base = (75 + 30) * mebibyte + bytesOf(node);
     const own = bytesOf(join(app, 'node_modules')) + bytesOf(join(app, 'dist'));
-    expect(base * 1.1 + own).toBeLessThan(430_000_000);
+    expect(base * 1.1 + own).toBeLessThan(470_000_000);
   });
 
   it('contains the Parquet encoder', () => {
