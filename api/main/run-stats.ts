@@ -126,13 +126,10 @@ export async function readStatsOfQuery(
   if (body.groups != null && groupBy === undefined)
     throw runlakeError('BAD_REQUEST', { reason: '`groups` needs `group_by`.' });
   const set = await findRunSet(services, { tenantId, ...readRunSet(body), ...(projectIds && { projectIds }) });
-  const stats = await readRunStats(services.clickhouse, {
-    ...set,
-    selected,
-    groupBy,
-    groups: body.groups ?? undefined,
-    maxGroups: body.group_by?.max_groups ?? defaultGroups,
-  });
+  const groups = body.groups ?? undefined;
+  const maxGroups = body.group_by?.max_groups ?? defaultGroups;
+  const query = { ...set, selected, groupBy, groups, maxGroups };
+  const stats = await readRunStats(services.clickhouse, query, services.database);
   const response = groupBy ? Object.fromEntries(stats) : (stats.get(wholeSetGroup) ?? createEmptyStats(selected));
   return Buffer.from(JSON.stringify(response));
 }

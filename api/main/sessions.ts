@@ -200,7 +200,7 @@ export const getSession = defineOperation({
     if (query.include_stats !== true) return formatSessionWithStats(project);
     const startedFromMicros = parseOptionalTime(query.stats_start_time);
     const runs = { tenantId: caller.workspaceId, projectIds: [project.id], startedFromMicros };
-    const stats = await readProjectStats(services.clickhouse, runs, selectSessionStats(undefined, true));
+    const stats = await readProjectStats(services, runs, selectSessionStats(undefined, true));
     return formatSessionWithStats(project, stats.get(project.id));
   },
 });

@@ -51,7 +51,7 @@ async function listProjectsByStats(
     return listProjects(database, tenantId, { ...conditions, sortBy, descending, limit, offset });
   const projectIds = await findProjectIds(database, tenantId, conditions);
   const stat = statOrders[sortBy];
-  const stats = await readProjectStats(clickhouse, { tenantId, projectIds, ...query.runs }, new Set([stat]));
+  const stats = await readProjectStats({ clickhouse, database }, { tenantId, projectIds, ...query.runs }, new Set([stat]));
   const ids = sortProjectIds(stats, (each) => readValue(each, stat, query.feedbackKey), descending).slice(
     offset,
     offset + limit,
@@ -77,7 +77,7 @@ export async function readProjectsWithStats(
 ): Promise<ProjectWithStats[]> {
   const projects = await listProjectsByStats(deps, tenantId, query);
   const read = { tenantId, projectIds: projects.map(({ id }) => id), ...query.runs };
-  const stats = selected && (await readProjectStats(deps.clickhouse, read, selected));
+  const stats = selected && (await readProjectStats(deps, read, selected));
   return projects.map((project) => ({ project, stats: stats?.get(project.id) }));
 }
 

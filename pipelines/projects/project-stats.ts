@@ -1,4 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
 import type { RunFilterConditions } from '../runs/filter/run-filter.ts';
 import { metadataPairs } from '../runs/run-columns.ts';
 import { projectGrouping } from '../runs/stats/grouping.ts';
@@ -21,20 +22,16 @@ function buildRunSet({ tenantId, projectIds, startedFromMicros, conditions }: Pr
 /**
  * Reads statistics of the root runs of each project, including projects without runs.
  *
- * @throws errors of ClickHouse.
+ * @throws errors of the stores.
  */
 export async function readProjectStats(
-  clickhouse: ClickHouse,
+  { clickhouse, database }: { readonly clickhouse: ClickHouse; readonly database: Pick<Database, 'query'> },
   query: ProjectStatsQuery,
   selected: ReadonlySet<StatName>,
 ): Promise<Map<string, RunStats>> {
   const maxGroups = query.projectIds.length + 1;
-  const stats = await readRunStats(clickhouse, {
-    ...buildRunSet(query),
-    groupBy: projectGrouping,
-    selected,
-    maxGroups,
-  });
+  const request = { ...buildRunSet(query), groupBy: projectGrouping, selected, maxGroups };
+  const stats = await readRunStats(clickhouse, request, database);
   return new Map(query.projectIds.map((id) => [id, stats.get(id) ?? createEmptyStats(selected)]));
 }
 

@@ -84,7 +84,7 @@ function roundDownTo(value: number, step: number): number {
 }
 
 /** Returns the dirty hours as an external table, because a list of keys in the statement would have a size limit. */
-function toDirtyHoursTable(hours: readonly DirtyHour[]): ExternalTable {
+export function toDirtyHoursTable(hours: readonly DirtyHour[]): ExternalTable {
   return {
     name: 'dirty_hours',
     // The column is not a DateTime, because in a DateTime column ClickHouse parses short numbers as other formats.
@@ -94,10 +94,10 @@ function toDirtyHoursTable(hours: readonly DirtyHour[]): ExternalTable {
 }
 
 /**
- * Builds the condition on the dirty hours. The third condition selects the dirty hours. The first two conditions are
+ * Builds the condition on the hours of {@link toDirtyHoursTable}. The third condition selects the dirty hours. The first two conditions are
  * added because ClickHouse can use the sorting key only for conditions on one column.
  */
-const dirtyHoursCondition = (
+export const dirtyHoursCondition = (
   column: string,
   hourExpression: string,
 ) => `tenant_id IN (SELECT tenant_id FROM dirty_hours)

@@ -18,10 +18,15 @@ const attributes: Readonly<Record<GroupAttribute, string>> = {
  */
 export function buildGrouping(attribute: GroupAttribute, path: string): RunGrouping {
   const sql = attributes[attribute];
-  return attribute === 'metadata' ? { sql, expressions: metadataPairs, params: { group_path: path } } : { sql };
+  if (attribute === 'metadata') return { sql, expressions: metadataPairs, params: { group_path: path } };
+  return attribute === 'tag' ? { sql } : { sql, factsSql: attribute === 'name' ? 'shown_name' : 'shown_type' };
 }
 
-export const projectGrouping: RunGrouping = { sql: 'toString(session_id)', keepsTracesTogether: true };
+export const projectGrouping: RunGrouping = {
+  sql: 'toString(session_id)',
+  factsSql: 'toString(session_id)',
+  keepsTracesTogether: true,
+};
 
 /** Groups runs by thread. The thread of a run comes from its own metadata, so only root runs can be grouped. */
 export const threadGrouping: RunGrouping = { sql: threadIdSql };

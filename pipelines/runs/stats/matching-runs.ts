@@ -1,5 +1,6 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { ExternalTable, QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
+import { startRoundingMicros } from '../../ingest/run-event/times.ts';
 import { buildFilterClauses } from '../filter-clauses.ts';
 import { boundTimeRange } from '../find-page.ts';
 import type { RunKey } from '../run-columns.ts';
@@ -13,6 +14,7 @@ import {
   type RunFilter,
   type RunScope,
 } from '../run-scope.ts';
+import { type DirtyHourList, divideHours, type StatColumn, statColumns } from './fact-rows.ts';
 
 /**
  * Defines how runs are grouped. A run for which `sql` is null is in no group, and a run for which it has several values
@@ -21,6 +23,8 @@ import {
 export interface RunGrouping {
   /** SQL over `runs FINAL` that returns a text or null. `arrayJoin` returns several texts. */
   readonly sql: string;
+  /** The same over the list `runs` of `run_facts`; absent if facts do not have the text. */
+  readonly factsSql?: string;
   /** Expressions of the WITH clause that `sql` uses. */
   readonly expressions?: readonly string[];
   readonly params?: Readonly<Record<string, QueryParameter>>;
@@ -37,6 +41,8 @@ export interface RunSet {
   readonly groupBy?: RunGrouping | undefined;
   /** If present, only these groups are considered. */
   readonly groups?: readonly string[] | undefined;
+  /** If present, runs that start in other hours are read from `run_facts`, which has what the other fields need. */
+  readonly dirtyHours?: DirtyHourList | undefined;
 }
 
 /** A query over the matching runs, with its parameters and settings. */
@@ -47,14 +53,67 @@ export interface MatchingRuns {
   readonly settings: ClickHouseSettings;
 }
 
+/** Returns whether the facts of runs suffice to find and group the runs of a set. */
+export function canReadFacts({ filter, among, groupBy }: RunSet): boolean {
+  const { isRoot: _isRoot, startedFromMicros: _from, ...others } = filter;
+  const isFiltered = Object.values(others).some((value) => value !== undefined) || among !== undefined;
+  return !isFiltered && (groupBy === undefined || groupBy.factsSql !== undefined);
+}
+
+/** The edge of a set in time: clocks of stated starts and of key times differ slightly. */
+function findEdge({ startedFromMicros }: RunFilter) {
+  const { fromMicros } = boundTimeRange({ filter: { startedFromMicros }, order: 'desc' });
+  return { fromMicros, untilMicros: fromMicros === 0 ? 0 : (startedFromMicros ?? 0) + startRoundingMicros };
+}
+
+/**
+ * As {@link buildMatchingRuns} for columns of {@link statColumns}. If the set has `dirtyHours`, runs of other hours are read
+ * from `run_facts`.
+ */
+export function buildStatRows(set: RunSet, columns: readonly StatColumn[], idCondition?: string): MatchingRuns {
+  const { scope, filter, groupBy, dirtyHours } = set;
+  const select = columns.map((name) => `${statColumns[name]} AS ${name}`);
+  if (dirtyHours === undefined) return buildMatchingRuns(set, select, idCondition === undefined ? undefined : { sql: idCondition });
+  const hours = divideHours(dirtyHours, findEdge(filter), 'rows');
+  const projects = buildProjectsCondition(scope);
+  const { sql: ofRuns, ...query } = buildMatchingRuns(set, select, {
+    sql: [hours.runs?.sql, idCondition].filter((sql) => sql !== undefined).join(' AND '),
+    params: hours.runs?.params,
+  });
+  const used = [
+    ...columns,
+    ...(idCondition === undefined ? [] : ['id']),
+    ...(filter.isRoot === undefined ? [] : ['is_root']),
+    ...(groupBy?.factsSql && groupBy.factsSql in statColumns ? [groupBy.factsSql] : []),
+  ];
+  const lists = [...new Set(used)].map((name) => `\`runs.${name}\` AS ${name}`);
+  const conditions = [
+    `${projects.sql} AND ${hours.facts.sql} AND run_expires_at > now()`,
+    ...(filter.isRoot === undefined ? [] : [filter.isRoot ? 'is_root' : 'NOT is_root']),
+    ...(idCondition === undefined ? [] : [idCondition]),
+  ];
+  const ofFacts = `SELECT ${[...columns, `${groupBy?.factsSql ?? `''`} AS grp`].join(', ')}
+    FROM run_facts FINAL ARRAY JOIN ${lists.join(', ')}, \`runs.expires_at\` AS run_expires_at
+    WHERE ${conditions.join(' AND ')}`;
+  return {
+    ...query,
+    sql: addGroupConditions(set, hours.runs === undefined ? ofFacts : `${ofFacts} UNION ALL ${ofRuns}`),
+    params: { ...query.params, ...projects.params, ...hours.facts.params },
+  };
+}
+
 /**
  * Builds a query that returns one row for each matching run and group, with the given columns and `grp`. If the runs
  * are not grouped, `grp` is the empty text.
  *
  * @param columns SQL over `runs FINAL`.
- * @param idCondition Further condition on the id of the run.
+ * @param keyCondition Further condition on the key of the run.
  */
-export function buildMatchingRuns(set: RunSet, columns: readonly string[], idCondition?: string): MatchingRuns {
+export function buildMatchingRuns(
+  set: RunSet,
+  columns: readonly string[],
+  keyCondition?: { readonly sql: string; readonly params?: MatchingRuns['params'] | undefined },
+): MatchingRuns {
   const { scope, filter, groupBy } = set;
   const range =
     set.among === undefined
@@ -67,25 +126,30 @@ export function buildMatchingRuns(set: RunSet, columns: readonly string[], idCon
   const selected = [...columns, `${groupBy?.sql ?? `''`} AS grp`];
   const expressions = [...filtered.expressions, ...(groupBy?.expressions ?? [])];
   const rows = `${expressions.length > 0 ? `WITH ${expressions.join(', ')}` : ''} SELECT ${selected.join(', ')} FROM runs FINAL
-    PREWHERE ${idCondition === undefined ? keySql : `${keySql} AND ${idCondition}`}
+    PREWHERE ${keyCondition?.sql ? `${keySql} AND ${keyCondition.sql}` : keySql}
     WHERE ${[...values.sql, ...filtered.sql].join(' AND ')}`;
-  const groupConditions = [
-    ...(groupBy === undefined ? [] : ['isNotNull(grp)']),
-    ...(set.groups === undefined ? [] : ['grp IN {groups:Array(String)}']),
-  ];
   return {
-    sql: groupConditions.length === 0 ? rows : `SELECT * FROM (${rows}) WHERE ${groupConditions.join(' AND ')}`,
+    sql: addGroupConditions(set, rows),
     params: {
       ...range.params,
       ...keys.params,
       ...values.params,
       ...filtered.params,
       ...groupBy?.params,
+      ...keyCondition?.params,
       ...(set.groups && { groups: set.groups }),
     },
     ...(range.externalTable && { externalTable: range.externalTable }),
     settings: filtered.settings,
   };
+}
+
+function addGroupConditions({ groupBy, groups }: RunSet, rows: string): string {
+  const conditions = [
+    ...(groupBy === undefined ? [] : ['isNotNull(grp)']),
+    ...(groups === undefined ? [] : ['grp IN {groups:Array(String)}']),
+  ];
+  return conditions.length === 0 ? rows : `SELECT * FROM (${rows}) WHERE ${conditions.join(' AND ')}`;
 }
 
 /** Clocks of the processes of a trace differ, so a run may begin before the run that started it. */
@@ -104,10 +168,31 @@ export interface CallRange {
    * matching runs count; these runs are roots. `path`: calls count if they match or have a matching ancestor.
    */
   readonly counted: 'every' | 'trace' | 'path';
+  /** Condition on `run_facts`, for the calls that are read there; then `sql` selects the other calls. */
+  readonly facts?: string;
+  /** Whether there are no other calls. */
+  readonly isInFacts?: boolean;
 }
 
 /** Chooses how to read the model calls of a set: the simplest way that gives the correct result. */
 export function findCallRange(set: RunSet): CallRange {
+  const range = findStoredCallRange(set);
+  if (set.dirtyHours === undefined || range.counted === 'path') return range;
+  const edge =
+    range.counted === 'every'
+      ? findEdge(set.filter)
+      : { fromMicros: Number(range.params.calls_from), untilMicros: Number(range.params.calls_from) };
+  const { facts, runs } = divideHours(set.dirtyHours, edge, 'calls');
+  return {
+    ...range,
+    sql: runs === undefined ? range.sql : `${range.sql} AND ${runs.sql}`,
+    params: { ...range.params, ...runs?.params, ...facts.params },
+    facts: `${buildProjectsCondition(set.scope).sql} AND ${facts.sql}`,
+    isInFacts: runs === undefined,
+  };
+}
+
+function findStoredCallRange(set: RunSet): CallRange {
   const { scope, filter, groupBy, groups, among } = set;
   const { isRoot, startedFromMicros, traceId, traceIds, ...others } = filter;
   const isFiltered = Object.values(others).some((value) => value !== undefined) || among !== undefined;

@@ -7,11 +7,12 @@
  *      only if they are selected.
  */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
 import { readFeedbackStatsByTarget } from '../../feedback/feedback-stats.ts';
 import { formatTime } from '../../ingest/run-event/times.ts';
-import { runColumns, shownValues, startedAtMicros } from '../run-columns.ts';
+import { readDirtyHours } from './fact-rows.ts';
 import { buildDetailQuery, buildFigureQuery, type DetailRow, type FigureRow } from './figure-sums.ts';
-import { buildMatchingRuns, type RunSet } from './matching-runs.ts';
+import { buildStatRows, canReadFacts, type RunSet } from './matching-runs.ts';
 import { detailStats, type FacetName, figureStats, type RunFacet, type RunStats, type StatName } from './stat-names.ts';
 
 export interface StatsRequest extends RunSet {
@@ -38,16 +39,29 @@ export const wholeSetGroup = '';
 const defaultMaxGroups = 1_000;
 const facetNames = ['name', 'run_type', 'status'] as const satisfies FacetName[];
 const maxFacetValues = 10;
+/** Facets as SQL over rows of `statColumns`. */
+const facetSqls: Readonly<Record<FacetName, string>> = {
+  name: 'shown_name',
+  run_type: 'shown_type',
+  status: `multiIf(failed, 'error', isNotNull(latency), 'success', 'pending')`,
+};
 
 /**
  * Reads the selected statistics by group, the group with the most runs first. Without `groupBy` there is one group,
  * {@link wholeSetGroup}; groups without runs are omitted.
  *
- * @throws errors of ClickHouse.
+ * @param database If present, facts of runs are used instead of the runs themselves where they suffice and are up to date.
+ * @throws errors of the stores.
  */
-export async function readRunStats(clickhouse: ClickHouse, request: StatsRequest): Promise<Map<string, RunStats>> {
-  const { scope, selected, groupBy } = request;
-  if (scope.projectIds.length === 0 || request.among?.length === 0) return new Map();
+export async function readRunStats(
+  clickhouse: ClickHouse,
+  query: StatsRequest,
+  database?: Pick<Database, 'query'>,
+): Promise<Map<string, RunStats>> {
+  const { scope, selected, groupBy } = query;
+  if (scope.projectIds.length === 0 || query.among?.length === 0) return new Map();
+  const dirtyHours = database && canReadFacts(query) ? await readDirtyHours(database, scope.tenantId) : undefined;
+  const request = { ...query, dirtyHours };
   const counts = await countRuns(clickhouse, request);
   if (counts.length === 0) return new Map();
   // The queries must list the groups only if there may be more groups than the maximum.
@@ -101,14 +115,14 @@ export function createEmptyStats(selected: ReadonlySet<StatName>): RunStats {
 async function countRuns(clickhouse: ClickHouse, request: StatsRequest): Promise<CountRow[]> {
   const { selected, groupBy, maxGroups = defaultMaxGroups } = request;
   const names = selected.has('run_facets') ? facetNames : [];
-  const { sql, ...query } = buildMatchingRuns(request, [
-    `${startedAtMicros} AS started`,
-    `${runColumns.endedAtMicros} - started AS latency`,
-    `${runColumns.firstTokenTimeMicros} - started AS first_token`,
-    'isNotNull(error) AS failed',
-    ...names.map((name) => `${shownValues[name]} AS facet_${name}`),
+  const { sql, ...query } = buildStatRows(request, [
+    'started',
+    'latency',
+    'first_token',
+    'failed',
+    ...(names.length > 0 ? (['shown_name', 'shown_type'] as const) : []),
   ]);
-  const facetSql = `tuple(${names.map((name) => `topK(${maxFacetValues}, 100, 'counts')(facet_${name}) AS ${name}`).join(', ')})`;
+  const facetSql = `tuple(${names.map((name) => `topK(${maxFacetValues}, 100, 'counts')(${facetSqls[name]}) AS ${name}`).join(', ')})`;
   return clickhouse.query<CountRow>({
     ...query,
     name: 'run-stats',
@@ -173,10 +187,10 @@ function formatDetails(rows: readonly DetailRow[]): RunStats {
 /** Reads the feedback on the matching runs, by group. */
 async function readFeedbackByGroup(clickhouse: ClickHouse, set: RunSet) {
   const ratedCondition = 'id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID})';
-  const { sql, ...query } = buildMatchingRuns(set, ['id AS run_id'], ratedCondition);
+  const { sql, ...query } = buildStatRows(set, ['id'], ratedCondition);
   const stats = await readFeedbackStatsByTarget(clickhouse, {
     ...query,
-    runs: `(SELECT run_id, grp AS target FROM (${sql}))`,
+    runs: `(SELECT id AS run_id, grp AS target FROM (${sql}))`,
   });
   return new Map(
     [...stats].map(([group, json]) => [group, JSON.parse(json) as Record<string, Record<string, unknown>>]),

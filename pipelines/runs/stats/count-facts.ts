@@ -1,0 +1,203 @@
+/**
+ * Lists the facts of runs by hour in `run_facts`, from which statistics are read.
+ *
+ * Invariant: an hour whose runs changed after they were last listed is dirty: it has a row in `usage_dirty_hours` or
+ * `fact_dirty_hours`. A statistic reads dirty hours from `runs` (`fact-rows.ts`). Whoever changes `runs` marks the hours
+ * in which the changed runs start, after the change.
+ *
+ *   1. The usage roll-up moves the hours that it has counted to `fact_dirty_hours`.
+ *   2. Minutes after the first mark of an hour, a roll-up run with locks as in `rollup.ts` lists all runs of the hour
+ *      again, from merged rows. So an hour that receives runs all the time is listed every few minutes only.
+ *   3. The run deletes the rows that it read. An hour that was marked since then has another sequence number, and stays
+ *      dirty.
+ *
+ * After a crash at any step the hour is still dirty, and listing it again changes nothing.
+ */
+import type { ClickHouse, Command } from '../../../infra/clickhouse/clickhouse.ts';
+import { runOnEachShard } from '../../../infra/clickhouse/layout.ts';
+import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { histogram } from '../../../infra/telemetry/metrics.ts';
+import { nilUuid } from '../../ingest/run-event/run-event.ts';
+import {
+  countDirtyHours,
+  type DirtyHoursSource,
+  isAnyHourDirty,
+  type RollUpOutcome,
+} from '../../usage/dirty-hours.ts';
+import { type RollUp, startRollUpLoop } from '../../usage/rollup-loop.ts';
+import { dirtyHoursCondition, toDirtyHoursTable } from '../../usage/rollup-query.ts';
+import { detailsSql, statedAncestorsSql } from '../descendant-figures.ts';
+import { isModelCallSql, isRootSql } from '../run-columns.ts';
+import { statColumns } from './fact-rows.ts';
+import { toDecimal } from './figure-sums.ts';
+
+const rollUpSeconds = histogram(
+  'runlake_fact_roll_up_seconds',
+  'Duration of a roll-up run that lists the facts of runs for statistics.',
+  [],
+  [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300],
+);
+
+interface FactDeps {
+  readonly database: Database;
+  readonly clickhouse: ClickHouse;
+}
+
+export interface FactLimits {
+  /** Maximum number of hours per run; further hours stay dirty. */
+  readonly hours?: number;
+  /** Minimum time from the first mark of an hour until its runs are listed, in seconds. */
+  readonly minAgeSeconds?: number;
+}
+
+const factDirtyHours: DirtyHoursSource = { table: 'fact_dirty_hours', order: 'marked_at', lockKey: 721_550_844 };
+const defaultMaxHours = 200;
+const defaultMinAgeSeconds = 300;
+const timeoutMs = 1_800_000;
+
+/**
+ * Executes one roll-up run.
+ *
+ * @throws errors of Postgres or ClickHouse. The hours then stay dirty for the next run.
+ */
+export async function runFactRollUp({ database, clickhouse }: FactDeps, limits: FactLimits = {}): Promise<RollUpOutcome> {
+  const { hours: maxHours = defaultMaxHours, minAgeSeconds = defaultMinAgeSeconds } = limits;
+  await markStoredHours({ database, clickhouse });
+  const { waitedSeconds: _waited, ...outcome } = await countDirtyHours(
+    database,
+    factDirtyHours,
+    { hours: maxHours, rows: maxHours, minAgeSeconds },
+    async ({ hours, sequences }, rollUp, transaction) => {
+      await runOnEachShard(clickhouse, (stored, shard) => listRuns(hours, rollUp, { runs: stored('runs'), shard }));
+      await transaction.query('DELETE FROM fact_dirty_hours WHERE sequence = ANY($1::bigint[])', [sequences]);
+      await transaction.query(
+        `UPDATE fact_dirty_hours SET marked_at = clock_timestamp()
+         WHERE (tenant_id, hour) IN (SELECT tenant, to_timestamp(seconds) FROM unnest($1::uuid[], $2::bigint[]) AS listed (tenant, seconds))`,
+        [hours.map(({ tenantId }) => tenantId), hours.map(({ hourSeconds }) => hourSeconds)],
+      );
+    },
+  );
+  return outcome;
+}
+
+/**
+ * Marks all hours of stored runs dirty if the migration asks for it, by a row that stands for all hours. While it exists,
+ * statistics do not use `run_facts`.
+ */
+async function markStoredHours({ database, clickhouse }: FactDeps): Promise<void> {
+  const unknown = await database.query('SELECT 1 FROM fact_dirty_hours WHERE tenant_id = $1', [nilUuid]);
+  if (unknown.length === 0) return;
+  const hours = await clickhouse.query<{ tenant_id: string; hour_seconds: number }>({
+    name: 'list-stored-hours',
+    sql: 'SELECT DISTINCT tenant_id, toUnixTimestamp(toStartOfHour(start_time)) AS hour_seconds FROM runs',
+    timeoutMs,
+  });
+  await database.transaction(async (transaction) => {
+    await transaction.query(
+      `INSERT INTO fact_dirty_hours (tenant_id, hour)
+       SELECT tenant, to_timestamp(seconds) FROM unnest($1::uuid[], $2::bigint[]) AS stored (tenant, seconds)
+       ORDER BY 1, 2 ON CONFLICT (tenant_id, hour) DO UPDATE SET sequence = DEFAULT`,
+      [hours.map(({ tenant_id }) => tenant_id), hours.map(({ hour_seconds }) => hour_seconds)],
+    );
+    await transaction.query('DELETE FROM fact_dirty_hours WHERE tenant_id = $1', [nilUuid]);
+  });
+}
+
+const startHour = 'toStartOfHour(start_time)';
+const dirtyRunsCondition = dirtyHoursCondition(startHour, "toDateTime(hour_seconds, 'UTC')");
+
+const figureValues = {
+  prompt_tokens: 'prompt_tokens',
+  completion_tokens: 'completion_tokens',
+  total_tokens: 'total_tokens',
+  prompt_cost: toDecimal('prompt_cost'),
+  completion_cost: toDecimal('completion_cost'),
+  total_cost: toDecimal('total_cost'),
+};
+const decimalDetails = `arrayMap(pair -> (pair.1, assumeNotNull(pair.2)), arrayFilter(pair -> isNotNull(pair.2),
+  arrayMap(pair -> (pair.1, ${toDecimal('pair.2')}), ${detailsSql})))`;
+
+/** Values of the lists `runs` and `calls`, as SQL over `runs FINAL`. */
+const runValues = {
+  ...statColumns,
+  is_root: isRootSql,
+  expires_at: 'expires_at',
+};
+const callValues = (ancestors: string) => ({
+  id: 'id',
+  trace_id: 'trace_id',
+  expires_at: 'expires_at',
+  ancestors,
+  ...figureValues,
+  details: decimalDetails,
+});
+
+/**
+ * Builds the statement that lists the runs of the dirty hours which are stored on one shard. Hours of projects that have
+ * no runs any more get empty lists.
+ */
+function listRuns(
+  hours: readonly DirtyHour[],
+  rollUp: number,
+  { runs, shard }: { readonly runs: string; readonly shard: number },
+): Command {
+  const isCall = `ifNull(isNull(deleted_at) AND ${isModelCallSql}, false)`;
+  const others = `SELECT tenant_id, session_id, ${startHour}, id FROM ${runs} FINAL PREWHERE ${dirtyRunsCondition} WHERE NOT ${isCall}`;
+  const ancestors = `arrayFilter(ancestor -> (tenant_id, session_id, ${startHour}, ancestor) NOT IN (${others}), ${statedAncestorsSql})`;
+  const calls = callValues(ancestors);
+  const listColumns = (list: string, values: object) => Object.keys(values).map((name) => `\`${list}.${name}\``);
+  const listElements = (list: string, values: object) => Object.keys(values).map((_name, at) => `${list}.${at + 1}`);
+  return {
+    name: 'list-run-facts',
+    sql: `INSERT INTO run_facts (tenant_id, session_id, hour, shard, roll_up, expires_at,
+  ${[...listColumns('runs', runValues), ...listColumns('calls', calls)].join(', ')})
+SELECT tenant_id, session_id, hour, {shard:UInt16}, {rollUp:UInt64}, latest,
+  ${[...listElements('listed_runs', runValues), ...listElements('listed_calls', calls)].join(', ')}
+FROM (
+  SELECT tenant_id, session_id, hour, max(last_expiry) AS latest, groupArrayArray(some_runs) AS listed_runs, groupArrayArray(some_calls) AS listed_calls
+  FROM (
+    SELECT tenant_id, session_id, hour, max(expiry) AS last_expiry, groupArrayIf(run, is_kept) AS some_runs, groupArrayIf(call, is_call) AS some_calls
+    FROM (
+      SELECT tenant_id, session_id, ${startHour} AS hour, expires_at AS expiry, isNull(deleted_at) AS is_kept, ${isCall} AS is_call,
+        (${Object.values(runValues).join(', ')}) AS run, (${Object.values(calls).join(', ')}) AS call
+      FROM ${runs} FINAL PREWHERE ${dirtyRunsCondition}
+    )
+    GROUP BY tenant_id, session_id, hour
+    UNION ALL
+    SELECT tenant_id, session_id, hour, expires_at, [], []
+    FROM run_facts
+    WHERE ${dirtyHoursCondition('hour', "toDateTime(hour_seconds, 'UTC')")} AND shard = {shard:UInt16}
+  )
+  GROUP BY tenant_id, session_id, hour
+)`,
+    params: { rollUp, shard },
+    externalTable: toDirtyHoursTable(hours),
+    profile: 'bulk',
+    timeoutMs,
+  };
+}
+
+export interface FactRollUpOptions extends FactDeps {
+  /** Maximum time between two checks for dirty hours, in milliseconds. */
+  readonly intervalMs: number;
+  readonly logger: Logger;
+}
+
+/** Starts the loop of the roll-up of facts. */
+export function startFactRollUp({ intervalMs, logger, ...deps }: FactRollUpOptions): RollUp {
+  return startRollUpLoop({
+    name: 'fact roll-up',
+    run: async (hours) => {
+      const observe = rollUpSeconds.startTimer();
+      const outcome = await runFactRollUp(deps, hours === undefined ? {} : { hours });
+      if (outcome.outcome === 'counted') observe();
+      return outcome;
+    },
+    hasWork: () => isAnyHourDirty(deps.database, factDirtyHours, defaultMinAgeSeconds),
+    maxHours: defaultMaxHours,
+    intervalMs,
+    logger,
+  });
+}
