@@ -37,8 +37,8 @@ export interface SinkHandling {
   readonly assignsTraceLocation?: true;
   /** The rows expire with their trace: the sink sets `trace_tier` and `expires_at`. */
   readonly expires?: true;
-  /** The usage hour that an event marks dirty. */
-  readonly usageHour?: { readonly tenant: string; readonly time: string };
+  /** The hours that an event marks dirty: those of these times. */
+  readonly dirtyHours?: { readonly tenant: string; readonly times: readonly string[] };
   /** Flag field that is set on events to store; all other events are only for followers of the topic. */
   readonly storedFlag?: string;
   /** Fields that the sink sets to the partition and offset of the record. */
@@ -106,7 +106,8 @@ export const runEvents = defineTopic({
   ],
   assignsTraceLocation: true,
   expires: true,
-  usageHour: { tenant: 'tenant_id', time: 'trace_time' },
+  // Usage is counted by the time of the trace, and the facts of runs are listed by the time of the run.
+  dirtyHours: { tenant: 'tenant_id', times: ['trace_time', 'start_time'] },
   // Weeks start on Monday, and 1970 started on a Thursday.
   tablePartition: { time: 'start_time', days: 7, shiftDays: 3 },
 });

@@ -5,6 +5,7 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { countUnreplayedDeadLetters } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { Sink } from '../../pipelines/ingest/sink/sink.ts';
+import { startFactRollUp } from '../../pipelines/runs/stats/count-facts.ts';
 import { startRollUp } from '../../pipelines/usage/rollup.ts';
 import { topics } from '../../schemas/topics.ts';
 import { openDeadLetters } from './open-event-log.ts';
@@ -19,18 +20,21 @@ export interface StoringDeps {
 }
 
 /**
- * Starts the sink and the usage roll-up, for the roles `all` and `ingest`. At shutdown, the sink stops first, so that
- * the hours of its last insert batches are marked dirty while the roll-up is still running.
+ * Starts the sink and the roll-ups of usage and of facts, for the roles `all` and `ingest`. At shutdown, the sink stops first, so that
+ * the hours of its last insert batches are marked dirty while the roll-ups are still running.
  */
 export async function startStoring(parts: StoringDeps, shutdown: ShutdownSteps): Promise<HealthCheck[]> {
   const { config, logger } = parts;
   const { database, clickhouse } = parts.stores;
   const rollUp = startRollUp({ database, clickhouse, intervalMs: config.rollupIntervalMs, logger });
   shutdown.add('roll-up', () => rollUp.stop());
+  const factRollUp = startFactRollUp({ database, clickhouse, intervalMs: config.rollupIntervalMs, logger });
+  shutdown.add('fact roll-up', () => factRollUp.stop());
   const sink = await startSink({ ...parts, onHoursMarked: () => rollUp.wake() }, shutdown);
   return [
     { name: 'sink', check: () => sink.check() },
     { name: 'usage_roll_up', check: () => rollUp.check() },
+    { name: 'fact_roll_up', check: () => factRollUp.check() },
   ];
 }
 

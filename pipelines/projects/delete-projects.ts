@@ -66,11 +66,12 @@ export async function deleteProjectRuns(
   };
   const sql = `SELECT DISTINCT id FROM runs WHERE ${projectRunsCondition}`;
   const runCondition = `tenant_id = {tenant:UUID} AND run_id IN ${await storeDeletionKeys(clickhouse, { sql, ...rest })}`;
-  // Runs are deleted last, because a repeated call needs them to find their attachments and feedback.
+  // Runs are deleted after their attachments and feedback, because a repeated call needs them to find these.
   const deletions = [
     { table: 'attachments', condition: runCondition },
     { table: 'feedback', condition: `${runCondition} OR ${projectRunsCondition}` },
     { table: 'runs', condition: projectRunsCondition },
+    { table: 'run_facts', condition: projectRunsCondition },
   ];
   for (const { table, condition } of deletions) {
     await deleteRows(clickhouse, { name: `delete-project-${table}`, table, condition, ...rest });

@@ -51,7 +51,11 @@ async function listProjectsByStats(
     return listProjects(database, tenantId, { ...conditions, sortBy, descending, limit, offset });
   const projectIds = await findProjectIds(database, tenantId, conditions);
   const stat = statOrders[sortBy];
-  const stats = await readProjectStats({ clickhouse, database }, { tenantId, projectIds, ...query.runs }, new Set([stat]));
+  const stats = await readProjectStats(
+    { clickhouse, database },
+    { tenantId, projectIds, ...query.runs },
+    new Set([stat]),
+  );
   const ids = sortProjectIds(stats, (each) => readValue(each, stat, query.feedbackKey), descending).slice(
     offset,
     offset + limit,

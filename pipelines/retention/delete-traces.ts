@@ -1,7 +1,7 @@
 /**
  * Deletes traces with everything that belongs to them, in step 3 of `change-traces.ts`: runs, attachments, feedback,
- * streamed events, deferred events, and dead-letter records of the in-process log. `traces` and the roll-ups stay,
- * because bills are based on them. Locations of traces are deleted the second time only: until then they give late
+ * streamed events, deferred events, and dead-letter records of the in-process log. `traces` and the roll-ups of
+ * usage stay, because bills are based on them. Locations of traces are deleted the second time only: until then they give late
  * events the stored time of their trace, so that it is not counted again in another hour. The runs are marked as their
  * traces are, because feedback on a run need not name its trace.
  */
@@ -9,6 +9,7 @@ import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhou
 import { deleteRows, storeDeletionKeys } from '../../infra/clickhouse/delete-rows.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runEvents } from '../../schemas/topics.ts';
+import { markHoursOfRunsDirty } from '../usage/mark-hours-dirty.ts';
 import type { ChangeDeps, TraceChange } from './change-traces.ts';
 import { liveCondition, neverSeconds, traceTiers } from './lifetimes.ts';
 
@@ -139,6 +140,21 @@ async function deleteMarkedTraces(
   for (const { table, condition } of isSecond ? [...content, locations] : content) {
     await deleteRows(clickhouse, { name: `delete-traces-${table}`, table, condition, ...rest });
   }
+  // The facts, too, show which hours had runs of the traces, until they are deleted: only rows that list such a run.
+  await markHoursOfRunsDirty(
+    { clickhouse, database },
+    {
+      sql: `SELECT tenant_id, hour FROM run_facts ARRAY JOIN \`runs.trace_id\` AS trace_id WHERE ${tracesCondition}`,
+      ...rest,
+    },
+  );
+  const factsCondition = `${projectCondition} AND arrayExists(trace -> trace IN ${traces}, \`runs.trace_id\`)`;
+  await deleteRows(clickhouse, {
+    name: 'delete-traces-run_facts',
+    table: 'run_facts',
+    condition: factsCondition,
+    ...rest,
+  });
 }
 
 /**

@@ -8,6 +8,7 @@
 import type { ClickHouse, ExternalTable } from '../../infra/clickhouse/clickhouse.ts';
 import { readLocations, type TraceLocation } from '../ingest/sink/assign-trace-locations.ts';
 import { locateRunsOfTenants } from '../runs/locate-run.ts';
+import { markHoursOfRunsDirty } from '../usage/mark-hours-dirty.ts';
 import type { ChangeDeps, TraceChange } from './change-traces.ts';
 import { computeLifetime, defaultRetention, mergeLifetimes, readRetentions, traceTiers } from './lifetimes.ts';
 
@@ -57,7 +58,7 @@ export async function keepTraces(
     const { expiresAtSeconds } = mergeLifetimes(lifetime, computeLifetime(config, retention, traceTimeMicros));
     for (const each of locations) rows.push([trace.tenantId, trace.traceId, each.projectId, expiresAtSeconds]);
   }
-  if (rows.length > 0) await copyRows(clickhouse, rows, signal);
+  if (rows.length > 0) await copyRows({ clickhouse, database }, rows, signal);
   return changes.filter(({ id }) => !waiting.has(id)).map(({ id }) => id);
 }
 
@@ -124,7 +125,7 @@ const expirySqlByKey = {
 } as const;
 
 async function copyRows(
-  clickhouse: ClickHouse,
+  { clickhouse, database }: Pick<ChangeDeps, 'clickhouse' | 'database'>,
   rows: readonly (readonly (string | number)[])[],
   signal: AbortSignal | undefined,
 ): Promise<void> {
@@ -162,4 +163,14 @@ async function copyRows(
        WHERE stored.expires_at < toDateTime(expiries.expiry) OR stored.trace_tier < ${tier}`,
     );
   }
+  // After a crash before this step, the second execution of the request marks the hours.
+  await markHoursOfRunsDirty(
+    { clickhouse, database },
+    {
+      sql: `SELECT tenant_id, toStartOfHour(start_time) AS hour FROM runs WHERE ${keptCondition}`,
+      externalTable: kept,
+      timeoutMs: statementTimeoutMs,
+      ...(signal && { signal }),
+    },
+  );
 }

@@ -1,5 +1,5 @@
 /**
- * Deletes all data of a deleted workspace. `traces` and the roll-ups stay, because bills are based on them. The rows
+ * Deletes all data of a deleted workspace. `traces` and the roll-ups of usage stay, because bills are based on them. The rows
  * of the organisation, workspaces, users, keys and projects also stay, because reports show their names.
  *
  * Invariant: rows are deleted only if `deleted_at` of their workspace is set; it is never cleared.
@@ -38,7 +38,7 @@ export interface WorkspaceDeletionDeps {
 const deletionTimeoutMs = 3_600_000;
 const secondPurgeDelay = `interval '1 hour'`;
 
-const contentTables = ['attachments', 'feedback', 'runs'];
+const contentTables = ['attachments', 'feedback', 'runs', 'run_facts'];
 const locatorTables = ['run_locator', 'trace_locations', 'trace_marks'];
 
 const deleteDeploymentRowsSql = (table: string) => `DELETE FROM agents.${table} WHERE deployment_id = ANY ($1::uuid[])`;

@@ -126,7 +126,8 @@ async function lockDirtyHours(
   return finish('counted', true);
 }
 
-const buildAgeCondition = (minAgeSeconds: number) => `marked_at <= clock_timestamp() - interval '${minAgeSeconds} seconds'`;
+const buildAgeCondition = (minAgeSeconds: number) =>
+  `marked_at <= clock_timestamp() - interval '${minAgeSeconds} seconds'`;
 
 const buildLockSql = ({ table, order }: DirtyHoursSource, minAgeSeconds: number) => `
   WITH oldest AS MATERIALIZED (

@@ -33,16 +33,18 @@ import {
 } from './sink-metrics.ts';
 import type { ValidRecord } from './split-into-batches.ts';
 
-/** Returns tenant and hour of each record, without duplicates; empty if the topic's events are not billed. */
+/** Returns tenant and hours of each record, without duplicates; empty if the topic's events mark no hours. */
 function listDirtyHours(topic: Topic, records: readonly ValidRecord[]): DirtyHour[] {
-  if (topic.usageHour === undefined) return [];
-  const tenantAt = getFieldOffset(topic, topic.usageHour.tenant);
-  const timeAt = getFieldOffset(topic, topic.usageHour.time);
+  if (topic.dirtyHours === undefined) return [];
+  const tenantAt = getFieldOffset(topic, topic.dirtyHours.tenant);
+  const timesAt = topic.dirtyHours.times.map((name) => getFieldOffset(topic, name));
   const hours = new Map<string, DirtyHour>();
   for (const { record } of records) {
     const tenantId = readUuidAt(record.value, tenantAt);
-    const hour = hourSeconds(readTimeMicrosAt(record.value, timeAt));
-    hours.set(`${tenantId}${hour}`, { tenantId, hourSeconds: hour });
+    for (const timeAt of timesAt) {
+      const hour = hourSeconds(readTimeMicrosAt(record.value, timeAt));
+      hours.set(`${tenantId}${hour}`, { tenantId, hourSeconds: hour });
+    }
   }
   return [...hours.values()];
 }

@@ -16,8 +16,8 @@
  *      here.
  *   3. Under a lock on the entry of the trace, the sink copies the rows to the winning location, deletes them
  *      elsewhere, and uses them to fill the derived tables again. It then inserts its own events again, because
- *      another sink may have deleted them before it took the lock, and marks the hours of all locations dirty. All of
- *      this can be repeated: rows keep their versions, and each deletion is followed by an insert of the rows that
+ *      another sink may have deleted them before it took the lock, and marks the hours of all locations and of the runs
+ *      dirty. All of this can be repeated: rows keep their versions, and each deletion is followed by an insert of the rows that
  *      are still valid.
  *   4. The sink commits the offset only after step 3, so after a crash the batch is repeated and the conflict is found
  *      again.
@@ -26,7 +26,7 @@ import type { ClickHouse, QueryParameter } from '../../../infra/clickhouse/click
 import { deleteRows } from '../../../infra/clickhouse/delete-rows.ts';
 import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
-import { markHoursDirty } from '../../usage/mark-hours-dirty.ts';
+import { markHoursDirty, markHoursOfRunsDirty } from '../../usage/mark-hours-dirty.ts';
 import type { TenantTrace } from '../run-event/run-event.ts';
 import { hourSeconds } from '../run-event/times.ts';
 import { readLocations, type TraceLocation } from './assign-trace-locations.ts';
@@ -92,6 +92,10 @@ export async function settleTrace(
       transaction,
       [winner, ...losers].map((location) => toDirtyHour(trace, location)),
     );
+    // A moved run keeps its start.
+    const sql = `SELECT tenant_id, toStartOfHour(start_time) AS hour FROM runs WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID}`;
+    const params = { tenant: trace.tenantId, trace: trace.traceId };
+    await markHoursOfRunsDirty({ clickhouse, database: transaction }, { sql, params });
     return winner;
   });
 }

@@ -20,12 +20,7 @@ import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { histogram } from '../../../infra/telemetry/metrics.ts';
 import { nilUuid } from '../../ingest/run-event/run-event.ts';
-import {
-  countDirtyHours,
-  type DirtyHoursSource,
-  isAnyHourDirty,
-  type RollUpOutcome,
-} from '../../usage/dirty-hours.ts';
+import { countDirtyHours, type DirtyHoursSource, isAnyHourDirty, type RollUpOutcome } from '../../usage/dirty-hours.ts';
 import { type RollUp, startRollUpLoop } from '../../usage/rollup-loop.ts';
 import { dirtyHoursCondition, toDirtyHoursTable } from '../../usage/rollup-query.ts';
 import { detailsSql, statedAncestorsSql } from '../descendant-figures.ts';
@@ -62,7 +57,10 @@ const timeoutMs = 1_800_000;
  *
  * @throws errors of Postgres or ClickHouse. The hours then stay dirty for the next run.
  */
-export async function runFactRollUp({ database, clickhouse }: FactDeps, limits: FactLimits = {}): Promise<RollUpOutcome> {
+export async function runFactRollUp(
+  { database, clickhouse }: FactDeps,
+  limits: FactLimits = {},
+): Promise<RollUpOutcome> {
   const { hours: maxHours = defaultMaxHours, minAgeSeconds = defaultMinAgeSeconds } = limits;
   await markStoredHours({ database, clickhouse });
   const { waitedSeconds: _waited, ...outcome } = await countDirtyHours(

@@ -77,8 +77,7 @@ export function divideHours(
   edge: { readonly fromMicros: number; readonly untilMicros: number },
   prefix: string,
 ): HourDivision {
-  const toHour = (micros: number) =>
-    Math.min(Math.floor(micros / 1e6 / hourSeconds) * hourSeconds, lastHourSeconds);
+  const toHour = (micros: number) => Math.min(Math.floor(micros / 1e6 / hourSeconds) * hourSeconds, lastHourSeconds);
   const isBounded = edge.untilMicros > 0;
   const [first, last] = isBounded ? [toHour(edge.fromMicros), toHour(edge.untilMicros)] : [0, -1];
   const edges = isBounded ? [...new Set([first, last])] : [];

@@ -38,7 +38,12 @@ export function buildFigureQuery(set: RunSet, figures: readonly FigureName[]): Q
   return buildSumQuery(
     'run-figures',
     set,
-    { values, factValues: figures, factLists: figures, condition: `(${figures.map((name) => `isNotNull(${name})`).join(' OR ')})` },
+    {
+      values,
+      factValues: figures,
+      factLists: figures,
+      condition: `(${figures.map((name) => `isNotNull(${name})`).join(' OR ')})`,
+    },
     columns,
   );
 }

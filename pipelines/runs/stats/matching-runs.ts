@@ -73,7 +73,8 @@ function findEdge({ startedFromMicros }: RunFilter) {
 export function buildStatRows(set: RunSet, columns: readonly StatColumn[], idCondition?: string): MatchingRuns {
   const { scope, filter, groupBy, dirtyHours } = set;
   const select = columns.map((name) => `${statColumns[name]} AS ${name}`);
-  if (dirtyHours === undefined) return buildMatchingRuns(set, select, idCondition === undefined ? undefined : { sql: idCondition });
+  if (dirtyHours === undefined)
+    return buildMatchingRuns(set, select, idCondition === undefined ? undefined : { sql: idCondition });
   const hours = divideHours(dirtyHours, findEdge(filter), 'rows');
   const projects = buildProjectsCondition(scope);
   const { sql: ofRuns, ...query } = buildMatchingRuns(set, select, {

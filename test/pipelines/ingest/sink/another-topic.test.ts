@@ -35,7 +35,7 @@ const measurements = defineTopic({
   ],
   storedFlag: 'wanted',
   positionFields: { partition: 'log_partition', offset: 'log_offset' },
-  usageHour: { tenant: 'tenant_id', time: 'taken_at' },
+  dirtyHours: { tenant: 'tenant_id', times: ['taken_at'] },
   tablePartition: { time: 'taken_at', days: 1, shiftDays: 0 },
 });
 

@@ -1,0 +1,193 @@
+/**
+ * Statistics that are read from the facts of runs equal those that are read from the runs, after each step of a generated
+ * history, for any hours that are dirty meanwhile. `read-stats.test.ts` compares the latter with an evaluator.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
+import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
+import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { runFactRollUp } from '../../../../pipelines/runs/stats/count-facts.ts';
+import { readDirtyHours } from '../../../../pipelines/runs/stats/fact-rows.ts';
+import { buildGrouping, projectGrouping } from '../../../../pipelines/runs/stats/grouping.ts';
+import { readRunStats, type StatsRequest } from '../../../../pipelines/runs/stats/read-stats.ts';
+import { type RunStats, statNames } from '../../../../pipelines/runs/stats/stat-names.ts';
+import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
+import { openSink, type SinkUnderTest } from '../../ingest/sink/sink-under-test.ts';
+import { deriveUuid, json, noonMicros, otherProjectId, projectId, runEvent, tenantId } from '../run-events.ts';
+
+const seed = Number(process.env.RUNLAKE_TEST_SEED ?? Date.now() % 1_000_000);
+let state = seed;
+/** Returns an integer from 0 to `end` - 1. */
+function random(end: number): number {
+  state = (state * 1_103_515_245 + 12_345) % 2_147_483_648;
+  return Math.floor((state / 2_147_483_648) * end);
+}
+const maybe = <T>(value: T) => (random(3) > 0 ? value : undefined);
+const minuteMicros = 60_000_000;
+const hours = 5;
+
+interface Run {
+  readonly event: RunEvent;
+  readonly path: readonly Run[];
+}
+
+let under: SinkUnderTest;
+/** Text of the statements that read statistics. */
+const statements: string[] = [];
+let clickhouse: ClickHouse;
+const runs: Run[] = [];
+
+function createValues(startTimeMicros: number): RunEvent['values'] {
+  const values = {
+    name: maybe(['agent', 'call', "o'tool"][random(3)] ?? ''),
+    runType: maybe((['llm', 'chain', 'embedding'] as const)[random(3)]),
+    promptTokens: maybe(random(100)),
+    completionTokens: maybe(random(100)),
+    totalTokens: maybe(random(200)),
+    promptCost: maybe(`0.00${random(1_000)}`),
+    totalCost: maybe(random(9) === 0 ? 'free' : `0.${random(1_000)}`),
+    usageDetails: maybe(
+      json({ prompt_token_details: { cache_read: random(50) }, total: 1, prompt_cost_details: { a: '0.5' } }),
+    ),
+    startedAtMicros: maybe(startTimeMicros + random(3) * 900_000 - 900_000),
+    endedAtMicros: maybe(startTimeMicros + random(5_000_000)),
+    firstTokenTimeMicros: maybe(startTimeMicros + random(500_000)),
+    error: random(6) === 0 ? Buffer.from('"boom"') : undefined,
+  };
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
+}
+
+/** Creates a run of a new or of an earlier trace. Runs of a trace start up to two hours after it. */
+function createRun(index: number): RunEvent {
+  const parent = runs.length > 0 && random(3) > 0 ? runs[random(runs.length)] : undefined;
+  const path = parent === undefined ? [] : [...parent.path, parent];
+  const root = path[0]?.event;
+  const runId = deriveUuid('facts', seed, index);
+  const traceTimeMicros = root?.startTimeMicros ?? noonMicros + random(hours * 60 * 4) * (minuteMicros / 4);
+  const startTimeMicros = root === undefined ? traceTimeMicros : traceTimeMicros + random(120) * minuteMicros;
+  const segments = [...path.map(({ event }) => event), { startTimeMicros, runId }];
+  const event = runEvent({
+    projectId: root?.projectId ?? (random(3) === 0 ? otherProjectId : projectId),
+    runId,
+    traceId: root?.runId ?? runId,
+    startTimeMicros,
+    traceTimeMicros,
+    dottedOrder: segments.map((each) => formatDottedOrderSegment(each.startTimeMicros, each.runId)).join('.'),
+    values: { ...createValues(startTimeMicros), ...(parent && { parentRunId: parent.event.runId }) },
+  });
+  runs.push({ event, path });
+  return event;
+}
+
+function createPatch(): RunEvent {
+  const { event } = runs[random(runs.length)] as Run;
+  return { ...event, kind: 'patch', values: createValues(event.startTimeMicros) };
+}
+
+beforeAll(async () => {
+  under = await openSink();
+  const { query } = under.stores.clickhouse;
+  clickhouse = {
+    ...under.stores.clickhouse,
+    query: (each) => {
+      statements.push(each.sql);
+      return query(each);
+    },
+  };
+});
+afterAll(() => under?.close());
+
+const scope = { tenantId, projectIds: [projectId, otherProjectId] };
+const selected = new Set(statNames);
+const cheap = new Set(['run_count', 'latency_p50', 'feedback_stats', 'run_facets', 'error_rate'] as const);
+
+/** Sets that are read from facts. */
+function buildSets(): StatsRequest[] {
+  const startedFromMicros =
+    noonMicros + random(hours) * 60 * minuteMicros + [0, 1, -1, 500_000, 7 * minuteMicros + 3][random(5)]!;
+  return [
+    { scope, filter: {}, selected },
+    { scope, filter: { startedFromMicros }, selected },
+    { scope, filter: { isRoot: true, startedFromMicros }, selected },
+    { scope, filter: { isRoot: true }, selected, groupBy: projectGrouping },
+    { scope, filter: { startedFromMicros }, selected, groupBy: projectGrouping, maxGroups: 1 },
+    { scope, filter: { isRoot: false }, selected: cheap },
+    { scope, filter: {}, selected: cheap, groupBy: buildGrouping('name', '') },
+    { scope, filter: { startedFromMicros }, selected: cheap, groupBy: buildGrouping('run_type', ''), maxGroups: 2 },
+  ];
+}
+
+/** Rounds what depends on the order in which ClickHouse adds numbers, and sorts facets with the same number of runs. */
+function normalise(stats: Map<string, RunStats>) {
+  return [...stats].map(([group, { run_facets: facets = [], latency_avg: average, ...rest }]) => ({
+    ...{ group, ...rest, average: average?.toFixed(6) },
+    facets: facets.map(({ key, value, query, n }) => [key, -n, value, query]).sort(),
+  }));
+}
+
+async function compare(requests: readonly StatsRequest[]): Promise<void> {
+  for (const request of requests) {
+    const [direct, fromFacts] = [
+      await readRunStats(clickhouse, request),
+      await readRunStats(clickhouse, request, under.stores.database),
+    ];
+    expect(normalise(fromFacts), JSON.stringify(request)).toEqual(normalise(direct));
+  }
+}
+
+const rollUpUsage = () => runRollUp(under.stores);
+const rollUpFacts = (maxHours = 1_000) => runFactRollUp(under.stores, { minAgeSeconds: 0, hours: maxHours });
+
+describe(`statistics from facts (seed ${seed})`, () => {
+  it('equal those from runs after each step of a history', { timeout: 300_000 }, async () => {
+    for (let step = 0, index = 0; step < 10; step++) {
+      const events = Array.from({ length: 30 }, () =>
+        index > 5 && random(4) === 0 ? createPatch() : createRun(index++),
+      );
+      await under.publish(...events);
+      if (step === 3) await rate(runs.filter((_run, at) => at % 3 === 0));
+      if (random(4) > 0) await rollUpUsage();
+      if (random(4) > 0) await rollUpFacts(1 + random(4));
+      await compare(buildSets());
+    }
+    await rollUpUsage();
+    await rollUpFacts();
+    expect(await readDirtyHours(under.stores.database, tenantId)).toEqual([]);
+    await compare(buildSets());
+  });
+
+  it('need no read of runs if no hour is dirty and the set has no edge in time', async () => {
+    for (const request of buildSets().filter(({ filter }) => filter.startedFromMicros === undefined)) {
+      statements.length = 0;
+      const stats = await readRunStats(clickhouse, request, under.stores.database);
+      expect(stats.size).toBeGreaterThan(0);
+      expect(statements.filter((sql) => /FROM runs\b/.test(sql))).toEqual([]);
+    }
+  });
+
+  it('are read from runs while the hours of stored runs are not marked yet', async () => {
+    const { database } = under.stores;
+    await database.execute(
+      `INSERT INTO fact_dirty_hours (tenant_id, hour) VALUES ('00000000-0000-0000-0000-000000000000', 'epoch')`,
+    );
+    await clickhouse.command({ name: 'test', sql: 'TRUNCATE TABLE run_facts' });
+    await compare(buildSets());
+    await rollUpFacts(1);
+    const left = await readDirtyHours(database, tenantId);
+    expect(left?.length).toBeGreaterThan(1);
+    await compare(buildSets());
+    while ((await rollUpFacts()).more);
+    expect(await readDirtyHours(database, tenantId)).toEqual([]);
+    await compare(buildSets());
+  });
+});
+
+async function rate(rated: readonly Run[]): Promise<void> {
+  await clickhouse.command({
+    name: 'test',
+    sql: `INSERT INTO feedback (version, tenant_id, run_id, id, received_at, key, score, source_type, user_id, created_at, modified_at)
+      SELECT 1, {tenant:UUID}, run, run, now(), 'good', '0.5', 'api', run, now(), now()
+      FROM (SELECT arrayJoin({runs:Array(UUID)}) AS run)`,
+    params: { tenant: tenantId, runs: rated.map(({ event }) => event.runId) },
+  });
+}
