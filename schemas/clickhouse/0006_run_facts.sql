@@ -30,6 +30,8 @@ CREATE TABLE run_facts (
     trace_id UUID,
     expires_at DateTime('UTC'),
     ancestors Array(UUID),
+    -- Bit set of the six figures that are not null (`pipelines/runs/stats/figure-sums.ts`).
+    stated UInt8,
     prompt_tokens Nullable(Int64),
     completion_tokens Nullable(Int64),
     total_tokens Nullable(Int64),

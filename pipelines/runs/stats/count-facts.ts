@@ -23,10 +23,10 @@ import { nilUuid } from '../../ingest/run-event/run-event.ts';
 import { countDirtyHours, type DirtyHoursSource, isAnyHourDirty, type RollUpOutcome } from '../../usage/dirty-hours.ts';
 import { type RollUp, startRollUpLoop } from '../../usage/rollup-loop.ts';
 import { dirtyHoursCondition, toDirtyHoursTable } from '../../usage/rollup-query.ts';
-import { detailsSql, statedAncestorsSql } from '../descendant-figures.ts';
+import { statedAncestorsSql } from '../descendant-figures.ts';
 import { isModelCallSql, isRootSql } from '../run-columns.ts';
 import { statColumns } from './fact-rows.ts';
-import { toDecimal } from './figure-sums.ts';
+import { buildStatedSql, detailPairsSql, type FigureName, figureValues } from './figure-sums.ts';
 
 const rollUpSeconds = histogram(
   'runlake_fact_roll_up_seconds',
@@ -106,17 +106,6 @@ async function markStoredHours({ database, clickhouse }: FactDeps): Promise<void
 const startHour = 'toStartOfHour(start_time)';
 const dirtyRunsCondition = dirtyHoursCondition(startHour, "toDateTime(hour_seconds, 'UTC')");
 
-const figureValues = {
-  prompt_tokens: 'prompt_tokens',
-  completion_tokens: 'completion_tokens',
-  total_tokens: 'total_tokens',
-  prompt_cost: toDecimal('prompt_cost'),
-  completion_cost: toDecimal('completion_cost'),
-  total_cost: toDecimal('total_cost'),
-};
-const decimalDetails = `arrayMap(pair -> (pair.1, assumeNotNull(pair.2)), arrayFilter(pair -> isNotNull(pair.2),
-  arrayMap(pair -> (pair.1, ${toDecimal('pair.2')}), ${detailsSql})))`;
-
 /** Values of the lists `runs` and `calls`, as SQL over `runs FINAL`. */
 const runValues = {
   ...statColumns,
@@ -128,8 +117,9 @@ const callValues = (ancestors: string) => ({
   trace_id: 'trace_id',
   expires_at: 'expires_at',
   ancestors,
+  stated: buildStatedSql(Object.entries(figureValues) as [FigureName, string][]),
   ...figureValues,
-  details: decimalDetails,
+  details: detailPairsSql,
 });
 
 /**

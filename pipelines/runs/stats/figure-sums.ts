@@ -13,39 +13,56 @@
  *   3. The figures of a call that are not covered are summed by the topmost matching run.
  */
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
-import { detailsSql, type figureColumns, statedAncestorsSql } from '../descendant-figures.ts';
+import { detailsSql, figureColumns, statedAncestorsSql } from '../descendant-figures.ts';
 import { isModelCallSql } from '../run-columns.ts';
-import { buildStatRows, findCallRange, type RunSet } from './matching-runs.ts';
+import { buildStatRows, type CallRange, findCallRange, type RunSet } from './matching-runs.ts';
 
 export type FigureName = keyof typeof figureColumns;
 
 /** Columns of a row of sums: the total of each figure, and its percentiles as [50, 99]. */
 export type FigureRow = { readonly grp: string } & {
   readonly [Name in FigureName]: number | null;
-} & { readonly [Name in FigureName as `${Name}_percentiles`]: readonly [number | null, number | null] };
+} & { readonly [Name in FigureName as `${Name}_percentiles`]?: readonly [number | null, number | null] };
 
 /** SQL: a cost or one of the details as a decimal; null if it is not one. */
 export const toDecimal = (sql: string) => `toDecimal256OrNull(${sql}, 20)`;
-const valueSql = (name: FigureName) => (name.endsWith('cost') ? toDecimal(name) : name);
 
-/** Builds the query for the sums of the figures by group. */
-export function buildFigureQuery(set: RunSet, figures: readonly FigureName[]): Query {
-  const values = figures.map((name) => valueSql(name));
-  const columns = figures.flatMap((name, index) => [
-    `sum(total_${index}) AS ${name}`,
-    `quantilesExactInclusive(0.5, 0.99)(toFloat64(total_${index})) AS ${name}_percentiles`,
+const figureNames = Object.keys(figureColumns) as readonly FigureName[];
+/** SQL over `runs FINAL`: figures of a model call as numbers. */
+export const figureValues = Object.fromEntries(
+  figureNames.map((name) => [name, name.endsWith('cost') ? toDecimal(name) : name]),
+) as Readonly<Record<FigureName, string>>;
+/** SQL over `runs FINAL`: details of a model call as pairs of kind and decimal. */
+export const detailPairsSql = `arrayMap(pair -> (pair.1, assumeNotNull(pair.2)), arrayFilter(pair -> isNotNull(pair.2),
+  arrayMap(pair -> (pair.1, ${toDecimal('pair.2')}), ${detailsSql})))`;
+
+/** SQL: bit set of the figures that are not null. Each figure always has the same bit. */
+export const buildStatedSql = (values: readonly (readonly [name: FigureName, sql: string])[]) =>
+  `toUInt8(${values.map(([name, sql]) => `isNotNull(${sql}) * ${2 ** figureNames.indexOf(name)}`).join(' + ')})`;
+
+/** Builds the query for the sums of the figures by group, with the percentiles of some. */
+export function buildFigureQuery(
+  set: RunSet,
+  figures: readonly { readonly figure: FigureName; readonly hasPercentiles: boolean }[],
+): Query {
+  const columns = figures.flatMap(({ figure, hasPercentiles }, index) => [
+    `sum(total_${index}) AS ${figure}`,
+    ...(hasPercentiles
+      ? [`quantilesExactInclusive(0.5, 0.99)(toFloat64(total_${index})) AS ${figure}_percentiles`]
+      : []),
   ]);
-  return buildSumQuery(
-    'run-figures',
-    set,
-    {
-      values,
-      factValues: figures,
-      factLists: figures,
-      condition: `(${figures.map((name) => `isNotNull(${name})`).join(' OR ')})`,
-    },
-    columns,
-  );
+  const names = figures.map(({ figure }) => figure);
+  const selection: CallSelection = {
+    columns: names,
+    values: names.map((name) => figureValues[name]),
+    bits: names.map((name) => figureNames.indexOf(name)),
+    stated: buildStatedSql(names.map((name, index) => [name, `value_${index}`])),
+    listedValues: names,
+    lists: names,
+    listedStated: 'stated',
+    covering: 'stated',
+  };
+  return buildSumQuery('run-figures', set, selection, columns);
 }
 
 export interface DetailRow {
@@ -58,65 +75,101 @@ export interface DetailRow {
 
 /** Builds the query for the sums of the details by group. */
 export function buildDetailQuery(set: RunSet): Query {
-  const pairs = `arrayMap(pair -> (pair.1, ${toDecimal('pair.2')}), ${detailsSql})`;
-  const calls = {
-    values: [`(arrayJoin(arrayFilter(pair -> isNotNull(pair.2), ${pairs})) AS detail).2`],
-    factValues: ['(arrayJoin(details) AS detail).2'],
-    factLists: ['details'],
+  const selection: CallSelection = {
+    columns: ['usage_details'],
+    values: [`(arrayJoin(${detailPairsSql}) AS detail).2`],
+    bits: [0],
+    stated: '1',
+    listedValues: ['(arrayJoin(details) AS detail).2'],
+    lists: ['details'],
+    listedStated: '1',
+    covering: 'details',
     kind: 'detail.1',
-    condition: 'isNotNull(usage_details)',
   };
-  return buildSumQuery('run-details', set, calls, ['toString(sum(total_0)) AS total']);
+  return buildSumQuery('run-details', set, selection, ['toString(sum(total_0)) AS total']);
 }
 
 interface CallSelection {
-  /** Figures of a model call, as SQL over `runs FINAL`. */
+  /** Columns of `runs` that `values` use. Planning expands the expressions of costs wherever they are used. */
+  readonly columns: readonly string[];
+  /** Figures of a model call, as SQL over `columns`. */
   readonly values: readonly string[];
-  /** The same over the lists `calls` of `run_facts`, and the names of these lists. */
-  readonly factValues: readonly string[];
-  readonly factLists: readonly string[];
+  /** Bit of each figure in `stated`, the bit set of the figures that are not null, as SQL over `value_0`, …. */
+  readonly bits: readonly number[];
+  readonly stated: string;
+  /** `values` and `stated` as SQL over lists in `calls` of `run_facts`, with the lists that they use. */
+  readonly listedValues: readonly string[];
+  readonly lists: readonly string[];
+  readonly listedStated: string;
+  readonly covering: string;
   /** If present, a model call has several rows, and only rows of the same kind cover each other. */
   readonly kind?: string;
-  readonly condition: string;
 }
 
-function buildSumQuery(
-  name: string,
-  set: RunSet,
-  { values, factValues, factLists, kind, condition }: CallSelection,
-  columns: readonly string[],
-): Query {
+/** Queries for model calls: with their figures, and, of those that have ancestors, with what they state. */
+interface CallQueries {
+  readonly calls: string;
+  readonly covering: string;
+}
+
+function buildCallQueries(set: RunSet, range: CallRange, selection: CallSelection, inTraces: string): CallQueries {
+  const groupSql = set.groupBy?.keepsTracesTogether ? set.groupBy.sql : `''`;
+  const kind = selection.kind === undefined ? '' : `, ${selection.kind} AS kind`;
+  const select = (values: readonly string[]) =>
+    `trace_id, id, ancestors, ${groupSql} AS call_grp ${kind}, ${values.map((sql, index) => `${sql} AS value_${index}`).join(', ')}`;
+  const stored = `SELECT ${select(selection.values)} FROM (
+      SELECT session_id, trace_id, id, ${statedAncestorsSql} AS ancestors, ${selection.columns.join(', ')}
+      FROM runs FINAL PREWHERE ${range.sql} ${inTraces}
+      WHERE ${[...range.values, isModelCallSql].join(' AND ')})`;
+  const kindName = selection.kind === undefined ? '' : ', kind';
+  const storedCovering = `SELECT ancestors ${kindName}, ${selection.stated} AS is_stated FROM (${stored}) WHERE notEmpty(ancestors)`;
+  if (range.facts === undefined) return { calls: stored, covering: storedCovering };
+  const join = (lists: readonly string[]) => lists.map((name) => `\`calls.${name}\` AS ${name}`).join(', ');
+  const rowCondition = selection.kind === undefined ? '' : 'AND arrayExists(pairs -> notEmpty(pairs), `calls.details`)';
+  const listed = `SELECT ${select(selection.listedValues)}
+    FROM (SELECT * FROM run_facts FINAL WHERE ${range.facts} ${rowCondition})
+    ARRAY JOIN ${join(['trace_id', 'id', 'ancestors', ...selection.lists])}, \`calls.expires_at\` AS call_expires_at
+    WHERE call_expires_at > now()`;
+  const listedKind = selection.kind === undefined ? '' : ', arrayJoin(details).1 AS kind';
+  const listedCovering = `SELECT ancestors ${listedKind}, ${selection.listedStated} AS is_stated
+    FROM (SELECT * FROM run_facts FINAL WHERE ${range.facts} AND arrayExists(ids -> notEmpty(ids), \`calls.ancestors\`))
+    ARRAY JOIN ${join(['ancestors', selection.covering])} WHERE notEmpty(ancestors)`;
+  return range.isInFacts
+    ? { calls: listed, covering: listedCovering }
+    : { calls: `${listed} UNION ALL ${stored}`, covering: `${listedCovering} UNION ALL ${storedCovering}` };
+}
+
+function buildSumQuery(name: string, set: RunSet, selection: CallSelection, columns: readonly string[]): Query {
+  const { bits, kind } = selection;
   const range = findCallRange(set);
   const { sql: rows, ...matching } = buildStatRows(set, ['id', 'trace_id']);
   const matchingSql = `SELECT id AS matching_id, trace_id AS matching_trace, grp FROM (${rows})`;
-  const groupSql = set.groupBy?.keepsTracesTogether ? set.groupBy.sql : `''`;
+  const inTraces = `trace_id IN (SELECT matching_trace FROM (${matchingSql}))`;
+  // With facts few calls are read from `runs`, and finding the matching traces takes longer.
+  const isLimited = range.counted !== 'every' && range.facts === undefined;
+  const { calls, covering } = buildCallQueries(set, range, selection, isLimited ? `AND ${inTraces}` : '');
   const kindSql = kind === undefined ? '' : ', kind';
-  const inTraces = range.counted === 'every' ? '' : `AND trace_id IN (SELECT matching_trace FROM (${matchingSql}))`;
-  const selectCalls = (ancestors: string, sqlOfValues: readonly string[]) =>
-    `SELECT trace_id, id, ${ancestors} AS ancestors, ${groupSql} AS call_grp
-      ${kind === undefined ? '' : `, ${kind} AS kind`}, ${sqlOfValues.map((sql, index) => `${sql} AS value_${index}`).join(', ')}`;
-  const storedCalls = `${selectCalls(statedAncestorsSql, values)}
-    FROM runs FINAL PREWHERE ${range.sql} ${inTraces}
-    WHERE ${[...range.values, isModelCallSql, condition].join(' AND ')}`;
-  const lists = ['trace_id', 'id', ...factLists].map((name) => `\`calls.${name}\` AS ${name}`);
-  const listedCalls = `${selectCalls('listed_ancestors', factValues)}
-    FROM run_facts FINAL ARRAY JOIN ${lists.join(', ')}, \`calls.ancestors\` AS listed_ancestors, \`calls.expires_at\` AS call_expires_at
-    WHERE ${range.facts} AND call_expires_at > now()`;
-  const calls =
-    range.facts === undefined ? storedCalls : range.isInFacts ? listedCalls : `${listedCalls} UNION ALL ${storedCalls}`;
-  const stated = values.map((_sql, index) => `isNotNull(value_${index}) * ${2 ** index}`).join(' + ');
   const leaves = `SELECT trace_id, id, ancestors, call_grp ${kindSql},
-      ${values.map((_sql, index) => `if(bitTest(below, ${index}), NULL, value_${index}) AS leaf_${index}`).join(', ')}
+      ${bits.map((bit, index) => `if(bitTest(below, ${bit}), NULL, value_${index}) AS leaf_${index}`).join(', ')}
     FROM (${calls}) AS calls
     LEFT ANY JOIN (
-      SELECT arrayJoin(ancestors) AS covered_id ${kind === undefined ? '' : ', kind AS covered_kind'}, groupBitOr(toUInt8(${stated})) AS below
-      FROM (${calls}) WHERE notEmpty(ancestors) GROUP BY covered_id ${kind === undefined ? '' : ', covered_kind'}) AS covered
+      SELECT arrayJoin(ancestors) AS covered_id ${kind === undefined ? '' : ', kind AS covered_kind'}, groupBitOr(toUInt8(is_stated)) AS below
+      FROM (${covering}) GROUP BY covered_id ${kind === undefined ? '' : ', covered_kind'}) AS covered
     ON id = covered_id ${kind === undefined ? '' : 'AND kind = covered_kind'}`;
-  const sums = values.map((_sql, index) => `sum(leaf_${index}) AS total_${index}`).join(', ');
-  const picked = values.map((_sql, index) => `any(leaf_${index}) AS leaf_${index}`).join(', ');
+  const sums = bits.map((_bit, index) => `sum(leaf_${index}) AS total_${index}`).join(', ');
+  const picked = bits.map((_bit, index) => `any(leaf_${index}) AS leaf_${index}`).join(', ');
+  // If all runs of a trace are in one group, the matching runs are not needed to find the group of a call. Without groups,
+  // the key is the trace alone.
+  const isByCall = set.groups === undefined && (set.groupBy === undefined || set.groupBy.keepsTracesTogether === true);
+  const isGrouped = set.groupBy !== undefined;
+  const byTrace = (condition: string) =>
+    `SELECT ${isGrouped ? 'call_grp' : `''`} AS grp ${kindSql}, trace_id AS top, ${sums} FROM (${leaves}) ${condition}
+      GROUP BY ${isGrouped ? 'call_grp, ' : ''}top ${kindSql}`;
   const topQueries = {
-    every: `SELECT call_grp AS grp ${kindSql}, trace_id AS top, ${sums} FROM (${leaves}) GROUP BY grp, top ${kindSql}`,
-    trace: `SELECT grp ${kindSql}, trace_id AS top, ${sums}
+    every: byTrace(''),
+    trace: isByCall
+      ? byTrace(isLimited ? '' : `WHERE ${inTraces}`)
+      : `SELECT grp ${kindSql}, trace_id AS top, ${sums}
       FROM (${leaves}) AS leaves INNER JOIN (SELECT DISTINCT matching_trace, grp FROM (${matchingSql})) AS matching ON trace_id = matching_trace
       GROUP BY grp, top ${kindSql}`,
     path: `SELECT grp ${kindSql}, top, ${sums} FROM (

@@ -69,7 +69,10 @@ export async function readRunStats(
   const set: RunSet = isGroupLimitReached ? { ...request, groups: counts.map(({ grp }) => grp) } : request;
   const figures = figureStats
     .filter(({ stats }) => stats.some((name) => selected.has(name)))
-    .map(({ figure }) => figure);
+    .map(({ figure, stats: [, ...percentiles] }) => ({
+      figure,
+      hasPercentiles: percentiles.some((name) => selected.has(name)),
+    }));
   const details = detailStats.filter((name) => selected.has(name));
   const [figureRows, detailRows, feedback] = await Promise.all([
     figures.length > 0 ? clickhouse.query<FigureRow>(buildFigureQuery(set, figures)) : [],

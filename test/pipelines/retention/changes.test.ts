@@ -1,6 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { toFeedbackMessage } from '../../../pipelines/feedback/feedback-event.ts';
+import { runFactRollUp } from '../../../pipelines/runs/stats/count-facts.ts';
+import { readDirtyHours } from '../../../pipelines/runs/stats/fact-rows.ts';
+import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { feedbackEvents } from '../../../schemas/topics.ts';
 import { openRetention, type RetentionUnderTest, type SentTrace } from './retention-under-test.ts';
 
@@ -288,5 +291,72 @@ describe('deleting traces', () => {
   it.each(['/runs/delete', '/runs/delete/traces', '/runs/keep'])('%s: 404 for an unknown project', async (url) => {
     const body = { session_id: randomUUID(), trace_ids: [randomUUID()] };
     expect((await under.ask('POST', url, body)).status).toBe(404);
+  });
+});
+
+describe('statistics of changed traces', () => {
+  const countRuns = async (projectId: string) => {
+    const stats = await under.ask('POST', '/runs/stats', { session: [projectId], select: ['run_count'] });
+    return stats.body.run_count as number;
+  };
+  const listFacts = async () => {
+    await runRollUp(under.api.services);
+    while ((await runFactRollUp(under.api.services, { minAgeSeconds: 0 })).more);
+    expect(await readDirtyHours(under.api.database, under.workspaceId)).toEqual([]);
+  };
+  /** Returns how many facts of the trace are stored, also in rows that were replaced. */
+  const countFacts = async ({ traceId }: SentTrace) => {
+    const [row] = await under.sql<{ facts: number }>(
+      `SELECT count() AS facts FROM run_facts ARRAY JOIN \`runs.trace_id\` AS trace WHERE trace = '${traceId}'`,
+    );
+    return row?.facts;
+  };
+
+  it('leave out deleted traces, whose facts are deleted, too', async () => {
+    const projectId = await under.addProject();
+    const [gone, stays] = [await under.sendTrace(projectId, 1), await under.sendTrace(projectId, 1)];
+    await listFacts();
+    expect([await countRuns(projectId), await countFacts(gone), await countFacts(stays)]).toEqual([4, 2, 2]);
+    await under.ask('POST', '/runs/delete', { session_id: projectId, trace_ids: [gone.traceId] });
+    await under.change();
+    expect([await countRuns(projectId), await countFacts(gone)]).toEqual([2, 0]);
+    await listFacts();
+    expect([await countRuns(projectId), await countFacts(gone), await countFacts(stays)]).toEqual([2, 0, 2]);
+  });
+
+  it('leave them out even if facts were listed while the traces were deleted', async () => {
+    const projectId = await under.addProject();
+    const [gone] = [await under.sendTrace(projectId, 1), await under.sendTrace(projectId, 1)];
+    await listFacts();
+    const facts = `SELECT * REPLACE (roll_up + 1000000 AS roll_up) FROM run_facts WHERE session_id = '${projectId}'`;
+    await under.command('DROP TABLE IF EXISTS former_facts');
+    await under.command(`CREATE TABLE former_facts ENGINE = Memory AS ${facts}`);
+    await under.ask('POST', '/runs/delete', { session_id: projectId, trace_ids: [gone.traceId] });
+    await under.change();
+    await listFacts();
+    await under.command('INSERT INTO run_facts SELECT * FROM former_facts');
+    expect(await countRuns(projectId)).toBe(4);
+    await under.change('again');
+    expect([await countRuns(projectId), await countFacts(gone)]).toEqual([2, 0]);
+    await listFacts();
+    expect(await countRuns(projectId)).toBe(2);
+  });
+
+  it('include kept traces after the others have expired', async () => {
+    const projectId = await under.addProject('shortlived');
+    const [kept] = [await under.sendTrace(projectId, 10), await under.sendTrace(projectId, 10)];
+    await listFacts();
+    await under.ask('POST', '/runs/keep', { session_id: projectId, trace_ids: [kept.traceId] });
+    await under.change();
+    await listFacts();
+    const rows = await under.sql(
+      `SELECT trace_id, dateDiff('day', now(), expiry) > 300 AS is_kept, count() AS runs FROM run_facts FINAL
+       ARRAY JOIN \`runs.trace_id\` AS trace_id, \`runs.expires_at\` AS expiry
+       WHERE session_id = '${projectId}' GROUP BY ALL ORDER BY is_kept`,
+    );
+    expect(rows).toEqual([
+      { trace_id: expect.not.stringMatching(kept.traceId), is_kept: 0, runs: 2 },
+      { trace_id: kept.traceId, is_kept: 1, runs: 2 },
+    ]);
   });
 });

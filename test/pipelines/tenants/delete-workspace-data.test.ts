@@ -29,6 +29,7 @@ const stays = {
     'bulk_export_destinations',
     'bulk_export_runs',
     'usage_dirty_hours',
+    'fact_dirty_hours',
   ],
   clickhouse: ['traces', 'usage_daily', 'usage_hourly'],
   // Their rows are deleted by the second purge.

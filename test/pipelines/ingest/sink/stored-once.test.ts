@@ -101,6 +101,7 @@ const otherTables = new Set([
   'run_keys',
   'usage_hourly',
   'usage_daily',
+  'run_facts',
   'trace_marks',
   'deletion_keys',
   'runlake_migrations',

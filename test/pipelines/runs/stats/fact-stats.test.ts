@@ -140,7 +140,7 @@ const rollUpFacts = (maxHours = 1_000) => runFactRollUp(under.stores, { minAgeSe
 
 describe(`statistics from facts (seed ${seed})`, () => {
   it('equal those from runs after each step of a history', { timeout: 300_000 }, async () => {
-    for (let step = 0, index = 0; step < 10; step++) {
+    for (let step = 0, index = 0; step < 6; step++) {
       const events = Array.from({ length: 30 }, () =>
         index > 5 && random(4) === 0 ? createPatch() : createRun(index++),
       );
@@ -148,7 +148,7 @@ describe(`statistics from facts (seed ${seed})`, () => {
       if (step === 3) await rate(runs.filter((_run, at) => at % 3 === 0));
       if (random(4) > 0) await rollUpUsage();
       if (random(4) > 0) await rollUpFacts(1 + random(4));
-      await compare(buildSets());
+      await compare(buildSets().filter((_set, at) => at % 3 === step % 3));
     }
     await rollUpUsage();
     await rollUpFacts();
