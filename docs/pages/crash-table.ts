@@ -17,6 +17,7 @@ export const proofs =
   (...names: readonly string[]): Proof[] =>
     names.map((name) => ({ file, name }));
 const steps = proofs('test/crash/steps.test.ts');
+const facts = proofs('test/pipelines/runs/stats/fact-stats.test.ts');
 const stalls = proofs('test/crash/stalls.test.ts');
 const servers = proofs('test/crash/servers.test.ts');
 const embedded = proofs('test/crash/kill.test.ts');
@@ -149,6 +150,13 @@ export const stepRows: readonly CrashRow[] = [
       'roll-up after it counts hours, before it counts days',
       'roll-up after the count, before it deletes the dirty hours',
     ),
+  },
+  {
+    where: 'roll-up',
+    what: 'Crashes while it lists the facts of runs for statistics',
+    happens:
+      'The hours are still dirty: statistics read their runs directly, and the next roll-up run lists the facts again.',
+    proofs: facts('a roll-up run that dies %s it lists facts leaves their hours dirty'),
   },
 ];
 

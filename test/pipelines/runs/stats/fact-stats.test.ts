@@ -165,6 +165,68 @@ describe(`statistics from facts (seed ${seed})`, () => {
     }
   });
 
+  /** Calls `around` instead of the next statement that lists runs; `around` may execute it. */
+  const listAround = (around: (list: () => Promise<void>) => Promise<void>) => {
+    const { command } = under.stores.clickhouse;
+    const deps = {
+      ...under.stores,
+      clickhouse: {
+        ...under.stores.clickhouse,
+        command: (each: Parameters<typeof command>[0]) =>
+          each.name === 'list-run-facts' ? around(() => command(each)) : command(each),
+      },
+    };
+    return runFactRollUp(deps, { minAgeSeconds: 0 });
+  };
+  const publishMore = async () => {
+    await under.publish(...Array.from({ length: 3 }, createPatch), createRun(runs.length + 1_000));
+    await rollUpUsage();
+  };
+
+  it.each(['before', 'after'])('a roll-up run that dies %s it lists facts leaves their hours dirty', async (moment) => {
+    await publishMore();
+    const died = new Error('died');
+    const dying = listAround(async (list) => {
+      if (moment === 'after') await list();
+      throw died;
+    });
+    await expect(dying).rejects.toBe(died);
+    expect((await readDirtyHours(under.stores.database, tenantId))?.length).toBeGreaterThan(0);
+    await compare(buildSets().slice(0, 3));
+    expect(await rollUpFacts()).toMatchObject({ outcome: 'counted' });
+    expect(await readDirtyHours(under.stores.database, tenantId)).toEqual([]);
+    await compare(buildSets().slice(0, 3));
+  });
+
+  it.each(['before', 'after'])('hours that are marked while their facts are listed stay dirty (%s)', async (moment) => {
+    await publishMore();
+    const event = (runs.at(-1) as Run).event;
+    const change = async () => {
+      await under.publish({ ...event, kind: 'patch', values: { endedAtMicros: event.startTimeMicros + random(1e6) } });
+      await rollUpUsage();
+    };
+    await listAround(async (list) => {
+      if (moment === 'after') await list();
+      await change();
+      if (moment === 'before') await list();
+    });
+    expect((await readDirtyHours(under.stores.database, tenantId))?.length).toBe(
+      new Set([event.startTimeMicros, event.traceTimeMicros].map((micros) => Math.floor(micros / (60 * minuteMicros))))
+        .size,
+    );
+    await compare(buildSets().slice(0, 3));
+    await rollUpFacts();
+    await compare(buildSets().slice(0, 3));
+  });
+
+  it('lists an hour at most once in a while', async () => {
+    await publishMore();
+    expect(await runFactRollUp(under.stores)).toMatchObject({ outcome: 'idle' });
+    await under.stores.database.execute(`UPDATE fact_dirty_hours SET marked_at = now() - interval '6 minutes'`);
+    expect(await runFactRollUp(under.stores)).toMatchObject({ outcome: 'counted' });
+    expect(await readDirtyHours(under.stores.database, tenantId)).toEqual([]);
+  });
+
   it('are read from runs while the hours of stored runs are not marked yet', async () => {
     const { database } = under.stores;
     await database.execute(
