@@ -2,7 +2,7 @@
  * Lists the facts of runs by hour in `run_facts`, from which statistics are read.
  *
  * Invariant: an hour whose runs changed after they were last listed is dirty: it has a row in `usage_dirty_hours` or
- * `fact_dirty_hours`. A statistic reads dirty hours from `runs` (`fact-rows.ts`). Whoever changes `runs` marks the hours
+ * `fact_dirty_hours`. A statistic reads dirty hours from `runs` (`fact-rows.ts`). Code that changes `runs` marks the hours
  * in which the changed runs start, after the change.
  *
  *   1. The usage roll-up moves the hours that it has counted to `fact_dirty_hours`.

@@ -82,7 +82,10 @@ describe.runIf(kafkaPart && registryPart)('roles in separate processes', () => {
     const apiParts = ['clickhouse', 'jobs', 'kafka', 'postgres', 'schema_registry'];
     expect(await parts(api)).toEqual({ status: 200, parts: apiParts });
     expect(await parts(secondApi)).toEqual({ status: 200, parts: apiParts });
-    expect(await parts(ingest)).toEqual({ status: 200, parts: [...apiParts, 'sink', 'usage_roll_up', 'fact_roll_up'].sort() });
+    expect(await parts(ingest)).toEqual({
+      status: 200,
+      parts: [...apiParts, 'sink', 'usage_roll_up', 'fact_roll_up'].sort(),
+    });
     expect(await (await fetch(`${ingest.url}/metrics`)).text()).toContain('runlake_sink_insert_batch_rows');
   });
 
