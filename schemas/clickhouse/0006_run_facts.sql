@@ -24,7 +24,20 @@ CREATE TABLE run_facts (
     shown_name LowCardinality(String),
     shown_type LowCardinality(String)
   ),
-  -- The model calls among the runs. Of their ancestors those are listed that are model calls or start in another hour.
+  -- The traces that start in this hour and have all their model calls in it, with the sums of their calls; no call counts
+  -- that a call below it covers. Details are the pairs of all these calls.
+  traces Nested (
+    id UUID,
+    expires_at DateTime('UTC'),
+    prompt_tokens Nullable(Int64),
+    completion_tokens Nullable(Int64),
+    total_tokens Nullable(Int64),
+    prompt_cost Nullable(Decimal(76, 20)),
+    completion_cost Nullable(Decimal(76, 20)),
+    total_cost Nullable(Decimal(76, 20)),
+    details Array(Tuple(String, Decimal(76, 20)))
+  ),
+  -- The model calls of other traces. Of their ancestors those are listed that are model calls or start in another hour.
   calls Nested (
     id UUID,
     trace_id UUID,

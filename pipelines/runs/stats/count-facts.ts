@@ -68,7 +68,7 @@ export async function runFactRollUp(
     factDirtyHours,
     { hours: maxHours, rows: maxHours, minAgeSeconds },
     async ({ hours, sequences }, rollUp, transaction) => {
-      await runOnEachShard(clickhouse, (stored, shard) => listRuns(hours, rollUp, { runs: stored('runs'), shard }));
+      await runOnEachShard(clickhouse, (stored, shard) => listRuns(hours, rollUp, stored, shard));
       await transaction.query('DELETE FROM fact_dirty_hours WHERE sequence = ANY($1::bigint[])', [sequences]);
       await transaction.query(
         `UPDATE fact_dirty_hours SET marked_at = clock_timestamp()
@@ -104,7 +104,8 @@ async function markStoredHours({ database, clickhouse }: FactDeps): Promise<void
 }
 
 const startHour = 'toStartOfHour(start_time)';
-const dirtyRunsCondition = dirtyHoursCondition(startHour, "toDateTime(hour_seconds, 'UTC')");
+const dirtyHour = "toDateTime(hour_seconds, 'UTC')";
+const dirtyRunsCondition = dirtyHoursCondition(startHour, dirtyHour);
 
 /** Values of the lists `runs` and `calls`, as SQL over `runs FINAL`. */
 const runValues = {
@@ -121,42 +122,97 @@ const callValues = (ancestors: string) => ({
   ...figureValues,
   details: detailPairsSql,
 });
+type CallValues = ReturnType<typeof callValues>;
+
+/** Maximum number of calls of a trace that are summed here, because they are compared pair by pair. */
+const maxSummedCalls = 100;
+
+/**
+ * Values of the list `traces`, as SQL over `summed_calls`, the array of the calls of a trace, which are tuples of call values.
+ * A call is covered if a call below it states the same figure or the same kind of detail.
+ */
+function buildTraceValues(calls: CallValues) {
+  const at = (name: keyof CallValues) => Object.keys(calls).indexOf(name) + 1;
+  const isBelow = `has(below.${at('ancestors')}, call.${at('id')})`;
+  const sum = (name: FigureName) => {
+    const value = at(name);
+    const isCovered = `arrayExists(below -> isNotNull(below.${value}) AND ${isBelow}, summed_calls)`;
+    return `arrayReduce('sum', arrayMap(call -> if(is_nested AND ${isCovered}, NULL, call.${value}), summed_calls))`;
+  };
+  const details = at('details');
+  const hasKind = `arrayExists(other -> other.1 = pair.1, below.${details})`;
+  const isPairCovered = `is_nested AND arrayExists(below -> ${isBelow} AND ${hasKind}, summed_calls)`;
+  return {
+    id: 'trace_id',
+    expires_at: 'trace_expiry',
+    ...(Object.fromEntries(Object.keys(figureValues).map((name) => [name, sum(name as FigureName)])) as Record<
+      FigureName,
+      string
+    >),
+    details: `arrayFlatten(arrayMap(call -> arrayFilter(pair -> NOT (${isPairCovered}), call.${details}), summed_calls))`,
+  };
+}
 
 /**
  * Builds the statement that lists the runs of the dirty hours which are stored on one shard. Hours of projects that have
  * no runs any more get empty lists.
+ *
+ * An event marks the hours of its trace and of its run, so the hour of a trace is listed again when the trace gets a call in
+ * another hour. `trace_locations` has the first and last start of the runs of a trace that state figures.
  */
 function listRuns(
   hours: readonly DirtyHour[],
   rollUp: number,
-  { runs, shard }: { readonly runs: string; readonly shard: number },
+  stored: (table: string) => string,
+  shard: number,
 ): Command {
   const isCall = `ifNull(isNull(deleted_at) AND ${isModelCallSql}, false)`;
-  const others = `SELECT tenant_id, session_id, ${startHour}, id FROM ${runs} FINAL PREWHERE ${dirtyRunsCondition} WHERE NOT ${isCall}`;
+  const runs = `${stored('runs')} FINAL PREWHERE ${dirtyRunsCondition}`;
+  const others = `SELECT tenant_id, session_id, ${startHour}, id FROM ${runs} WHERE NOT ${isCall}`;
   const ancestors = `arrayFilter(ancestor -> (tenant_id, session_id, ${startHour}, ancestor) NOT IN (${others}), ${statedAncestorsSql})`;
+  const spanning = `SELECT tenant_id, trace_id FROM ${stored('trace_locations')}
+    WHERE ${dirtyHoursCondition('toStartOfHour(trace_time)', dirtyHour)}
+    GROUP BY tenant_id, trace_id HAVING toStartOfHour(min(first_usage)) != toStartOfHour(max(last_usage))`;
   const calls = callValues(ancestors);
-  const listColumns = (list: string, values: object) => Object.keys(values).map((name) => `\`${list}.${name}\``);
-  const listElements = (list: string, values: object) => Object.keys(values).map((_name, at) => `${list}.${at + 1}`);
+  const traces = buildTraceValues(calls);
+  const columns = (list: string, values: object) => Object.keys(values).map((name) => `\`${list}.${name}\``);
+  const elements = (list: string, values: object) => Object.keys(values).map((_name, at) => `${list}.${at + 1}`);
   return {
     name: 'list-run-facts',
     sql: `INSERT INTO run_facts (tenant_id, session_id, hour, shard, roll_up, expires_at,
-  ${[...listColumns('runs', runValues), ...listColumns('calls', calls)].join(', ')})
+  ${[...columns('runs', runValues), ...columns('traces', traces), ...columns('calls', calls)].join(', ')})
 SELECT tenant_id, session_id, hour, {shard:UInt16}, {rollUp:UInt64}, latest,
-  ${[...listElements('listed_runs', runValues), ...listElements('listed_calls', calls)].join(', ')}
+  ${[...elements('listed_runs', runValues), ...elements('listed_traces', traces), ...elements('listed_calls', calls)].join(', ')}
 FROM (
-  SELECT tenant_id, session_id, hour, max(last_expiry) AS latest, groupArrayArray(some_runs) AS listed_runs, groupArrayArray(some_calls) AS listed_calls
+  SELECT tenant_id, session_id, hour, max(last_expiry) AS latest, groupArrayArray(hour_runs) AS listed_runs,
+    groupArrayArray(hour_traces) AS listed_traces, groupArrayArray(hour_calls) AS listed_calls
   FROM (
-    SELECT tenant_id, session_id, hour, max(expiry) AS last_expiry, groupArrayIf(run, is_kept) AS some_runs, groupArrayIf(call, is_call) AS some_calls
+    SELECT tenant_id, session_id, hour, max(trace_expiry) AS last_expiry, groupArrayArray(some_runs) AS hour_runs,
+      groupArrayIf(trace, notEmpty(summed_calls)) AS hour_traces, groupArrayArray(other_calls) AS hour_calls
     FROM (
-      SELECT tenant_id, session_id, ${startHour} AS hour, expires_at AS expiry, isNull(deleted_at) AS is_kept, ${isCall} AS is_call,
-        (${Object.values(runValues).join(', ')}) AS run, (${Object.values(calls).join(', ')}) AS call
-      FROM ${runs} FINAL PREWHERE ${dirtyRunsCondition}
+      SELECT *, (${Object.values(traces).join(', ')}) AS trace
+      FROM (
+        SELECT *, is_native AND length(some_calls) <= ${maxSummedCalls} AND (tenant_id, trace_id) NOT IN (${spanning}) AS is_contained,
+          if(is_contained, some_calls, []) AS summed_calls, if(is_contained, [], some_calls) AS other_calls,
+          arrayExists(call -> notEmpty(call.${Object.keys(calls).indexOf('ancestors') + 1}), summed_calls) AS is_nested
+        FROM (
+          SELECT tenant_id, session_id, ${startHour} AS hour, trace_id, max(expires_at) AS trace_expiry,
+            min(${startHour} = toStartOfHour(trace_time)) AS is_native,
+            groupArrayIf(run, is_kept) AS some_runs, groupArrayIf(call, is_call) AS some_calls
+          FROM (
+            SELECT tenant_id, session_id, start_time, trace_id, trace_time, expires_at, isNull(deleted_at) AS is_kept, ${isCall} AS is_call,
+              (${Object.values(runValues).join(', ')}) AS run, (${Object.values(calls).join(', ')}) AS call
+            FROM ${runs}
+          )
+          GROUP BY tenant_id, session_id, hour, trace_id
+        )
+      )
     )
     GROUP BY tenant_id, session_id, hour
     UNION ALL
-    SELECT tenant_id, session_id, hour, expires_at, [], []
+    SELECT tenant_id, session_id, hour, expires_at, [], [], []
     FROM run_facts
-    WHERE ${dirtyHoursCondition('hour', "toDateTime(hour_seconds, 'UTC')")} AND shard = {shard:UInt16}
+    WHERE ${dirtyHoursCondition('hour', dirtyHour)} AND shard = {shard:UInt16}
   )
   GROUP BY tenant_id, session_id, hour
 )`,

@@ -110,6 +110,8 @@ interface CallSelection {
 interface CallQueries {
   readonly calls: string;
   readonly covering: string;
+  /** Query for sums of whole traces that are not in `calls`, if there are any. */
+  readonly traces?: string;
 }
 
 function buildCallQueries(set: RunSet, range: CallRange, selection: CallSelection, inTraces: string): CallQueries {
@@ -122,21 +124,27 @@ function buildCallQueries(set: RunSet, range: CallRange, selection: CallSelectio
       FROM runs FINAL PREWHERE ${range.sql} ${inTraces}
       WHERE ${[...range.values, isModelCallSql].join(' AND ')})`;
   const kindName = selection.kind === undefined ? '' : ', kind';
-  const storedCovering = `SELECT ancestors ${kindName}, ${selection.stated} AS is_stated FROM (${stored}) WHERE notEmpty(ancestors)`;
+  const storedCovering = `SELECT trace_id, ancestors ${kindName}, ${selection.stated} AS is_stated FROM (${stored}) WHERE notEmpty(ancestors)`;
   if (range.facts === undefined) return { calls: stored, covering: storedCovering };
   const join = (lists: readonly string[]) => lists.map((name) => `\`calls.${name}\` AS ${name}`).join(', ');
-  const rowCondition = selection.kind === undefined ? '' : 'AND arrayExists(pairs -> notEmpty(pairs), `calls.details`)';
+  const rowCondition = (list: string) =>
+    selection.kind === undefined ? '' : `AND arrayExists(pairs -> notEmpty(pairs), \`${list}.details\`)`;
   const listed = `SELECT ${select(selection.listedValues)}
-    FROM (SELECT * FROM run_facts FINAL WHERE ${range.facts} ${rowCondition})
+    FROM (SELECT * FROM run_facts FINAL WHERE ${range.facts} ${rowCondition('calls')})
     ARRAY JOIN ${join(['trace_id', 'id', 'ancestors', ...selection.lists])}, \`calls.expires_at\` AS call_expires_at
-    WHERE call_expires_at > now()`;
+    WHERE call_expires_at > now() ${inTraces}`;
   const listedKind = selection.kind === undefined ? '' : ', arrayJoin(details).1 AS kind';
-  const listedCovering = `SELECT ancestors ${listedKind}, ${selection.listedStated} AS is_stated
+  const listedCovering = `SELECT trace_id, ancestors ${listedKind}, ${selection.listedStated} AS is_stated
     FROM (SELECT * FROM run_facts FINAL WHERE ${range.facts} AND arrayExists(ids -> notEmpty(ids), \`calls.ancestors\`))
-    ARRAY JOIN ${join(['ancestors', selection.covering])} WHERE notEmpty(ancestors)`;
+    ARRAY JOIN ${join(['trace_id', 'ancestors', selection.covering])} WHERE notEmpty(ancestors)`;
+  const traceLists = selection.lists.map((name) => `\`traces.${name}\` AS ${name}`).join(', ');
+  const traces = `SELECT ${groupSql} AS grp ${kind}, trace_id AS top, ${selection.listedValues.map((sql, index) => `${sql} AS total_${index}`).join(', ')}
+    FROM (SELECT * FROM run_facts FINAL WHERE ${range.facts} ${rowCondition('traces')})
+    ARRAY JOIN \`traces.id\` AS trace_id, ${traceLists}, \`traces.expires_at\` AS trace_expires_at
+    WHERE trace_expires_at > now() ${inTraces}`;
   return range.isInFacts
-    ? { calls: listed, covering: listedCovering }
-    : { calls: `${listed} UNION ALL ${stored}`, covering: `${listedCovering} UNION ALL ${storedCovering}` };
+    ? { calls: listed, covering: listedCovering, traces }
+    : { calls: `${listed} UNION ALL ${stored}`, covering: `${listedCovering} UNION ALL ${storedCovering}`, traces };
 }
 
 function buildSumQuery(name: string, set: RunSet, selection: CallSelection, columns: readonly string[]): Query {
@@ -144,31 +152,28 @@ function buildSumQuery(name: string, set: RunSet, selection: CallSelection, colu
   const range = findCallRange(set);
   const { sql: rows, ...matching } = buildStatRows(set, ['id', 'trace_id']);
   const matchingSql = `SELECT id AS matching_id, trace_id AS matching_trace, grp FROM (${rows})`;
-  const inTraces = `trace_id IN (SELECT matching_trace FROM (${matchingSql}))`;
-  // With facts few calls are read from `runs`, and finding the matching traces takes longer.
-  const isLimited = range.counted !== 'every' && range.facts === undefined;
-  const { calls, covering } = buildCallQueries(set, range, selection, isLimited ? `AND ${inTraces}` : '');
+  const inTraces = range.counted === 'every' ? '' : `AND trace_id IN (SELECT matching_trace FROM (${matchingSql}))`;
+  const { calls, covering, traces } = buildCallQueries(set, range, selection, inTraces);
   const kindSql = kind === undefined ? '' : ', kind';
   const leaves = `SELECT trace_id, id, ancestors, call_grp ${kindSql},
       ${bits.map((bit, index) => `if(bitTest(below, ${bit}), NULL, value_${index}) AS leaf_${index}`).join(', ')}
     FROM (${calls}) AS calls
     LEFT ANY JOIN (
-      SELECT arrayJoin(ancestors) AS covered_id ${kind === undefined ? '' : ', kind AS covered_kind'}, groupBitOr(toUInt8(is_stated)) AS below
-      FROM (${covering}) GROUP BY covered_id ${kind === undefined ? '' : ', covered_kind'}) AS covered
-    ON id = covered_id ${kind === undefined ? '' : 'AND kind = covered_kind'}`;
+      SELECT trace_id AS covered_trace, arrayJoin(ancestors) AS covered_id ${kind === undefined ? '' : ', kind AS covered_kind'}, groupBitOr(toUInt8(is_stated)) AS below
+      FROM (${covering}) GROUP BY covered_trace, covered_id ${kind === undefined ? '' : ', covered_kind'}) AS covered
+    ON trace_id = covered_trace AND id = covered_id ${kind === undefined ? '' : 'AND kind = covered_kind'}`;
   const sums = bits.map((_bit, index) => `sum(leaf_${index}) AS total_${index}`).join(', ');
   const picked = bits.map((_bit, index) => `any(leaf_${index}) AS leaf_${index}`).join(', ');
   // If all runs of a trace are in one group, the matching runs are not needed to find the group of a call. Without groups,
   // the key is the trace alone.
-  const isByCall = set.groups === undefined && (set.groupBy === undefined || set.groupBy.keepsTracesTogether === true);
-  const isGrouped = set.groupBy !== undefined;
-  const byTrace = (condition: string) =>
-    `SELECT ${isGrouped ? 'call_grp' : `''`} AS grp ${kindSql}, trace_id AS top, ${sums} FROM (${leaves}) ${condition}
-      GROUP BY ${isGrouped ? 'call_grp, ' : ''}top ${kindSql}`;
+  const isByCall = set.groupBy === undefined || set.groupBy.keepsTracesTogether === true;
+  const [grp, grpKey] = set.groupBy === undefined ? [`''`, ''] : ['call_grp', 'call_grp, '];
+  const byTrace = `SELECT ${grp} AS grp ${kindSql}, trace_id AS top, ${sums} FROM (${leaves}) GROUP BY ${grpKey}top ${kindSql}
+    ${traces === undefined ? '' : `UNION ALL ${traces}`}`;
   const topQueries = {
-    every: byTrace(''),
+    every: byTrace,
     trace: isByCall
-      ? byTrace(isLimited ? '' : `WHERE ${inTraces}`)
+      ? byTrace
       : `SELECT grp ${kindSql}, trace_id AS top, ${sums}
       FROM (${leaves}) AS leaves INNER JOIN (SELECT DISTINCT matching_trace, grp FROM (${matchingSql})) AS matching ON trace_id = matching_trace
       GROUP BY grp, top ${kindSql}`,
