@@ -57,14 +57,16 @@ function createValues(startTimeMicros: number): RunEvent['values'] {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }
 
-/** Creates a run of a new or of an earlier trace. Runs of a trace start up to two hours after it. */
+/** Creates a run of a new or of an earlier trace. Runs of one in three traces start up to two hours after it. */
 function createRun(index: number): RunEvent {
   const parent = runs.length > 0 && random(3) > 0 ? runs[random(runs.length)] : undefined;
   const path = parent === undefined ? [] : [...parent.path, parent];
   const root = path[0]?.event;
   const runId = deriveUuid('facts', seed, index);
   const traceTimeMicros = root?.startTimeMicros ?? noonMicros + random(hours * 60 * 4) * (minuteMicros / 4);
-  const startTimeMicros = root === undefined ? traceTimeMicros : traceTimeMicros + random(120) * minuteMicros;
+  const delayMicros =
+    Number(`0x${(root?.runId ?? '0').slice(0, 8)}`) % 3 === 0 ? random(120) * minuteMicros : random(60) * 100_000;
+  const startTimeMicros = root === undefined ? traceTimeMicros : traceTimeMicros + delayMicros;
   const segments = [...path.map(({ event }) => event), { startTimeMicros, runId }];
   const event = runEvent({
     projectId: root?.projectId ?? (random(3) === 0 ? otherProjectId : projectId),
