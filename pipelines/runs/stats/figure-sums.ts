@@ -132,7 +132,7 @@ function buildCallQueries(set: RunSet, range: CallRange, selection: CallSelectio
   const listed = `SELECT ${select(selection.listedValues)}
     FROM (SELECT * FROM run_facts FINAL WHERE ${range.facts} ${rowCondition('calls')})
     ARRAY JOIN ${join(['trace_id', 'id', 'ancestors', ...selection.lists])}, \`calls.expires_at\` AS call_expires_at
-    WHERE call_expires_at > now() ${inTraces}`;
+    WHERE call_expires_at > now()`;
   const listedKind = selection.kind === undefined ? '' : ', arrayJoin(details).1 AS kind';
   const listedCovering = `SELECT trace_id, ancestors ${listedKind}, ${selection.listedStated} AS is_stated
     FROM (SELECT * FROM run_facts FINAL WHERE ${range.facts} AND arrayExists(ids -> notEmpty(ids), \`calls.ancestors\`))
@@ -141,7 +141,7 @@ function buildCallQueries(set: RunSet, range: CallRange, selection: CallSelectio
   const traces = `SELECT ${groupSql} AS grp ${kind}, trace_id AS top, ${selection.listedValues.map((sql, index) => `${sql} AS total_${index}`).join(', ')}
     FROM (SELECT * FROM run_facts FINAL WHERE ${range.facts} ${rowCondition('traces')})
     ARRAY JOIN \`traces.id\` AS trace_id, ${traceLists}, \`traces.expires_at\` AS trace_expires_at
-    WHERE trace_expires_at > now() ${inTraces}`;
+    WHERE trace_expires_at > now()`;
   return range.isInFacts
     ? { calls: listed, covering: listedCovering, traces }
     : { calls: `${listed} UNION ALL ${stored}`, covering: `${listedCovering} UNION ALL ${storedCovering}`, traces };
@@ -150,9 +150,14 @@ function buildCallQueries(set: RunSet, range: CallRange, selection: CallSelectio
 function buildSumQuery(name: string, set: RunSet, selection: CallSelection, columns: readonly string[]): Query {
   const { bits, kind } = selection;
   const range = findCallRange(set);
-  const { sql: rows, ...matching } = buildStatRows(set, ['id', 'trace_id']);
+  const isInFacts = range.facts !== undefined;
+  const { sql: rows, ...matching } = buildStatRows(isInFacts ? set : { ...set, dirtyHours: undefined }, [
+    'id',
+    'trace_id',
+  ]);
   const matchingSql = `SELECT id AS matching_id, trace_id AS matching_trace, grp FROM (${rows})`;
-  const inTraces = range.counted === 'every' ? '' : `AND trace_id IN (SELECT matching_trace FROM (${matchingSql}))`;
+  const inTraces =
+    range.counted === 'every' || isInFacts ? '' : `AND trace_id IN (SELECT matching_trace FROM (${matchingSql}))`;
   const { calls, covering, traces } = buildCallQueries(set, range, selection, inTraces);
   const kindSql = kind === undefined ? '' : ', kind';
   const leaves = `SELECT trace_id, id, ancestors, call_grp ${kindSql},
@@ -173,7 +178,9 @@ function buildSumQuery(name: string, set: RunSet, selection: CallSelection, colu
   const topQueries = {
     every: byTrace,
     trace: isByCall
-      ? byTrace
+      ? !isInFacts
+        ? byTrace
+        : `SELECT sums.* FROM (${byTrace}) AS sums LEFT SEMI JOIN (SELECT matching_trace FROM (${matchingSql})) AS matching ON top = matching_trace`
       : `SELECT grp ${kindSql}, trace_id AS top, ${sums}
       FROM (${leaves}) AS leaves INNER JOIN (SELECT DISTINCT matching_trace, grp FROM (${matchingSql})) AS matching ON trace_id = matching_trace
       GROUP BY grp, top ${kindSql}`,

@@ -140,8 +140,8 @@ async function compare(requests: readonly StatsRequest[]): Promise<void> {
 const rollUpUsage = () => runRollUp(under.stores);
 const rollUpFacts = (maxHours = 1_000) => runFactRollUp(under.stores, { minAgeSeconds: 0, hours: maxHours });
 
-describe(`statistics from facts (seed ${seed})`, () => {
-  it('equal those from runs after each step of a history', { timeout: 300_000 }, async () => {
+describe(`statistics from facts (seed ${seed})`, { timeout: 300_000 }, () => {
+  it('equal those from runs after each step of a history', async () => {
     for (let step = 0, index = 0; step < 6; step++) {
       const events = Array.from({ length: 30 }, () =>
         index > 5 && random(4) === 0 ? createPatch() : createRun(index++),
@@ -169,16 +169,12 @@ describe(`statistics from facts (seed ${seed})`, () => {
 
   /** Calls `around` instead of the next statement that lists runs; `around` may execute it. */
   const listAround = (around: (list: () => Promise<void>) => Promise<void>) => {
-    const { command } = under.stores.clickhouse;
-    const deps = {
-      ...under.stores,
-      clickhouse: {
-        ...under.stores.clickhouse,
-        command: (each: Parameters<typeof command>[0]) =>
-          each.name === 'list-run-facts' ? around(() => command(each)) : command(each),
-      },
-    };
-    return runFactRollUp(deps, { minAgeSeconds: 0 });
+    const wrap = (server: ClickHouse): ClickHouse => ({
+      ...server,
+      servers: server.servers.map((each) => (each === server ? each : wrap(each))),
+      command: (each) => (each.name === 'list-run-facts' ? around(() => server.command(each)) : server.command(each)),
+    });
+    return runFactRollUp({ ...under.stores, clickhouse: wrap(under.stores.clickhouse) }, { minAgeSeconds: 0 });
   };
   const publishMore = async () => {
     await under.publish(...Array.from({ length: 3 }, createPatch), createRun(runs.length + 1_000));
