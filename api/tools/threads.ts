@@ -1,5 +1,5 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { readRunMessages } from '../../pipelines/runs/run-messages.ts';
+import { readRunMessages, readThreadMessages } from '../../pipelines/runs/run-messages.ts';
 import { findProjectId } from './find-named.ts';
 import { buildPage } from './pages.ts';
 import { text } from './parameters.ts';
@@ -15,7 +15,7 @@ export const getThreadHistory = defineTool({
   description:
     'Get the messages of one conversation (thread), oldest first, in pages by number of characters. The messages are those of the ' +
     'model calls of the thread: for each call, its whole input, then its answer, so later calls repeat earlier messages. If the thread ' +
-    'has no model calls, they are those of the root runs of its traces. Start with page_number 1 and read up to total_pages. Long ' +
+    'has no model calls, they are those of the root runs of its traces, each once. Start with page_number 1 and read up to total_pages. Long ' +
     'texts are cut to preview_chars; pass a larger value to read them.',
   parameters: {
     thread_id: text({
@@ -43,7 +43,11 @@ export const getThreadHistory = defineTool({
         reason: `No runs found for thread ${threadId} in project ${project}`,
       });
     const oldestFirst = found.reverse().sort((a, b) => compareTexts(String(a.start_time), String(b.start_time)));
-    const messages = oldestFirst.flatMap(({ inputs, outputs }) => readRunMessages(inputs, outputs));
+    const turns = oldestFirst.map(({ inputs, outputs }) => ({ inputs, outputs }));
+    const messages =
+      calls.length > 0
+        ? turns.flatMap(({ inputs, outputs }) => readRunMessages(inputs, outputs))
+        : readThreadMessages(turns);
     if (messages.length === 0)
       throw runlakeError('TOOL_FOUND_NOTHING', { reason: `No messages found in the runs for thread ${threadId}` });
     const page = buildPage('result', messages, {

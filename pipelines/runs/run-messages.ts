@@ -6,14 +6,66 @@ import { isObject, type Json, readMessage } from './openai-messages.ts';
 
 /**
  * Returns the messages in the inputs of a run, then those in its outputs. A message with `role` or `content` is returned
- * as it was sent; serialised LangChain messages are converted to the chat format of OpenAI. If the outputs repeat the
- * inputs, as the state of a graph does, the repeated messages are omitted.
+ * as it was sent; serialised LangChain messages are converted to the chat format of OpenAI. If the outputs contain the
+ * inputs, as the state of a graph does, only the outputs are returned.
  */
 export function readRunMessages(inputs: unknown, outputs: unknown): unknown[] {
   const asked = readInputs(inputs);
   const answered = readOutputs(outputs);
-  const repeats = asked.length > 0 && asked.every((message, at) => haveSameContent(message, answered[at]));
-  return [...asked, ...(repeats ? answered.slice(asked.length) : answered)];
+  const isRepeated = measureOverlaps(answered.map(toKey), asked.map(toKey)).includes(asked.length);
+  return isRepeated ? answered : [...asked, ...answered];
+}
+
+/**
+ * Returns the messages of the turns of a conversation, in order. A graph with a checkpointer returns the whole state at
+ * each turn: messages of earlier turns are not repeated. A message is recognised by its `id`, or as part of a sequence
+ * that continues the messages so far.
+ */
+export function readThreadMessages(
+  turns: readonly { readonly inputs: unknown; readonly outputs: unknown }[],
+): unknown[] {
+  const messages: unknown[] = [];
+  const keys: string[] = [];
+  const ids = new Set<unknown>();
+  for (const { inputs, outputs } of turns) {
+    const ofTurn = readRunMessages(inputs, outputs);
+    const keysOfTurn = ofTurn.map(toKey);
+    const overlap = measureOverlaps(keys.slice(-ofTurn.length), keysOfTurn).at(-1) ?? 0;
+    const added = ofTurn.flatMap((message, at) => {
+      const isKnown = at < overlap || (readId(message) !== undefined && ids.has(readId(message)));
+      return isKnown ? [] : [{ message, key: keysOfTurn[at] as string }];
+    });
+    for (const message of ofTurn) if (readId(message) !== undefined) ids.add(readId(message));
+    for (const { message, key } of added) {
+      messages.push(message);
+      keys.push(key);
+    }
+  }
+  return messages;
+}
+
+/** Identifies the content of a message, independent of the form in which it was sent. */
+function toKey(message: unknown): string {
+  return JSON.stringify(readMessage(message) ?? message);
+}
+
+function readId(message: unknown): string | undefined {
+  return isObject(message) && typeof message.id === 'string' ? message.id : undefined;
+}
+
+/**
+ * For each position in `list`, returns how many of the first items of `start` end there, at most all. The time is linear
+ * (Knuth, Morris and Pratt).
+ */
+function measureOverlaps(list: readonly string[], start: readonly string[]): number[] {
+  const all = [...start, undefined, ...list];
+  const lengths = [0];
+  for (let at = 1; at < all.length; at += 1) {
+    let length = lengths[at - 1] as number;
+    while (length > 0 && all[at] !== all[length]) length = lengths[length - 1] as number;
+    lengths.push(all[at] === all[length] ? length + 1 : length);
+  }
+  return lengths.slice(start.length + 1);
 }
 
 function readInputs(inputs: unknown): unknown[] {
@@ -76,11 +128,4 @@ function readPair([role, content, ...rest]: readonly unknown[]): object | undefi
 
 function hasContent(value: Json): boolean {
   return 'content' in value || typeof value.role === 'string';
-}
-
-function haveSameContent(one: unknown, other: unknown): boolean {
-  if (!isObject(one) || !isObject(other)) return false;
-  return (
-    JSON.stringify([one.role ?? one.type, one.content]) === JSON.stringify([other.role ?? other.type, other.content])
-  );
 }

@@ -60,6 +60,20 @@ it('without model calls, returns those of the root runs', async () => {
   expect((await history({ thread_id: 'graph' })).result).toEqual([user, answer]);
 });
 
+it('does not repeat messages that the state of a graph keeps from earlier turns', async () => {
+  const message = (type: string, content: string) => ({ type, content, id: `${type} ${content}` });
+  const state = ['1', '2', '3'].flatMap((turn) => [message('human', turn), message('ai', turn)]);
+  const roots = [1, 2, 3].map((turn) =>
+    rootRun('chats', {
+      inputs: { messages: [{ role: 'user', content: String(turn) }] },
+      outputs: { messages: state.slice(0, turn * 2) },
+      ...inThread('thread_id', 'turns'),
+    }),
+  );
+  await sendRuns(server, roots);
+  expect((await history({ thread_id: 'turns' })).result).toEqual(state);
+});
+
 it('says why there are none, as the original does', async () => {
   await sendRuns(server, [rootRun('chats', inThread('thread_id', 'silent'))]);
   expect(await history({ thread_id: 'none' })).toEqual({ error: 'No runs found for thread none in project chats' });

@@ -1,6 +1,6 @@
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from '@langchain/core/messages';
 import { describe, expect, it } from 'vitest';
-import { readRunMessages } from '../../../pipelines/runs/run-messages.ts';
+import { readRunMessages, readThreadMessages } from '../../../pipelines/runs/run-messages.ts';
 
 const user = { role: 'user', content: 'hello' };
 const assistant = { role: 'assistant', content: 'hi' };
@@ -69,11 +69,22 @@ describe('the messages of a run', () => {
       { messages: [user, assistant], steps: 1 },
       [user, assistant],
     ],
+    [
+      'the state of a graph with earlier turns',
+      { messages: [user] },
+      { messages: [{ type: 'human', content: 'before' }, { type: 'human', content: 'hello', id: 'm' }, assistant] },
+      [{ type: 'human', content: 'before' }, { type: 'human', content: 'hello', id: 'm' }, assistant],
+    ],
     ['no messages', { question: 'why' }, { answer: 'because' }, []],
     ['no objects', 'hello', null, []],
     ['empty lists', { messages: [] }, { choices: [] }, []],
   ])('%s', (_, inputs, outputs, messages) => {
     expect(readRunMessages(inputs, outputs)).toEqual(messages);
+  });
+
+  it('with roles of OpenAI and types of LangChain are recognised as equal', () => {
+    const outputs = { messages: [{ type: 'human', content: 'hello', name: null }, assistant] };
+    expect(readRunMessages({ messages: [user] }, outputs)).toEqual(outputs.messages);
   });
 
   it('keep the calls of tools', () => {
@@ -89,6 +100,47 @@ describe('the messages of a run', () => {
         tool_calls: [{ id: 'c', type: 'function', function: { name: 'search', arguments: '{"query":"x"}' } }],
       },
       { role: 'tool', content: 'found', tool_call_id: 'c' },
+    ]);
+  });
+});
+
+describe('the messages of a thread', () => {
+  const human = (content: string, id?: string) => ({ type: 'human', content, ...(id && { id }) });
+  const ai = (content: string, id?: string) => ({ type: 'ai', content, ...(id && { id }) });
+  const turn = (asked: unknown[], state: unknown[]) => ({ inputs: { messages: asked }, outputs: { messages: state } });
+
+  it('are not repeated if each turn returns the whole state', () => {
+    const all = [human('one'), ai('1'), human('two'), ai('2'), human('two'), ai('2')];
+    const turns = [2, 4, 6].map((count) =>
+      turn([{ role: 'user', content: all[count - 2]?.content }], all.slice(0, count)),
+    );
+    expect(readThreadMessages(turns)).toEqual(all);
+  });
+
+  it('are recognised by their ids if the graph changes or removes earlier ones', () => {
+    const first = [human('one', 'h1'), ai('1', 'a1'), human('two', 'h2'), ai('2', 'a2')];
+    const summary = { type: 'system', content: 'so far', id: 's' };
+    const second = [summary, ai('2, edited', 'a2'), human('three', 'h3'), ai('3', 'a3')];
+    expect(readThreadMessages([turn(first.slice(0, 1), first), turn([human('three')], second)])).toEqual([
+      ...first,
+      summary,
+      ...second.slice(2),
+    ]);
+  });
+
+  it('are kept if each turn returns only its own', () => {
+    const turns = ['1', '2', '3'].map((answer) => turn([human('yes')], [ai(answer)]));
+    expect(readThreadMessages(turns)).toEqual(['1', '2', '3'].flatMap((answer) => [human('yes'), ai(answer)]));
+  });
+
+  it('continue after a turn that failed and after one that was resumed', () => {
+    const failed = { inputs: { messages: [human('one')] }, outputs: null };
+    const state = [human('one', 'h1'), ai('1', 'a1')];
+    const resumed = { inputs: null, outputs: { messages: [...state, ai('2', 'a2')] } };
+    expect(readThreadMessages([failed, turn([human('one')], state), resumed])).toEqual([
+      human('one'),
+      ai('1', 'a1'),
+      ai('2', 'a2'),
     ]);
   });
 });
