@@ -48,7 +48,8 @@ export async function serveToolsOverStdio(): Promise<void> {
 
 /** An endpoint that does not answer yet is not an error: the client may start before it. */
 async function checkKey(send: SendToMainApi, credentials: ToolCredentials, endpoint: string): Promise<void> {
-  const accepted = await acceptsKey(send, credentials, AbortSignal.timeout(keyTimeoutMs)).catch((error: unknown) => {
+  const signal = AbortSignal.timeout(keyTimeoutMs);
+  const accepted = await acceptsKey(send, credentials, { endpoint, signal }).catch((error: unknown) => {
     if (isRunlakeError(error) && error.code === 'TOOLS_ENDPOINT_UNAVAILABLE') return true;
     return (error as Error).name === 'TimeoutError' || Promise.reject(error);
   });

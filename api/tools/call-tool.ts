@@ -15,7 +15,7 @@ import { buildFailure, buildResult, type JsonValue, type Tool, type ToolContext 
 
 export interface CallLimits {
   readonly timeoutMs: number;
-  /** Maximum size of the text of a result. */
+  /** Maximum size of an answer as JSON: the text of a result and its structured content. */
   readonly maxAnswerBytes: number;
   readonly callsPerKey: number;
   readonly waitingPerKey: number;
@@ -96,10 +96,7 @@ export async function callTool(call: ToolCall, limits: CallLimits, slots: CallSl
   const stopTimer = durations.startTimer({ tool: tool.name });
   try {
     const output = await runWithinLimits(call, limits, slots, (signal) => runTool(call, signal));
-    const result = buildResult(output);
-    const bytes = result.content.reduce((sum, part) => sum + ('text' in part ? Buffer.byteLength(part.text) : 0), 0);
-    if (bytes > limits.maxAnswerBytes)
-      throw runlakeError('TOOL_ANSWER_TOO_LARGE', { limitBytes: limits.maxAnswerBytes });
+    const result = requireAnswerSize(buildResult(output), limits);
     stopTimer({ outcome: 'ok' });
     return result;
   } catch (error) {
@@ -126,6 +123,13 @@ export async function runWithinLimits<Result>(
   } catch (error) {
     throw timeout.aborted ? runlakeError('TOOL_TIMEOUT', { limitMs: timeoutMs }) : error;
   }
+}
+
+/** Returns `answer`. @throws TOOL_ANSWER_TOO_LARGE */
+export function requireAnswerSize<Answer>(answer: Answer, { maxAnswerBytes }: CallLimits): Answer {
+  if (Buffer.byteLength(JSON.stringify(answer)) > maxAnswerBytes)
+    throw runlakeError('TOOL_ANSWER_TOO_LARGE', { limitBytes: maxAnswerBytes });
+  return answer;
 }
 
 async function runTool({ tool, values, openContext }: ToolCall, signal: AbortSignal): Promise<JsonValue | string> {

@@ -68,11 +68,11 @@ export function createToolAccess({ authenticator, config, own, endpoints }: Call
   const ownEndpoints = new Set([own.endpoint, config.publicUrl ?? own.endpoint].map(normaliseEndpoint));
   const acceptedKeys = new LRUCache<string, Caller>({ max: 10_000, ttl: remoteKeyCacheMs });
 
-  async function identifyRemote(credentials: ToolCredentials, keyId: string, send: SendToMainApi): Promise<Caller> {
+  async function identifyRemote({ keyId, credentials, send, endpoint }: ToolCaller): Promise<Caller> {
     const known = acceptedKeys.get(keyId);
     if (known !== undefined) return known;
-    if (!(await acceptsKey(send, credentials, AbortSignal.timeout(remoteKeyTimeoutMs))))
-      throw runlakeError('API_KEY_INVALID');
+    const signal = AbortSignal.timeout(remoteKeyTimeoutMs);
+    if (!(await acceptsKey(send, credentials, { endpoint, signal }))) throw runlakeError('API_KEY_INVALID');
     const caller = createRemoteCaller(keyId);
     acceptedKeys.set(keyId, caller);
     return caller;
@@ -97,8 +97,9 @@ export function createToolAccess({ authenticator, config, own, endpoints }: Call
         throw runlakeError('TOOLS_ENDPOINT_FORBIDDEN', { endpoint: named.slice(0, 200) });
       const keyId = createHash('sha256').update(`${endpoint} ${key}`).digest('hex');
       const send = endpoints.sendTo(endpoint);
-      const caller = await identifyRemote(credentials, keyId, send);
-      request.toolCaller = { keyId, credentials, send, endpoint };
+      const remote = { keyId, credentials, send, endpoint };
+      const caller = await identifyRemote(remote);
+      request.toolCaller = remote;
       return caller;
     },
     handle: (_operation, input, handler) => handler(input),

@@ -76,18 +76,20 @@ async function send(
 }
 
 /**
- * Returns false if the endpoint refuses the key. Errors that do not concern the key, such as a missing permission,
- * return true.
+ * Returns false if the endpoint refuses the key. A permission that the key does not have returns true.
  *
- * @throws TOOLS_ENDPOINT_UNAVAILABLE
+ * @throws TOOLS_ENDPOINT_UNAVAILABLE, also for an answer that says nothing of the key, such as a redirect or 503.
  */
 export async function acceptsKey(
   send: SendToMainApi,
   credentials: ToolCredentials,
-  signal: AbortSignal,
+  { endpoint, signal }: { readonly endpoint: string; readonly signal: AbortSignal },
 ): Promise<boolean> {
   const headers = toHeaders(credentials);
   const { status, text } = await send({ method: 'GET', url: '/api/v1/sessions?limit=1', headers, signal });
   // Runlake says why it refuses a request; other servers answer 403 for a key that they do not know.
-  return status !== 401 && !(status === 403 && !text.includes('"code"'));
+  const isRunlakeRefusal = [400, 403].includes(status) && text.includes('"code"');
+  if ((status >= 200 && status < 300) || isRunlakeRefusal) return true;
+  if (status === 401 || status === 403) return false;
+  throw runlakeError('TOOLS_ENDPOINT_UNAVAILABLE', { endpoint, reason: `it answers ${status}` });
 }

@@ -38,3 +38,5 @@ export async function findDataset(
 export function pick(record: StoredRecord, names: readonly string[]): StoredRecord {
   return Object.fromEntries(names.map((name) => [name, record[name] ?? null]));
 }
+
+export const compareTexts = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);

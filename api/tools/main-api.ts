@@ -36,6 +36,8 @@ export interface MainApi {
    */
   get(path: string, query?: Readonly<Record<string, QueryValue>>): Promise<unknown>;
   post(path: string, body: object): Promise<unknown>;
+  /** False if the responses so far are so large that the call must read no further pages. */
+  mayReadMore(): boolean;
 }
 
 const prefix = '/api/v1';
@@ -45,18 +47,30 @@ export function toHeaders({ key, workspace }: ToolCredentials): Readonly<Record<
   return { 'x-api-key': key, ...(workspace !== undefined && { 'x-tenant-id': workspace }) };
 }
 
-export function openMainApi(send: SendToMainApi, credentials: ToolCredentials, signal: AbortSignal): MainApi {
+/** Opens the main API for one call of a tool, which ends when `signal` is aborted. */
+export function openMainApi(
+  {
+    send,
+    credentials,
+    endpoint,
+  }: { readonly send: SendToMainApi; readonly credentials: ToolCredentials; readonly endpoint: string },
+  { maxReadBytes, signal }: { readonly maxReadBytes: number; readonly signal: AbortSignal },
+): MainApi {
   const keyHeaders = toHeaders(credentials);
+  let readBytes = 0;
   const ask = async (request: Pick<MainApiRequest, 'method' | 'url' | 'body'>) => {
     const headers = { ...keyHeaders, ...(request.body !== undefined && { 'content-type': 'application/json' }) };
     const { status, text } = await send({ ...request, headers, signal });
     signal.throwIfAborted();
     if (status >= 400) throw toRequestError(status, text);
-    return parseExactly(text);
+    if (status >= 300) throw runlakeError('TOOLS_ENDPOINT_UNAVAILABLE', { endpoint, reason: `it answers ${status}` });
+    readBytes += text.length;
+    return parseResponse(text, endpoint);
   };
   return {
     get: (path, query = {}) => ask({ method: 'GET', url: `${prefix}${path}${writeQuery(query)}` }),
     post: (path, body) => ask({ method: 'POST', url: prefix + path, body: JSON.stringify(body) }),
+    mayReadMore: () => readBytes < maxReadBytes,
   };
 }
 
@@ -84,17 +98,45 @@ function toRequestError(status: number, text: string): Error {
   return runlakeError('TOOL_REQUEST_FAILED', { status, reason: words.join(' ') }, { status });
 }
 
-/** Matches strings, and integers that a double may not represent. */
-const stringOrLargeInteger = /"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d{16,}(?![\d.eE])/g;
+/** @throws TOOLS_ENDPOINT_UNAVAILABLE if the response is not JSON, such as a page of a proxy. */
+function parseResponse(text: string, endpoint: string): unknown {
+  try {
+    return parseExactly(text);
+  } catch (cause) {
+    throw runlakeError('TOOLS_ENDPOINT_UNAVAILABLE', { endpoint, reason: 'it does not answer with JSON' }, { cause });
+  }
+}
+
+/** Matches integers that a double may not represent. */
+const largeInteger = /(?<![\d.])-?\d{16,}(?![\d.eE])/g;
 const mayHaveLargeInteger = /[[:,\s]-?\d{16}/;
 
 /** Parses JSON. Integers that a double cannot represent become texts, so that no digit is lost. */
 function parseExactly(text: string): unknown {
   if (!mayHaveLargeInteger.test(text)) return JSON.parse(text);
-  const exact = text.replace(stringOrLargeInteger, (token) =>
-    token.startsWith('"') || Number.isSafeInteger(Number(token)) ? token : `"${token}"`,
-  );
-  return JSON.parse(exact);
+  const parts: string[] = [];
+  for (let at = 0; at < text.length; ) {
+    const quote = text.indexOf('"', at);
+    const start = quote === -1 ? text.length : quote;
+    parts.push(
+      text
+        .slice(at, start)
+        .replace(largeInteger, (token) => (Number.isSafeInteger(Number(token)) ? token : `"${token}"`)),
+    );
+    at = findStringEnd(text, start);
+    parts.push(text.slice(start, at));
+  }
+  return JSON.parse(parts.join(''));
+}
+
+/** Returns the position after the string that begins at `start`. A regular expression overflows its stack at some MB. */
+function findStringEnd(text: string, start: number): number {
+  for (let end = text.indexOf('"', start + 1); end !== -1; end = text.indexOf('"', end + 1)) {
+    let backslashes = 0;
+    while (text[end - 1 - backslashes] === '\\') backslashes += 1;
+    if (backslashes % 2 === 0) return end + 1;
+  }
+  return text.length;
 }
 
 /**

@@ -120,28 +120,44 @@ export const fetchRuns = defineTool({
       order: order === 'start_time' ? 'asc' : 'desc',
       select: stockFields,
     };
-    const runs = await queryRuns(api, body, Math.min(values.limit, maxLimit));
+    const { runs, isCut } = await queryRuns(api, body, Math.min(values.limit, maxLimit));
     const page = buildPage('runs', runs, {
       pageNumber: values.page_number,
       maxCharsPerPage: values.max_chars_per_page,
       previewChars: values.preview_chars,
     });
-    return { ...page, ...describeLimit(values.limit) };
+    const cut = `The runs are large: the pages have only the first ${runs.length}. For the others, add a condition on start_time to filter.`;
+    const note = [describeLimit(values.limit).note, isCut ? cut : undefined].filter(Boolean).join(' ');
+    return { ...page, ...(note !== '' && { note }) };
   },
 });
 
-/** Reads up to `limitRows` runs that match. */
-export async function queryRuns(api: MainApi, body: StoredRecord, limitRows: number): Promise<StoredRecord[]> {
+/** Reads up to `limitRows` runs that match. `isCut`: fewer, because they are too large to read more of them. */
+export async function queryRuns(
+  api: MainApi,
+  body: StoredRecord,
+  limitRows: number,
+): Promise<{ readonly runs: StoredRecord[]; readonly isCut: boolean }> {
   const runs: StoredRecord[] = [];
-  for await (const page of generatePages(api, body, limitRows)) runs.push(...page);
-  return runs;
+  let isCut = false;
+  for await (const page of generatePages(api, body, limitRows)) {
+    runs.push(...page.runs);
+    isCut = page.isLastRead;
+  }
+  return { runs, isCut };
+}
+
+interface RunsPage {
+  readonly runs: StoredRecord[];
+  /** There are further pages, but the call must not read them. */
+  readonly isLastRead: boolean;
 }
 
 /**
- * Generates pages with up to `limitRows` runs that match. A page can have fewer runs than its limit, because it has a
- * maximum size.
+ * Generates pages with up to `limitRows` runs that match. A page can have fewer runs than its limit, because the main API
+ * limits its size. Ends early if the pages together are too large.
  */
-async function* generatePages(api: MainApi, body: StoredRecord, limitRows: number): AsyncGenerator<StoredRecord[]> {
+async function* generatePages(api: MainApi, body: StoredRecord, limitRows: number): AsyncGenerator<RunsPage> {
   let count = 0;
   for (let cursor: string | null | undefined; cursor !== null && count < limitRows; ) {
     const limit = Math.min(maxLimit, limitRows - count);
@@ -149,9 +165,11 @@ async function* generatePages(api: MainApi, body: StoredRecord, limitRows: numbe
       runs: StoredRecord[];
       cursors?: { next?: string | null };
     };
-    yield page.runs;
     count += page.runs.length;
     cursor = page.cursors?.next ?? null;
+    const isLastRead = cursor !== null && count < limitRows && !api.mayReadMore();
+    yield { runs: page.runs, isLastRead };
+    if (isLastRead) return;
   }
 }
 
@@ -205,13 +223,15 @@ export const getRun = defineTool({
     const top = String(found.dotted_order);
     const tree: StoredRecord[] = [];
     let count = 0;
-    for await (const page of generatePages(api, trace, maxTraceRuns)) {
-      count += page.length;
-      tree.push(...page.filter(({ dotted_order: order }) => `${order}`.startsWith(top)));
+    let isPartlyRead = false;
+    for await (const { runs, isLastRead } of generatePages(api, trace, maxTraceRuns)) {
+      count += runs.length;
+      isPartlyRead = isLastRead;
+      tree.push(...runs.filter(({ dotted_order: order }) => `${order}`.startsWith(top)));
       if (tree.length > maxOutlineRuns) break;
     }
     const listed = tree.slice(0, maxOutlineRuns).sort(byDottedOrder);
-    const isCut = tree.length > maxOutlineRuns || count >= maxTraceRuns;
+    const isCut = isPartlyRead || tree.length > maxOutlineRuns || count >= maxTraceRuns;
     return {
       run: shown,
       outline: listed.map((each) => formatLine(each, top)),

@@ -1,6 +1,6 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { readRunMessages, readThreadMessages } from '../../pipelines/runs/run-messages.ts';
-import { findProjectId } from './find-named.ts';
+import { compareTexts, findProjectId } from './find-named.ts';
 import { buildPage } from './pages.ts';
 import { text } from './parameters.ts';
 import { pageNumber, pageOutput, pageParameters, queryRuns } from './runs.ts';
@@ -37,17 +37,17 @@ export const getThreadHistory = defineTool({
       order: 'desc',
     };
     const calls = await queryRuns(api, { ...thread, run_type: 'llm' }, maxRuns);
-    const found = calls.length > 0 ? calls : await queryRuns(api, { ...thread, is_root: true }, maxRuns);
+    const hasCalls = calls.runs.length > 0;
+    const { runs: found, isCut } = hasCalls ? calls : await queryRuns(api, { ...thread, is_root: true }, maxRuns);
     if (found.length === 0)
       throw runlakeError('TOOL_FOUND_NOTHING', {
         reason: `No runs found for thread ${threadId} in project ${project}`,
       });
     const oldestFirst = found.reverse().sort((a, b) => compareTexts(String(a.start_time), String(b.start_time)));
     const turns = oldestFirst.map(({ inputs, outputs }) => ({ inputs, outputs }));
-    const messages =
-      calls.length > 0
-        ? turns.flatMap(({ inputs, outputs }) => readRunMessages(inputs, outputs))
-        : readThreadMessages(turns);
+    const messages = hasCalls
+      ? turns.flatMap(({ inputs, outputs }) => readRunMessages(inputs, outputs))
+      : readThreadMessages(turns);
     if (messages.length === 0)
       throw runlakeError('TOOL_FOUND_NOTHING', { reason: `No messages found in the runs for thread ${threadId}` });
     const page = buildPage('result', messages, {
@@ -57,9 +57,9 @@ export const getThreadHistory = defineTool({
     });
     return {
       ...page,
-      ...(found.length >= maxRuns && { note: `The history is limited to the newest ${maxRuns} runs of the thread.` }),
+      ...((isCut || found.length >= maxRuns) && {
+        note: `The history is limited to the newest ${found.length} runs of the thread.`,
+      }),
     };
   },
 });
-
-const compareTexts = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0);

@@ -16,7 +16,7 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { withMcpErrors } from '../server/mcp-http.ts';
 import { releaseVersion } from '../server/release.ts';
 import { getBillingUsage, listExports, queryUsage } from './billing.ts';
-import { CallSlots, callTool, runWithinLimits } from './call-tool.ts';
+import { CallSlots, callTool, requireAnswerSize, runWithinLimits } from './call-tool.ts';
 import type { ToolCaller } from './caller.ts';
 import { listDatasets, listExamples, readDataset, readExample } from './datasets.ts';
 import { createDataset, pushPrompt, runExperiment, updateExamples } from './documentation.ts';
@@ -74,6 +74,11 @@ export function createToolServers({ config, logger }: ToolServerDeps): (fixed?: 
     waitingPerKey: config.toolsWaitingPerKey,
   };
   const slots = new CallSlots(limits);
+  const { toolsMaxReadBytes: maxReadBytes } = config;
+  const openContext = (caller: ToolCaller, signal: AbortSignal): ToolContext => ({
+    api: openMainApi(caller, { maxReadBytes, signal }),
+    endpoint: caller.endpoint,
+  });
   const listed = tools.map(listTool);
   return (fixed) => {
     const server = new Server(
@@ -85,7 +90,8 @@ export function createToolServers({ config, logger }: ToolServerDeps): (fixed?: 
     const answer = <Result>(extra: Extra, work: (context: ToolContext) => Promise<Result>): Promise<Result> => {
       const caller = findCaller(extra);
       const request = { keyId: caller.keyId, signal: extra.signal };
-      const openAndWork = (signal: AbortSignal) => work(openToolContext(caller, signal));
+      const openAndWork = async (signal: AbortSignal) =>
+        requireAnswerSize(await work(openContext(caller, signal)), limits);
       return withMcpErrors(logger, runWithinLimits(request, limits, slots, openAndWork));
     };
     server.setRequestHandler(ListToolsRequestSchema, () => ({ tools: listed }));
@@ -94,9 +100,11 @@ export function createToolServers({ config, logger }: ToolServerDeps): (fixed?: 
       if (tool === undefined) throw new McpError(ErrorCode.InvalidParams, `Unknown tool: ${params.name.slice(0, 100)}`);
       const caller = findCaller(extra);
       const { keyId } = caller;
-      const openContext = (signal: AbortSignal) => openToolContext(caller, signal);
       return callTool(
-        { tool, values: params.arguments ?? {}, keyId, signal: extra.signal, openContext, logger },
+        {
+          ...{ tool, values: params.arguments ?? {}, keyId, signal: extra.signal, logger },
+          openContext: (signal) => openContext(caller, signal),
+        },
         limits,
         slots,
       );
@@ -116,8 +124,4 @@ export function createToolServers({ config, logger }: ToolServerDeps): (fixed?: 
     );
     return server;
   };
-}
-
-function openToolContext({ send, credentials, endpoint }: ToolCaller, signal: AbortSignal): ToolContext {
-  return { api: openMainApi(send, credentials, signal), endpoint };
 }

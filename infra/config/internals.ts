@@ -116,6 +116,8 @@ export const internals = {
   toolsCallTimeoutMs: 60_000,
   /** Maximum size of the result of a tool; language models read far less. */
   toolsMaxAnswerBytes: 4 * 1024 ** 2,
+  /** Size of the responses of the main API from which on a call of a tool reads no further pages. */
+  toolsMaxReadBytes: 32 * 1024 ** 2,
   /** Maximum number of concurrent calls of one key. */
   toolsCallsPerKey: 8,
   /** Maximum number of calls of one key that wait for others of it. */

@@ -3,15 +3,22 @@ import { openMainApi } from '../../../api/tools/main-api.ts';
 
 const read = (text: string) =>
   openMainApi(
-    async () => ({ status: 200, text }),
-    { key: 'k', workspace: undefined },
-    new AbortController().signal,
+    {
+      send: async () => ({ status: 200, text }),
+      credentials: { key: 'k', workspace: undefined },
+      endpoint: 'http://main.example',
+    },
+    { maxReadBytes: 1, signal: new AbortController().signal },
   ).get('/');
 
 it.each([
   ['{"a":1700000000000000001}', { a: '1700000000000000001' }],
   ['{"a":-1700000000000000001}', { a: '-1700000000000000001' }],
   ['{"a":1700000000000000000,"b":0.30000000000000004}', { a: '1700000000000000000', b: 0.30000000000000004 }],
+  [
+    '{"\\\\":1700000000000000001,"\\"1":[1700000000000000003]}',
+    { '\\': '1700000000000000001', '"1': ['1700000000000000003'] },
+  ],
   ['[": 1234567890123456789",0.30000000000000004]', [': 1234567890123456789', 0.30000000000000004]],
   [
     '[1234567890123456.5,1234567890123456e2,1234567890123456]',
@@ -19,4 +26,12 @@ it.each([
   ],
 ])('%s is read without losing digits', async (text, expected) => {
   expect(await read(text)).toEqual(expected);
+});
+
+it.each([
+  ['base64', 'A'.repeat(20_000_000)],
+  ['escapes', '\n'.repeat(5_000_000)],
+])('a large text of %s beside a large integer is read', async (_, text) => {
+  const sent = JSON.stringify({ a: [0], text }).replace('[0]', '[12345678901234567890]');
+  expect((await read(sent)) as object).toEqual({ a: ['12345678901234567890'], text });
 });

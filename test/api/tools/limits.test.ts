@@ -104,6 +104,26 @@ it('a failure that is nobody’s fault says nothing of the server', async () => 
   expect(result.structuredContent).toEqual({ error: 'Internal error. See the server log for the request id.' });
 });
 
+it('a call reads no more pages than its budget allows, and says so', async () => {
+  const server = await startToolServer({ config: { maxPageBytes: 50_000, toolsMaxReadBytes: 100_000 } });
+  const runs = Array.from({ length: 30 }, (_, number) =>
+    rootRun('budget', {
+      inputs: { messages: [{ role: 'user', content: `${number} ${'x'.repeat(10_000)}` }] },
+      extra: { metadata: { thread_id: 'long' } },
+    }),
+  );
+  await sendRuns(server, runs);
+  const page = { project_name: 'budget', max_chars_per_page: 30_000, preview_chars: 40 };
+  const fetched = await server.call('fetch_runs', { ...page, limit: 30 });
+  expect(fetched.note).toMatch(/^The runs are large: the pages have only the first 1\d\. .* start_time to filter\.$/);
+  expect(fetched.runs[0].id).toBe(runs[29]?.id);
+  expect((await server.call('fetch_runs', { ...page, limit: 5 })).note).toBeUndefined();
+  const { note, result } = await server.call('get_thread_history', { ...page, thread_id: 'long', page_number: 1 });
+  expect(note).toMatch(/^The history is limited to the newest 1\d runs of the thread\.$/);
+  expect(result.at(-1).content).toMatch(/^29 x/);
+  await server.close();
+});
+
 describe('over HTTP', () => {
   let server: ToolsUnderTest;
   beforeAll(async () => {
@@ -114,10 +134,19 @@ describe('over HTTP', () => {
   afterAll(() => server.close());
 
   it('a result that is too large is an error', async () => {
-    const run = rootRun('large', { inputs: { text: 'x'.repeat(50_000) } });
+    // Text and structured content together are larger than the limit.
+    const run = rootRun('large', { inputs: { text: 'x'.repeat(12_000) } });
     await sendRuns(server, [run]);
     const { error } = await server.call('get_run', { run_id: run.id, preview_chars: 0 });
-    expect(error).toBe('The result is larger than 20000 bytes. Ask for less: a smaller limit, or fewer fields.');
+    const message = 'The result is larger than 20000 bytes.';
+    expect(error).toBe(`${message} Ask for less: a smaller limit, or fewer fields.`);
+    const [key] = server.owner.workspaceKeys;
+    await server.api.ask(key, 'POST', '/repos', { repo_handle: 'large', is_public: false });
+    const manifest = { template: 'x'.repeat(30_000) };
+    expect((await server.api.ask(key, 'POST', '/commits/-/large', { manifest })).status).toBe(201);
+    const client = await server.connect();
+    await expect(client.readResource({ uri: 'runlake://prompts/large' })).rejects.toThrow(message);
+    await expect(client.getPrompt({ name: 'large' })).rejects.toThrow(message);
     expect((await server.call('get_run', { run_id: run.id })).run.id).toBe(run.id);
   });
 
