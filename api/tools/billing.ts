@@ -1,7 +1,7 @@
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { exportStatuses } from '../../pipelines/exports/states.ts';
 import { groupings } from '../../pipelines/usage/report-query.ts';
-import { describeLimit, findProjectId, maxLimit, pick, type StoredRecord } from './find-named.ts';
+import { compareTexts, describeLimit, findProjectId, maxLimit, pick, type StoredRecord } from './find-named.ts';
 import type { MainApi } from './main-api.ts';
 import { choice, flag, integer, isUuid, list, text } from './parameters.ts';
 import { defineTool } from './tool.ts';
@@ -9,6 +9,7 @@ import { defineTool } from './tool.ts';
 interface Workspace {
   readonly id: string;
   readonly display_name: string;
+  readonly is_deleted?: boolean;
 }
 
 interface Metric extends StoredRecord {
@@ -36,10 +37,16 @@ export const getBillingUsage = defineTool({
     );
     if (!Array.isArray(usage) || usage.length === 0)
       throw runlakeError('TOOL_FOUND_NOTHING', { reason: 'Unexpected billing usage response' });
-    const workspaces = await listWorkspaces(api);
-    const only = values.workspace === undefined ? undefined : findWorkspace(workspaces, values.workspace);
-    const names = new Map(workspaces.map(({ id, display_name: name }) => [id, name]));
-    return { usage: (usage as Metric[]).map((metric) => nameGroups(metric, names, only?.id)) };
+    const { workspace } = values;
+    const workspaces = await listWorkspaces(api).catch((error: unknown) => {
+      // A key may read the usage and not the workspaces; then their ids are their names.
+      if (!isForbidden(error) || (workspace !== undefined && !isUuid(workspace))) throw error;
+      return undefined;
+    });
+    const only =
+      workspace && (workspaces === undefined ? workspace.toLowerCase() : findWorkspace(workspaces, workspace).id);
+    const names = new Map(workspaces?.map(({ id, display_name: name }) => [id, name]));
+    return { usage: (usage as Metric[]).map((metric) => nameGroups(metric, names, only)) };
   },
 });
 
@@ -57,9 +64,12 @@ async function withStatus<T>(response: Promise<T>): Promise<T> {
   }
 }
 
-/** The workspaces that the key has access to, also deleted ones, whose usage stays. */
+const isForbidden = (error: unknown) => isRunlakeError(error) && error.status === 403;
+
+/** The workspaces that the key has access to; after them deleted ones, whose usage stays and whose names may be used again. */
 async function listWorkspaces(api: MainApi): Promise<Workspace[]> {
-  return (await withStatus(api.get('/workspaces', { include_deleted: true }))) as Workspace[];
+  const all = (await withStatus(api.get('/workspaces', { include_deleted: true }))) as Workspace[];
+  return [...all.filter((each) => !each.is_deleted), ...all.filter((each) => each.is_deleted)];
 }
 
 /** @throws NOT_FOUND */
@@ -116,8 +126,7 @@ export const queryUsage = defineTool({
   run: async (values, { api }) => {
     const { start_time, end_time, group_by, workspaces, limit } = values;
     const ids = workspaces?.every(isUuid) ? workspaces : selectWorkspaces(await listWorkspaces(api), workspaces);
-    const query = { start_time, end_time, group_by, workspace_ids: ids };
-    const { stride, usage } = (await api.get('/orgs/current/billing/granular-usage', query)) as GranularUsage;
+    const { stride, usage } = await readGranularUsage(api, { start_time, end_time, group_by }, ids);
     const kept = new Set([...usage].sort((a, b) => b.traces - a.traces).slice(0, limit));
     return {
       total_traces: usage.reduce((sum, { traces }) => sum + traces, 0),
@@ -127,6 +136,30 @@ export const queryUsage = defineTool({
     };
   },
 });
+
+/** Maximum number of workspaces in one request for granular usage. */
+const maxWorkspaces = 200;
+
+/** Reads the usage of any number of workspaces. Rows of one user, for example, are added up. */
+async function readGranularUsage(
+  api: MainApi,
+  query: Readonly<Record<'start_time' | 'end_time' | 'group_by', string>>,
+  ids: readonly string[],
+): Promise<GranularUsage> {
+  const rows = new Map<string, GranularUsage['usage'][number]>();
+  let stride: GranularUsage['stride'] = { days: 0, hours: 0 };
+  for (let start = 0; start === 0 || start < ids.length; start += maxWorkspaces) {
+    const workspaces = { workspace_ids: ids.slice(start, start + maxWorkspaces) };
+    const part = (await api.get('/orgs/current/billing/granular-usage', { ...query, ...workspaces })) as GranularUsage;
+    stride = part.stride;
+    for (const row of part.usage) {
+      const key = JSON.stringify([row.time_bucket, row.dimensions]);
+      rows.set(key, { ...row, traces: row.traces + (rows.get(key)?.traces ?? 0) });
+    }
+  }
+  const usage = [...rows.values()].sort((a, b) => compareTexts(a.time_bucket, b.time_bucket));
+  return { stride, usage };
+}
 
 function selectWorkspaces(all: readonly Workspace[], wanted: readonly string[] | undefined): string[] {
   return (wanted?.map((each) => findWorkspace(all, each)) ?? all).map(({ id }) => id);

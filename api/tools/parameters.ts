@@ -99,10 +99,22 @@ export const flag = (options: Options) =>
   );
 
 function readList(sent: unknown, name: string): string[] {
-  const list = typeof sent === 'string' && sent.trim().startsWith('[') ? parseJson(sent, name) : sent;
-  const items = Array.isArray(list) ? list : [list];
-  if (!items.every((item) => typeof item === 'string')) throw refuse(name, 'must be a list of texts');
-  return items;
+  if (typeof sent === 'string') return readJsonList(sent) ?? [sent];
+  if (!isListOfTexts(sent)) throw refuse(name, 'must be a list of texts');
+  return sent;
+}
+
+const isListOfTexts = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every((item) => typeof item === 'string');
+
+/** Returns undefined for any other text, such as the name `[prod] agent`. */
+function readJsonList(sent: string): string[] | undefined {
+  try {
+    const list: unknown = JSON.parse(sent);
+    return isListOfTexts(list) ? list : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** A list of texts, also as a JSON text, or one text. */

@@ -54,6 +54,9 @@ export async function listRepos(
   return (await api.get('/repos', query)) as { repos: StoredRecord[]; total?: number };
 }
 
+/** Members of the result of {@link getPromptByName} that are not of the manifest. */
+const ownMembers = ['commit_hash', 'prompt', 'manifest', 'error', 'note'];
+
 export const getPromptByName = defineTool({
   name: 'get_prompt_by_name',
   title: 'Get a prompt',
@@ -70,13 +73,17 @@ export const getPromptByName = defineTool({
   output: {
     commit_hash: { type: 'string' },
     prompt: { type: 'object', description: 'Details: name, description, tags, counts, times.' },
-    lc: { type: 'integer', description: 'Like type, id and kwargs: a member of the manifest of a LangChain prompt.' },
-    type: { type: 'string' },
-    kwargs: { type: 'object' },
+    lc: { description: 'Like type, id and kwargs: a member of the manifest of a LangChain prompt.' },
+    manifest: {
+      type: 'object',
+      description:
+        'The manifest, if it has a member of one of the other names; otherwise its members are those of the result.',
+    },
   },
   run: async ({ prompt_name: name }, { api }) => {
     const { commit_hash: hash, manifest, repo } = await readPrompt(api, name);
-    return { ...manifest, commit_hash: hash, prompt: pick(repo, promptFields) };
+    const members = ownMembers.some((each) => Object.hasOwn(manifest, each)) ? { manifest } : manifest;
+    return { ...members, commit_hash: hash, prompt: pick(repo, promptFields) };
   },
 });
 

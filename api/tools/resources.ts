@@ -8,7 +8,7 @@ import {
   type ReadResourceResult,
   type ResourceTemplate,
 } from '@modelcontextprotocol/sdk/types.js';
-import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
 import { isObject, type Json } from '../../pipelines/runs/openai-messages.ts';
 import { listExamples, readDataset } from './datasets.ts';
 import type { StoredRecord } from './find-named.ts';
@@ -96,11 +96,15 @@ export async function readResource(context: ToolContext, uri: string): Promise<R
     const content = await read(context, decodeURIComponent(encoded));
     return { contents: [{ uri, mimeType, text: JSON.stringify(content) }] };
   } catch (error) {
-    if (error instanceof URIError || (isRunlakeError(error) && (error.status === 404 || error.code === 'BAD_REQUEST')))
+    if (error instanceof URIError || isUnusable(error))
       throw new McpError(resourceNotFound, `Resource ${uri.slice(0, 200)} not found`);
     throw error;
   }
 }
+
+/** Whether the name or the values that the client sent are not valid. */
+const isUnusable = (error: unknown): error is RunlakeError =>
+  isRunlakeError(error) && (error.status === 404 || error.code === 'BAD_REQUEST');
 
 /** Source: Model Context Protocol, "Resources", error handling. */
 const resourceNotFound = -32_002;
@@ -145,19 +149,28 @@ function readLatestManifest({ latest_commit_manifest: commit }: StoredRecord): J
   return isObject(commit) && isObject(commit.manifest) ? commit.manifest : {};
 }
 
-/** Fills in a prompt. The protocol has no system messages: they become messages of the user. */
+/**
+ * Fills in a prompt. The protocol has no system messages: they become messages of the user.
+ *
+ * @throws McpError `InvalidParams` for an unknown name or a missing value.
+ */
 export async function getHubPrompt(
   api: MainApi,
   name: string,
   values: Readonly<Record<string, string>>,
 ): Promise<GetPromptResult> {
   const { renderPrompt } = await loadTemplates();
-  const { manifest, repo } = await readPrompt(api, name);
-  return {
-    ...(typeof repo.description === 'string' && { description: repo.description }),
-    messages: renderPrompt(manifest, values).map(({ role, text }) => ({
-      role: role === 'assistant' ? 'assistant' : 'user',
-      content: { type: 'text', text },
-    })),
-  };
+  try {
+    const { manifest, repo } = await readPrompt(api, name);
+    return {
+      ...(typeof repo.description === 'string' && { description: repo.description }),
+      messages: renderPrompt(manifest, values).map(({ role, text }) => ({
+        role: role === 'assistant' ? 'assistant' : 'user',
+        content: { type: 'text', text },
+      })),
+    };
+  } catch (error) {
+    if (isUnusable(error)) throw new McpError(ErrorCode.InvalidParams, error.message);
+    throw error;
+  }
 }

@@ -75,6 +75,10 @@ it('prompts of the hub are prompts', async () => {
     description: 'Plans',
     messages: [{ role: 'user', content: { type: 'text', text: 'Plan Lyon.' } }],
   });
-  await expect(client.getPrompt({ name: 'trip' })).rejects.toThrow('The prompt needs a value for city.');
-  await expect(client.getPrompt({ name: 'none' })).rejects.toThrow(/not found/);
+  await expect(client.getPrompt({ name: 'trip' })).rejects.toMatchObject({
+    code: -32_602,
+    message: expect.stringContaining('The prompt needs a value for city.'),
+  });
+  for (const name of ['none', 'a/b/c'])
+    await expect(client.getPrompt({ name })).rejects.toMatchObject({ code: -32_602 });
 });

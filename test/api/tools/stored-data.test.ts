@@ -3,6 +3,7 @@ import { ChatPromptTemplate } from '@langchain/core/prompts';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { addExport } from '../add-export.ts';
+import { addKey } from '../start-api.ts';
 import { rootRun, sendRuns } from './send-runs.ts';
 import { startToolServer, type ToolsUnderTest } from './start-tools.ts';
 
@@ -171,6 +172,17 @@ describe('prompts', () => {
         prompt: { full_name: 'zoo/greeting' },
       });
     }
+    await ask('POST', '/repos', { repo_handle: 'unusual', is_public: false });
+    for (const [members, nested] of [
+      [{ prompt: 'Hi', error: 'x', note: 1, type: 2 }, true],
+      [{ lc: 'one', type: 2, kwargs: [], messages: 'x' }, false],
+    ] as const) {
+      await ask('POST', '/commits/-/unusual', { manifest: members });
+      expect(await call('get_prompt_by_name', { prompt_name: 'unusual' })).toMatchObject({
+        ...(nested ? { manifest: members } : members),
+        prompt: { repo_handle: 'unusual' },
+      });
+    }
     expect((await call('get_prompt_by_name', { prompt_name: 'none' })).error).toMatch(/not found/);
     expect((await call('get_prompt_by_name', { prompt_name: 'a/b/c' })).error).toMatch(/must be name/);
   });
@@ -212,6 +224,30 @@ describe('usage and exports', () => {
     const whole = await admin('query_usage', { ...granular, workspaces: ['owner 1'] });
     expect(whole.total_traces).toBe(byProject.total_traces);
     expect(whole.usage[0].dimensions).toEqual({ workspace_id: workspaceId, workspace_name: 'owner 1' });
+
+    // A deleted workspace had the name before; further ones exceed what one request for granular usage may name.
+    const { database } = server.api;
+    const organizationId = server.owner.id;
+    await database.execute(
+      `INSERT INTO workspaces (id, organization_id, display_name, created_at, deleted_at)
+       SELECT gen_random_uuid(), $1, CASE n WHEN 1 THEN 'owner 1' ELSE 'old ' || n END, '2020-01-01', now()
+       FROM generate_series(1, 250) n`,
+      [organizationId],
+    );
+    const again = (await admin('get_billing_usage', { ...range, workspace: 'owner 1' })).usage;
+    expect(Object.keys(again[0].groups)).toEqual([workspaceId]);
+    expect((await admin('query_usage', { ...granular, workspaces: ['owner 1'] })).usage).toEqual(whole.usage);
+    expect(await admin('query_usage', { ...granular, group_by: 'project', limit: 2 })).toEqual(byProject);
+
+    const base = { database, organizationId, userId: server.owner.userId };
+    const reader = await addKey({ ...base, permissions: ['organization:read'] });
+    for (const more of [{}, { workspace: workspaceId }]) {
+      const read = await server.call('get_billing_usage', { ...range, ...more }, reader);
+      expect(read.usage[0].groups[workspaceId].workspace_name).toBe(workspaceId);
+    }
+    expect((await server.call('get_billing_usage', { ...range, workspace: 'owner 1' }, reader)).error).toMatch(
+      /^HTTP 403: .*workspaces:read/,
+    );
   });
 
   it('lists exports with their progress', async () => {

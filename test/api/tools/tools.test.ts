@@ -112,7 +112,8 @@ describe('the tools', () => {
       ['fetch_runs', { ...page, error: 'maybe' }, 'error must be true or false'],
       ['fetch_runs', { ...page, trace_id: 'x' }, 'trace_id must be a UUID'],
       ['fetch_runs', { ...page, order_by: 'name' }, 'order_by must be one of -start_time, start_time'],
-      ['fetch_runs', { ...page, project_name: '["a"' }, 'project_name is not valid JSON'],
+      ['fetch_runs', { ...page, project_name: ['a', 1] }, 'project_name must be a list of texts'],
+      ['list_datasets', { metadata: '{' }, 'metadata is not valid JSON'],
       ['list_datasets', { metadata: '[1]' }, 'metadata must be a JSON object'],
       ['list_examples', {}, 'dataset_id, dataset_name or example_ids must be provided.'],
       ['list_experiments', {}, 'Exactly one of reference_dataset_id and reference_dataset_name must be provided.'],
@@ -210,6 +211,13 @@ describe('fetch_runs', () => {
     expect(await call('fetch_runs', { project_name: 'nowhere', limit: 1 })).toMatchObject({
       error: expect.stringContaining('Project nowhere not found.'),
     });
+  });
+
+  it('finds projects whose names look like lists', async () => {
+    for (const project of ['[prod] agent', '[1]']) {
+      await sendRuns(server, [rootRun(project, { name: project })]);
+      expect((await call('fetch_runs', { project_name: project, limit: 1 })).runs).toMatchObject([{ name: project }]);
+    }
   });
 
   it('loses no digit of large integers', async () => {
