@@ -44,13 +44,13 @@ export async function startTools(
   });
   shutdown.add('endpoints of tools', () => endpoints.close());
   const createServer = createToolServers({ config, logger });
-  const sessions = new Sessions(createServer, config.toolsHeartbeatMs);
+  const sessions = new Sessions(createServer, { heartbeatMs: config.toolsHeartbeatMs });
   shutdown.add('sessions of tools', () => sessions.close());
   const own = { endpoint, send: sendInProcess(server, new URL(endpoint).host) };
   const access = createToolAccess({ authenticator: services.authenticator, config, own, endpoints });
-  const { authenticator, healthChecks } = services;
-  const toolServices: ToolServices & Pick<Services, 'authenticator'> = {
-    ...{ authenticator, config, healthChecks, createServer, sessions },
+  const { authenticator, rateLimiter, healthChecks } = services;
+  const toolServices: ToolServices & Pick<Services, 'authenticator' | 'rateLimiter'> = {
+    ...{ authenticator, rateLimiter, config, healthChecks, createServer, sessions },
   };
   const { url, drain } = await listenHttp({
     server: { config, services: toolServices, logger, operations: toolOperations, form: toolsApi(config, access) },

@@ -46,6 +46,9 @@ const accessErrors = [
 
 const Message = (description: string) => Type.Unknown({ description });
 
+/** Body of `GET /health`, by which `runlake doctor` recognises the tool server. */
+export const healthText = 'Runlake tool server is running';
+
 export const getHealth = defineToolOperation({
   operationId: 'getHealth',
   method: 'GET',
@@ -55,7 +58,7 @@ export const getHealth = defineToolOperation({
   access: { public: true, tenantScope: 'none' },
   whileDraining: true,
   schema: { response: { 200: Type.String() }, produces: 'text/plain; charset=utf-8' },
-  handler: async () => new RawResponse({ body: Buffer.from('Runlake tool server is running') }),
+  handler: async () => new RawResponse({ body: Buffer.from(healthText) }),
 });
 
 export const postToolsMcp = defineToolOperation({

@@ -5,18 +5,15 @@
  * resumable streams: the answer of a call whose connection broke is read again with `Last-Event-ID`.
  *
  *   1. `initialize` creates a session; the client sends its id with further requests.
- *   2. Each message that is sent on a stream of the session is stored, within a budget that all sessions share.
+ *   2. Each message that is sent on a stream of the session is stored, within a budget that all keys share.
  *   3. A session ends when its client deletes it, when its key has too many others, or when it is not used for a day.
  *      Then its streams end, and requests with its id get 404, after which clients create another session.
  */
 import { randomUUID } from 'node:crypto';
 import type { Server } from '@modelcontextprotocol/sdk/server/index.js';
-import {
-  type EventStore,
-  WebStandardStreamableHTTPServerTransport,
-} from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
-import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
+import { WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
 import { LRUCache } from 'lru-cache';
+import { StoredEvents } from './stored-events.ts';
 
 export interface Session {
   readonly transport: WebStandardStreamableHTTPServerTransport;
@@ -24,22 +21,36 @@ export interface Session {
 
 const maxKeys = 10_000;
 const maxSessionsPerKey = 100;
-const unusedMs = 24 * 3_600_000;
+const maxUnusedMs = 24 * 3_600_000;
+/** Interval at which unused sessions are looked for. */
+const maxPurgeIntervalMs = 600_000;
 /** Budget for the stored messages of all sessions. */
 const maxStoredBytes = 64 * 1024 ** 2;
+
+export interface SessionOptions {
+  readonly heartbeatMs: number;
+  readonly unusedMs?: number;
+}
 
 export class Sessions {
   readonly #createServer: () => Server;
   readonly #heartbeatMs: number;
-  readonly #events = new StoredEvents();
+  readonly #unusedMs: number;
+  readonly #purging: NodeJS.Timeout;
+  readonly #events = new StoredEvents(maxStoredBytes);
   readonly #byKey = new LRUCache<string, LRUCache<string, Session>>({
     max: maxKeys,
     dispose: (sessions) => sessions.clear(),
   });
 
-  constructor(createServer: () => Server, heartbeatMs: number) {
+  constructor(createServer: () => Server, { heartbeatMs, unusedMs = maxUnusedMs }: SessionOptions) {
     this.#createServer = createServer;
     this.#heartbeatMs = heartbeatMs;
+    this.#unusedMs = unusedMs;
+    const purge = () => {
+      for (const sessions of this.#byKey.values()) sessions.purgeStale();
+    };
+    this.#purging = setInterval(purge, Math.min(unusedMs, maxPurgeIntervalMs)).unref();
   }
 
   find(keyId: string, sessionId: string): Session | undefined {
@@ -53,7 +64,7 @@ export class Sessions {
     const sessionId = randomUUID();
     const transport = new WebStandardStreamableHTTPServerTransport({
       sessionIdGenerator: () => sessionId,
-      eventStore: this.#events.ofSession(sessionId),
+      eventStore: this.#events.ofSession(keyId, sessionId),
       keepAliveMs: this.#heartbeatMs,
       onsessioninitialized: () => void sessions.set(sessionId, session),
       onsessionclosed: () => void sessions.delete(sessionId),
@@ -65,48 +76,21 @@ export class Sessions {
 
   /** Ends all sessions and their streams. */
   close(): void {
+    clearInterval(this.#purging);
     this.#byKey.clear();
   }
 
   #addKey(keyId: string): LRUCache<string, Session> {
     const sessions = new LRUCache<string, Session>({
       max: maxSessionsPerKey,
-      ttl: unusedMs,
+      ttl: this.#unusedMs,
       updateAgeOnGet: true,
-      dispose: ({ transport }) => void transport.close(),
+      dispose: ({ transport }, sessionId) => {
+        void transport.close();
+        this.#events.remove(keyId, sessionId);
+      },
     });
     this.#byKey.set(keyId, sessions);
     return sessions;
-  }
-}
-
-/** The messages of streams, for clients that read them again. */
-class StoredEvents {
-  #lastNumber = 0;
-  readonly #events = new LRUCache<string, { readonly streamId: string; readonly message: JSONRPCMessage }>({
-    maxSize: maxStoredBytes,
-    sizeCalculation: ({ message }) => JSON.stringify(message).length + 200,
-  });
-
-  ofSession(sessionId: string): EventStore {
-    const prefix = `${sessionId}_`;
-    const find = (eventId: string) => (eventId.startsWith(prefix) ? this.#events.get(eventId) : undefined);
-    return {
-      storeEvent: async (streamId, message) => {
-        const eventId = `${prefix}${String(++this.#lastNumber).padStart(16, '0')}`;
-        this.#events.set(eventId, { streamId, message });
-        return eventId;
-      },
-      getStreamIdForEventId: async (eventId) => find(eventId)?.streamId,
-      replayEventsAfter: async (lastEventId, { send }) => {
-        const streamId = find(lastEventId)?.streamId ?? '';
-        const later = [...this.#events.entries()]
-          .filter(([id, event]) => id.startsWith(prefix) && id > lastEventId && event.streamId === streamId)
-          .sort(([one], [other]) => (one < other ? -1 : 1));
-        // The message of a priming event is empty.
-        for (const [id, { message }] of later) if (Object.keys(message).length > 0) await send(id, message);
-        return streamId;
-      },
-    };
   }
 }

@@ -5,11 +5,16 @@ import { SUPPORTED_PROTOCOL_VERSIONS } from '@modelcontextprotocol/sdk/types.js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hashKey } from '../../../pipelines/tenants/keys.ts';
 import { addKey, addOrganization } from '../start-api.ts';
+import { rootRun, sendRuns } from './send-runs.ts';
 import { startToolServer, type ToolsUnderTest } from './start-tools.ts';
 
-/** Another installation, which knows one key. */
+/** Another installation, which knows one key. For others it answers as proxies do. */
 const other = createServer((request, response) => {
-  const isKnown = request.headers['x-api-key'] === 'remote-key';
+  const key = request.headers['x-api-key'];
+  if (key === 'web-page') return void response.end('<html>');
+  const [, status] = /^status-(\d+)$/.exec(String(key)) ?? [];
+  if (status !== undefined) return void response.writeHead(Number(status), { location: '/login' }).end('<html>');
+  const isKnown = key === 'remote-key';
   response.writeHead(isKnown ? 200 : 401, { 'content-type': 'application/json' });
   response.end(
     JSON.stringify(isKnown ? [{ id: 'p-1', name: `at ${request.url?.split('?')[0]}` }] : { detail: 'Invalid token' }),
@@ -139,6 +144,27 @@ describe('the endpoint', () => {
     expect((await send('POST', list, { ...headers, ...withKey() })).status).toBe(401);
   });
 
+  it.each([302, 404, 429, 503])('that answers the check of a key with %i is not available', async (status) => {
+    const answer = await send('POST', list, {
+      'langsmith-endpoint': endpoint,
+      'langsmith-api-key': `status-${status}`,
+    });
+    expect([answer.status, await answer.json()]).toMatchObject([
+      503,
+      { error: expect.stringContaining(`it answers ${status}`) },
+    ]);
+  });
+
+  it('that answers with a web page makes calls fail, with the reason', async () => {
+    const headers = { 'langsmith-endpoint': endpoint, 'langsmith-api-key': 'web-page' };
+    const call = { ...list, method: 'tools/call', params: { name: 'list_projects', arguments: {} } };
+    const { result } = (await (await send('POST', call, headers)).json()) as { result: object };
+    expect(result).toMatchObject({
+      isError: true,
+      structuredContent: { error: expect.stringMatching(/it does not answer with JSON\. Check LANGSMITH_ENDPOINT/) },
+    });
+  });
+
   it('at a private address is refused unless the operator allows those', async () => {
     const guarded = await startToolServer({ config: { toolsEndpoints: endpoint } });
     const headers = {
@@ -265,6 +291,41 @@ describe('a session', () => {
     const first = await open(key);
     for (let count = 0; count < 100; count += 1) await open(key);
     expect((await send('POST', list, { 'langsmith-api-key': key, 'mcp-session-id': first })).status).toBe(404);
+  });
+});
+
+it('requests count for the rate limit of their key', async () => {
+  const limited = await startToolServer({ config: { rateLimitPerKey: 3 } });
+  const headers = { accept, 'content-type': 'application/json', 'x-api-key': limited.owner.workspaceKeys[0] };
+  const answers = await Promise.all(
+    Array.from({ length: 12 }, () =>
+      fetch(`${limited.url}/mcp`, { method: 'POST', headers, body: JSON.stringify(list) }),
+    ),
+  );
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
+  await limited.close();
+});
+
+describe('a tool server without a main API in its process', () => {
+  it('answers calls, and accepts the origins of RUNLAKE_TOOLS_CORS_ORIGINS', async () => {
+    const alone = await startToolServer({ isAlone: true, config: { toolsCorsOrigins: 'https://app.example' } });
+    await sendRuns(alone, [rootRun('alone')]);
+    await alone.api.settled();
+    expect(await alone.call('fetch_runs', { project_name: 'alone', limit: 1 })).toMatchObject({
+      runs: [{ inputs: { question: 'why' } }],
+    });
+    const foreign = await addOrganization(alone.api.database, 'others');
+    expect((await alone.call('list_projects', {}, foreign.adminKey)).projects).toEqual([]);
+    const ask = (origin: string) =>
+      fetch(`${alone.url}/mcp`, {
+        method: 'POST',
+        headers: { accept, origin, 'content-type': 'application/json', 'x-api-key': alone.owner.workspaceKeys[0] },
+        body: JSON.stringify(list),
+      });
+    const listed = await ask('https://app.example');
+    expect([listed.status, listed.headers.get('access-control-allow-origin')]).toEqual([200, 'https://app.example']);
+    expect((await ask('http://localhost:6274')).status).toBe(403);
+    await alone.close();
   });
 });
 

@@ -19,15 +19,22 @@ export interface ToolsUnderTest {
   close(): Promise<void>;
 }
 
+export interface ToolServerOptions {
+  readonly config?: Partial<Config>;
+  /** The tool server is alone, as in `runlake tools`. */
+  readonly isAlone?: boolean;
+}
+
 /** A tool server on a free port, with the main API and the stores of its own. */
-export async function startToolServer(options: { readonly config?: Partial<Config> } = {}): Promise<ToolsUnderTest> {
+export async function startToolServer(options: ToolServerOptions = {}): Promise<ToolsUnderTest> {
   const api = await startApi({ config: { toolsPort: 0, drainTimeoutMs: 1_000, ...options.config } });
   const owner = await addOrganization(api.database, 'owner');
   const ends = new ShutdownSteps();
   const logger = createLogger('silent', 'test');
   const { services, server } = api;
   const { config } = services;
-  const started = { config, logger, services, mainApi: server, endpoint: 'http://main.example:1984' };
+  const mainApi = options.isAlone ? undefined : server;
+  const started = { config, logger, services, mainApi, endpoint: 'http://main.example:1984' };
   const { url } = await startTools(started, ends);
   const clients: Client[] = [];
 
