@@ -37,6 +37,7 @@ const sharing = [
   'test/api/agent-server/**/!(flood|http-app|library-versions).test.ts',
   'test/api/command-line/{check-port,ends,export/destinations,export/watch}.test.ts',
   'test/api/server/*.test.ts',
+  'test/api/tools/{exact-numbers,resources,sessions,stored-data,threads,tools}.test.ts',
   'test/api/main/**/!(metrics|event-loop).test.ts',
   'test/contract/{dead-letters/in-process,event-log/in-process,objects/local}.test.ts',
   'test/docs/{architecture,guarantees,reference}.test.ts',
@@ -49,7 +50,8 @@ const sharing = [
   'test/infra/telemetry/{health,telemetry-server}.test.ts',
   // The LangSmith SDK reads the environment once in each process.
   'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/!(langsmith-sdk).test.ts',
-  'test/pipelines/{dead-letters,retention}/!(changes).test.ts',
+  'test/pipelines/{dead-letters,prompts,retention,shares}/!(changes).test.ts',
+  'test/pipelines/costs/costs-of-runs.test.ts',
   'test/pipelines/agents/{assistants,auth,checkpoints,crons,graphs,requests,runs,store,threads,webhooks}/*.test.ts',
   'test/pipelines/agents/{open-deployment,streams/gaps,streams/publisher,streams/stream-hub,traces/child-runs}.test.ts',
   'test/pipelines/exports/{deleted-workspace,object-keys,overlap,pace,states,withdrawn-leave,work-folders}.test.ts',

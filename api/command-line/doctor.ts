@@ -7,7 +7,8 @@ import { createLogger } from '../../infra/telemetry/logger.ts';
 import type { ComponentHealth } from '../../infra/telemetry/telemetry-server.ts';
 import { createServerChecks, listInspections, readLastEngineLines } from './doctor-checks.ts';
 import { type CheckedServer, explainPart, findPartRemedy } from './explain-part.ts';
-import { inspectAgentDatabase, inspectAgentPort, inspectGraphs } from './inspect-agents.ts';
+import { inspectAgentDatabase, inspectGraphs } from './inspect-agents.ts';
+import { inspectAgentPort, inspectToolPort } from './inspect-port.ts';
 import { findStores, openStores, type StoreAddresses, type Stores } from './open-stores.ts';
 import { embedsEngines } from './role.ts';
 
@@ -46,6 +47,7 @@ export async function diagnose(): Promise<void> {
   );
   try {
     const fit = await checkServers(stores, config, addresses);
+    await inspectToolPort(config, printFinding);
     const { agentsFile } = config;
     if (agentsFile !== undefined) {
       const logger = createLogger('silent', 'doctor');

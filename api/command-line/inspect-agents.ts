@@ -12,8 +12,6 @@ import { type GraphIsolation, openGraphIsolation } from '../../pipelines/agents/
 import { openWorkerPool } from '../../pipelines/agents/workers/front/worker-pool.ts';
 import { maxEventBytes } from '../../pipelines/agents/workers/messages.ts';
 import { loadOperator } from '../../pipelines/tenants/operator.ts';
-import { serverName } from '../agent-server/system.ts';
-import { checkPort, getAgentServerAddress } from './check-port.ts';
 
 /** Reports the state of a part: whether it is usable, a description, and a remedy if it is unusable. */
 export type PrintFinding = (up: boolean, part: string, words: string, remedy?: string) => void;
@@ -137,31 +135,6 @@ async function inspectEmbedder(
     const remedy =
       'Set store.index.dims to the dimensions of the embedder; check its model, key and address in `env` of the file.';
     printFinding(false, 'Store index', `${embed}: ${formatError(error)}`, remedy);
-  }
-}
-
-/** Checks that an agent server responds on its port, or that the port is free. */
-export async function inspectAgentPort(config: Config, printFinding: PrintFinding): Promise<void> {
-  const { agentsHost: host, agentsPort: port } = config;
-  const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
-  // `/ok` needs no authentication and cannot be disabled by the `http` settings of a langgraph.json.
-  const isResponding = () =>
-    fetch(`${url}/ok`, { signal: AbortSignal.timeout(timeoutMs) })
-      .then(({ headers }) => headers.get('server') === serverName)
-      .catch(() => false);
-  if (await isResponding()) return printFinding(true, 'Agent server', `answers at ${url}`);
-  try {
-    await checkPort(getAgentServerAddress(config));
-    printFinding(true, 'Agent port', `${host}:${port} is free`);
-  } catch (error) {
-    // Since the first check, an agent server that was starting may have taken the port.
-    if (await isResponding()) return printFinding(true, 'Agent server', `answers at ${url}`);
-    printFinding(
-      false,
-      'Agent port',
-      formatError(error),
-      'Set RUNLAKE_AGENTS_PORT to another port, or stop the process that listens on it.',
-    );
   }
 }
 

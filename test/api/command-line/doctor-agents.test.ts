@@ -1,10 +1,12 @@
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test, vi } from 'vitest';
+import { healthText } from '../../../api/tools/operations.ts';
 import { findFreePorts } from '../../../infra/embedded/free-port.ts';
 import { until } from '../../infra/until.ts';
 import { startRunlake } from '../../runlake-process.ts';
@@ -12,7 +14,7 @@ import { runCommand } from './run-command.ts';
 
 vi.setConfig({ testTimeout: 240_000 });
 
-/** Checks of the agent server in `runlake doctor`. */
+/** Checks of the agent server and the tool server in `runlake doctor`. */
 
 const project = (name: string) =>
   fileURLToPath(new URL(`../../agents/projects/${name}/langgraph.json`, import.meta.url));
@@ -79,6 +81,22 @@ test('reports an untested library version and a port in use', async () => {
   expect(text).toMatch(/FAULT {2}Library: .* has version 0\.2\.1\n {7}→ Install @langchain\/langgraph 1\.x/);
   expect(text).toMatch(/FAULT {2}Agent port: .*\n {7}→ Set RUNLAKE_AGENTS_PORT/);
   expect(text).toMatch(/FAULT {2}Store index: .* a vector of 3 dimensions, not 7\.\n {7}→ Set store\.index\.dims to/);
+});
+
+test('reports the port of the tool server: free, in use, and in use by the tool server', async () => {
+  const isOurs = { now: false };
+  const taken = createHttpServer((_request, response) => response.end(isOurs.now ? healthText : 'other'));
+  taken.listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  onTestFinished(() => void taken.close());
+  const { port } = taken.address() as { port: number };
+  const [free] = await findFreePorts(1);
+  const check = async (number = port) =>
+    (await runCommand(['doctor'], { RUNLAKE_DATA_DIR: folder(), RUNLAKE_TOOLS_PORT: String(number) })).text;
+  expect(await check(free)).toMatch(/ok {5}Tool port: 127\.0\.0\.1:\d+ is free/);
+  expect(await check()).toMatch(/FAULT {2}Tool port: .*\n {7}→ Set RUNLAKE_TOOLS_PORT to another port/);
+  isOurs.now = true;
+  expect(await check()).toContain(`ok     Tool server: answers at http://127.0.0.1:${port}`);
 });
 
 test('reports an embedder that cannot be loaded', async () => {

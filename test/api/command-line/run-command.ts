@@ -13,7 +13,7 @@ export function runCommand(
   environment: Readonly<Record<string, string>>,
 ): Promise<CommandResult> {
   const child = spawn(process.execPath, [builtProgram, ...args], {
-    env: { PATH: process.env.PATH, RUNLAKE_LOG_LEVEL: 'warn', ...environment },
+    env: { PATH: process.env.PATH, RUNLAKE_LOG_LEVEL: 'warn', RUNLAKE_TOOLS_PORT: '0', ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: 90_000,
     killSignal: 'SIGTERM',
