@@ -26,7 +26,7 @@ describe.runIf(kafkaPart && registryPart)('roles in separate processes', () => {
   let ingest: RoleProcess;
   const all: RoleProcess[] = [];
 
-  const start = async (role: 'api' | 'ingest', more: Record<string, string> = {}) => {
+  const start = async (role: 'api' | 'ingest' | 'tools', more: Record<string, string> = {}) => {
     const started = await startRole(role, { ...environment, ...more });
     all.push(started);
     return started;
@@ -157,6 +157,40 @@ describe.runIf(kafkaPart && registryPart)('roles in separate processes', () => {
       status: 200,
       body: { score: 0.9 },
     });
+  });
+
+  it('serve tools in a process without the main API, which read what another process accepted', async () => {
+    const tools = await start('tools', { RUNLAKE_TOOLS_CORS_ORIGINS: 'https://app.example' });
+    await until('the tool server', () => /serves tools at/.test(tools.output()));
+    const [, url] = /serves tools at (\S+)/.exec(tools.output()) ?? [];
+    const id = randomUUID();
+    const time = new Date().toISOString();
+    const run = {
+      id,
+      name: 'for tools',
+      run_type: 'chain',
+      inputs: { a: 1 },
+      start_time: time,
+      session_name: 'toolbox',
+    };
+    expect((await ask('/runs', { method: 'POST', body: run })).status).toBe(202);
+    await visible(id);
+    const call = async (headers: Record<string, string> = { 'langsmith-api-key': apiKey }) => {
+      const params = { name: 'fetch_runs', arguments: { project_name: 'toolbox', limit: 1, page_number: 1 } };
+      const response = await fetch(String(url), {
+        method: 'POST',
+        headers: { accept: 'application/json, text/event-stream', 'content-type': 'application/json', ...headers },
+        body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }),
+      });
+      return { status: response.status, body: (await response.json()) as { result?: { structuredContent: object } } };
+    };
+    expect((await call()).body.result?.structuredContent).toMatchObject({ runs: [{ id, name: 'for tools' }] });
+    expect((await call({ 'langsmith-api-key': 'unknown' })).status).toBe(401);
+    for (const [origin, status] of [
+      ['https://app.example', 200],
+      ['http://localhost:6274', 403],
+    ] as const)
+      expect((await call({ 'langsmith-api-key': apiKey, origin })).status).toBe(status);
   });
 
   it('run commands with the same variables and no data folder', async () => {
