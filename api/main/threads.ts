@@ -25,6 +25,7 @@ import {
 import { cursorParameter } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
+import { buildQueryResponse, pageMediaTypes } from './query-stream.ts';
 import { createRunExtras } from './run-extras.ts';
 import { buildPageFields, dayMicros, PageResponse, SelectList, uppercaseNames, V2Run, v2Errors } from './v2-runs.ts';
 
@@ -81,7 +82,7 @@ export const queryThreads = defineOperation({
     'with the newest trace is first. Only traces that match the times and filters count.',
   access,
   errorStyle: 'problem',
-  unsupported: { body: ['thread_filter'] },
+  unsupported: { body: ['thread_filter', 'ai_search'] },
   errors: ['INVALID_FILTER', 'NOT_FOUND', ...clickhouseErrors],
   schema: {
     body: Type.Object({
@@ -89,18 +90,16 @@ export const queryThreads = defineOperation({
       ...buildPageFields(maxPageSize, defaultPageSize),
     }),
     response: { 200: PageResponse(ThreadSummary) },
+    ...pageMediaTypes,
   },
-  handler: async ({ caller, body, services }) => {
+  handler: async ({ caller, body, services, request }) => {
     const { threads, next } = await readThreads(services.clickhouse, {
       ...(await readThreadScope(services.database, caller.workspaceId, body)),
       limitRows: body.page_size ?? defaultPageSize,
       cursor: body.cursor || undefined,
     });
-    return {
-      items: threads.map(formatThreadSummary),
-      next_cursor: next,
-      has_more: next !== null,
-    };
+    const page = { items: threads.map(formatThreadSummary), next_cursor: next, has_more: next !== null };
+    return buildQueryResponse(request, Buffer.from(JSON.stringify(page)));
   },
 });
 
@@ -176,6 +175,8 @@ export const listThreadTraces = defineOperation({
     query: Type.Object({
       project_id: Uuid(),
       filter: Type.Optional(Type.String({ description: 'Condition on the root run; see the guide.' })),
+      trace_filter: Type.Optional(Type.String({ description: 'Another condition on the root run.' })),
+      tree_filter: Type.Optional(Type.String({ description: 'Condition that some run of the trace satisfies.' })),
       selects: Type.Optional(SelectList([...uppercaseNames(Object.keys(threadTraceFields)), 'OP'])),
       page_size: Type.Optional(Type.Integer({ minimum: 1, maximum: maxPageSize, default: defaultPageSize })),
       cursor: cursorParameter,
@@ -192,7 +193,7 @@ export const listThreadTraces = defineOperation({
       projectIds,
       filter: {
         isRoot: true,
-        conditions: addThreadCondition([params.thread_id], parseRunFilters({ filter: query.filter ?? null })),
+        conditions: addThreadCondition([params.thread_id], parseRunFilters(query)),
       },
       selected: selectThreadTraceFields(query.selects),
       order: 'desc' as const,

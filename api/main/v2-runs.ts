@@ -20,6 +20,7 @@ import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { buildPageUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
+import { buildQueryResponse, pageMediaTypes } from './query-stream.ts';
 import { createRunExtras } from './run-extras.ts';
 
 export const uppercaseNames = <Name extends string>(names: readonly Name[]) =>
@@ -211,9 +212,9 @@ export const queryV2Runs = defineOperation({
     '`has_more` is true. New runs do not shift pages.',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   errorStyle: 'problem',
-  unsupported: { body: ['ai_query'] },
+  unsupported: { body: ['ai_query', 'ai_search', 'min_feedback_modified_at', 'max_feedback_modified_at'] },
   errors: ['INVALID_FILTER', ...v2Errors],
-  schema: { body: Query, response: { 200: PageResponse(V2Run) }, produces: jsonMediaType },
+  schema: { body: Query, response: { 200: PageResponse(V2Run) }, ...pageMediaTypes },
   handler: async ({ caller, body, services, request }) => {
     const deps = { ...services, extras: createRunExtras(services, request) };
     const untilMicros = parseOptionalTime(body.max_start_time);
@@ -236,7 +237,7 @@ export const queryV2Runs = defineOperation({
       limitRows: body.page_size ?? defaultPageSize,
       cursor: body.cursor || undefined,
     };
-    return new RawResponse({ body: await queryRuns(deps, query, v2Envelope) });
+    return buildQueryResponse(request, await queryRuns(deps, query, v2Envelope));
   },
 });
 

@@ -5,6 +5,7 @@ import { listRuns, queryRuns, v2Envelope, v2ListEnvelope } from '../../pipelines
 import { selectTraceFields, selectV2Fields } from '../../pipelines/runs/run-select.ts';
 import { jsonMediaType, nullable, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
+import { buildQueryResponse, pageMediaTypes } from './query-stream.ts';
 import { createRunExtras } from './run-extras.ts';
 import { buildPageFields, dayMicros, lowercaseIds, PageResponse, SelectList, V2Run, v2Errors } from './v2-runs.ts';
 
@@ -34,6 +35,7 @@ export const queryTraces = defineOperation({
     'Newest first. `TOTAL_TOKENS`, `TOTAL_COST` and `FIRST_TOKEN_TIME` of `selects` are in `trace_aggregates`, all other fields in `root_run`.',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   errorStyle: 'problem',
+  unsupported: { body: ['ai_search', 'min_feedback_modified_at', 'max_feedback_modified_at'] },
   errors: ['INVALID_FILTER', ...v2Errors],
   schema: {
     body: Type.Object({
@@ -47,7 +49,7 @@ export const queryTraces = defineOperation({
       ...buildPageFields(maxPageSize, defaultPageSize),
     }),
     response: { 200: PageResponse(Trace) },
-    produces: jsonMediaType,
+    ...pageMediaTypes,
   },
   handler: async ({ caller, body, services, request }) => {
     const tenantId = caller.workspaceId;
@@ -67,7 +69,7 @@ export const queryTraces = defineOperation({
       cursor: body.cursor || undefined,
     };
     const deps = { ...services, extras: createRunExtras(services, request) };
-    return new RawResponse({ body: await queryRuns(deps, query, v2Envelope) });
+    return buildQueryResponse(request, await queryRuns(deps, query, v2Envelope));
   },
 });
 
