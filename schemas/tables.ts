@@ -127,6 +127,7 @@ interface AnnotationQueueTable {
 
 interface FeedbackConfigTable {
   readonly workspace_id: string;
+  readonly id: string;
   readonly feedback_key: string;
   readonly feedback_config: string;
   readonly is_lower_score_better: boolean;

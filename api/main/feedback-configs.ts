@@ -1,9 +1,12 @@
 import { type Static, Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import {
   updateConfig as changeConfig,
   configTypes,
+  type FeedbackConfig,
   type FeedbackConfigRecord,
   createConfig as insertConfig,
+  maxCategories,
   listConfigs as readList,
   deleteConfig as removeConfig,
 } from '../../pipelines/feedback/feedback-config.ts';
@@ -13,46 +16,59 @@ import { defineOperation, RawResponse } from '../server/operation.ts';
 
 const Key = () => Text({ minLength: 1, maxLength: 180 });
 
+const NewCategories = Type.Array(
+  Type.Object({ value: Type.Number(), label: optional(Text({ minLength: 1, maxLength: 1_000 })) }),
+  { maxItems: maxCategories },
+);
+
 export const NewConfig = Type.Object({
   type: OneOf(configTypes),
   min: optional(Type.Number()),
   max: optional(Type.Number()),
-  categories: optional(
-    Type.Array(Type.Object({ value: Type.Number(), label: optional(Text({ minLength: 1, maxLength: 1_000 })) }), {
-      maxItems: 1_000,
-    }),
+  categories: optional(NewCategories),
+  allows_multiple_categories: optional(
+    Type.Boolean({ description: 'Whether a reviewer can pick several categories. Default: false.' }),
   ),
 });
 
+const toCategories = (categories: Static<typeof NewCategories>) =>
+  categories.map(({ value, label }) => ({ value, label: label ?? null }));
+
 /** Returns the config with all fields set, so that equivalent configs are equal. */
-export const toConfig = ({ type, min, max, categories }: Static<typeof NewConfig>) => ({
+export const toConfig = ({ type, min, max, categories, ...more }: Static<typeof NewConfig>): FeedbackConfig => ({
   type,
   min: min ?? null,
   max: max ?? null,
-  categories: categories?.map(({ value, label }) => ({ value, label: label ?? null })) ?? null,
+  categories: categories ? toCategories(categories) : null,
+  ...(more.allows_multiple_categories && { allows_multiple_categories: true as const }),
 });
 
 const Config = Type.Object({
+  id: Uuid(),
   feedback_key: Type.String(),
   feedback_config: Type.Object({
     type: OneOf(configTypes),
     min: nullable(Type.Number()),
     max: nullable(Type.Number()),
     categories: nullable(Type.Array(Type.Object({ value: Type.Number(), label: nullable(Type.String()) }))),
+    allows_multiple_categories: Type.Optional(Type.Boolean({ description: 'Absent means false.' })),
   }),
   tenant_id: Uuid({ description: 'Id of the workspace.' }),
   is_lower_score_better: Type.Boolean(),
   is_enforced: Type.Boolean(),
+  is_first: Type.Boolean({ description: 'Always true: a key has one config.' }),
+  is_deleted: Type.Boolean({ description: 'Always false: deleted configs are not kept.' }),
   modified_at: Timestamp(),
 });
 
 const IsEnforced = optional(Type.Boolean(), {
-  description:
-    'Refuse feedback that `POST` and `PATCH /feedback` send and that does not match. Ingest of runs does not check it.',
+  description: 'Refuse feedback that does not match, however it is sent.',
 });
 
 const toResponse = ({ feedback_config: { categories, ...config }, ...record }: FeedbackConfigRecord) => ({
   ...record,
+  is_first: true,
+  is_deleted: false,
   feedback_config: { ...config, categories: categories && [...categories] },
 });
 
@@ -96,6 +112,10 @@ export const listConfigs = defineOperation({
     query: Type.Object({
       key: Type.Optional(Type.Array(Text(), { maxItems: 1_000 })),
       name_contains: Type.Optional(Text({ description: 'Part of the key, ignoring case.' })),
+      is_enforced: Type.Optional(Type.Boolean({ description: 'Only configs that are enforced, or only others.' })),
+      include_all_configs: Type.Optional(
+        Type.Boolean({ description: 'Accepted; a key has one config, and deleted ones are not kept.' }),
+      ),
       sort_by_desc: Type.Boolean({ default: true, description: 'By the last change.' }),
       read_after_write: Type.Optional(Type.Boolean({ description: 'Accepted; all reads see earlier writes.' })),
       ...pageParameters,
@@ -106,6 +126,7 @@ export const listConfigs = defineOperation({
     const { rows, total } = await readList(services.database, caller.workspaceId, {
       keys: query.key,
       keyContains: query.name_contains,
+      isEnforced: query.is_enforced,
       descending: query.sort_by_desc,
       limit: query.limit,
       offset: query.offset,
@@ -120,26 +141,39 @@ export const updateConfig = defineOperation({
   path: '/feedback-configs',
   tag: 'feedback',
   summary: 'Change a feedback config',
-  description: 'Absent and null fields stay unchanged.',
+  description:
+    'Absent and null fields stay unchanged. `add_categories` and `remove_categories` keep the other categories; 400 if a ' +
+    'value or label to add exists, if a value to remove does not, or if fewer than two categories would remain.',
   access: { permission: 'feedback:configure', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'BAD_REQUEST'],
   schema: {
     body: Type.Object({
       feedback_key: Key(),
+      id: optional(Uuid({ description: '404 if the config of the key has another id.' })),
       feedback_config: optional(NewConfig),
+      add_categories: optional(NewCategories),
+      remove_categories: optional(
+        Type.Array(Type.Number(), { maxItems: maxCategories, description: 'Values of the categories.' }),
+      ),
       is_lower_score_better: optional(Type.Boolean()),
       is_enforced: IsEnforced,
     }),
     response: { 200: Config },
   },
   handler: async ({ caller, body, services }) => {
-    const { feedback_config: config, is_lower_score_better: isLowerScoreBetter, is_enforced: isEnforced } = body;
+    const { feedback_config: config, add_categories: add, remove_categories: remove } = body;
+    const changesCategories = (add ?? []).length + (remove ?? []).length > 0;
+    if (config && changesCategories) {
+      throw runlakeError('BAD_REQUEST', { reason: 'Send either feedback_config or changes of its categories.' });
+    }
     const change = {
-      ...(config == null ? {} : { config: toConfig(config) }),
-      ...(isLowerScoreBetter == null ? {} : { isLowerScoreBetter }),
-      ...(isEnforced == null ? {} : { isEnforced }),
+      ...(config && { config: toConfig(config) }),
+      ...(changesCategories && { categories: { add: add ? toCategories(add) : [], remove: remove ?? [] } }),
+      ...(body.is_lower_score_better != null && { isLowerScoreBetter: body.is_lower_score_better }),
+      ...(body.is_enforced != null && { isEnforced: body.is_enforced }),
     };
-    return toResponse(await changeConfig(services.database, caller.workspaceId, body.feedback_key, change));
+    const name = { key: body.feedback_key, id: body.id ?? undefined };
+    return toResponse(await changeConfig(services.database, caller.workspaceId, name, change));
   },
 });
 
@@ -149,12 +183,18 @@ export const deleteConfig = defineOperation({
   path: '/feedback-configs',
   tag: 'feedback',
   summary: 'Delete a feedback config',
-  description: 'The feedback stays.',
+  description: 'The feedback stays. Give either the key or the id.',
   access: { permission: 'feedback:configure', tenantScope: 'workspace' },
-  errors: ['NOT_FOUND'],
-  schema: { query: Type.Object({ feedback_key: Key() }), response: { 204: Type.Null() } },
-  handler: async ({ caller, query, services }) => {
-    await removeConfig(services.database, caller.workspaceId, query.feedback_key);
+  errors: ['NOT_FOUND', 'BAD_REQUEST'],
+  schema: {
+    query: Type.Object({ feedback_key: Type.Optional(Key()), id: Type.Optional(Uuid()) }),
+    response: { 204: Type.Null() },
+  },
+  handler: async ({ caller, query: { feedback_key: key, id }, services }) => {
+    if ((key === undefined) === (id === undefined)) {
+      throw runlakeError('BAD_REQUEST', { reason: 'Send either feedback_key or id.' });
+    }
+    await removeConfig(services.database, caller.workspaceId, { key, id });
     return new RawResponse({ status: 204 });
   },
 });

@@ -29,11 +29,19 @@ export interface FeedbackConfig {
   readonly type: (typeof configTypes)[number];
   readonly min: number | null;
   readonly max: number | null;
-  readonly categories: readonly { readonly value: number; readonly label: string | null }[] | null;
+  readonly categories: readonly FeedbackCategory[] | null;
+  /** Whether a reviewer can pick several categories; absent means no, so that earlier configs stay equal. */
+  readonly allows_multiple_categories?: true;
+}
+
+export interface FeedbackCategory {
+  readonly value: number;
+  readonly label: string | null;
 }
 
 /** A feedback config in the form that the API returns. */
 export interface FeedbackConfigRecord {
+  readonly id: string;
   readonly feedback_key: string;
   readonly feedback_config: FeedbackConfig;
   readonly tenant_id: string;
@@ -54,6 +62,7 @@ function selectConfigs(workspaceId: string) {
   return statements
     .selectFrom('feedback_configs')
     .select([
+      'id',
       'feedback_key',
       'feedback_config',
       'workspace_id as tenant_id',
@@ -68,6 +77,7 @@ interface ConfigQuery extends PageRequest {
   readonly keys?: readonly string[] | undefined;
   /** Text that the key must contain, ignoring case. */
   readonly keyContains?: string | undefined;
+  readonly isEnforced?: boolean | undefined;
   readonly descending: boolean;
 }
 
@@ -77,12 +87,13 @@ interface ConfigQuery extends PageRequest {
 export async function listConfigs(
   database: Sql,
   workspaceId: string,
-  { keys, keyContains, descending, ...page }: ConfigQuery,
+  { keys, keyContains, isEnforced, descending, ...page }: ConfigQuery,
 ): Promise<Page<FeedbackConfigRecord>> {
   const query = selectConfigs(workspaceId).where((config) => {
     const conditions: Expression<SqlBool>[] = [];
     if (keys) conditions.push(isOneOf(config.ref('feedback_key'), keys, 'text'));
     if (keyContains !== undefined) conditions.push(containsText(config.ref('feedback_key'), keyContains));
+    if (isEnforced !== undefined) conditions.push(config('is_enforced', '=', isEnforced));
     return config.and(conditions);
   });
   const order = { by: [sql.ref('modified_at'), sql.ref('feedback_key')], descending };
@@ -115,7 +126,7 @@ export async function createConfig(
        VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
       [workspaceId, key, text, isLowerScoreBetter, isEnforced],
     );
-    const found = await readConfig(tx, workspaceId, key);
+    const found = await readConfig(tx, workspaceId, { key });
     if (made === 0) {
       const isSame =
         JSON.stringify(found.feedback_config) === text &&
@@ -129,6 +140,19 @@ export async function createConfig(
   });
 }
 
+/** A change of the categories of a config, which keeps all others. */
+interface CategoryChange {
+  readonly add?: readonly FeedbackCategory[] | undefined;
+  /** Values of the categories to remove. */
+  readonly remove?: readonly number[] | undefined;
+}
+
+/** Names a config by its key, by its id, or by both. */
+export interface ConfigName {
+  readonly key?: string | undefined;
+  readonly id?: string | undefined;
+}
+
 /**
  * Changes a config. Absent fields stay unchanged.
  *
@@ -137,17 +161,50 @@ export async function createConfig(
 export async function updateConfig(
   database: Database,
   workspaceId: string,
-  key: string,
-  { config, isLowerScoreBetter, isEnforced }: Partial<ConfigFields>,
+  name: ConfigName,
+  {
+    config,
+    categories,
+    isLowerScoreBetter,
+    isEnforced,
+  }: Partial<ConfigFields> & { readonly categories?: CategoryChange },
 ): Promise<FeedbackConfigRecord> {
-  if (config) requireConsistentConfig(config);
-  await database.execute(
-    `UPDATE feedback_configs SET modified_at = now(), feedback_config = coalesce($3, feedback_config),
-       is_lower_score_better = coalesce($4, is_lower_score_better), is_enforced = coalesce($5, is_enforced)
-     WHERE workspace_id = $1 AND feedback_key = $2`,
-    [workspaceId, key, config ? JSON.stringify(config) : null, isLowerScoreBetter ?? null, isEnforced ?? null],
-  );
-  return readConfig(database, workspaceId, key);
+  return database.transaction(async (tx) => {
+    const found = await readConfig(tx, workspaceId, name, { lock: true });
+    const changed = changeCategories(config ?? found.feedback_config, categories);
+    if (config || categories) requireConsistentConfig(changed);
+    await tx.execute(
+      `UPDATE feedback_configs SET modified_at = now(), feedback_config = $3,
+         is_lower_score_better = coalesce($4, is_lower_score_better), is_enforced = coalesce($5, is_enforced)
+       WHERE workspace_id = $1 AND id = $2`,
+      [workspaceId, found.id, JSON.stringify(changed), isLowerScoreBetter ?? null, isEnforced ?? null],
+    );
+    return readConfig(tx, workspaceId, { id: found.id });
+  });
+}
+
+const minCategoriesAfterRemoval = 2;
+
+/** @throws BAD_REQUEST if a category to add exists, or one to remove does not, or too few are left. */
+function changeCategories(config: FeedbackConfig, { add = [], remove = [] }: CategoryChange = {}): FeedbackConfig {
+  if (add.length === 0 && remove.length === 0) return config;
+  const refuse = (reason: string) => runlakeError('BAD_REQUEST', { reason });
+  if (config.type !== 'categorical') throw refuse('Only a categorical feedback config has categories.');
+  const categories = config.categories ?? [];
+  const missing = remove.find((value) => !categories.some((category) => category.value === value));
+  if (missing !== undefined) throw refuse(`The feedback config has no category with the value ${missing}.`);
+  const kept = categories.filter(({ value }) => !remove.includes(value));
+  if (remove.length > 0 && kept.length < minCategoriesAfterRemoval) {
+    throw refuse(`At least ${minCategoriesAfterRemoval} categories must remain.`);
+  }
+  if (kept.length + add.length > maxCategories)
+    throw refuse(`A feedback config has at most ${maxCategories} categories.`);
+  for (const { value, label } of add) {
+    const clash = kept.find((category) => category.value === value || (label !== null && category.label === label));
+    if (clash) throw refuse(`The feedback config already has a category with the value ${value} or with its label.`);
+    kept.push({ value, label });
+  }
+  return { ...config, categories: kept };
 }
 
 /**
@@ -155,49 +212,79 @@ export async function updateConfig(
  *
  * @throws NOT_FOUND
  */
-export async function deleteConfig(database: Database, workspaceId: string, key: string): Promise<void> {
-  const deleted = await database.execute('DELETE FROM feedback_configs WHERE workspace_id = $1 AND feedback_key = $2', [
-    workspaceId,
-    key,
-  ]);
+export async function deleteConfig(database: Database, workspaceId: string, { key, id }: ConfigName): Promise<void> {
+  const deleted = await database.execute(
+    `DELETE FROM feedback_configs
+     WHERE workspace_id = $1 AND feedback_key = coalesce($2, feedback_key) AND id = coalesce($3, id)
+       AND num_nonnulls($2::text, $3::uuid) > 0`,
+    [workspaceId, key ?? null, id ?? null],
+  );
   if (deleted === 0) throw createNotFoundError();
 }
 
 const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Feedback config' });
 
-async function readConfig(database: Sql, workspaceId: string, key: string): Promise<FeedbackConfigRecord> {
-  const [row] = await fetchRows(database, selectConfigs(workspaceId).where('feedback_key', '=', key));
+async function readConfig(
+  database: Sql,
+  workspaceId: string,
+  { key, id }: ConfigName,
+  { lock = false } = {},
+): Promise<FeedbackConfigRecord> {
+  let query = selectConfigs(workspaceId);
+  if (key !== undefined) query = query.where('feedback_key', '=', key);
+  if (id !== undefined) query = query.where('id', '=', id);
+  const [row] = await fetchRows(database, lock ? query.forUpdate() : query);
   if (!row) throw createNotFoundError();
   return toRecord(row);
 }
 
-function requireConsistentConfig({ type, min, max, categories }: FeedbackConfig): void {
+/** Maximum number of categories of a config. */
+export const maxCategories = 1_000;
+
+/** @throws BAD_REQUEST */
+function requireConsistentConfig(config: FeedbackConfig): void {
+  const { type, min, max, categories } = config;
   if (min !== null && max !== null && min > max) {
     throw runlakeError('BAD_REQUEST', { reason: 'The minimum of the feedback config is greater than the maximum.' });
   }
   if (type === 'categorical' && (categories ?? []).length === 0) {
     throw runlakeError('BAD_REQUEST', { reason: 'A categorical feedback config needs categories.' });
   }
+  if (type !== 'categorical' && config.allows_multiple_categories) {
+    throw runlakeError('BAD_REQUEST', { reason: 'Only a categorical feedback config allows several categories.' });
+  }
 }
 
 /**
- * Checks the score and the value of a feedback entry against the config of its key, if that config is enforced.
+ * Reads those configs of the given keys that are enforced, by key.
+ *
+ * @throws errors of the database.
+ */
+export async function readEnforcedConfigs(
+  database: Sql,
+  workspaceId: string,
+  keys: readonly string[],
+): Promise<ReadonlyMap<string, FeedbackConfig>> {
+  if (keys.length === 0) return new Map();
+  const rows = await database.query<{ key: string; config: string }>(
+    `SELECT feedback_key AS key, feedback_config AS config FROM feedback_configs
+     WHERE workspace_id = $1 AND feedback_key = ANY ($2::text[]) AND is_enforced`,
+    [workspaceId, [...new Set(keys)]],
+    { name: 'enforced-feedback-configs' },
+  );
+  return new Map(rows.map(({ key, config }) => [key, JSON.parse(config) as FeedbackConfig]));
+}
+
+/**
+ * Checks the score and the value of a feedback entry against the enforced config of its key, if there is one.
  *
  * @throws INVALID_FEEDBACK
  */
-export async function enforceConfig(
-  database: Sql,
-  { tenantId, id, key, score, value }: Pick<FeedbackEvent, 'tenantId' | 'id' | 'key' | 'score' | 'value'>,
-): Promise<void> {
-  const [enforced] = await database.query<{ config: string }>(
-    `SELECT feedback_config AS config FROM feedback_configs
-     WHERE workspace_id = $1 AND feedback_key = $2 AND is_enforced`,
-    [tenantId, key],
-    { name: 'enforced-feedback-config' },
-  );
-  if (!enforced) return;
-  const config = JSON.parse(enforced.config) as FeedbackConfig;
-  const reason = findMismatch(config, parse(score), parse(value));
+export function requireMatch(
+  enforced: FeedbackConfig | undefined,
+  { id, score, value }: Pick<FeedbackEvent, 'id' | 'score' | 'value'>,
+): void {
+  const reason = enforced && findMismatch(enforced, parse(score), parse(value));
   if (reason !== undefined) throw runlakeError('INVALID_FEEDBACK', { feedback: id, reason });
 }
 

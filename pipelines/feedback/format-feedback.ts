@@ -3,6 +3,7 @@ import type { Database } from '../../infra/postgres/database.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { formatTimeWithZone } from '../ingest/run-event/times.ts';
 import { type LocatedRun, locateRuns } from '../runs/locate-run.ts';
+import { selectRoots } from '../runs/trace-roots.ts';
 import { JsonChunks } from '../runs/write-runs.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import { readSourceMetadata } from './feedback-values.ts';
@@ -15,6 +16,8 @@ export interface FormatDeps {
 /** Data that is read in addition to the feedback events: the stored runs and, if requested, the names of users. */
 interface RelatedData {
   readonly runs: ReadonlyMap<string, LocatedRun>;
+  /** Ids of those runs that are roots of their traces. */
+  readonly roots: ReadonlySet<string>;
   readonly userNames: ReadonlyMap<string, string>;
   readonly omitUsers: boolean;
 }
@@ -38,7 +41,8 @@ export async function formatFeedback(
     withUserNames ? readUserNames(database, tenantId, events) : new Map<string, string>(),
   ]);
   const runs = new Map(located.map((run) => [run.runId, run]));
-  return events.map((event) => formatEntry(event, { runs, userNames, omitUsers }));
+  const roots = await selectRoots(clickhouse, tenantId, located);
+  return events.map((event) => formatEntry(event, { runs, roots, userNames, omitUsers }));
 }
 
 async function readUserNames(database: Database, workspaceId: string, events: readonly FeedbackEvent[]) {
@@ -52,7 +56,7 @@ async function readUserNames(database: Database, workspaceId: string, events: re
   return new Map(rows.map(({ id, name }) => [id, name]));
 }
 
-function formatEntry(event: FeedbackEvent, { runs, userNames, omitUsers }: RelatedData): Buffer {
+function formatEntry(event: FeedbackEvent, { runs, roots, userNames, omitUsers }: RelatedData): Buffer {
   const run = runs.get(event.runId);
   const traceId = event.traceId ?? run?.traceId;
   const fields: Readonly<Record<string, string | Buffer | undefined>> = {
@@ -66,7 +70,7 @@ function formatEntry(event: FeedbackEvent, { runs, userNames, omitUsers }: Relat
     trace_id: quote(traceId),
     session_id: quote(event.projectId ?? run?.projectId),
     start_time: formatOptionalTime(event.startTimeMicros ?? run?.startTimeMicros),
-    is_root: String(event.runId !== nilUuid && traceId === event.runId),
+    is_root: String(event.runId !== nilUuid && (traceId === event.runId || roots.has(event.runId))),
     feedback_source: formatSource(event, userNames.get(event.userId), omitUsers),
     feedback_group_id: quote(event.groupId),
     comparative_experiment_id: quote(event.comparativeExperimentId),

@@ -1,11 +1,10 @@
 import type { Config } from '../../infra/config/settings.ts';
-import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
 import type { Sender } from '../ingest/accept/accept-drafts.ts';
 import { latestStorableMicros } from '../ingest/accept/draft.ts';
 import type { MemberReader } from '../ingest/accept/read-run.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import type { FeedbackConfig } from './feedback-config.ts';
-import { type FeedbackEvent, toFeedbackMessage } from './feedback-event.ts';
+import type { FeedbackEvent } from './feedback-event.ts';
 import {
   createFeedbackReader,
   type FeedbackKey,
@@ -34,30 +33,12 @@ export interface FeedbackText {
 }
 
 /**
- * Reads a `feedback.…` part of a multipart body. Returns the feedback as a log message, together with its run, its key
- * and its config. The run is taken from the JSON, because clients name the part in different ways. The id is required,
- * so that a repeated request does not create a second feedback entry.
+ * Parses a feedback entry from JSON (a body, or a `feedback.…` part of a multipart body) and sets `received_at` to the current time. The bytes of score, value, comment,
+ * correction, extra and source stay unchanged. The run is taken from the JSON, because clients name parts in different
+ * ways.
  *
- * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE.
- */
-export function readFeedbackPart(
-  sender: Sender,
-  bytes: Buffer,
-  deps: {
-    readonly part: string;
-    readonly log: Pick<EventLog, 'schemaId'>;
-    readonly config: Pick<Config, 'maxRunBytes' | 'maxJsonDepth'>;
-  },
-): Pick<ParsedFeedback, 'runId' | 'key' | 'config'> & { readonly message: LogMessage } {
-  const { config, ...event } = readFeedback(sender, { bytes, part: deps.part }, deps.config);
-  return { runId: event.runId, key: event.key, config, message: toFeedbackMessage(event, deps.log, deps.config) };
-}
-
-/**
- * Parses a feedback entry from JSON and sets `received_at` to the current time. The bytes of score, value, comment,
- * correction, extra and source stay unchanged.
- *
- * @param generateId Generates an id if the feedback entry has none. If `generateId` is absent, a missing id is an error.
+ * @param generateId Generates an id if the feedback entry has none. If `generateId` is absent, a missing id is an error,
+ *   because a repeated request would create a second entry.
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED.
  */
 export function readFeedback(
@@ -73,7 +54,7 @@ export function readFeedback(
   if (id === undefined) throw reader.createError('id', 'is missing: a repeated request would create a second feedback');
   const traceId = reader.uuid('trace_id');
   const projectId = reader.uuid('session_id');
-  // If only a trace id is given, the feedback refers to the root run.
+  // Feedback on a trace refers to its root run, which `prepare-feedback.ts` finds if it has another id.
   const runId = reader.uuid('run_id') ?? traceId;
   if (runId === undefined && projectId === undefined) throw reader.createError('run_id', 'or session_id is required');
   return {

@@ -3,10 +3,9 @@ import { LRUCache } from 'lru-cache';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { MemberReader } from '../ingest/accept/read-run.ts';
-import { configTypes, createConfig, type FeedbackConfig } from './feedback-config.ts';
+import { configTypes, createConfig, type FeedbackConfig, maxCategories } from './feedback-config.ts';
 import type { FeedbackKey } from './feedback-values.ts';
 
-const maxCategories = 1_000;
 const maxLabelCharacters = 1_000;
 
 /**
@@ -18,7 +17,8 @@ export function readSentConfig(reader: MemberReader<FeedbackKey>): FeedbackConfi
   const name = reader.json('feedback_config') ? 'feedback_config' : 'feedbackConfig';
   const bytes = reader.json(name, 'object');
   if (bytes === undefined) return undefined;
-  const { type, min, max, categories } = JSON.parse(bytes.toString('utf8')) as Readonly<Record<string, unknown>>;
+  const members = JSON.parse(bytes.toString('utf8')) as Readonly<Record<string, unknown>>;
+  const { type, min, max, categories, allows_multiple_categories: allowsMultiple = null } = members;
   const refuse = (reason: string) => reader.createError(name, reason);
   const isConfigType = (value: unknown): value is FeedbackConfig['type'] => configTypes.some((each) => each === value);
   if (!isConfigType(type)) throw refuse(`must have a type that is one of ${configTypes.join(', ')}`);
@@ -39,11 +39,17 @@ export function readSentConfig(reader: MemberReader<FeedbackKey>): FeedbackConfi
   if (list !== null && !(Array.isArray(list) && list.length <= maxCategories)) {
     throw refuse(`must have a list of at most ${maxCategories} categories`);
   }
-  const config = {
+  if (allowsMultiple !== null && typeof allowsMultiple !== 'boolean') {
+    throw refuse('must have a boolean as allows_multiple_categories');
+  }
+  if (allowsMultiple === true && type !== 'categorical')
+    throw refuse('allows several categories and is not categorical');
+  const config: FeedbackConfig = {
     type,
     min: readNumber(min, 'min'),
     max: readNumber(max, 'max'),
     categories: list?.map(readCategory) ?? null,
+    ...(allowsMultiple === true && { allows_multiple_categories: true }),
   };
   if (config.min !== null && config.max !== null && config.min > config.max) throw refuse('has a min above its max');
   if (type === 'categorical' && (list ?? []).length === 0) throw refuse('is categorical and has no categories');

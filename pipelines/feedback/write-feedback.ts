@@ -7,11 +7,12 @@ import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { isRunDeleted } from '../retention/trace-marks.ts';
 import { readLiveProjectIds } from '../runs/locate-run.ts';
-import { enforceConfig } from './feedback-config.ts';
+import { readEnforcedConfigs, requireMatch } from './feedback-config.ts';
 import { type FeedbackDeps, type FeedbackEvent, getVersionAfter, toFeedbackMessage } from './feedback-event.ts';
 import { createFeedbackReader, parseFeedbackMembers, readChangedValues } from './feedback-values.ts';
 import { formatFeedback } from './format-feedback.ts';
 import { findLastEvent } from './list-feedback.ts';
+import { openPreparation } from './prepare-feedback.ts';
 import { type FeedbackSender, readFeedback } from './read-feedback.ts';
 import { readSentConfig } from './sent-config.ts';
 
@@ -152,15 +153,16 @@ function buildDeletion(last: FeedbackEvent): FeedbackEvent {
  *   the stores.
  */
 export async function createFeedback(sender: FeedbackSender, body: Buffer, deps: FeedbackDeps): Promise<Buffer> {
-  const { config, ...read } = readFeedback(sender, { bytes: body, part: 'the body' }, deps.config, randomUUID);
-  const { tenantId, id, runId, projectId } = read;
-  if (runId === nilUuid && projectId !== undefined) {
+  const sent = readFeedback(sender, { bytes: body, part: 'the body' }, deps.config, randomUUID);
+  const { tenantId, id, projectId } = sent;
+  if (sent.runId === nilUuid && projectId !== undefined) {
     const live = await readLiveProjectIds(deps.database, tenantId, [projectId]);
     if (live.length === 0) throw runlakeError('PROJECT_UNKNOWN', { project: projectId });
   }
-  await enforceConfig(deps.database, read);
-  await requireUndeleted(deps.clickhouse, read);
-  if (config) await deps.sentConfigs.keep(tenantId, read.key, config);
+  await requireUndeleted(deps.clickhouse, sent);
+  const prepare = await openPreparation(deps, tenantId, [sent]);
+  const read = await prepare(sent);
+  const { runId } = read;
   return runExclusive(`${tenantId}:${id}`, async () => {
     const last = await readLastEvent(deps, { tenantId, id, waitMs: 0 });
     const hasMoved = last !== undefined && last.runId !== runId && last.deletedAtMicros === undefined;
@@ -199,7 +201,7 @@ export async function updateFeedback(
     await requireUndeleted(deps.clickhouse, last);
     const receivedAtMicros = getVersionAfter(last);
     const event = { ...last, ...changes, receivedAtMicros, modifiedAtMicros: receivedAtMicros };
-    await enforceConfig(deps.database, event);
+    requireMatch((await readEnforcedConfigs(deps.database, tenantId, [event.key])).get(event.key), event);
     if (config) await deps.sentConfigs.keep(tenantId, event.key, config);
     await deps.log.publish(feedbackEvents, [toFeedbackMessage(event, deps.log, deps.config)]);
     deps.recent.remember(event);

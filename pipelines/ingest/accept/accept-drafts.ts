@@ -6,7 +6,7 @@ import { attachmentEvents, runEvents, type Topic } from '../../../schemas/topics
 import { buildTraceHeaders } from '../../attachments/read-attachment.ts';
 import type { PriceMaps } from '../../costs/load-price-maps.ts';
 import type { PriceMap } from '../../costs/price-map.ts';
-import type { SentConfigs } from '../../feedback/sent-config.ts';
+import type { PrepareDeps } from '../../feedback/prepare-feedback.ts';
 import type { ProjectResolver } from '../../projects/resolve-project.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { encodeRunEvent, nilUuid, readProjectId, writeProjectId } from '../run-event/run-event.ts';
@@ -131,8 +131,8 @@ export interface AcceptDeps {
   readonly prices: PriceMaps;
   readonly runLocations: RunLocations;
   readonly config: Pick<Config, 'maxRunBytes' | 'maxRunAgeDays' | 'maxParts' | 'maxJsonDepth' | 'patchWaitMs'>;
-  /** Stores configs that clients send with feedback. Not needed for endpoints that do not accept feedback. */
-  readonly sentConfigs?: Pick<SentConfigs, 'keep'>;
+  /** Not needed for endpoints that do not accept feedback. */
+  readonly feedback?: PrepareDeps;
   /** Counts accepted runs, and counts rejected runs by error code. */
   readonly count: (accepted: number, rejected: readonly Rejection[]) => void;
 }

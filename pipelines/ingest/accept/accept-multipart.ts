@@ -2,7 +2,9 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { attachmentEvents, feedbackEvents } from '../../../schemas/topics.ts';
 import { readAttachment } from '../../attachments/read-attachment.ts';
-import { type ParsedFeedback, readFeedbackPart } from '../../feedback/read-feedback.ts';
+import { toFeedbackMessage } from '../../feedback/feedback-event.ts';
+import { openPreparation } from '../../feedback/prepare-feedback.ts';
+import { type ParsedFeedback, readFeedback } from '../../feedback/read-feedback.ts';
 import { type FormPart, parseMultipart } from '../body/multipart.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { scanValue } from '../json/scan.ts';
@@ -39,7 +41,7 @@ export async function acceptMultipart(
 ): Promise<Acceptance> {
   const rejected: Rejection[] = [];
   const { drafts, feedback, attachments } = await runInTimeSlices(readParts(sender, body, contentType, deps, rejected));
-  const kept = await storeSentConfigs(sender, feedback, deps, rejected);
+  const kept = await prepareFeedback(sender, feedback, deps, rejected);
   return acceptDrafts(sender, drafts, rejected, deps, [...kept, ...attachments]);
 }
 
@@ -62,10 +64,9 @@ function* readParts(
     groupedParts.feedback,
     rejected,
     ({ name }) => name,
-    (part) => ({
-      topic: feedbackEvents,
-      part: part.name,
-      ...readFeedbackPart(sender, body.subarray(part.start, part.end), { part: part.name, log, config }),
+    ({ name, start, end }) => ({
+      part: name,
+      entry: readFeedback(sender, { bytes: body.subarray(start, end), part: name }, config),
     }),
   );
   const attachments = yield* collect(
@@ -86,25 +87,32 @@ function* readParts(
   return { drafts, feedback, attachments };
 }
 
-type SentFeedback = RelatedEvent & Pick<ParsedFeedback, 'key' | 'config'>;
+interface SentFeedback {
+  readonly part: string;
+  readonly entry: ParsedFeedback;
+}
 
-/** Stores the configs that were sent with feedback. If a config is refused, its feedback is rejected. */
-async function storeSentConfigs(
+/** Checks the feedback of a body, stores the configs that were sent with it, and encodes it. */
+async function prepareFeedback(
   { workspaceId }: Sender,
-  feedback: readonly SentFeedback[],
-  { sentConfigs }: AcceptDeps,
+  sent: readonly SentFeedback[],
+  { feedback, log, config }: AcceptDeps,
   rejected: Rejection[],
 ): Promise<RelatedEvent[]> {
-  const kept: RelatedEvent[] = [];
-  for (const { key, config, ...event } of feedback) {
+  if (sent.length === 0 || feedback === undefined) return [];
+  const entries = sent.map(({ entry }) => entry);
+  const prepare = await openPreparation(feedback, workspaceId, entries);
+  const accepted: RelatedEvent[] = [];
+  for (const { part, entry } of sent) {
     try {
-      if (config) await sentConfigs?.keep(workspaceId, key, config);
-      kept.push(event);
+      const event = await prepare(entry);
+      const message = toFeedbackMessage(event, log, config);
+      accepted.push({ topic: feedbackEvents, part, runId: event.runId, message });
     } catch (error) {
-      rejected.push(toRejection(event.part, error));
+      rejected.push(toRejection(part, error));
     }
   }
-  return kept;
+  return accepted;
 }
 
 /** Calls `read` for each item. If it throws an error of class `caller`, the item is rejected under its display id. */

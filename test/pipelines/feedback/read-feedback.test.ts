@@ -1,6 +1,7 @@
 import avsc from 'avsc';
 import { describe, expect, it } from 'vitest';
-import { readFeedback, readFeedbackPart } from '../../../pipelines/feedback/read-feedback.ts';
+import { toFeedbackMessage } from '../../../pipelines/feedback/feedback-event.ts';
+import { readFeedback } from '../../../pipelines/feedback/read-feedback.ts';
 import { feedbackEvents } from '../../../schemas/topics.ts';
 
 const sender = {
@@ -17,7 +18,7 @@ const log = { schemaId: () => 7 };
 const type = avsc.Type.forSchema(JSON.parse(feedbackEvents.schema));
 
 const read = (json: string | Buffer) =>
-  readFeedbackPart(sender, Buffer.from(json), { part: 'feedback.x', log, config }).message;
+  toFeedbackMessage(readFeedback(sender, { bytes: Buffer.from(json), part: 'feedback.x' }, config), log, config);
 const decode = (value: Buffer) => {
   expect(value.subarray(0, 5)).toEqual(Buffer.from([0, 0, 0, 0, 7]));
   return type.fromBuffer(value.subarray(5)) as Record<string, unknown>;

@@ -205,6 +205,10 @@ describe('reviews', () => {
     expect((await ask('GET', `${url}/runs?archived=true`)).body).toMatchObject([
       { name: 'run 0', completed_by: [acme.userId], last_reviewed_time: expect.any(String) },
     ]);
+    const listNames = async (query = '') =>
+      (await ask('GET', `${url}/runs${query}`)).body.map(({ name }: { name: string }) => name).sort();
+    expect(await listNames()).toEqual(['run 0', 'run 1']);
+    expect(await listNames('?archived=false')).toEqual(['run 1']);
     await setStatus(added[0]!.id, null);
     expect(await sizes(url)).toEqual([2, 0, 0]);
   });

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
+import { Client as NewClient } from 'langsmith-0-12';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
@@ -7,12 +8,14 @@ import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startAp
 let api: ApiUnderTest;
 let acme: OrganizationUnderTest;
 let client: Client;
+let newClient: NewClient;
 
 beforeAll(async () => {
   api = await startApi({ config: { patchWaitMs: 0 } });
   acme = await addOrganization(api.database, 'acme');
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
+  newClient = new NewClient({ apiUrl, apiKey: acme.adminKey, callerOptions: { maxRetries: 0 } });
 });
 afterAll(() => api.close());
 
@@ -46,6 +49,9 @@ it('the stock SDK creates, lists, changes and deletes configs', async () => {
   const feedbackConfig = { type: 'continuous' as const, min: 0, max: 1 };
   const made = await client.createFeedbackConfig({ feedbackKey: 'quality', feedbackConfig });
   expect(made).toEqual({
+    id: expect.any(String),
+    is_first: true,
+    is_deleted: false,
     feedback_key: 'quality',
     feedback_config: { ...feedbackConfig, categories: null },
     tenant_id: acme.workspaceIds[0],
@@ -75,11 +81,77 @@ it('the stock SDK creates, lists, changes and deletes configs', async () => {
   expect(await listKeys()).toEqual(['verdict']);
 });
 
+describe('the stock SDK 0.12', () => {
+  const categories = [
+    { value: 0, label: 'bad' },
+    { value: 1, label: 'good' },
+  ];
+  const feedbackConfig = { type: 'categorical' as const, categories, allows_multiple_categories: true };
+  const listIds = async (options: object) => {
+    const ids: (string | undefined)[] = [];
+    for await (const { id } of newClient.listFeedbackConfigs(options)) ids.push(id);
+    return ids;
+  };
+
+  it('adds and removes categories, and keeps the others', async () => {
+    await newClient.createFeedbackConfig({ feedbackKey: 'tone', feedbackConfig });
+    const added = await newClient.addFeedbackCategories('tone', [{ value: 2, label: 'great' }, { value: 3 }]);
+    expect(added.feedback_config).toEqual({
+      type: 'categorical',
+      min: null,
+      max: null,
+      categories: [...categories, { value: 2, label: 'great' }, { value: 3, label: null }],
+      allows_multiple_categories: true,
+    });
+    const left = await newClient.removeFeedbackCategories('tone', [0, 3]);
+    expect(left.feedback_config.categories).toEqual([categories[1], { value: 2, label: 'great' }]);
+    await expect(newClient.removeFeedbackCategories('tone', [1])).rejects.toThrow(/At least 2 categories/);
+    await expect(newClient.removeFeedbackCategories('tone', [7])).rejects.toThrow(/no category with the value 7/);
+    await expect(newClient.addFeedbackCategories('tone', [{ value: 1 }])).rejects.toThrow(/already has a category/);
+    const sameLabel = newClient.addFeedbackCategories('tone', [{ value: 9, label: 'good' }]);
+    await expect(sameLabel).rejects.toThrow(/already has a category/);
+    await newClient.createFeedbackConfig({ feedbackKey: 'number', feedbackConfig: { type: 'continuous' } });
+    await expect(newClient.addFeedbackCategories('number', [{ value: 1 }])).rejects.toThrow(/Only a categorical/);
+    const both = { feedback_key: 'tone', feedback_config: feedbackConfig, add_categories: [{ value: 5 }] };
+    expect((await ask('PATCH', '/feedback-configs', both)).status).toBe(400);
+  });
+
+  it('concurrent changes of categories are all kept', async () => {
+    await newClient.createFeedbackConfig({ feedbackKey: 'busy', feedbackConfig });
+    const values = [10, 11, 12, 13, 14, 15];
+    await Promise.all(values.map((value) => newClient.addFeedbackCategories('busy', [{ value }])));
+    const [{ feedback_config } = {} as never] = (await ask('GET', '/feedback-configs?key=busy')).body;
+    const stored = feedback_config.categories.map(({ value }: { value: number }) => value);
+    expect(stored.sort()).toEqual([0, 1, ...values]);
+  });
+
+  it('names a config by its id, and lists the enforced ones', async () => {
+    const made = await newClient.createFeedbackConfig({ feedbackKey: 'strict', feedbackConfig, isEnforced: true });
+    const loose = await newClient.createFeedbackConfig({ feedbackKey: 'loose', feedbackConfig });
+    const configId = made.id ?? '';
+    expect(await listIds({ isEnforced: true, includeAllConfigs: true })).toEqual([configId]);
+    expect(await listIds({ isEnforced: false, feedbackKeys: ['strict', 'loose'] })).toEqual([loose.id]);
+    const changed = await newClient.updateFeedbackConfig('strict', { configId, isLowerScoreBetter: true });
+    expect(changed).toMatchObject({ id: configId, is_lower_score_better: true, feedback_config: feedbackConfig });
+    const otherKey = newClient.updateFeedbackConfig('loose', { configId, isLowerScoreBetter: true });
+    await expect(otherKey).rejects.toThrow(/not found/);
+    const [, stranger] = acme.workspaceKeys;
+    expect((await send(stranger, 'DELETE', `/feedback-configs?id=${configId}`)).status).toBe(404);
+    await newClient.deleteFeedbackConfig(undefined, { configId });
+    expect(await listIds({ feedbackKeys: ['strict'] })).toEqual([]);
+    expect((await send(acme.adminKey, 'DELETE', '/feedback-configs')).status).toBe(400);
+    expect((await send(acme.adminKey, 'DELETE', `/feedback-configs?id=${loose.id}&feedback_key=loose`)).status).toBe(
+      400,
+    );
+  });
+});
+
 it('configs that contradict themselves are refused', async () => {
   const create = async (feedback_config: object) =>
     (await ask('POST', '/feedback-configs', { feedback_key: 'odd', feedback_config })).status;
   expect(await create({ type: 'continuous', min: 2, max: 1 })).toBe(400);
   expect(await create({ type: 'categorical' })).toBe(400);
+  expect(await create({ type: 'freeform', allows_multiple_categories: true })).toBe(400);
   expect(await create({ type: 'other' })).toBe(422);
   expect(await create({ type: 'freeform' })).toBe(200);
 });
@@ -123,6 +195,22 @@ describe('an enforced config', () => {
       (await ask('PATCH', '/feedback-configs', { feedback_key: 'changing', is_enforced: false })).body,
     ).toMatchObject({ is_enforced: false, feedback_config: { max: 1 } });
     expect((await ask('PATCH', `/feedback/${id}`, { score: 2 })).status).toBe(200);
+  });
+
+  it('applies to feedback that both stock SDKs send in parts, and rejects only that', async () => {
+    const feedbackConfig = { type: 'continuous' as const, min: 0, max: 1 };
+    await newClient.createFeedbackConfig({ feedbackKey: 'in parts', feedbackConfig, isEnforced: true });
+    const [bad, good] = [randomUUID(), randomUUID()];
+    for (const [runId, score] of [
+      [bad, 5],
+      [good, 1],
+    ] as const) {
+      await newClient.createFeedback(runId, 'in parts', { traceId: runId, score, sessionId: randomUUID() });
+    }
+    await newClient.awaitPendingTraceBatches();
+    await api.settled();
+    expect((await ask('GET', `/feedback?run=${good}`)).body).toMatchObject([{ score: 1 }]);
+    expect((await ask('GET', `/feedback?run=${bad}`)).body).toEqual([]);
   });
 
   it('of another workspace does not apply', async () => {

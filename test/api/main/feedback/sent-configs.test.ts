@@ -145,6 +145,21 @@ describe('feedback links', () => {
     expect((await ask('GET', `/feedback/tokens?run_id=${run_id}`)).body).toHaveLength(51);
   });
 
+  it('are listed in pages', async () => {
+    const run_id = randomUUID();
+    const keys = ['a', 'b', 'c'];
+    for (const feedback_key of keys) await ask('POST', '/feedback/tokens', { run_id, feedback_key });
+    const list = async (page: string) =>
+      (await ask('GET', `/feedback/tokens?run_id=${run_id}&${page}`)).body.map(
+        (token: { feedback_key: string }) => token.feedback_key,
+      );
+    expect(await list('limit=2')).toEqual(['a', 'b']);
+    expect(await list('limit=2&offset=2')).toEqual(['c']);
+    const listed: string[] = [];
+    for await (const token of client.listPresignedFeedbackTokens(run_id)) listed.push(token.id);
+    expect(new Set(listed).size).toBe(3);
+  });
+
   it('expired links are not listed, and are removed', async () => {
     const run_id = randomUUID();
     const { body } = await ask('POST', '/feedback/tokens', { run_id, feedback_key: 'old' });

@@ -1,0 +1,50 @@
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { findTraceRoots } from '../runs/trace-roots.ts';
+import { readEnforcedConfigs, requireMatch } from './feedback-config.ts';
+import type { FeedbackEvent } from './feedback-event.ts';
+import type { ParsedFeedback } from './read-feedback.ts';
+import type { SentConfigs } from './sent-config.ts';
+
+/** What feedback is checked against before it is stored. */
+export interface PrepareDeps {
+  readonly clickhouse: ClickHouse;
+  readonly database: Database;
+  readonly sentConfigs: Pick<SentConfigs, 'keep'>;
+}
+
+/**
+ * Reads what the given feedback entries of a workspace need, and returns a function that prepares one of them: it
+ * checks the values against an enforced config of the key, stores the config that the client sent, and returns the
+ * event to store. Feedback on a trace refers to its root run.
+ *
+ * The returned function throws INVALID_FEEDBACK, LIMIT_REACHED and errors of the database.
+ *
+ * @throws errors of the database.
+ */
+export async function openPreparation(
+  { clickhouse, database, sentConfigs }: PrepareDeps,
+  tenantId: string,
+  entries: readonly ParsedFeedback[],
+): Promise<(entry: ParsedFeedback) => Promise<FeedbackEvent>> {
+  const keys = entries.map(({ key }) => key);
+  // The Python SDK repeats the id of the trace as the id of the run if it knows only the trace.
+  const traceIds = entries.flatMap(({ runId, traceId }) => (traceId === runId ? [traceId] : []));
+  const [enforced, roots] = await Promise.all([
+    readEnforcedConfigs(database, tenantId, keys),
+    findTraceRoots(clickhouse, tenantId, traceIds).catch(acceptWithoutRoots),
+  ]);
+  return async ({ config, ...event }) => {
+    requireMatch(enforced.get(event.key), event);
+    if (config) await sentConfigs.keep(tenantId, event.key, config);
+    const runId = event.traceId === event.runId ? (roots.get(event.runId) ?? event.runId) : event.runId;
+    return { ...event, runId };
+  };
+}
+
+/** Feedback is accepted while ClickHouse is down, as runs are. It then refers to the run with the id of the trace. */
+function acceptWithoutRoots(error: unknown): ReadonlyMap<string, string> {
+  if (isRunlakeError(error) && error.status === 503) return new Map();
+  throw error;
+}
