@@ -129,7 +129,8 @@ function drawTrace(random: Random, home: TenantProjects, size: number): { events
   };
 }
 
-const usageFields = ['total_tokens', 'prompt_tokens', 'completion_tokens', 'total_cost'] as const;
+const costFields = ['total_cost', 'prompt_cost', 'completion_cost'] as const;
+const usageFields = ['total_tokens', 'prompt_tokens', 'completion_tokens', ...costFields] as const;
 
 /** Returns the usage of a run: the sum over its lowest descendants that report usage, otherwise its own usage. */
 function sumUsage(run: ModelRun, all: readonly ModelRun[]) {
@@ -142,7 +143,8 @@ function sumUsage(run: ModelRun, all: readonly ModelRun[]) {
     usageFields.map((field) => {
       const stated = leaves(run, field);
       const sum = stated.reduce((total, value) => total + value, 0);
-      return [field, stated.length === 0 && field === 'total_cost' ? null : sum];
+      const isCost = (costFields as readonly string[]).includes(field);
+      return [field, stated.length === 0 && isCost ? null : sum];
     }),
   );
 }
@@ -167,7 +169,8 @@ function drawRun(
   const inputs = random.chance(0.9) ? encode(random, drawObject(random, 3)) : undefined;
   const outputs = random.chance(0.6) ? encode(random, drawObject(random, 3)) : undefined;
   const isStated = runType === 'llm' && random.chance(0.7);
-  const [prompt, completion, cost] = [random.int(6), random.int(6), random.int(20) / 4];
+  const [prompt, completion] = [random.int(6), random.int(6)];
+  const [promptCost, completionCost] = [random.int(12) / 4, random.int(12) / 4];
   const firstToken = runType === 'llm' && random.chance(0.3) ? startTimeMicros + 1_000_000 : undefined;
   const endedAtMicros = latency === undefined ? undefined : startTimeMicros + latency;
   const encodedError = error === undefined ? undefined : encode(random, error);
@@ -187,7 +190,9 @@ function drawRun(
       promptTokens: prompt,
       completionTokens: completion,
       totalTokens: prompt + completion,
-      totalCost: String(cost),
+      promptCost: String(promptCost),
+      completionCost: String(completionCost),
+      totalCost: String(promptCost + completionCost),
     }),
     ...(firstToken !== undefined && { firstTokenTimeMicros: firstToken }),
   };
@@ -236,7 +241,9 @@ function drawRun(
       total_tokens: usage(prompt + completion),
       prompt_tokens: usage(prompt),
       completion_tokens: usage(completion),
-      total_cost: usage(cost),
+      prompt_cost: usage(promptCost),
+      completion_cost: usage(completionCost),
+      total_cost: usage(promptCost + completionCost),
     },
   };
   return { event, run };

@@ -54,7 +54,12 @@ const kinds: readonly Kind[] = [
   { fields: ['execution_order'], operators: ['eq', 'neq'], draw: () => 1 },
   { fields: ['tags'], operators: ['has', ...textOperators], draw: text },
   { fields: ['total_tokens', 'prompt_tokens', 'completion_tokens'], operators: comparisonOperators, draw: number },
-  { fields: ['total_cost'], operators: comparisonOperators, draw: number, isNullable: true },
+  {
+    fields: ['total_cost', 'prompt_cost', 'completion_cost'],
+    operators: comparisonOperators,
+    draw: number,
+    isNullable: true,
+  },
   { fields: ['metadata'], operators: ['exists'], draw: (random, { keys }) => random.pick(keys) },
   {
     fields: ['metadata'],
