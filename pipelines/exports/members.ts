@@ -74,7 +74,7 @@ export function buildMembersCondition(
 
 /**
  * Builds the clauses for the filter of an export. The filter is applied to the values that a run has when its chunk is
- * read, so a run that is patched during the export may begin or cease to match. Runs of its trace and feedback are
+ * read, which are those that the file contains; see decision 0050. A run that is patched before may begin or cease to match. Runs of its trace and feedback are
  * taken into account even if they expire after `members_until`.
  */
 export function buildMembersFilter(scope: ExportScope, { sql }: MembersCondition): FilterClauses {

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { countMembers } from '../../../pipelines/exports/members.ts';
 import { parseRunFilters } from '../../../pipelines/runs/filter/run-filter.ts';
 import { exportFields } from '../../../schemas/parquet/run-columns.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
@@ -172,4 +173,43 @@ it('a trace that expires after the request is exported with its feedback, also i
   expect([rated?.id, others]).toEqual([child, []]);
   expect(JSON.parse(String(rated?.feedback_stats))).toEqual({ good: expect.objectContaining({ n: 1, avg: 1 }) });
   expect(await read({ filter: 'eq(feedback_key, "before")' })).toEqual([]);
+});
+
+it('each run that matches a filter when it is read is in a file, or counted as late', async () => {
+  const { clickhouse } = exporting.reading.stores;
+  const names = ['stays', 'ceases', 'begins', 'late', 'late other'] as const;
+  const ids = Object.fromEntries(names.map((name) => [name, deriveUuid(`filtered ${name}`)])) as Record<string, string>;
+  const membersUntilMicros = Date.now() * 1_000 - 600_000_000;
+  const projectId = deriveUuid('filtered project');
+  const scope = {
+    ...wholeDay,
+    projectId,
+    membersUntilMicros,
+    conditions: parseRunFilters({ filter: 'has(tags, "x")' }),
+  };
+  const post = (name: string, tags: readonly string[], receivedAtMicros: number) => {
+    const runId = ids[name] as string;
+    const values = { name, tags: Buffer.from(JSON.stringify(tags)) };
+    return runEvent({ projectId, runId, traceId: runId, startTimeMicros: noonMicros, receivedAtMicros, values });
+  };
+  const read = async () => {
+    const parts = await exportAllChunks(exporting, scope, everything);
+    const rows = (await Promise.all(parts.map(({ path }) => rowsOf(path)))).flat();
+    const counted = await countMembers(clickhouse, scope);
+    expect(counted.members).toBe(rows.length);
+    return { exported: rows.map(({ id }) => id).sort(), late: counted.late };
+  };
+  const before = membersUntilMicros - 1_000_000;
+  await insertEvents(clickhouse, [
+    post('stays', ['x'], before),
+    post('ceases', ['x'], before),
+    post('begins', ['y'], before),
+    post('late', ['x'], membersUntilMicros + 1_000_000),
+    post('late other', ['y'], membersUntilMicros + 1_000_000),
+  ]);
+  expect(await read()).toEqual({ exported: [ids.stays, ids.ceases].sort(), late: 1 });
+  // Patches after the request: one run ceases to match, another one begins to.
+  const after = membersUntilMicros + 2_000_000;
+  await insertEvents(clickhouse, [post('ceases', ['y'], after), post('begins', ['x'], after)]);
+  expect(await read()).toEqual({ exported: [ids.stays, ids.begins].sort(), late: 1 });
 });
