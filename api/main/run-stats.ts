@@ -65,7 +65,7 @@ export const RunStats = Type.Partial(
   }),
 );
 
-/** Names that select several statistics at once, or statistics that are always null. */
+/** Names that select several statistics at once, or statistics that runs do not have. */
 const groupSelects = ['all_run_stats', 'all_token_stats', 'thread_feedback_stats', 'session_feedback_stats'] as const;
 export const statSelects = [...statNames, ...groupSelects];
 

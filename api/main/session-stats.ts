@@ -1,7 +1,8 @@
 import { Type } from 'typebox';
+import type { FeedbackStats } from '../../pipelines/projects/project-stats.ts';
 import { parseRunFilter, type RunFilterConditions } from '../../pipelines/runs/filter/run-filter.ts';
 import type { RunStats, StatName } from '../../pipelines/runs/stats/stat-names.ts';
-import { nullable } from '../server/formats.ts';
+import { JsonObject, nullable } from '../server/formats.ts';
 import { RunStats as RunStatsShape, selectStats } from './run-stats.ts';
 
 /** Run statistics of a project in a response. Costs are decimal numbers as text. */
@@ -40,21 +41,25 @@ export const sessionStatsFields = {
   total_cost: Cost(),
   prompt_cost: Cost(),
   completion_cost: Cost(),
-  session_feedback_stats: Type.Null({ description: 'Feedback belongs to runs.' }),
+  session_feedback_stats: nullable(
+    Type.Record(Type.String(), JsonObject(), {
+      description: 'Of the feedback on the project itself, such as that of summary evaluators, by feedback key.',
+    }),
+  ),
   test_run_number: Type.Null(),
 };
 
 const nullStats = Object.fromEntries(sessionStats.map((name) => [name, null]));
 
 /** Formats the statistics of a project for a response. */
-export function formatSessionStats(stats: RunStats | undefined) {
+export function formatSessionStats(stats: RunStats | undefined, ownFeedback: FeedbackStats | undefined) {
   const formattedStats = Object.fromEntries(
     Object.entries(stats ?? {}).map(([name, value]) => [
       name,
       costStatNames.includes(name) && value !== null ? formatDecimal(Number(value)) : value,
     ]),
   );
-  return { ...nullStats, session_feedback_stats: null, test_run_number: null, ...formattedStats };
+  return { ...nullStats, session_feedback_stats: ownFeedback ?? null, test_run_number: null, ...formattedStats };
 }
 
 /** Formats a number without an exponent, because costs are often less than a millionth. */
@@ -78,6 +83,10 @@ export function selectSessionStats(
     ),
   );
 }
+
+/** Whether the statistics listed in `select` include those of the feedback on the project itself. */
+export const selectsOwnFeedback = (select: readonly string[] | undefined): boolean =>
+  select === undefined || select.length === 0 || select.includes('session_feedback_stats');
 
 /**
  * Parses the conditions on root runs in one parameter.

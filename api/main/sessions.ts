@@ -9,14 +9,19 @@ import {
   statOrders,
 } from '../../pipelines/projects/list-by-stats.ts';
 import { maxNameLength, type ProjectRecord, readProject } from '../../pipelines/projects/project.ts';
-import { readProjectStats, readTopMetadata } from '../../pipelines/projects/project-stats.ts';
+import {
+  type FeedbackStats,
+  readOwnFeedbackStats,
+  readProjectStats,
+  readTopMetadata,
+} from '../../pipelines/projects/project-stats.ts';
 import { createProject, updateProject } from '../../pipelines/projects/write-project.ts';
 import { checkLonglivedDays } from '../../pipelines/retention/lifetimes.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import type { RunStats } from '../../pipelines/runs/stats/stat-names.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { JsonObject, nullable, optional, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, nullable, OneOf, optional, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
 import {
   metadataParameter,
   newTagsField,
@@ -28,7 +33,13 @@ import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { statSelects } from './run-stats.ts';
-import { formatSessionStats, parseSessionFilter, selectSessionStats, sessionStatsFields } from './session-stats.ts';
+import {
+  formatSessionStats,
+  parseSessionFilter,
+  selectSessionStats,
+  selectsOwnFeedback,
+  sessionStatsFields,
+} from './session-stats.ts';
 
 const TraceTier = Type.Union([Type.Literal('longlived'), Type.Literal('shortlived')]);
 const Name = Text({ minLength: 1, maxLength: maxNameLength });
@@ -94,8 +105,12 @@ function formatSession(project: ProjectRecord) {
   return { ...project, last_run_start_time_live: null };
 }
 
-function formatSessionWithStats(project: ProjectRecord, stats?: RunStats): Static<typeof SessionWithStats> {
-  return { ...formatSession(project), ...formatSessionStats(stats) } as Static<typeof SessionWithStats>;
+function formatSessionWithStats(
+  project: ProjectRecord,
+  stats?: RunStats,
+  ownFeedback?: FeedbackStats,
+): Static<typeof SessionWithStats> {
+  return { ...formatSession(project), ...formatSessionStats(stats, ownFeedback) } as Static<typeof SessionWithStats>;
 }
 
 export const createSession = defineOperation({
@@ -200,8 +215,11 @@ export const getSession = defineOperation({
     if (query.include_stats !== true) return formatSessionWithStats(project);
     const startedFromMicros = parseOptionalTime(query.stats_start_time);
     const runs = { tenantId: caller.workspaceId, projectIds: [project.id], startedFromMicros };
-    const stats = await readProjectStats(services, runs, selectSessionStats(undefined, true));
-    return formatSessionWithStats(project, stats.get(project.id));
+    const [stats, ownFeedback] = await Promise.all([
+      readProjectStats(services.clickhouse, runs, selectSessionStats(undefined, true)),
+      readOwnFeedbackStats(services.clickhouse, caller.workspaceId, [project.id]),
+    ]);
+    return formatSessionWithStats(project, stats.get(project.id), ownFeedback.get(project.id));
   },
 });
 
@@ -236,6 +254,11 @@ const Query = Type.Object({
   sort_by_feedback_key: Type.Optional(
     Type.String({ description: 'For `sort_by=feedback`: the key whose average orders the projects.' }),
   ),
+  sort_by_feedback_source: Type.Optional(
+    OneOf(['run', 'session'], {
+      description: 'For `sort_by=feedback`: the feedback on root runs (default), or on the projects themselves.',
+    }),
+  ),
   ...pageParameters,
 });
 
@@ -266,6 +289,7 @@ export async function readSessions(
   caller: WorkspaceCaller,
   query: SharedQuery,
   options: Pick<StatsListQuery, 'sortBy' | 'descending' | 'limit' | 'offset'> &
+    Pick<StatsListQuery, 'feedbackSource'> &
     Pick<StatsListQuery['conditions'], 'referenceFree' | 'referenceDatasetIds'> & { readonly includeFacets: boolean },
 ): Promise<ProjectWithStats[]> {
   const { referenceFree, referenceDatasetIds, includeFacets, ...page } = options;
@@ -290,7 +314,11 @@ export async function readSessions(
       conditions: parseSessionFilter('stats_filter', query.stats_filter),
     },
   };
-  const selected = query.include_stats === true ? selectSessionStats(query.stats_select, includeFacets) : undefined;
+  const includeStats = query.include_stats === true;
+  const selected = {
+    ofRuns: includeStats ? selectSessionStats(query.stats_select, includeFacets) : undefined,
+    ownFeedback: includeStats && selectsOwnFeedback(query.stats_select),
+  };
   return readProjectsWithStats(services, caller.workspaceId, list, selected);
 }
 
@@ -302,7 +330,7 @@ export const listSessions = defineOperation({
   summary: 'List the tracing projects of the workspace',
   description: 'The list is empty if no project has the given name.',
   access: { permission: 'projects:read', tenantScope: 'workspace' },
-  unsupported: { query: ['dataset_version', 'sort_by_feedback_source'] },
+  unsupported: { query: ['dataset_version'] },
   errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
   schema: { query: Query, response: { 200: Type.Array(SessionWithStats) } },
   handler: async ({ caller, query, services }) => {
@@ -311,11 +339,12 @@ export const listSessions = defineOperation({
       referenceDatasetIds: query.reference_dataset,
       includeFacets: query.facets,
       sortBy: query.sort_by,
+      feedbackSource: query.sort_by_feedback_source,
       descending: query.sort_by_desc,
       limit: query.limit,
       offset: query.offset,
     });
-    return found.map(({ project, stats }) => formatSessionWithStats(project, stats));
+    return found.map(({ project, stats, ownFeedback }) => formatSessionWithStats(project, stats, ownFeedback));
   },
 });
 

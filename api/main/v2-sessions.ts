@@ -34,10 +34,10 @@ const Session = Type.Object({
   ...Type.Pick(RunStatsShape, [...costs]).properties,
 });
 
-function formatSession({ project, stats }: ProjectWithStats) {
+function formatSession({ project, stats, ownFeedback }: ProjectWithStats) {
   return {
     ...project,
-    ...formatSessionStats(stats),
+    ...formatSessionStats(stats, ownFeedback),
     ...Object.fromEntries(costs.map((name) => [name, stats?.[name] ?? null])),
     type: project.reference_dataset_id === null ? ('PROJECT' as const) : ('EXPERIMENT' as const),
     trace_tier: project.trace_tier === null ? null : tiers[project.trace_tier as keyof typeof tiers],
@@ -75,7 +75,11 @@ export const listV2Sessions = defineOperation({
       sort_by_feedback_key: Type.Optional(
         Type.String({ description: 'For `FEEDBACK`: the key whose average orders.' }),
       ),
-      sort_by_feedback_source: Type.Optional(OneOf(['RUN'], { description: 'Feedback belongs to runs.' })),
+      sort_by_feedback_source: Type.Optional(
+        OneOf(['RUN', 'SESSION'], {
+          description: 'For `FEEDBACK`: of root runs (default) or of the projects themselves.',
+        }),
+      ),
       sort_order: OneOf(['asc', 'desc'], { default: 'desc' }),
       page_size: pageParameters.limit,
       cursor: cursorParameter,
@@ -91,6 +95,7 @@ export const listV2Sessions = defineOperation({
       referenceDatasetIds: query.reference_dataset_id,
       includeFacets: query.include_facets,
       sortBy: query.sort_by.toLowerCase() as Order,
+      feedbackSource: query.sort_by_feedback_source === 'SESSION' ? 'session' : 'run',
       descending: query.sort_order === 'desc',
       // One more than the page shows whether there is another page.
       limit: query.page_size + 1,

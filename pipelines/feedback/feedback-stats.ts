@@ -1,5 +1,6 @@
 import type { ClickHouse, Query } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
+import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { buildLiveCondition, liveCondition } from '../retention/lifetimes.ts';
 
 /** Limits on the number and size of the comments and labels in the statistics of one feedback key of one run. */
@@ -95,6 +96,23 @@ export async function readFeedbackStatsByComparison(
   const location = { params: { tenant: tenantId, comparisons: comparisonIds } };
   const sql = `SELECT *, toString(comparative_experiment_id) AS target FROM feedback FINAL
     WHERE tenant_id = {tenant:UUID} AND comparative_experiment_id IN {comparisons:Array(UUID)} AND ${liveCondition}`;
+  return summarise(clickhouse, location, sql);
+}
+
+/**
+ * Like {@link readFeedbackStatsByRun}, but from the feedback on each project itself, such as that of summary evaluators,
+ * and without the feedback on its runs.
+ */
+export async function readFeedbackStatsByProject(
+  clickhouse: ClickHouse,
+  tenantId: string,
+  projectIds: readonly string[],
+): Promise<Map<string, string>> {
+  if (projectIds.length === 0) return new Map();
+  const externalTable = { name: 'rated', structure: 'session_id UUID', rows: projectIds.map((id) => [id]) };
+  const location = { params: { tenant: tenantId }, externalTable, settings: lookupSettings };
+  const sql = `SELECT *, toString(session_id) AS target FROM feedback FINAL
+    WHERE tenant_id = {tenant:UUID} AND run_id = '${nilUuid}' AND session_id IN (SELECT session_id FROM rated) AND ${liveCondition}`;
   return summarise(clickhouse, location, sql);
 }
 

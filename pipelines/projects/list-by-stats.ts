@@ -2,7 +2,13 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { RunStats, StatName } from '../runs/stats/stat-names.ts';
 import { findProjectIds, listProjects, type ProjectConditions, type ProjectRecord } from './project.ts';
-import { findProjectsWithRuns, type ProjectStatsQuery, readProjectStats } from './project-stats.ts';
+import {
+  type FeedbackStats,
+  findProjectsWithRuns,
+  type ProjectStatsQuery,
+  readOwnFeedbackStats,
+  readProjectStats,
+} from './project-stats.ts';
 
 /** Sort orders of projects that need statistics of their runs, each with the statistic that it uses. */
 export const statOrders = {
@@ -23,6 +29,8 @@ export interface StatsListQuery {
   readonly sortBy: 'name' | 'start_time' | StatOrder;
   /** Feedback key whose average score is used by the order `feedback`. */
   readonly feedbackKey?: string | undefined;
+  /** Whether the order `feedback` uses the feedback on root runs (default) or on the projects themselves. */
+  readonly feedbackSource?: 'run' | 'session' | undefined;
   /** The runs from which the statistic of the sort order is computed. */
   readonly runs: Pick<ProjectStatsQuery, 'startedFromMicros' | 'conditions'>;
   readonly descending: boolean;
@@ -51,11 +59,10 @@ async function listProjectsByStats(
     return listProjects(database, tenantId, { ...conditions, sortBy, descending, limit, offset });
   const projectIds = await findProjectIds(database, tenantId, conditions);
   const stat = statOrders[sortBy];
-  const stats = await readProjectStats(
-    { clickhouse, database },
-    { tenantId, projectIds, ...query.runs },
-    new Set([stat]),
-  );
+  const usesOwnFeedback = sortBy === 'feedback' && query.feedbackSource === 'session';
+  const stats = usesOwnFeedback
+    ? wrapFeedbackStats(await readOwnFeedbackStats(clickhouse, tenantId, projectIds))
+    : await readProjectStats(clickhouse, { tenantId, projectIds, ...query.runs }, new Set([stat]));
   const ids = sortProjectIds(stats, (each) => readValue(each, stat, query.feedbackKey), descending).slice(
     offset,
     offset + limit,
@@ -66,10 +73,22 @@ async function listProjectsByStats(
   return projects.sort((a, b) => (place.get(a.id) ?? 0) - (place.get(b.id) ?? 0));
 }
 
+function wrapFeedbackStats(feedback: ReadonlyMap<string, FeedbackStats>): Map<string, RunStats> {
+  return new Map([...feedback].map(([id, feedback_stats]) => [id, { feedback_stats }]));
+}
+
 /** A project of a list, and its statistics if any are selected. */
 export interface ProjectWithStats {
   readonly project: ProjectRecord;
   readonly stats: RunStats | undefined;
+  /** Statistics of the feedback on the project itself. */
+  readonly ownFeedback: FeedbackStats | undefined;
+}
+
+/** The statistics that a list of projects contains. */
+export interface SelectedStats {
+  readonly ofRuns: ReadonlySet<StatName> | undefined;
+  readonly ownFeedback: boolean;
 }
 
 /** As {@link listProjectsByStats}, with the selected statistics. @throws errors of the stores. */
@@ -77,12 +96,19 @@ export async function readProjectsWithStats(
   deps: { readonly clickhouse: ClickHouse; readonly database: Database },
   tenantId: string,
   query: StatsListQuery,
-  selected: ReadonlySet<StatName> | undefined,
+  selected: SelectedStats,
 ): Promise<ProjectWithStats[]> {
   const projects = await listProjectsByStats(deps, tenantId, query);
-  const read = { tenantId, projectIds: projects.map(({ id }) => id), ...query.runs };
-  const stats = selected && (await readProjectStats(deps, read, selected));
-  return projects.map((project) => ({ project, stats: stats?.get(project.id) }));
+  const projectIds = projects.map(({ id }) => id);
+  const [stats, ownFeedback] = await Promise.all([
+    selected.ofRuns && readProjectStats(deps.clickhouse, { tenantId, projectIds, ...query.runs }, selected.ofRuns),
+    selected.ownFeedback ? readOwnFeedbackStats(deps.clickhouse, tenantId, projectIds) : undefined,
+  ]);
+  return projects.map((project) => ({
+    project,
+    stats: stats?.get(project.id),
+    ownFeedback: ownFeedback?.get(project.id),
+  }));
 }
 
 type Value = number | string | null | undefined;

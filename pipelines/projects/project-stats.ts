@@ -1,5 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import type { Database } from '../../infra/postgres/pool.ts';
+import { readFeedbackStatsByProject } from '../feedback/feedback-stats.ts';
 import type { RunFilterConditions } from '../runs/filter/run-filter.ts';
 import { metadataPairs } from '../runs/run-columns.ts';
 import { projectGrouping } from '../runs/stats/grouping.ts';
@@ -33,6 +33,23 @@ export async function readProjectStats(
   const request = { ...buildRunSet(query), groupBy: projectGrouping, selected, maxGroups };
   const stats = await readRunStats(clickhouse, request, database);
   return new Map(query.projectIds.map((id) => [id, stats.get(id) ?? createEmptyStats(selected)]));
+}
+
+/** Statistics of feedback by feedback key. */
+export type FeedbackStats = NonNullable<RunStats['feedback_stats']>;
+
+/**
+ * Reads statistics of the feedback on each project itself, by project and feedback key.
+ *
+ * @throws errors of ClickHouse.
+ */
+export async function readOwnFeedbackStats(
+  clickhouse: ClickHouse,
+  tenantId: string,
+  projectIds: readonly string[],
+): Promise<Map<string, FeedbackStats>> {
+  const stats = await readFeedbackStatsByProject(clickhouse, tenantId, projectIds);
+  return new Map(projectIds.map((id) => [id, JSON.parse(stats.get(id) ?? '{}') as FeedbackStats]));
 }
 
 /**

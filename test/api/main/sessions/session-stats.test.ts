@@ -160,7 +160,6 @@ describe('statistics of projects', () => {
     ['sort_by=size', 422],
     ['include_stats=true&stats_select=mode', 422],
     ['stats_start_time=noon', 422],
-    ['sort_by_feedback_source=run', 400],
   ])('refuse %s', async (query, status) => {
     expect((await list(query)).status).toBe(status);
   });
@@ -268,5 +267,49 @@ describe('metadata of a project', () => {
     expect((await runs.ask({ url: `/sessions/${ids.slow}/metadata`, key: runs.theirs.workspaceKeys[0] })).status).toBe(
       404,
     );
+  });
+});
+
+describe('feedback on projects themselves', () => {
+  beforeAll(async () => {
+    for (const [name, score] of [
+      ['slow', 0.25],
+      ['empty', 0.75],
+    ] as const) {
+      const sent = await runs.ask({ url: '/feedback', body: { session_id: ids[name], key: 'summary', score } });
+      expect(sent.status).toBe(200);
+    }
+    await runs.api.settled();
+  });
+
+  it('has statistics of its own', async () => {
+    const slow = await client.readProject({ projectName: 'slow', includeStats: true });
+    expect(slow).toMatchObject({
+      feedback_stats: { good: { n: 1 } },
+      session_feedback_stats: { summary: { n: 1, avg: 0.25 } },
+    });
+    expect(slow.feedback_stats).not.toHaveProperty('summary');
+    const read = await runs.ask({ url: `/sessions/${ids.empty}?include_stats=true` });
+    expect(read.body).toMatchObject({ session_feedback_stats: { summary: { n: 1, avg: 0.75 } } });
+    const { body } = await list(`id=${ids.slow}&include_stats=true&stats_select=run_count`);
+    expect(body).toMatchObject([{ run_count: 2, session_feedback_stats: null }]);
+    const selected = await list(`id=${ids.slow}&include_stats=true&stats_select=session_feedback_stats`);
+    expect(selected.body).toMatchObject([{ run_count: null, session_feedback_stats: { summary: { avg: 0.25 } } }]);
+  });
+
+  it('orders projects in both versions', async () => {
+    const order = 'sort_by=feedback&sort_by_feedback_key=summary&sort_by_feedback_source=session';
+    expect(await names(order)).toEqual(['empty', 'slow', 'fast']);
+    expect(await names(`${order}&sort_by_desc=false`)).toEqual(['slow', 'empty', 'fast']);
+    const found: (string | undefined)[] = [];
+    for await (const { name } of newClient.sessions.listV2({
+      id: Object.values(ids),
+      sort_by: 'FEEDBACK',
+      sort_by_feedback_key: 'summary',
+      sort_by_feedback_source: 'SESSION',
+    })) {
+      found.push(name);
+    }
+    expect(found).toEqual(['empty', 'slow', 'fast']);
   });
 });
