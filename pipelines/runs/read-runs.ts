@@ -58,26 +58,40 @@ export async function readRuns(
     return { rows, rowData: { dottedOrders, children, firstReceived } };
   }
 
-  const [{ rows, rowData }, feedbackStats, attachmentUrls, shares, figures, firstTokens, spans] = await Promise.all([
-    readRows(),
-    readIfSelected('feedbackStats', () => extras.feedbackStats(tenantId, runIds)),
-    readIfSelected('attachmentUrls', () => extras.attachmentUrls(tenantId, runIds)),
-    readIfSelected('shares', () => extras.shares(tenantId, traceIds)),
-    readIfSelected('figures', () =>
-      sumDescendants(clickhouse, {
-        scope,
-        traces: '{figure_traces:Array(UUID)}',
-        targets: '{figure_targets:Array(UUID)}',
-        params: { figure_traces: traceIds, figure_targets: runIds },
-        settings: lookupSettings,
-      }),
-    ),
-    readIfSelected('firstTokens', () => readFirstTokenTimes(clickhouse, scope, traceIds)),
-    readIfSelected('spans', () => readTraceTimeRanges(clickhouse, tenantId, traceIds)),
-  ]);
+  const [{ rows, rowData }, feedbackStats, attachmentUrls, shares, uses, datasets, figures, firstTokens, spans] =
+    await Promise.all([
+      readRows(),
+      readIfSelected('feedbackStats', () => extras.feedbackStats(tenantId, runIds)),
+      readIfSelected('attachmentUrls', () => extras.attachmentUrls(tenantId, runIds)),
+      readIfSelected('shares', () => extras.shares(tenantId, traceIds)),
+      readIfSelected('uses', () => extras.uses(tenantId, runIds)),
+      readIfSelected('datasets', () => extras.datasets(tenantId, [...scope.projectIds])),
+      readIfSelected('figures', () =>
+        sumDescendants(clickhouse, {
+          scope,
+          traces: '{figure_traces:Array(UUID)}',
+          targets: '{figure_targets:Array(UUID)}',
+          params: { figure_traces: traceIds, figure_targets: runIds },
+          settings: lookupSettings,
+        }),
+      ),
+      readIfSelected('firstTokens', () => readFirstTokenTimes(clickhouse, scope, traceIds)),
+      readIfSelected('spans', () => readTraceTimeRanges(clickhouse, tenantId, traceIds)),
+    ]);
   return {
     rows,
-    related: { tenantId, ...rowData, feedbackStats, attachmentUrls, shares, figures, firstTokens, spans },
+    related: {
+      tenantId,
+      ...rowData,
+      feedbackStats,
+      attachmentUrls,
+      shares,
+      uses,
+      datasets,
+      figures,
+      firstTokens,
+      spans,
+    },
   };
 }
 

@@ -116,6 +116,17 @@ export interface RunExtras {
   attachmentUrls(tenantId: string, runIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
   /** Token and URL of the public view, by trace. Traces that are not shared are omitted. */
   shares(tenantId: string, traceIds: readonly string[]): Promise<ReadonlyMap<string, Share>>;
+  /** Uses in datasets and annotation queues, by run. Runs without any are omitted. */
+  uses(tenantId: string, runIds: readonly string[]): Promise<ReadonlyMap<string, RunUse>>;
+  /** Dataset by project. Projects that are not experiments are omitted. */
+  datasets(tenantId: string, projectIds: readonly string[]): Promise<ReadonlyMap<string, string>>;
+}
+
+export interface RunUse {
+  /** Whether a current example names the run as its source. */
+  readonly inDataset: boolean;
+  /** When the run was last added to an annotation queue, in microseconds since 1970. */
+  readonly lastQueuedMicros: number | undefined;
 }
 
 export interface Share {

@@ -1,7 +1,7 @@
 import { formatTime } from '../ingest/run-event/times.ts';
 import { type Figures, figureColumns } from './descendant-figures.ts';
 import { listAncestorIds } from './dotted-orders.ts';
-import { defaultRunType, previewCharacters, type RunColumn, type Share } from './run-columns.ts';
+import { defaultRunType, previewCharacters, type RunColumn, type RunUse, type Share } from './run-columns.ts';
 import type { TraceTimeRange } from './trace-facts.ts';
 import type { TracedRunRow } from './write-runs.ts';
 
@@ -15,6 +15,10 @@ export interface RelatedData {
   readonly attachmentUrls: ReadonlyMap<string, string>;
   /** Shares by trace; traces that are not shared are absent. */
   readonly shares: ReadonlyMap<string, Share>;
+  /** Uses in datasets and annotation queues, by run; runs without any are absent. */
+  readonly uses: ReadonlyMap<string, RunUse>;
+  /** Dataset by project; projects that are not experiments are absent. */
+  readonly datasets: ReadonlyMap<string, string>;
   /** Tokens and costs of the model calls among the descendants of each run, by run. */
   readonly figures: ReadonlyMap<string, Figures>;
   /** All descendants and the direct children of each run, by run. */
@@ -31,6 +35,8 @@ export type RelatedKind =
   | 'feedbackStats'
   | 'attachmentUrls'
   | 'shares'
+  | 'uses'
+  | 'datasets'
   | 'children'
   | 'figures'
   | 'firstReceived'
@@ -118,7 +124,7 @@ export const runFields = {
   execution_order: createKeyField(() => '1'),
   session_id: createKeyField((run) => `"${run.key.projectId}"`),
   reference_example_id: createTextField('referenceExampleId'),
-  reference_dataset_id: nullField,
+  reference_dataset_id: createField([], (run, related) => quote(related.datasets.get(run.key.projectId)), 'datasets'),
   manifest_id: nullField,
   manifest_s3_id: nullField,
   total_tokens: createCountField('total_tokens'),
@@ -137,8 +143,12 @@ export const runFields = {
   s3_urls: createField([], (run, related) => related.attachmentUrls.get(run.key.runId), 'attachmentUrls'),
   app_path: createField(['startedAtMicros'], (run, related) => quote(buildAppPath(run, related.tenantId))),
   thread_id: createTextField('threadId'),
-  in_dataset: createKeyField(() => 'false'),
-  last_queued_at: nullField,
+  in_dataset: createField([], (run, related) => String(related.uses.get(run.key.runId)?.inDataset ?? false), 'uses'),
+  last_queued_at: createField(
+    [],
+    (run, related) => formatOptionalTime(related.uses.get(run.key.runId)?.lastQueuedMicros),
+    'uses',
+  ),
   share_token: createField([], (run, related) => quote(related.shares.get(run.key.traceId)?.token), 'shares'),
   trace_tier: createTextField('traceTier'),
   ttl_seconds: createField(['lifetimeSeconds'], (run) => run.text('lifetimeSeconds')),

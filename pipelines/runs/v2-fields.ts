@@ -1,15 +1,6 @@
 import { formatTime } from '../ingest/run-event/times.ts';
 import type { RunColumn } from './run-columns.ts';
-import {
-  createField,
-  createFigureReader,
-  createKeyField,
-  nullField,
-  quote,
-  type RunField,
-  runFields,
-  truncate,
-} from './run-fields.ts';
+import { createField, createFigureReader, nullField, quote, type RunField, runFields, truncate } from './run-fields.ts';
 import type { TracedRunRow } from './write-runs.ts';
 
 const formatZonedTime = (micros: number | undefined) => (micros === undefined ? undefined : `"${formatTime(micros)}Z"`);
@@ -113,8 +104,12 @@ export const v2Fields = {
     'attachmentUrls',
   ),
   thread_evaluation_time: nullField,
-  is_in_dataset: createKeyField(() => 'false'),
-  last_queued_at: nullField,
+  is_in_dataset: runFields.in_dataset,
+  last_queued_at: createField(
+    [],
+    (run, related) => formatZonedTime(related.uses.get(run.key.runId)?.lastQueuedMicros),
+    'uses',
+  ),
   share_url: createField([], (run, related) => quote(related.shares.get(run.key.traceId)?.url), 'shares'),
   feedback_stats: runFields.feedback_stats,
 } as const satisfies Record<string, RunField>;
@@ -123,7 +118,14 @@ export const v2Fields = {
  * Fields that a request for a shared trace cannot select: ids of other objects, and links that stay valid after sharing
  * ends.
  */
-const privateFields: readonly string[] = ['app_path', 'attachments', 'share_url', 'last_queued_at', 'is_in_dataset'];
+const privateFields: readonly string[] = [
+  'app_path',
+  'attachments',
+  'share_url',
+  'last_queued_at',
+  'is_in_dataset',
+  'reference_dataset_id',
+];
 
 export const publicV2Fields = (Object.keys(v2Fields) as V2FieldName[]).filter((name) => !privateFields.includes(name));
 

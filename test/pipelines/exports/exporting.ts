@@ -51,6 +51,8 @@ export async function openExporting(): Promise<ExportFixture> {
     feedbackStats: (tenant, runIds) => readFeedbackStatsByRun(reading.stores.clickhouse, tenant, runIds),
     attachmentUrls: async () => new Map(),
     shares: async () => new Map(),
+    uses: async () => new Map(),
+    datasets: async () => new Map(),
   });
   const encoder = openEncoder({ memoryLimitBytes: 256 * 1024 * 1024 });
   const root = await mkdtemp(join(tmpdir(), 'runlake-export-'));

@@ -366,6 +366,14 @@ describe('conditions', () => {
         calls.push('shares');
         return new Map([[traceIds[0] ?? '', { token: 'token', url: '/token' }]]);
       },
+      uses: async (_tenant: string, runIds: readonly string[]) => {
+        calls.push('uses');
+        return new Map([[runIds[0] ?? '', { inDataset: true, lastQueuedMicros: noonMicros }]]);
+      },
+      datasets: async (_tenant: string, projectIds: readonly string[]) => {
+        calls.push('datasets');
+        return new Map([[projectIds[0] ?? '', 'dataset']]);
+      },
     };
     await reading.page({ runIds: [root], select: ['name'] }, { extras });
     expect(calls).toEqual([]);

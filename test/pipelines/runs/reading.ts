@@ -10,6 +10,8 @@ const noExtras: RunExtras = {
   feedbackStats: async () => new Map(),
   attachmentUrls: async () => new Map(),
   shares: async () => new Map(),
+  uses: async () => new Map(),
+  datasets: async () => new Map(),
 };
 
 export interface Reading {

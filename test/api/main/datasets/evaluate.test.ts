@@ -70,6 +70,11 @@ it('runs a target over a dataset, with evaluators, summary evaluators and repeti
     session_count: 1,
     last_session_start_time: project.start_time,
   });
+  const withStats = await client.readProject({ projectName: results.experimentName, includeStats: true });
+  expect(withStats).toMatchObject({ session_feedback_stats: { count: { n: 1, avg: 6 } } });
+  const [{ id: runId } = { id: '' }] = (await ask('POST', '/runs/query', { session: [project.id], limit: 1 })).body
+    .runs;
+  expect(await client.readRun(runId)).toMatchObject({ reference_dataset_id: dataset.id, in_dataset: false });
   const [listed] = (await ask('GET', `/sessions?reference_dataset=${dataset.id}`)).body;
   expect(listed.id).toBe(project.id);
 
