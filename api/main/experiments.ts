@@ -4,6 +4,7 @@ import { requireComparison } from '../../pipelines/datasets/comparisons.ts';
 import { readExamplesWithRuns, readV2ExamplesWithRuns } from '../../pipelines/datasets/experiment-runs.ts';
 import { readFeedbackStatsByRun } from '../../pipelines/feedback/feedback-stats.ts';
 import type { ReadDeps } from '../../pipelines/runs/query-runs.ts';
+import { selectWithPreviews } from '../../pipelines/runs/run-select.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { jsonMediaType, optional, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
@@ -37,7 +38,12 @@ export const listExperimentRuns = defineOperation({
       comparative_experiment_id: optional(Uuid({ description: 'Only its feedback is in `feedback_stats`.' })),
       limit: optional(Type.Integer({ minimum: 1, maximum: 100, default: 10 })),
       offset: optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 })),
-      preview: optional(Type.Boolean({ description: 'Accepted; inputs and outputs are always complete.' })),
+      preview: optional(
+        Type.Boolean({
+          description:
+            'Whether runs also have `inputs_preview` and `outputs_preview`. Inputs and outputs stay complete.',
+        }),
+      ),
     }),
     response: { 200: Type.Array(Type.Object({ ...exampleShape, runs: Type.Array(Run) })) },
     produces: jsonMediaType,
@@ -53,7 +59,8 @@ export const listExperimentRuns = defineOperation({
     };
     const deps = await createReadDeps({ services, request, caller }, query.datasetId, body.comparative_experiment_id);
     const links = createExampleLinks(services, request);
-    return new RawResponse({ body: await readExamplesWithRuns(deps, caller.workspaceId, query, links) });
+    const selection = body.preview ? { selected: selectWithPreviews() } : {};
+    return new RawResponse({ body: await readExamplesWithRuns(deps, caller.workspaceId, query, links, selection) });
   },
 });
 

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import type { FeedbackStats } from '../../pipelines/projects/project-stats.ts';
 import { parseRunFilter, type RunFilterConditions } from '../../pipelines/runs/filter/run-filter.ts';
 import type { RunStats, StatName } from '../../pipelines/runs/stats/stat-names.ts';
-import { JsonObject, nullable } from '../server/formats.ts';
+import { JsonObject, nullable, Timestamp } from '../server/formats.ts';
 import { RunStats as RunStatsShape, selectStats } from './run-stats.ts';
 
 /** Run statistics of a project in a response. Costs are decimal numbers as text. */
@@ -47,6 +47,16 @@ export const sessionStatsFields = {
     }),
   ),
   test_run_number: Type.Null(),
+};
+
+/** Parameters of operations that return projects with statistics. */
+export const statsParameters = {
+  include_stats: Type.Optional(
+    Type.Boolean({
+      description: 'Statistics of the root runs. They need the permission `runs:read`. Without it they are null.',
+    }),
+  ),
+  stats_start_time: Type.Optional(Timestamp({ description: 'Statistics of runs that started at or after this time.' })),
 };
 
 const nullStats = Object.fromEntries(sessionStats.map((name) => [name, null]));

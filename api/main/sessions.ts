@@ -39,6 +39,7 @@ import {
   selectSessionStats,
   selectsOwnFeedback,
   sessionStatsFields,
+  statsParameters,
 } from './session-stats.ts';
 
 const TraceTier = Type.Union([Type.Literal('longlived'), Type.Literal('shortlived')]);
@@ -191,15 +192,6 @@ export const deleteSessions = defineOperation({
   },
 });
 
-export const statsParameters = {
-  include_stats: Type.Optional(
-    Type.Boolean({
-      description: 'Statistics of the root runs. They need the permission `runs:read`. Without it they are null.',
-    }),
-  ),
-  stats_start_time: Type.Optional(Timestamp({ description: 'Statistics of runs that started at or after this time.' })),
-};
-
 export const getSession = defineOperation({
   operationId: 'getSession',
   method: 'GET',
@@ -314,10 +306,9 @@ export async function readSessions(
       conditions: parseSessionFilter('stats_filter', query.stats_filter),
     },
   };
-  const includeStats = query.include_stats === true;
   const selected = {
-    ofRuns: includeStats ? selectSessionStats(query.stats_select, includeFacets) : undefined,
-    ownFeedback: includeStats && selectsOwnFeedback(query.stats_select),
+    ofRuns: query.include_stats === true ? selectSessionStats(query.stats_select, includeFacets) : undefined,
+    ownFeedback: query.include_stats === true && selectsOwnFeedback(query.stats_select),
   };
   return readProjectsWithStats(services, caller.workspaceId, list, selected);
 }

@@ -82,6 +82,11 @@ export function selectFields(names: readonly SelectName[] | undefined): Selectio
   return createSelection((field) => selected.has(field));
 }
 
+/** Selects what a request that selects nothing gets, and the previews of inputs and outputs. */
+export function selectWithPreviews(): Selection {
+  return createSelection((field) => !omittedByDefault.has(field) || field.endsWith('puts_preview'));
+}
+
 /** Selects all fields except those in `excludedFields`. */
 export function selectAll(excludedFields: readonly RunFieldName[] = []): Selection {
   return createSelection((field) => !excludedFields.includes(field));

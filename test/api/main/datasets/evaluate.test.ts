@@ -139,6 +139,13 @@ it('pages examples of several experiments, and refuses bad input', async () => {
   const example_ids = [second[0]?.id];
   const { examples: alone } = await readExamplesWithRuns(dataset.id, { session_ids, example_ids });
   expect(alone.map(({ id, runs }) => [id, runs.length])).toEqual([[second[0]?.id, 2]]);
+  const { examples: previewed } = await readExamplesWithRuns(dataset.id, { session_ids, example_ids, preview: true });
+  const preview = {
+    inputs_preview: JSON.stringify(previewed[0]?.runs[0].inputs),
+    outputs: { sum: expect.any(Number) },
+  };
+  expect(previewed[0]?.runs[0]).toMatchObject({ ...preview, outputs_preview: expect.stringContaining('sum') });
+  expect(alone[0]?.runs[0]).not.toHaveProperty('inputs_preview');
   expect((await readExamplesWithRuns(dataset.id, { session_ids: [] })).status).toBe(422);
   expect((await readExamplesWithRuns(randomUUID(), { session_ids })).status).toBe(404);
   expect((await readExamplesWithRuns(dataset.id, { session_ids: [randomUUID()] })).status).toBe(404);
