@@ -107,10 +107,11 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
   };
 }
 
-/** Encrypts what was encrypted with a former key again: tokens of shares, secrets of workspaces, and OAuth secrets. */
+/** Encrypts what was encrypted with a former key again: tokens of shares, secrets of workspaces and of deployments, OAuth secrets. */
 export async function resealValues(services: Services, logger: Logger): Promise<void> {
   const shares = await resealShares(services, logger);
   const secrets = await resealSecrets(services, logger);
+  const deployments = await resealDeploymentSecrets(services, logger);
   const oauth = await resealOAuthSecrets(services, logger);
-  logger.info({ shares, secrets, oauth }, 'resealed share tokens and secrets of former secret keys');
+  logger.info({ shares, secrets, deployments, oauth }, 'resealed share tokens and secrets of former secret keys');
 }

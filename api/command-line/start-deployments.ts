@@ -40,42 +40,18 @@ export async function startDeployments(deps: DeploymentHostDeps, shutdown: Shutd
   shutdown.add('notices of deployments', () => notices.close());
 }
 
-/** The driver of the settings. Its code is loaded when the first replica starts. */
-function createDriver({
-  config,
-  logger,
-  databaseUrl,
-  stores,
-  log,
-  secretKey,
-  services,
-}: DeploymentHostDeps): DeploymentDriver {
-  const { accept, authenticator, rateLimiter } = services;
+/** Returns the driver of the settings. Its code is loaded when the first replica starts. */
+function createDriver(deps: DeploymentHostDeps): DeploymentDriver {
   let driver: Promise<DeploymentDriver> | undefined;
-  const { deploymentsDriver: name } = config;
-  const load = async (): Promise<DeploymentDriver> => {
-    if (name !== 'process') return (await import('./load-image-driver.ts')).loadImageDriver(name, config, secretKey);
-    const { createFrontDriver } = await import('./front-driver.ts');
-    return createFrontDriver({
-      config,
-      logger,
-      databaseUrl,
-      stores,
-      log,
-      secretKey,
-      accept,
-      authenticator,
-      rateLimiter,
-    });
-  };
   const loadOnce = () => {
-    driver ??= load();
+    driver ??= loadDriver(deps);
     return driver;
   };
+  const { deploymentsDriver: name } = deps.config;
   return {
     name,
     start: async (spec, options) => (await loadOnce()).start(spec, options),
-    // Replicas of the driver `process` do not outlive this process.
+    // Replicas of the driver `process` do not outlive their host.
     ...(name !== 'process' && {
       removeExcept: async (replicas) => (await loadOnce()).removeExcept?.(replicas),
     }),
@@ -107,9 +83,10 @@ async function loadImageDriver(
     publicUrl: config.publicUrl === undefined ? undefined : stripPrefix(config.publicUrl),
   };
   if (name === 'docker') {
-    const { createDockerDriver } = await import('../../pipelines/deployments/drivers/docker-driver.ts');
+    const { createDockerDriver, findOwnNetwork } = await import('../../pipelines/deployments/drivers/docker-driver.ts');
     const { default: Docker } = await import('dockerode');
-    return createDockerDriver({ ...common, docker: new Docker(), network: config.deploymentsDockerNetwork });
+    const docker = new Docker();
+    return createDockerDriver({ ...common, docker, network: await findOwnNetwork(docker) });
   }
   const { createKubernetesDriver } = await import('../../pipelines/deployments/drivers/kubernetes-driver.ts');
   const library = await import('@kubernetes/client-node');

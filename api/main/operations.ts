@@ -1,8 +1,4 @@
-import { connectionOperations } from '../control-plane/agent-connections.ts';
-import { authenticationOperations } from '../control-plane/authenticate.ts';
-import { callbackOperations } from '../control-plane/oauth-callbacks.ts';
-import { providerOperations } from '../control-plane/oauth-providers.ts';
-import { tokenOperations } from '../control-plane/oauth-tokens.ts';
+import { controlPlaneOperations } from '../control-plane/operations.ts';
 import type { Operation } from '../server/operation.ts';
 import { createQueue, deleteQueue, getQueue, listQueues, listRunQueues, updateQueue } from './annotation-queues.ts';
 import {
@@ -386,10 +382,5 @@ export const operations: readonly Operation[] = [
   listBulkExportRuns,
   getBulkExportRun,
   listBulkExportRunFiles,
-  // authentication with OAuth providers
-  ...authenticationOperations,
-  ...callbackOperations,
-  ...providerOperations,
-  ...tokenOperations,
-  ...connectionOperations,
+  ...controlPlaneOperations,
 ];

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import type { FeedbackStats } from '../../pipelines/projects/project-stats.ts';
 import { parseRunFilter, type RunFilterConditions } from '../../pipelines/runs/filter/run-filter.ts';
 import type { RunStats, StatName } from '../../pipelines/runs/stats/stat-names.ts';
-import { JsonObject, nullable, Timestamp } from '../server/formats.ts';
+import { JsonObject, nullable, Timestamp, Uuid } from '../server/formats.ts';
 import { RunStats as RunStatsShape, selectStats } from './run-stats.ts';
 
 /** Run statistics of a project in a response. Costs are decimal numbers as text. */
@@ -29,6 +29,25 @@ const costStatNames: readonly string[] = ['total_cost', 'prompt_cost', 'completi
 const Cost = () => nullable(Type.String({ description: 'Decimal as text.' }));
 
 const { total_cost: _total, prompt_cost: _prompt, completion_cost: _completion, ...others } = RunStatsShape.properties;
+
+/** Fields of a project in responses. */
+export const sessionFields = {
+  id: Uuid(),
+  tenant_id: Uuid({ description: 'Id of the workspace.' }),
+  name: Type.String(),
+  description: nullable(Type.String()),
+  extra: nullable(JsonObject()),
+  start_time: Timestamp(),
+  end_time: nullable(Timestamp()),
+  default_dataset_id: nullable(Uuid()),
+  reference_dataset_id: nullable(Uuid()),
+  trace_tier: nullable(Type.String()),
+  longlived_ttl_days: nullable(Type.Integer()),
+  num_examples: nullable(Type.Integer()),
+  num_repetitions: nullable(Type.Integer()),
+  evaluator_keys: nullable(Type.Array(Type.String())),
+  last_run_start_time_live: Type.Null(),
+};
 
 /** Statistics of a project. Statistics that are not requested are null. */
 export const sessionStatsFields = {

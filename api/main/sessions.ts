@@ -21,7 +21,7 @@ import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import type { RunStats } from '../../pipelines/runs/stats/stat-names.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { JsonObject, nullable, OneOf, optional, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, OneOf, optional, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
 import {
   metadataParameter,
   newTagsField,
@@ -38,6 +38,7 @@ import {
   parseSessionFilter,
   selectSessionStats,
   selectsOwnFeedback,
+  sessionFields,
   sessionStatsFields,
   statsParameters,
 } from './session-stats.ts';
@@ -77,24 +78,6 @@ const NewSession = Type.Object({
 });
 
 const SessionChange = Type.Object({ name: optional(Name), ...changeableFields });
-
-export const sessionFields = {
-  id: Uuid(),
-  tenant_id: Uuid({ description: 'Id of the workspace.' }),
-  name: Type.String(),
-  description: nullable(Type.String()),
-  extra: nullable(JsonObject()),
-  start_time: Timestamp(),
-  end_time: nullable(Timestamp()),
-  default_dataset_id: nullable(Uuid()),
-  reference_dataset_id: nullable(Uuid()),
-  trace_tier: nullable(Type.String()),
-  longlived_ttl_days: nullable(Type.Integer()),
-  num_examples: nullable(Type.Integer()),
-  num_repetitions: nullable(Type.Integer()),
-  evaluator_keys: nullable(Type.Array(Type.String())),
-  last_run_start_time_live: Type.Null(),
-};
 
 /** A project in responses to changes. */
 const Session = Type.Object(sessionFields);
@@ -208,7 +191,7 @@ export const getSession = defineOperation({
     const startedFromMicros = parseOptionalTime(query.stats_start_time);
     const runs = { tenantId: caller.workspaceId, projectIds: [project.id], startedFromMicros };
     const [stats, ownFeedback] = await Promise.all([
-      readProjectStats(services.clickhouse, runs, selectSessionStats(undefined, true)),
+      readProjectStats(services, runs, selectSessionStats(undefined, true)),
       readOwnFeedbackStats(services.clickhouse, caller.workspaceId, [project.id]),
     ]);
     return formatSessionWithStats(project, stats.get(project.id), ownFeedback.get(project.id));

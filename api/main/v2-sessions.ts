@@ -12,8 +12,8 @@ import {
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { RunStats as RunStatsShape, statSelects } from './run-stats.ts';
-import { formatSessionStats, sessionStatsFields, statsParameters } from './session-stats.ts';
-import { readSessions, sessionFields } from './sessions.ts';
+import { formatSessionStats, sessionFields, sessionStatsFields, statsParameters } from './session-stats.ts';
+import { readSessions } from './sessions.ts';
 import { PageResponse } from './v2-runs.ts';
 
 const sessionTypes = ['PROJECT', 'AGENT', 'EXPERIMENT'] as const;

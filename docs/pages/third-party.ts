@@ -8,7 +8,12 @@ interface Entry {
 }
 
 /** Licences of packages whose manifest names none, from their licence files. */
-const licences: Readonly<Record<string, string>> = { '@kafkajs/confluent-schema-registry': 'MIT' };
+const licences: Readonly<Record<string, string>> = {
+  '@kafkajs/confluent-schema-registry': 'MIT',
+  buildcheck: 'MIT',
+  'cpu-features': 'MIT',
+  ssh2: 'MIT',
+};
 
 /** Packages that Runlake needs at run time, without those of tests and tools. */
 export function thirdPartyPage(): Page {

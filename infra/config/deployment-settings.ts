@@ -11,11 +11,6 @@ export const deploymentSettings = {
     'process',
     'What runs deployments. `process`: agent servers on this machine, from source; `docker`, `kubernetes`: images.',
   ),
-  deploymentsDockerNetwork: optional(
-    'RUNLAKE_DEPLOYMENTS_DOCKER_NETWORK',
-    Type.String({ pattern: '^[\\w][\\w.-]*$' }),
-    'Docker network in which the driver `docker` starts replicas and this process reaches them by name. Unset: loopback ports of this machine.',
-  ),
   deploymentsSourceStore: optional(
     'RUNLAKE_DEPLOYMENTS_SOURCE_STORE',
     Type.String({ pattern: '^s3://(?:[^\\s/@]+:[^\\s/@]+@)?[^\\s/@?]+(?:/[^\\s?]*)?(?:\\?\\S*)?$' }),

@@ -44,10 +44,10 @@ export function parseAgentsRevision({
 }: Pick<Config, 'agentsRevision'>): AgentsRevision | undefined {
   if (text === undefined) return undefined;
   try {
-    const value: unknown = JSON.parse(text);
-    const entries = Object.entries(value as object);
-    if (entries.every(([, each]) => typeof each === 'string'))
-      return Object.fromEntries(entries) as Record<string, string>;
+    const { id, environment } = JSON.parse(text) as Partial<AgentsRevision>;
+    const values = Object.values(environment ?? {});
+    if (typeof id === 'string' && environment && values.every((value) => typeof value === 'string'))
+      return { id, environment };
   } catch {
     // Invalid JSON has the same error as other values.
   }

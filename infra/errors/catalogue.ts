@@ -193,6 +193,9 @@ export const catalogue = {
   // Deployments
   ...deploymentErrors,
 
+  // OAuth providers
+  ...oauthErrors,
+
   // Tool server
   ...toolErrors,
 

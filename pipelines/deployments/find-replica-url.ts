@@ -73,7 +73,7 @@ export function createReplicaFinder(database: Database): ReplicaFinder {
       const isFresh = cached !== undefined && !avoid?.size && performance.now() - cached.readAtMs < cacheMs;
       let addresses = isFresh ? cached.addresses : await read(slug);
       if (addresses.length === 0) addresses = await wake(slug, signal);
-      else await touch(slug);
+      else await recordUse(slug);
       const candidates = addresses.filter(({ url }) => avoid?.has(url) !== true);
       next = (next + 1) % Number.MAX_SAFE_INTEGER;
       const address = candidates[next % candidates.length];

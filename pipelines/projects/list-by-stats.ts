@@ -62,7 +62,7 @@ async function listProjectsByStats(
   const usesOwnFeedback = sortBy === 'feedback' && query.feedbackSource === 'session';
   const stats = usesOwnFeedback
     ? wrapFeedbackStats(await readOwnFeedbackStats(clickhouse, tenantId, projectIds))
-    : await readProjectStats(clickhouse, { tenantId, projectIds, ...query.runs }, new Set([stat]));
+    : await readProjectStats({ clickhouse, database }, { tenantId, projectIds, ...query.runs }, new Set([stat]));
   const ids = sortProjectIds(stats, (each) => readValue(each, stat, query.feedbackKey), descending).slice(
     offset,
     offset + limit,
@@ -101,7 +101,7 @@ export async function readProjectsWithStats(
   const projects = await listProjectsByStats(deps, tenantId, query);
   const projectIds = projects.map(({ id }) => id);
   const [stats, ownFeedback] = await Promise.all([
-    selected.ofRuns && readProjectStats(deps.clickhouse, { tenantId, projectIds, ...query.runs }, selected.ofRuns),
+    selected.ofRuns && readProjectStats(deps, { tenantId, projectIds, ...query.runs }, selected.ofRuns),
     selected.ownFeedback ? readOwnFeedbackStats(deps.clickhouse, tenantId, projectIds) : undefined,
   ]);
   return projects.map((project) => ({

@@ -1,4 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
 import { readFeedbackStatsByProject } from '../feedback/feedback-stats.ts';
 import type { RunFilterConditions } from '../runs/filter/run-filter.ts';
 import { metadataPairs } from '../runs/run-columns.ts';

@@ -5,9 +5,8 @@
  * Invariant: rows are deleted only if `deleted_at` of their workspace is set; it is never cleared.
  *
  *   1. Cancel exports and delete the credentials of destinations.
- *   2. Close the deployments of the workspace, so that no row is added to them, and give the processes that serve them
- *      time to end their runs. Then delete the rows of the deployments: runs and threads before state, because state is
- *      written only under the locks of runs and threads.
+ *   2. Request the deletion of the deployments of the control plane and delete their secrets; a host stops their
+ *      replicas and deletes the rest. Delete the rows of all agent servers (`agents/delete-agent-rows.ts`).
  *   3. Delete shares, datasets, repos, queues, configs, OAuth tokens, evaluators, prices, deferred events, and dead-letter
  *      records of the embedded log.
  *   4. Delete rows in ClickHouse.
@@ -41,30 +40,8 @@ const secondPurgeDelay = `interval '1 hour'`;
 const contentTables = ['attachments', 'feedback', 'runs', 'run_facts'];
 const locatorTables = ['run_locator', 'trace_locations', 'trace_marks'];
 
-const deleteDeploymentRowsSql = (table: string) => `DELETE FROM agents.${table} WHERE deployment_id = ANY ($1::uuid[])`;
-const deleteStateRowsSql = (table: string) =>
-  `DELETE FROM agents.${table} WHERE split_part(thread_id, ':', 1) = ANY ($1::uuid[]::text[])`;
-const agentDeletionStatements = [
-  ...['crons', 'webhooks', 'runs', 'threads'].map(deleteDeploymentRowsSql),
-  ...['checkpoint_writes', 'checkpoint_blobs', 'checkpoints'].map(deleteStateRowsSql),
-  ...['store_items', 'assistants'].map(deleteDeploymentRowsSql),
-];
-
 const deleteProvidersSql = `DELETE FROM oauth_providers p USING organizations o, workspaces w
   WHERE w.id = $1 AND o.id = w.organization_id AND o.deleted_at IS NOT NULL AND p.organization_id = o.id`;
-
-/** The statement locks the rows before it changes them; see `agents.require_open_deployment`. */
-const closeWorkspaceSql = `
-UPDATE agents.deployments SET closed_at = coalesce(closed_at, now())
-FROM (SELECT deployment_id AS id FROM agents.deployments WHERE deployment_id = ANY ($1::uuid[]) FOR UPDATE) locked
-WHERE deployment_id = locked.id`;
-
-/**
- * Maximum time to wait for processes to end. Processes that still run after this time are fenced in Postgres; the
- * second purge deletes the events that they publish.
- */
-const processTimeoutMs = 30_000;
-const pollIntervalMs = 250;
 
 /**
  * Performs the steps of the header comment. Leaves a workspace without `deleted_at` unchanged.

@@ -15,6 +15,7 @@ import { evaluatorAttempts, type QueueVictim, queueAttempts } from './queue-atte
 import { feedbackAttempts, otlp, type RunVictim, runAttempts } from './run-attempts.ts';
 import { sessionAttempts } from './session-attempts.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
+import { usageAttempts } from './usage-attempts.ts';
 import { addTags, type WorkspaceVictim, workspaceAttempts } from './workspace-attempts.ts';
 
 /**
@@ -30,6 +31,7 @@ interface Victim
     PromptVictim,
     QueueVictim,
     WorkspaceVictim,
+    DeploymentVictim,
     OAuthVictim {
   readonly workspaceId: string;
   readonly keyId: string;
@@ -39,8 +41,6 @@ interface Victim
 }
 
 const now = new Date().toISOString();
-const [from, until] = [-1, 1].map((days) => new Date(Date.now() + days * 24 * 3_600_000).toISOString());
-const range = `start_time=${from}&end_time=${until}`;
 
 /** Returns a run that names the ids of the victim. */
 const run = (victim: Victim, more: object = {}) => ({
@@ -158,18 +158,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   deleteTraces: (victim) => ({ url: '/runs/delete/traces', payload: buildTraceDeletion(victim), answers: closed }),
   keepTraces: (victim) => ({ url: '/runs/keep', payload: buildTraceDeletion(victim), answers: closed }),
   ...feedbackAttempts,
-  getGranularUsage: ({ workspaceId }) => ({
-    url: `/orgs/current/billing/granular-usage?${range}&group_by=project&workspace_ids=${workspaceId}`,
-    answers: [200, 403],
-  }),
-  exportGranularUsage: ({ workspaceId }) => ({
-    url: `/orgs/current/billing/granular-usage/export?${range}&group_by=project&workspace_ids=${workspaceId}`,
-    answers: [200, 403],
-  }),
-  getOrganizationUsage: () => ({
-    url: `/orgs/current/billing/usage?starting_on=${from}&ending_before=${until}`,
-    answers: own,
-  }),
+  ...usageAttempts,
   ...exportAttempts,
   ...deploymentAttempts,
 };

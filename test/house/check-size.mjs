@@ -17,6 +17,8 @@ const mayBeSmall = [
   /^infra\/config\/print\.ts$/,
   // Walks folders, apart from the limits of builds. Errors of an area.
   /^pipelines\/deployments\/build\/folder-size\.ts$/,
+  // The list of operations of an area.
+  /^api\/control-plane\/operations\.ts$/,
   // Contracts: types of two adapters or of a package, the environment, CSV, what the sink owes the roll-up.
   /^infra\/(jobs\/backend|event-log\/avsc-internals\.d|config\/quiet-storage-client|config\/tool-credentials|csv\/format-csv)\.ts$/,
   /^pipelines\/usage\/mark-hours-dirty\.ts$/,

@@ -8,6 +8,10 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 export const longest = [
   'test/histories/regressions.test.ts',
   'test/crash/servers.test.ts',
+  'test/crash/deployments.test.ts',
+  'test/api/control-plane/quickstart.test.ts',
+  'test/api/control-plane/requests.test.ts',
+  'test/pipelines/runs/stats/fact-stats.test.ts',
   'test/crash/exports.test.ts',
   'test/crash/chaos.test.ts',
   'test/docs/chapters.test.ts',

@@ -47,6 +47,7 @@ export const thirds: readonly Third[] = [
       'test/contract/objects/s3.stack.ts',
       'test/infra/objects/s3/failures.stack.ts',
       'test/crash/agents.test.ts',
+      'test/crash/deployments.test.ts',
       'test/api/agent-server/flood.test.ts',
       'test/api/agent-server/leases.test.ts',
       'test/api/agent-server/http-app.test.ts',

@@ -46,6 +46,7 @@ import {
 } from '../event-log.ts';
 import { consumerLag, observePublish, pendingBytes, sumValueBytes } from '../event-log-metrics.ts';
 import { insertDeadLetter } from './dead-letter-queue.ts';
+import { OffsetReservation } from './offset-reservation.ts';
 import { dequeueBatch, type GatheringPartition, gather, hasDominantTenant, type WaitingShare } from './take-batch.ts';
 
 export interface InProcessLogOptions {
@@ -90,38 +91,10 @@ interface TopicState {
   readonly followers: Set<FollowOptions['onRecords']>;
 }
 
-/**
- * Opens the log. Offsets increase across restarts, because they order the values of a run, and a reused offset would be
- * dropped as a duplicate. They start at the current time in microseconds or, if the clock was set back, after those
- * that earlier processes have reserved.
- *
- * @throws the errors of the database.
- */
+/** Opens the log. Offsets increase across restarts. @throws the errors of the database. */
 export async function openInProcessLog(options: InProcessLogOptions): Promise<InProcessLog> {
-  const [stored] = await options.database.query<{ next: number }>(
-    `SELECT coalesce(max(log_offset) + 1, 0) AS next
-     FROM (SELECT max(log_offset) AS log_offset FROM deferred_events UNION ALL SELECT max(log_offset) FROM dead_letters) AS used`,
-  );
-  const firstOffset = Math.max(Date.now() * 1_000, stored?.next ?? 0);
-  return new InProcessLog(options, await reserveOffsets(options.database, firstOffset, offsetsPerReservation));
-}
-
-/** Number of offsets that a process reserves at once. Reserved offsets are skipped at the next start. */
-const offsetsPerReservation = 10_000_000;
-
-/**
- * Reserves `count` offsets from `from` on or, if another process has reserved these, after its last one.
- *
- * @returns the first reserved offset.
- */
-async function reserveOffsets(database: Sql, from: number, count: number): Promise<number> {
-  const [row] = await database.query<{ first: number }>(
-    `INSERT INTO in_process_log AS log (reserved_until) VALUES ($1::bigint + $2::bigint)
-     ON CONFLICT (id) DO UPDATE SET reserved_until = greatest(log.reserved_until, $1::bigint) + $2::bigint
-     RETURNING reserved_until - $2::bigint AS first`,
-    [from, count],
-  );
-  return row!.first;
+  const { reservation, firstOffset } = await OffsetReservation.open(options.database);
+  return new InProcessLog(options, reservation, firstOffset);
 }
 
 export class InProcessLog implements EventLog {
@@ -129,9 +102,7 @@ export class InProcessLog implements EventLog {
   readonly #options: InProcessLogOptions;
   readonly #topics = new Map<string, TopicState>();
   readonly #hideMetrics: readonly (() => void)[];
-  /** The first offset that this process has not reserved. */
-  #reservedUntil: number;
-  #reserving: Promise<void> | undefined;
+  readonly #reservation: OffsetReservation;
   #pendingBytes = 0;
   #closed = false;
   #lastTenantId: string | undefined;
@@ -139,9 +110,9 @@ export class InProcessLog implements EventLog {
   #sharedUntilMs = 0;
 
   /** Creates the log. Callers use {@link openInProcessLog}, which finds the first free offset. */
-  constructor(options: InProcessLogOptions, firstOffset: number) {
+  constructor(options: InProcessLogOptions, reservation: OffsetReservation, firstOffset: number) {
     this.#options = options;
-    this.#reservedUntil = firstOffset + offsetsPerReservation;
+    this.#reservation = reservation;
     this.inFlightInserts = createInFlightInserts(options.database);
     for (const topic of options.topics) {
       const partitions = Array.from({ length: options.partitions }, (_, number) => ({
@@ -208,7 +179,7 @@ export class InProcessLog implements EventLog {
     }
     this.#pendingBytes += bytes;
     try {
-      while (this.#needsOffsets(topic, messages.length)) await this.#reserveMore();
+      while (!this.#hasOffsets(topic, messages.length)) await this.#reservation.extend();
       const inFlight = this.#byPartition(topic, messages).map((share) => this.#enqueue(...share));
       onOffsetsAssigned?.();
       // Waits for all of them, even after a failure, before the bytes are released.
@@ -220,19 +191,8 @@ export class InProcessLog implements EventLog {
     }
   }
 
-  #needsOffsets(topic: Topic, count: number): boolean {
-    return this.#getState(topic).partitions.some(({ nextOffset }) => nextOffset + count > this.#reservedUntil);
-  }
-
-  #reserveMore(): Promise<void> {
-    this.#reserving ??= reserveOffsets(this.#options.database, this.#reservedUntil, offsetsPerReservation)
-      .then((first) => {
-        this.#reservedUntil = first + offsetsPerReservation;
-      })
-      .finally(() => {
-        this.#reserving = undefined;
-      });
-    return this.#reserving;
+  #hasOffsets(topic: Topic, count: number): boolean {
+    return this.#getState(topic).partitions.every(({ nextOffset }) => this.#reservation.covers(nextOffset + count));
   }
 
   #byPartition(topic: Topic, messages: readonly LogMessage[]): [Partition, LogMessage[]][] {

@@ -11,6 +11,7 @@
  *   4. To stop it, the engine sends SIGTERM, and SIGKILL after the drain time. Then the container is removed.
  */
 import { createHash } from 'node:crypto';
+import { hostname } from 'node:os';
 import { createInterface } from 'node:readline';
 import { PassThrough, type Readable } from 'node:stream';
 import type Docker from 'dockerode';
@@ -50,6 +51,18 @@ export function createDockerDriver(options: DockerDriverOptions): DeploymentDriv
       }
     },
   };
+}
+
+/**
+ * Returns the network of the container that this process runs in, whose name is then its host name. Returns undefined
+ * outside of a container, and in a network in which names are not resolved.
+ */
+export async function findOwnNetwork(docker: Docker): Promise<string | undefined> {
+  const own = await docker
+    .getContainer(hostname())
+    .inspect()
+    .catch(() => undefined);
+  return Object.keys(own?.NetworkSettings.Networks ?? {}).find((name) => !['bridge', 'host', 'none'].includes(name));
 }
 
 async function startContainer(

@@ -132,7 +132,7 @@ it('the new revision answers before the old one drains, and requests then find o
   await awaitStatus(next.latestRevisionId, 'DEPLOYED');
   const [old, replacement] = started;
   expect([old?.isRunning, replacement?.isRunning]).toEqual([true, true]);
-  expect((await finder.find(slug, { avoid: 'old' })).url).toContain(String(next.latestRevisionId));
+  expect((await finder.find(slug, { avoid: new Set(['old']) })).url).toContain(String(next.latestRevisionId));
   await until('the old replica to drain', () => old?.isRunning === false);
   expect(old?.drainedMs).toBe(under.config.drainTimeoutMs);
   expect(replacement?.isRunning).toBe(true);

@@ -1,8 +1,9 @@
 /** The Docker driver against an API that is written after the reference of the Docker Engine API 1.50; see `recorded-api.ts`. */
+import { hostname } from 'node:os';
 import Docker from 'dockerode';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { ReplicaSpec } from '../../../../pipelines/deployments/driver.ts';
-import { createDockerDriver } from '../../../../pipelines/deployments/drivers/docker-driver.ts';
+import { createDockerDriver, findOwnNetwork } from '../../../../pipelines/deployments/drivers/docker-driver.ts';
 import { startReplica } from '../../../api/control-plane/open-proxy.ts';
 import { type Exchange, openRecordedApi, type RecordedApi } from './recorded-api.ts';
 
@@ -266,6 +267,17 @@ describe('a replica', () => {
     setTimeout(() => stopping.abort(new Error('not resolvable here')), 500);
     await expect(starting).rejects.toThrow('not resolvable here');
   });
+});
+
+it.each([
+  [200, { bridge: {}, runlake_default: {} }, 'runlake_default'],
+  [200, { bridge: {} }, undefined],
+  [404, {}, undefined],
+])('reaches replicas through the network of its own container: %s %j', async (status, networks, expected) => {
+  const request = `GET /containers/${hostname()}/json`;
+  const api = await openRecordedApi([{ request, status, body: { NetworkSettings: { Networks: networks } } }]);
+  closers.push(() => api.close());
+  expect(await findOwnNetwork(new Docker({ host: '127.0.0.1', port: api.port, protocol: 'http' }))).toBe(expected);
 });
 
 it('removes containers of this installation that no host knows', async () => {
