@@ -42,6 +42,8 @@ async function inspectPort(
   printFinding: PrintFinding,
 ): Promise<void> {
   const { host, port, settings } = address;
+  // A free port is chosen at the start.
+  if (port === 0) return;
   const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
   const isResponding = () =>
     fetch(`${url}${path}`, { signal: AbortSignal.timeout(timeoutMs) })

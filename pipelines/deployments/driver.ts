@@ -12,11 +12,15 @@ export interface DeploymentDriver {
    */
   start(spec: ReplicaSpec, options: StartOptions): Promise<StartedReplica>;
   /**
-   * Removes what a killed host has left running outside of it: all replicas of the installation that are not listed.
-   * Absent if replicas never outlive their host.
+   * Removes what killed hosts have left running: all replicas of the installation that no host holds. First lists what
+   * is running, then calls `readHeld`, so that a replica that is started meanwhile stays. Absent if replicas never
+   * outlive their host.
    */
-  removeExcept?(replicas: readonly Pick<ReplicaSpec, 'deploymentId' | 'revisionId' | 'number'>[]): Promise<void>;
+  removeAbandoned?(readHeld: () => Promise<readonly ReplicaName[]>): Promise<void>;
 }
+
+/** What identifies a replica. */
+export type ReplicaName = Pick<ReplicaSpec, 'deploymentId' | 'revisionId' | 'number'>;
 
 export type DriverName = 'process' | 'docker' | 'kubernetes';
 

@@ -18,7 +18,14 @@ import { pause } from '../../infra/timeouts/backoff.ts';
 import { type AdvanceDeps, advanceRevision } from './advance-revision.ts';
 import { type ClaimedRevision, claimRevision, releaseRevision, renewRevisions } from './claim-revision.ts';
 import { type DeletionDeps, deleteRequestedDeployments } from './delete-deployment.ts';
-import { claimReplicas, deleteUnwantedReplicas, freeAllLeases, putIdleToSleep, renewReplicas } from './replicas.ts';
+import {
+  claimReplicas,
+  deleteUnwantedReplicas,
+  freeAllLeases,
+  putIdleToSleep,
+  readHeldReplicas,
+  renewReplicas,
+} from './replicas.ts';
 import { type ReplicaDeps, type RunningReplica, runReplica } from './run-replica.ts';
 import { deleteUnusedUploads } from './uploads.ts';
 
@@ -40,7 +47,7 @@ const replicasPerClaim = 4;
 
 /** @param options `isOnlyHost`: no other process can be a host, so leases of killed processes are void. */
 export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnlyHost: boolean }): Promise<Host> {
-  const { database, logger, config, builder } = deps;
+  const { database, logger, config, builder, driver } = deps;
   const lease = { hostId: randomUUID(), leaseMs: config.deploymentsLeaseMs };
   const revisions = new Map<
     string,
@@ -113,7 +120,7 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
     }
   }
 
-  /** Deletes what no revision needs any more: rows of replicas, builds, uploads. */
+  /** Deletes what no revision needs any more: rows of replicas, builds, abandoned replicas, uploads. */
   async function cleanUp(): Promise<void> {
     await deleteUnwantedReplicas(database);
     const needed = await database.query<{ id: string }>(
@@ -122,6 +129,7 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
          OR r.id IN (SELECT revision_id FROM deployment_replicas)`,
     );
     await builder.deleteExcept(new Set(needed.map(({ id }) => id)));
+    await driver.removeAbandoned?.(() => readHeldReplicas(database));
     await deleteUnusedUploads(deps);
   }
 

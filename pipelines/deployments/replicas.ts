@@ -8,7 +8,7 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from './deployment.ts';
-import type { SecretReference } from './driver.ts';
+import type { ReplicaName, SecretReference } from './driver.ts';
 
 export interface ReplicaClaim {
   readonly revisionId: string;
@@ -184,6 +184,15 @@ export async function deleteUnwantedReplicas(sql: Sql): Promise<void> {
      WHERE r.id = p.revision_id AND d.id = r.deployment_id AND (p.lease_until IS NULL OR p.lease_until <= clock_timestamp())
        AND (d.deletion_requested_at IS NOT NULL
          OR (r.status <> 'DEPLOYING' AND d.active_revision_id IS DISTINCT FROM r.id))`,
+  );
+}
+
+/** The replicas that a host holds. */
+export function readHeldReplicas(database: Sql): Promise<ReplicaName[]> {
+  return database.query<ReplicaName>(
+    `SELECT deployment_id AS "deploymentId", revision_id AS "revisionId", number FROM deployment_replicas
+     WHERE lease_until > clock_timestamp()`,
+    [],
   );
 }
 

@@ -11,7 +11,8 @@
  *   4. After the first run, record it; the request becomes due again in an hour. After the second run, delete the
  *      request.
  *
- * After a crash in steps 2 to 4 the request is due again an hour later. After an error it is due at once.
+ * After a crash in steps 2 to 4 the request is due again an hour later. After an error it is due again in a minute, with
+ * the other requests of its group: the deletions in a project, or what a workspace keeps. Other groups go on.
  */
 
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
@@ -104,36 +105,50 @@ const maxRequestsPerRound = 1_000;
 /**
  * Handles all due requests.
  *
- * @throws errors of Postgres and ClickHouse; the requests of the failed round are then due again.
+ * @throws the first error of Postgres or ClickHouse, after all groups of the round; the requests of failed groups are then
+ *   due again in a minute.
  */
 export async function changeTraces(deps: ChangeDeps, signal?: AbortSignal): Promise<void> {
   for (;;) {
     const changes = await claimChanges(deps.database);
-    if (changes.length === 0) return;
-    const ids = changes.map(({ id }) => id);
-    try {
-      const done = new Set([
-        ...(await keepTraces(
-          deps,
-          changes.filter(({ kind }) => kind === 'keep'),
-          signal,
-        )),
-        ...(await deleteTraces(
-          deps,
-          changes.filter(({ kind }) => kind === 'delete'),
-          signal,
-        )),
-      ]);
-      await complete(
-        deps.database,
-        changes.filter(({ id }) => done.has(id)),
-      );
-    } catch (error) {
-      await deps.database.execute('UPDATE trace_changes SET due_at = now() WHERE id = ANY ($1::bigint[])', [ids]);
-      throw error;
+    const failures: unknown[] = [];
+    for (const group of groupChanges(changes)) {
+      await changeGroup(deps, group, signal).catch(async (error: unknown) => {
+        failures.push(error);
+        const ids = group.map(({ id }) => id);
+        const delay = signal?.aborted ? '0' : '1 minute';
+        await deps.database.execute(
+          'UPDATE trace_changes SET due_at = now() + $2::interval WHERE id = ANY ($1::bigint[])',
+          [ids, delay],
+        );
+      });
     }
+    if (failures.length > 0) throw failures[0];
     if (changes.length < maxRequestsPerRound) return;
   }
+}
+
+function groupChanges(changes: readonly TraceChange[]): TraceChange[][] {
+  const groups = new Map<string, TraceChange[]>();
+  for (const change of changes) {
+    const { kind, tenantId, projectId } = change;
+    const key = kind === 'delete' ? `delete ${tenantId} ${projectId}` : `keep ${tenantId}`;
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [change]);
+    else group.push(change);
+  }
+  return [...groups.values()];
+}
+
+/** Performs steps 2 to 4 for the requests of a group. */
+async function changeGroup(deps: ChangeDeps, group: readonly TraceChange[], signal?: AbortSignal): Promise<void> {
+  signal?.throwIfAborted();
+  const change = group[0]?.kind === 'delete' ? deleteTraces : keepTraces;
+  const done = new Set(await change(deps, group, signal));
+  await complete(
+    deps.database,
+    group.filter(({ id }) => done.has(id)),
+  );
 }
 
 /** Performs step 1. */

@@ -22,7 +22,7 @@ const requestTimeCondition =
 const projectCondition = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
 
 /**
- * Deletes the traces of requests.
+ * Deletes the traces of requests that concern one project.
  *
  * @returns the ids of the requests, all of which are done.
  * @throws errors of the stores.
@@ -32,15 +32,8 @@ export async function deleteTraces(
   changes: readonly TraceChange[],
   signal?: AbortSignal,
 ): Promise<number[]> {
-  const projects = new Map<string, TraceChange[]>();
-  for (const change of changes) {
-    const key = `${change.tenantId} ${change.projectId}`;
-    projects.set(key, [...(projects.get(key) ?? []), change]);
-  }
-  for (const projectChanges of projects.values()) {
-    for (const change of projectChanges) await markTraces(clickhouse, change);
-    await deleteMarkedTraces({ clickhouse, database }, projectChanges, signal);
-  }
+  for (const change of changes) await markTraces(clickhouse, change);
+  await deleteMarkedTraces({ clickhouse, database }, changes, signal);
   return changes.map(({ id }) => id);
 }
 

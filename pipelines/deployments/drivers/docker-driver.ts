@@ -42,10 +42,10 @@ export function createDockerDriver(options: DockerDriverOptions): DeploymentDriv
   return {
     name: 'docker',
     start: (spec, startOptions) => startContainer(options, spec, startOptions),
-    async removeExcept(replicas) {
-      const kept = new Set(replicas.map(nameReplica));
+    async removeAbandoned(readHeld) {
       const filters = { label: [`${labels.installation}=${installation}`] };
       const containers = await docker.listContainers({ all: true, filters });
+      const kept = new Set((await readHeld()).map(nameReplica));
       for (const { Id, Names } of containers) {
         if (!Names.some((name) => kept.has(name.replace(/^\//, '')))) await remove(docker.getContainer(Id));
       }

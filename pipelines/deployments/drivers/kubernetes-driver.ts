@@ -128,10 +128,10 @@ export function createKubernetesDriver(
   return {
     name: 'kubernetes',
     start,
-    async removeExcept(replicas) {
-      const kept = new Set(replicas.map(nameReplica));
+    async removeAbandoned(readHeld) {
       const labelSelector = `${replicaLabels.installation}=${options.installation}`;
       const { items } = await apps.listNamespacedDeployment({ namespace, labelSelector });
+      const kept = new Set((await readHeld()).map(nameReplica));
       for (const { metadata } of items) {
         const name = metadata?.name ?? '';
         if (!kept.has(name)) await removeReplica(name, 0);

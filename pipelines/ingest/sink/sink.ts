@@ -209,8 +209,12 @@ export class Sink {
       this.#retentions.of(good.map(({ record }) => readProjectId(record.value))),
       this.#marks.of([...keys].map(parseTraceKey)),
     ]);
+    // Without its location, a late event of a deleted trace would be counted in the hour that it states itself.
+    const deletions = marks.filter(({ isDeleted }) => isDeleted);
+    const deletedKeys = new Set(deletions.map(({ tenantId, traceId }) => buildTraceKey(tenantId, traceId)));
+    const kept = good.filter(({ traceKey: key }) => locations.has(key) || !deletedKeys.has(key));
     const { located, deferred, newTraces, moved } = assignTraceLocations(
-      good,
+      kept,
       locations,
       contested,
       (project, micros) => computeLifetime(config, retentions.get(project) ?? defaultRetention, micros),

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
 import type { Config } from '../../../infra/config/settings.ts';
 import type { Builder } from '../../../pipelines/deployments/build/build-source.ts';
-import type { DeploymentDriver, ReplicaSpec } from '../../../pipelines/deployments/driver.ts';
+import type { DeploymentDriver, ReplicaName, ReplicaSpec } from '../../../pipelines/deployments/driver.ts';
 import { createReplicaFinder } from '../../../pipelines/deployments/find-replica-url.ts';
 import { type Host, startHost } from '../../../pipelines/deployments/host.ts';
 import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
@@ -21,6 +21,8 @@ interface RecordedReplica {
 let under: DeploymentsUnderTest;
 let hosts: Host[];
 let started: RecordedReplica[];
+/** What hosts held each time that a driver was asked to remove other replicas. */
+let held: (readonly ReplicaName[])[];
 /** Names of deployments whose replicas fail to start. */
 let failing: Set<string>;
 
@@ -33,6 +35,7 @@ const builder: Builder = {
 function createRecordingDriver(host: string): DeploymentDriver {
   return {
     name: 'docker',
+    removeAbandoned: async (readHeld) => void held.push(await readHeld()),
     async start(spec, { signal }) {
       signal.throwIfAborted();
       if (failing.has(spec.name)) throw startError();
@@ -95,6 +98,7 @@ afterAll(() => under?.close());
 beforeEach(() => {
   hosts = [];
   started = [];
+  held = [];
   failing = new Set();
 });
 afterEach(async () => {
@@ -119,6 +123,16 @@ it('two hosts start each replica once', async () => {
         .map(({ spec }) => spec.number)
         .sort(),
     ).toEqual([1, 2]);
+});
+
+it('a host removes replicas that a killed host has left, but none that another host holds', async () => {
+  await addHost('one');
+  const { id, latestRevisionId } = await under.create('held');
+  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  const before = held.length;
+  await addHost('two');
+  await until('the second host to clean up', () => held.length > before);
+  expect(held.at(-1)).toEqual([{ deploymentId: id, revisionId: latestRevisionId, number: 1 }]);
 });
 
 it('the new revision answers before the old one drains, and requests then find only the new one', async () => {

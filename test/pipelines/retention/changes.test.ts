@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { toFeedbackMessage } from '../../../pipelines/feedback/feedback-event.ts';
+import { changeTraces } from '../../../pipelines/retention/change-traces.ts';
 import { runFactRollUp } from '../../../pipelines/runs/stats/count-facts.ts';
 import { readDirtyHours } from '../../../pipelines/runs/stats/fact-rows.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { feedbackEvents } from '../../../schemas/topics.ts';
-import { openRetention, type RetentionUnderTest, type SentTrace } from './retention-under-test.ts';
+import { openRetention, type RetentionUnderTest, retentionConfig, type SentTrace } from './retention-under-test.ts';
 
 let under: RetentionUnderTest;
 beforeAll(async () => {
@@ -200,6 +201,23 @@ describe('deleting traces', () => {
     await under.change();
     expect(await contents(gone)).toBe(0);
     for (const trace of stay) expect((await under.readRuns(trace.traceId)).length).toBe(2);
+  });
+
+  it('goes on in other projects when it fails in one', async () => {
+    const [failing, other] = [await under.addProject(), await under.addProject()];
+    const traces = [await under.sendTrace(failing, 0), await under.sendTrace(other, 0)] as const;
+    for (const { projectId, traceId } of traces) {
+      await under.ask('POST', '/runs/delete', { session_id: projectId, trace_ids: [traceId] });
+    }
+    const { clickhouse, database } = under.api.services;
+    const command: typeof clickhouse.command = (sent) =>
+      sent.params?.project === failing ? Promise.reject(new Error('as intended')) : clickhouse.command(sent);
+    const deps = { clickhouse: { ...clickhouse, command }, database, config: retentionConfig };
+    await expect(changeTraces(deps)).rejects.toThrow('as intended');
+    expect(await under.readRuns(traces[0].traceId)).toHaveLength(2);
+    expect(await under.readRuns(traces[1].traceId)).toEqual([]);
+    await under.change('again');
+    expect(await under.readRuns(traces[0].traceId)).toEqual([]);
   });
 
   it('covers what arrives between the two times', async () => {

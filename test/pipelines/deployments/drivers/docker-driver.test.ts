@@ -291,5 +291,5 @@ it('removes containers of this installation that no host knows', async () => {
     },
     removed('b'),
   ]);
-  await driver.removeExcept?.([spec]);
+  await driver.removeAbandoned?.(async () => [spec]);
 });

@@ -286,5 +286,5 @@ it('removes replicas of this installation that no host knows', async () => {
     },
     ...[...removedObjects, killedPods, listPods([])].map(rename),
   ]);
-  await driver.removeExcept?.([spec]);
+  await driver.removeAbandoned?.(async () => [spec]);
 });
