@@ -43,7 +43,7 @@ const hiddenTag = 'langsmith:hidden';
  * returned or has interrupted the graph; a node that threw does not count, nor do its failed retries.
  */
 export class NodeCounter {
-  readonly name = 'runlake_node_counter';
+  readonly name = 'executed_nodes';
   readonly lc_serializable = false;
   /** Makes LangChain call the handler synchronously, so that the count is complete when the graph has ended. */
   readonly awaitHandlers = true;

@@ -115,7 +115,7 @@ describe('POST /sessions', () => {
     ['a date that does not exist', { name: 'day', start_time: '2026-02-30T00:00:00Z' }, 422],
     ['a time without zone', { name: 'zone', start_time: '2026-02-03T04:05:06.123456' }, 200],
     ['an unknown tier', { name: 'tier', trace_tier: 'forever' }, 422],
-    ['tags, which are not supported', { name: 'tags', tag_value_ids: [randomUUID()] }, 400],
+    ['an unknown tag value', { name: 'tags', tag_value_ids: [randomUUID()] }, 404],
     ['no tags', { name: 'no tags', tag_value_ids: [], evaluator_keys: null }, 200],
     ['extra that is not an object', { name: 'extra', extra: [1] }, 422],
   ])('%s', async (_, payload, status) => {
