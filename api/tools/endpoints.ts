@@ -2,11 +2,8 @@
  * Other installations whose main API tools ask over HTTP, with the key of the caller. Also used by `runlake tools
  * --stdio`, which has no main API of its own.
  */
-import { once } from 'node:events';
-import { request as httpRequest, type IncomingMessage } from 'node:http';
-import { request as httpsRequest } from 'node:https';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { type GuardedAgents, openGuardedAgents } from '../../infra/network/guarded-agents.ts';
+import { openGuardedFetch } from '../../infra/network/guarded-fetch.ts';
 import { stripPrefix } from '../server/public-base.ts';
 import { type SendToMainApi, type ToolCredentials, toHeaders } from './main-api.ts';
 
@@ -33,46 +30,31 @@ export interface Endpoints {
 const maxConnections = 64;
 
 export function openEndpoints({ allowPrivate, maxResponseBytes, authorities }: EndpointOptions): Endpoints {
-  const agents = openGuardedAgents({
+  const http = openGuardedFetch({
     allowPrivate,
     refuse: (host, { about }) =>
       runlakeError('TOOLS_ENDPOINT_UNAVAILABLE', { endpoint: host, reason: `it resolves to ${about}` }),
     maxConnections,
     authorities,
+    maxResponseBytes,
+    refuseSize: () => runlakeError('TOOL_ANSWER_TOO_LARGE', { limitBytes: maxResponseBytes }),
   });
   return {
-    sendTo: (endpoint) => async (request) => {
-      try {
-        return await send(agents, endpoint, request, maxResponseBytes);
-      } catch (error) {
-        request.signal.throwIfAborted();
-        if (isRunlakeError(error)) throw error;
-        const reason = (error as NodeJS.ErrnoException).code ?? 'the connection broke';
-        throw runlakeError('TOOLS_ENDPOINT_UNAVAILABLE', { endpoint, reason }, { cause: error });
-      }
-    },
-    close: () => agents.close(),
+    sendTo:
+      (endpoint) =>
+      async ({ method, url, headers, body = null, signal }) => {
+        try {
+          const response = await http.fetch(endpoint + url, { method, headers, body, signal });
+          return { status: response.status, text: await response.text() };
+        } catch (error) {
+          signal.throwIfAborted();
+          if (isRunlakeError(error)) throw error;
+          const reason = (error as NodeJS.ErrnoException).code ?? 'the connection broke';
+          throw runlakeError('TOOLS_ENDPOINT_UNAVAILABLE', { endpoint, reason }, { cause: error });
+        }
+      },
+    close: () => http.close(),
   };
-}
-
-async function send(
-  agents: GuardedAgents,
-  endpoint: string,
-  { method, url, headers, body, signal }: Parameters<SendToMainApi>[0],
-  maxResponseBytes: number,
-): Promise<{ readonly status: number; readonly text: string }> {
-  const isSecure = endpoint.startsWith('https:');
-  const options = { method, headers: { ...headers }, signal, agent: isSecure ? agents.https : agents.http };
-  const sent = (isSecure ? httpsRequest : httpRequest)(endpoint + url, options).end(body);
-  const [response] = (await once(sent, 'response')) as [IncomingMessage];
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    chunks.push(chunk);
-    bytes += chunk.length;
-    if (bytes > maxResponseBytes) throw runlakeError('TOOL_ANSWER_TOO_LARGE', { limitBytes: maxResponseBytes });
-  }
-  return { status: response.statusCode ?? 0, text: Buffer.concat(chunks).toString('utf8') };
 }
 
 /**

@@ -4,8 +4,8 @@ import { request as requestHttps } from 'node:https';
 import { type GuardOptions, openGuardedAgents } from './guarded-agents.ts';
 
 export interface GuardedFetchOptions extends GuardOptions {
-  /** Timeout of a request, including its response. */
-  readonly timeoutMs: number;
+  /** Timeout of a request, including its response. Default: only the signal of the request ends it. */
+  readonly timeoutMs?: number;
   readonly maxResponseBytes: number;
   /** Creates the error for a response that is larger than `maxResponseBytes`. */
   readonly refuseSize: (host: string) => Error;
@@ -30,8 +30,10 @@ export function openGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
   const agents = openGuardedAgents(options);
 
   async function send(target: string | URL, init: RequestInit = {}): Promise<Response> {
-    const timeout = AbortSignal.timeout(timeoutMs);
-    const signal = init.signal ? AbortSignal.any([init.signal, timeout]) : timeout;
+    const signal = AbortSignal.any([
+      ...(init.signal ? [init.signal] : []),
+      ...(timeoutMs === undefined ? [] : [AbortSignal.timeout(timeoutMs)]),
+    ]);
     try {
       return await sendOnce(new URL(target), init, signal);
     } catch (error) {
