@@ -16,7 +16,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
 import type { DeploymentDriver, StartedReplica } from '../../pipelines/deployments/driver.ts';
-import { configureReplica, PortRange, respondsOk, toStartError } from './configure-replica.ts';
+import { configureReplica, PortRange, respondsOk, toRevisionLogLine, toStartError } from './configure-replica.ts';
 import { type ReportedError, retireMessage } from './follow-host.ts';
 import type { StoreAddresses } from './open-stores.ts';
 
@@ -28,6 +28,8 @@ export interface ChildDeps {
 
 const startTimeoutMs = 300_000;
 const pollIntervalMs = 100;
+/** Number of the level in log lines. Source: pino. */
+const warningLevel = 40;
 /** Time for the parts of a child to stop after it has drained. */
 const shutdownTimeoutMs = 15_000;
 
@@ -122,13 +124,13 @@ function createReplica(child: ChildProcess, exited: Promise<string>, url: string
   };
 }
 
-/** Passes the output of graph code, and reasons of warnings, from the log of a child to the log of the revision. */
+/** Passes a line of the log of a child to the log of the revision; see {@link toRevisionLogLine}. */
 function passLine(text: string, onLog: (line: string) => void): void {
   if (!text.startsWith('{')) return;
   try {
-    const { line, reason, msg, level } = JSON.parse(text) as Record<string, unknown>;
-    if (typeof line === 'string') onLog(line);
-    else if (Number(level) >= 40 && typeof reason === 'string') onLog(`${String(msg)}: ${reason}`);
+    const { msg, level, ...fields } = JSON.parse(text) as Record<string, unknown>;
+    const line = toRevisionLogLine(fields, String(msg), Number(level) >= warningLevel);
+    if (line !== undefined) onLog(line);
   } catch {
     // A line that was cut.
   }

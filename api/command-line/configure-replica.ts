@@ -36,6 +36,19 @@ export function configureReplica(
   };
 }
 
+/**
+ * Returns what a log message of an agent server adds to the log of its revision: output of graph code, and reasons of
+ * warnings. Other messages are for the operator.
+ */
+export function toRevisionLogLine(
+  { line, reason }: { readonly line?: unknown; readonly reason?: unknown },
+  message: string,
+  isWarning: boolean,
+): string | undefined {
+  if (typeof line === 'string') return line;
+  return isWarning && typeof reason === 'string' ? `${message}: ${reason}` : undefined;
+}
+
 /** Whether the agent server responds. Never rejects. */
 export async function respondsOk(url: string, signal: AbortSignal): Promise<boolean> {
   try {

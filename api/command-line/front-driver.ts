@@ -8,7 +8,7 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { DeploymentDriver, StartedReplica } from '../../pipelines/deployments/driver.ts';
 import type { Services } from '../server/services.ts';
 import type { AgentDeps } from './agent-work.ts';
-import { configureReplica, PortRange, respondsOk, toStartError } from './configure-replica.ts';
+import { configureReplica, PortRange, respondsOk, toRevisionLogLine, toStartError } from './configure-replica.ts';
 import { ShutdownSteps } from './shutdown-steps.ts';
 import { startAgents } from './start-agents.ts';
 
@@ -61,15 +61,11 @@ function createReplica(
   };
 }
 
-/**
- * Returns a logger that also passes the output of graph code, and the reasons of warnings, to the log of the revision.
- * Other messages are for the operator.
- */
+/** Returns a logger that also passes messages to the log of the revision; see {@link toRevisionLogLine}. */
 function createReplicaLogger(logger: Logger, onLog: (line: string) => void): Logger {
   const pass = (level: 'info' | 'warn' | 'error') => (fields: unknown, message?: string) => {
-    const { line, reason } = (typeof fields === 'object' && fields !== null ? fields : {}) as Record<string, unknown>;
-    if (typeof line === 'string') onLog(line);
-    else if (level !== 'info' && typeof reason === 'string') onLog(`${message ?? level}: ${reason}`);
+    const line = toRevisionLogLine(Object(fields), message ?? level, level !== 'info');
+    if (line !== undefined) onLog(line);
     (logger[level] as (fields: unknown, message?: string) => void)(fields, message);
   };
   // Fastify uses further methods of the logger.

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { type Static, Type } from 'typebox';
+import { type Static, type TSchema, Type } from 'typebox';
 import type { Config } from '../../infra/config/settings.ts';
 import {
   type DeploymentRecord,
@@ -12,6 +12,7 @@ import { maxReplicas } from '../../pipelines/deployments/replicas.ts';
 import { revisionStatuses } from '../../pipelines/deployments/states.ts';
 import { maxNameLength } from '../../pipelines/projects/project.ts';
 import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { pageParameters } from '../server/list-parameters.ts';
 import { buildPageUrl } from '../server/public-base.ts';
 
 /** Fields of deployments and revisions. Source: control plane API, version 2. */
@@ -19,6 +20,14 @@ import { buildPageUrl } from '../server/public-base.ts';
 export const tag = 'deployments';
 export const readAccess = { permission: 'deployments:read', tenantScope: 'workspace' } as const;
 export const writeAccess = { permission: 'deployments:write', tenantScope: 'workspace' } as const;
+
+/** Parameters and response of lists of the control plane, which have smaller pages than others. */
+export const pageQuery = { ...pageParameters, limit: Type.Integer({ minimum: 1, maximum: 100, default: 20 }) };
+export const ResourcePage = <Resource extends TSchema>(resource: Resource) =>
+  Type.Object({
+    resources: Type.Array(resource),
+    offset: Type.Integer({ description: 'Offset of the next page.' }),
+  });
 
 const Source = () => OneOf(deploymentSources);
 const Scale = () => Type.Integer({ minimum: 0, maximum: maxReplicas });
@@ -96,6 +105,14 @@ export const DeploymentChange = Type.Object({
   source_revision_config: optional(SourceRevisionConfig),
   secrets: optional(Secrets()),
   secret_references: SecretReferences(),
+});
+
+export const toDeploymentChange = (body: Static<typeof DeploymentChange>) => ({
+  revisionSource: body.revision_source,
+  sourceConfig: body.source_config,
+  sourceRevisionConfig: body.source_revision_config,
+  secrets: body.secrets,
+  secretReferences: body.secret_references,
 });
 
 export const NewDeployment = Type.Object({

@@ -8,7 +8,6 @@ import {
   updateDeployment as update,
 } from '../../pipelines/deployments/write-deployment.ts';
 import { OneOf, Text, Uuid } from '../server/formats.ts';
-import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
 import {
   Deployment,
@@ -16,12 +15,13 @@ import {
   DeploymentParams,
   formatDeployment,
   NewDeployment,
+  pageQuery,
+  ResourcePage,
   readAccess,
   tag,
+  toDeploymentChange,
   writeAccess,
 } from './deployment-fields.ts';
-
-const page = { ...pageParameters, limit: Type.Integer({ minimum: 1, maximum: 100, default: 20 }) };
 
 const createDeployment = defineOperation({
   operationId: 'createDeployment',
@@ -58,7 +58,7 @@ const listDeployments = defineOperation({
   unsupported: { query: ['tag_value_ids', 'image_version', 'remote_reconciled'] },
   schema: {
     query: Type.Object({
-      ...page,
+      ...pageQuery,
       name_contains: Type.Optional(Text({ maxLength: 512 })),
       status: Type.Optional(Type.String()),
       deployment_type: Type.Optional(OneOf(deploymentTypes)),
@@ -70,12 +70,7 @@ const listDeployments = defineOperation({
         }),
       ),
     }),
-    response: {
-      200: Type.Object({
-        resources: Type.Array(Deployment),
-        offset: Type.Integer({ description: 'Offset of the next page.' }),
-      }),
-    },
+    response: { 200: ResourcePage(Deployment) },
   },
   handler: async ({ caller, query, services, request }) => {
     const { limit, offset } = query;
@@ -121,13 +116,7 @@ const updateDeployment = defineOperation({
   errors: ['NOT_FOUND', 'DEPLOYMENT_INVALID'],
   schema: { params: DeploymentParams, body: DeploymentChange, response: { 200: Deployment } },
   handler: async ({ caller, params, body, services, request }) => {
-    const change = {
-      revisionSource: body.revision_source,
-      sourceConfig: body.source_config,
-      sourceRevisionConfig: body.source_revision_config,
-      secrets: body.secrets,
-      secretReferences: body.secret_references,
-    };
+    const change = toDeploymentChange(body);
     const deployment = await update(services, caller, params.deployment_id, change, { always: false });
     return formatDeployment(deployment, request, services.config);
   },

@@ -4,7 +4,6 @@ import { listRevisions as list, listTransitions, readRevision } from '../../pipe
 import { type RevisionStatus, revisionStatuses } from '../../pipelines/deployments/states.ts';
 import { redeploy, updateDeployment } from '../../pipelines/deployments/write-deployment.ts';
 import { nullable, Timestamp } from '../server/formats.ts';
-import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, type Operation } from '../server/operation.ts';
 import {
   Deployment,
@@ -12,10 +11,13 @@ import {
   DeploymentParams,
   formatDeployment,
   formatRevision,
+  pageQuery,
+  ResourcePage,
   Revision,
   RevisionParams,
   readAccess,
   tag,
+  toDeploymentChange,
   writeAccess,
 } from './deployment-fields.ts';
 
@@ -40,16 +42,10 @@ const listRevisions = defineOperation({
   schema: {
     params: DeploymentParams,
     query: Type.Object({
-      ...pageParameters,
-      limit: Type.Integer({ minimum: 1, maximum: 100, default: 20 }),
+      ...pageQuery,
       status: Type.Optional(Type.String({ maxLength: 500, description: 'Statuses, separated by commas.' })),
     }),
-    response: {
-      200: Type.Object({
-        resources: Type.Array(Revision),
-        offset: Type.Integer({ description: 'Offset of the next page.' }),
-      }),
-    },
+    response: { 200: ResourcePage(Revision) },
   },
   handler: async ({ caller, params, query, services }) => {
     const { limit, offset } = query;
@@ -102,13 +98,7 @@ const createRevision = defineOperation({
   errors: ['NOT_FOUND', 'DEPLOYMENT_INVALID'],
   schema: { params: DeploymentParams, body: DeploymentChange, response: { 201: Revision } },
   handler: async ({ caller, params, body, services }) => {
-    const change = {
-      revisionSource: body.revision_source,
-      sourceConfig: body.source_config,
-      sourceRevisionConfig: body.source_revision_config,
-      secrets: body.secrets,
-      secretReferences: body.secret_references,
-    };
+    const change = toDeploymentChange(body);
     const changed = await updateDeployment(services, caller, params.deployment_id, change, { always: true });
     const { workspaceId } = caller;
     return formatRevision(

@@ -21,7 +21,7 @@ import { pause } from '../../infra/timeouts/backoff.ts';
 import type { Builder } from './build/build-source.ts';
 import { checkSource, isBuildable } from './check-source.ts';
 import type { ClaimedRevision } from './claim-revision.ts';
-import { openSecrets, type SecretValues } from './deployment-secrets.ts';
+import { gitTokenName, openRevisionSecrets } from './deployment-secrets.ts';
 import { addReplicas, countReplicas, readProgress } from './replicas.ts';
 import { openRevisionLog, type RevisionLog } from './revision-logs.ts';
 import { changeStatus, isFinal, type RevisionStatus } from './states.ts';
@@ -40,8 +40,6 @@ export interface AdvanceDeps {
   readonly config: Pick<Config, 'deploymentsDriver' | 'deploymentsStartTimeoutMs' | 'deploymentsTickMs'>;
 }
 
-/** Secret with the token for a private repository. Graph code does not need it, but gets it like the others. */
-const gitTokenName = 'GIT_TOKEN';
 /** Number of claims in one status after which the revision fails: its hosts were killed each time. */
 const maxAttempts = 3;
 const progressIntervalMs = 100;
@@ -113,7 +111,7 @@ async function takeStep(deps: AdvanceDeps, revision: ClaimedRevision, signal: Ab
 
 function create({ secretSealer, config }: AdvanceDeps, revision: ClaimedRevision): Step {
   try {
-    openSecrets(secretSealer, `revision ${revision.revisionId}`, revision.sealedSecrets);
+    openRevisionSecrets(secretSealer, revision);
     checkSource(revision, config.deploymentsDriver);
     return { to: 'QUEUED', reason: 'Its source and its secrets can be used.' };
   } catch (error) {
@@ -127,7 +125,7 @@ async function build(deps: AdvanceDeps, revision: ClaimedRevision, signal: Abort
   if (attempts > maxAttempts) {
     return { to: 'BUILD_FAILED', reason: `The process that built it was killed ${maxAttempts} times.` };
   }
-  const secrets = openRevisionSecrets(deps, revision);
+  const secrets = openRevisionSecrets(deps.secretSealer, revision);
   const log = openRevisionLog(deps, { revisionId, stage: 'build', values: Object.values(secrets) });
   try {
     const gitToken = secrets[gitTokenName];
@@ -207,13 +205,6 @@ async function awaitReplicas(deps: AdvanceDeps, revision: ClaimedRevision, signa
     await pause(progressIntervalMs, signal);
     signal.throwIfAborted();
   }
-}
-
-function openRevisionSecrets(
-  { secretSealer }: AdvanceDeps,
-  { revisionId, sealedSecrets }: ClaimedRevision,
-): SecretValues {
-  return openSecrets(secretSealer, `revision ${revisionId}`, sealedSecrets);
 }
 
 export function explain({ message, remedy }: RunlakeError): string {

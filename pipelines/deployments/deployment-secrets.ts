@@ -14,6 +14,9 @@ export type SecretValues = Readonly<Record<string, string>>;
 /** What a sealed text belongs to. A text cannot be opened for another row. */
 type SecretOwner = `deployment ${string}` | `revision ${string}`;
 
+/** Secret with the token for a private repository. Graph code does not need it, but gets it like the others. */
+export const gitTokenName = 'GIT_TOKEN';
+
 const namePattern = /^[A-Za-z_][A-Za-z0-9_]*$/;
 export const maxSecrets = 200;
 
@@ -51,6 +54,14 @@ export function sealSecrets(sealer: Sealer, owner: SecretOwner, values: SecretVa
 /** @throws SEAL_KEY_UNKNOWN, SEAL_BROKEN */
 export function openSecrets(sealer: Sealer, owner: SecretOwner, sealed: string | null): SecretValues {
   return sealed === null ? {} : (JSON.parse(sealer.open(sealed, owner).text) as SecretValues);
+}
+
+/** Opens the secrets of a revision. @throws SEAL_KEY_UNKNOWN, SEAL_BROKEN */
+export function openRevisionSecrets(
+  sealer: Sealer,
+  { revisionId, sealedSecrets }: { readonly revisionId: string; readonly sealedSecrets: string | null },
+): SecretValues {
+  return openSecrets(sealer, `revision ${revisionId}`, sealedSecrets);
 }
 
 /**

@@ -7,13 +7,16 @@ export interface LockedDeployment extends DeploymentRecord {
   readonly sealedSecrets: string | null;
 }
 
+/** Select list of a {@link LockedDeployment} from `deployments AS d`. */
+export const lockedColumns = `${deploymentColumns}, d.sealed_secrets AS "sealedSecrets"`;
+
 /**
  * Locks a deployment until the end of the transaction. @throws NOT_FOUND if the workspace has no such deployment, or if
  * it is being deleted.
  */
 export async function lockDeployment(tx: Sql, workspaceId: string, deploymentId: string): Promise<LockedDeployment> {
   const [deployment] = await tx.query<LockedDeployment>(
-    `SELECT ${deploymentColumns}, d.sealed_secrets AS "sealedSecrets" FROM deployments AS d
+    `SELECT ${lockedColumns} FROM deployments AS d
      WHERE d.id = $1 AND d.workspace_id = $2 AND d.deletion_requested_at IS NULL FOR UPDATE`,
     [deploymentId, workspaceId],
   );

@@ -18,7 +18,7 @@ import { computeBackoffMs, pause } from '../../infra/timeouts/backoff.ts';
 import { explain } from './advance-revision.ts';
 import type { Builder } from './build/build-source.ts';
 import { isBuildable } from './check-source.ts';
-import { openSecrets } from './deployment-secrets.ts';
+import { gitTokenName, openRevisionSecrets } from './deployment-secrets.ts';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica } from './driver.ts';
 import { type ClaimedReplica, recordEnded, recordStarted, recordStopping, releaseReplica } from './replicas.ts';
 import { openRevisionLog } from './revision-logs.ts';
@@ -92,7 +92,7 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
   let isOwnFailure = true;
   let log: ReturnType<typeof openRevisionLog> | undefined;
   try {
-    const secrets = openSecrets(deps.secretSealer, `revision ${revisionId}`, claim.sealedSecrets);
+    const secrets = openRevisionSecrets(deps.secretSealer, claim);
     log = openRevisionLog(deps, { revisionId, stage: 'run', values: Object.values(secrets) });
     const onLog = (text: string) => log?.write(text);
     const spec = await buildSpec(deps, claim, secrets, stopping.starting, onLog);
@@ -145,7 +145,7 @@ async function buildSpec(
 ): Promise<ReplicaSpec> {
   const { deploymentId, revisionId, name, slug, workspaceId, organizationId, number, source, secretReferences } = claim;
   const built = isBuildable(source)
-    ? await builder.build({ ...claim, gitToken: environment.GIT_TOKEN }, { signal, onLog })
+    ? await builder.build({ ...claim, gitToken: environment[gitTokenName] }, { signal, onLog })
     : undefined;
   const imageUri = claim.sourceRevisionConfig.image_uri;
   return {

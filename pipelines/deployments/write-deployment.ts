@@ -14,12 +14,13 @@ import type { DeploymentRecord, DeploymentSource, SourceConfig, SourceRevisionCo
 import {
   type DeploymentSecret,
   mergeSecrets,
+  openRevisionSecrets,
   openSecrets,
   type SecretValues,
   sealSecrets,
 } from './deployment-secrets.ts';
 import type { SecretReference } from './driver.ts';
-import { lockDeployment } from './lock-deployment.ts';
+import { type LockedDeployment, lockDeployment, lockedColumns } from './lock-deployment.ts';
 import { readDeployment } from './read-deployments.ts';
 import { requireUploadedSource } from './uploads.ts';
 
@@ -176,7 +177,7 @@ export async function updateDeployment(
     }
     const stored = openSecrets(secretSealer, `deployment ${deployment.id}`, deployment.sealedSecrets);
     const secrets = change.secrets == null ? stored : mergeSecrets(change.secrets, stored);
-    await writeSnapshot(tx, secretSealer, deployment.id, {
+    const changed = await writeSnapshot(tx, secretSealer, deployment.id, {
       sourceConfig,
       sourceRevisionConfig,
       secretReferences: change.secretReferences ?? deployment.secretReferences,
@@ -188,8 +189,8 @@ export async function updateDeployment(
       change.sourceConfig?.resource_spec != null ||
       Object.values(change.sourceRevisionConfig ?? {}).some((value) => value != null);
     if (always || affectsRun) {
-      const changed = { ...(await lockDeployment(tx, workspaceId, deploymentId)), source };
-      await createRevision(tx, secretSealer, changed, 'The deployment was changed.', { required: always });
+      const reason = 'The deployment was changed.';
+      await createRevision(tx, secretSealer, { ...changed, source }, reason, { required: always });
     }
     return readDeployment(tx, workspaceId, deploymentId);
   });
@@ -228,10 +229,10 @@ export async function redeploy(
       [revisionId, deploymentId, workspaceId],
     );
     if (revision === undefined) throw runlakeError('NOT_FOUND', { what: 'Revision' });
-    const secrets = openSecrets(secretSealer, `revision ${revisionId.toLowerCase()}`, revision.sealedSecrets);
-    await writeSnapshot(tx, secretSealer, deploymentId.toLowerCase(), { ...revision, secrets });
-    const changed = { ...(await lockDeployment(tx, workspaceId, deploymentId)), source: revision.source };
-    await createRevision(tx, secretSealer, changed, `Revision ${revision.number} was deployed again.`);
+    const secrets = openRevisionSecrets(secretSealer, { ...revision, revisionId: revisionId.toLowerCase() });
+    const changed = await writeSnapshot(tx, secretSealer, deploymentId.toLowerCase(), { ...revision, secrets });
+    const reason = `Revision ${revision.number} was deployed again.`;
+    await createRevision(tx, secretSealer, { ...changed, source: revision.source }, reason);
     return readDeployment(tx, workspaceId, deploymentId);
   });
 }
@@ -243,10 +244,16 @@ interface Snapshot {
   readonly secrets: SecretValues;
 }
 
-async function writeSnapshot(tx: Sql, sealer: Sealer, deploymentId: string, snapshot: Snapshot): Promise<void> {
-  await tx.execute(
-    `UPDATE deployments SET source_config = $2, source_revision_config = $3, sealed_secrets = $4, secret_names = $5,
-       secret_references = $6::text::json, updated_at = now() WHERE id = $1`,
+/** Writes a snapshot to the row of a locked deployment. @returns the changed row */
+async function writeSnapshot(
+  tx: Sql,
+  sealer: Sealer,
+  deploymentId: string,
+  snapshot: Snapshot,
+): Promise<LockedDeployment> {
+  const [changed] = await tx.query<LockedDeployment>(
+    `UPDATE deployments AS d SET source_config = $2, source_revision_config = $3, sealed_secrets = $4, secret_names = $5,
+       secret_references = $6::text::json, updated_at = now() WHERE id = $1 RETURNING ${lockedColumns}`,
     [
       deploymentId,
       snapshot.sourceConfig,
@@ -256,4 +263,5 @@ async function writeSnapshot(tx: Sql, sealer: Sealer, deploymentId: string, snap
       JSON.stringify(snapshot.secretReferences),
     ],
   );
+  return changed!;
 }

@@ -15,8 +15,6 @@ const mayBeSmall = [
   // Loaded only when a command or a server needs them.
   /^api\/command-line\/(disk|serve-http)\.ts$/,
   /^infra\/config\/print\.ts$/,
-  // Walks folders, apart from the limits of builds. Errors of an area.
-  /^pipelines\/deployments\/build\/folder-size\.ts$/,
   // The list of operations of an area.
   /^api\/control-plane\/operations\.ts$/,
   // Contracts: types of two adapters or of a package, the environment, CSV, what the sink owes the roll-up.

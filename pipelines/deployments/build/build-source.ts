@@ -19,7 +19,7 @@ import { buildGraphEnvironment } from '../../../infra/config/graph-environment.t
 import type { Config } from '../../../infra/config/settings.ts';
 import { lockFolder } from '../../../infra/embedded/data-folder.ts';
 import { writePrivateFile } from '../../../infra/embedded/private-file.ts';
-import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import {
   openProcessAccounts,
   type ProcessAccount,
@@ -28,12 +28,13 @@ import {
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { listPrivatePaths } from '../../agents/workers/front/graph-isolation.ts';
+import { parseUuid } from '../../ingest/run-event/uuid.ts';
 import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from '../deployment.ts';
 import type { SourceStore } from '../source-store.ts';
 import { readSource } from '../uploads.ts';
+import { BuildLimit, giveFolder, measureFolder } from './build-folder.ts';
 import { checkBuild } from './check-build.ts';
 import { fetchGit } from './fetch-git.ts';
-import { giveFolder, measureFolder } from './folder-size.ts';
 import { chooseInstall } from './install-packages.ts';
 import { runCommand } from './run-command.ts';
 import { unpackTarball } from './unpack-tarball.ts';
@@ -85,7 +86,6 @@ export interface Builder {
 /** The unpacked source may be larger than the tarball by this factor. */
 const maxUnpackFactor = 10;
 const maxEntries = 50_000;
-const measureIntervalMs = 3_000;
 /** The cache of a workspace is deleted when it is larger. */
 const maxCacheBytes = 1024 ** 3;
 
@@ -270,7 +270,7 @@ export function createBuilder(deps: BuildDeps): Builder {
       const { builds } = getFolders();
       for (const name of await readdir(builds)) {
         const id = name.replace(/\.json$/, '');
-        if (!uuidPattern.test(id)) continue;
+        if (parseUuid(id) !== id) continue;
         if (revisionIds.has(id) || inProgress.has(id)) continue;
         // The marker goes first, so that a folder without some of its files never counts as complete.
         await rm(getMarkerPath(join(builds, id)), { force: true });
@@ -284,8 +284,6 @@ export function createBuilder(deps: BuildDeps): Builder {
   };
 }
 
-const uuidPattern = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/;
-
 const getMarkerPath = (folder: string) => `${folder}.json`;
 
 const getConfigPath = ({ sourceRevisionConfig }: BuildRequest) =>
@@ -296,54 +294,4 @@ async function readMarker(folder: string): Promise<Build | undefined> {
   if (text === undefined) return undefined;
   const build = JSON.parse(text) as Build;
   return existsSync(build.agentsFile) ? build : undefined;
-}
-
-/** The limits of time and disk space of one build. */
-class BuildLimit {
-  readonly signal: AbortSignal;
-  readonly #exceeded = new AbortController();
-  readonly #given: AbortSignal;
-  readonly #folder: string;
-  readonly #maxBytes: number;
-  readonly #timers: NodeJS.Timeout[];
-
-  constructor(
-    folder: string,
-    config: Pick<Config, 'deploymentsBuildTimeoutMs' | 'deploymentsMaxBuildBytes'>,
-    given: AbortSignal,
-  ) {
-    this.#folder = folder;
-    this.#given = given;
-    this.#maxBytes = config.deploymentsMaxBuildBytes;
-    this.signal = AbortSignal.any([given, this.#exceeded.signal]);
-    const timeoutMs = config.deploymentsBuildTimeoutMs;
-    const reason = `The build took longer than ${timeoutMs} ms (RUNLAKE_DEPLOYMENTS_BUILD_TIMEOUT_MS)`;
-    this.#timers = [
-      setTimeout(() => this.#exceeded.abort(runlakeError('BUILD_FAILED', { reason })), timeoutMs),
-      setInterval(() => void this.check().catch(() => undefined), measureIntervalMs),
-    ];
-  }
-
-  /** @throws BUILD_FAILED if the build uses too much disk space */
-  async check(): Promise<void> {
-    if ((await measureFolder(this.#folder, this.#maxBytes)) <= this.#maxBytes) return;
-    const limit = `${this.#maxBytes} bytes (RUNLAKE_DEPLOYMENTS_MAX_BUILD_BYTES)`;
-    const error = runlakeError('BUILD_FAILED', { reason: `The build uses more disk space than ${limit}` });
-    this.#exceeded.abort(error);
-    throw error;
-  }
-
-  /** Returns the cause of a failed build. */
-  explain(error: unknown): unknown {
-    if (this.#given.aborted) return this.#given.reason;
-    if (this.#exceeded.signal.aborted) return this.#exceeded.signal.reason;
-    if (isRunlakeError(error)) return error;
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === undefined) return error;
-    return runlakeError('BUILD_FAILED', { reason: `The build folder cannot be used (${code})` }, { cause: error });
-  }
-
-  end(): void {
-    for (const timer of this.#timers) clearTimeout(timer);
-  }
 }

@@ -1,0 +1,90 @@
+/** The folder of a build: its owner, and the limits of time and disk space. */
+import type { Stats } from 'node:fs';
+import { lchown, lstat, opendir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Config } from '../../../infra/config/settings.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+
+/** Calls `visit` for a folder and everything in it. Does not follow links. Entries that cannot be read are skipped. */
+async function walk(path: string, visit: (path: string, stats: Stats) => boolean | Promise<boolean>): Promise<void> {
+  const pending = [path];
+  for (let current = pending.pop(); current !== undefined; current = pending.pop()) {
+    try {
+      const stats = await lstat(current);
+      if (!(await visit(current, stats)) || !stats.isDirectory()) continue;
+      for await (const entry of await opendir(current)) pending.push(join(current, entry.name));
+    } catch {
+      // The entry was deleted meanwhile.
+    }
+  }
+}
+
+/** Disk space of a folder in bytes. Stops when it is larger than `maxBytes`. */
+export async function measureFolder(path: string, maxBytes = Number.POSITIVE_INFINITY): Promise<number> {
+  let bytes = 0;
+  await walk(path, (_entry, { blocks, size }) => {
+    if (bytes <= maxBytes) bytes += blocks === undefined ? size : blocks * 512;
+    return bytes <= maxBytes;
+  });
+  return bytes;
+}
+
+/** Gives a folder and everything in it to a user. */
+export function giveFolder(path: string, { uid, gid }: { readonly uid: number; readonly gid: number }): Promise<void> {
+  return walk(path, async (entry) => {
+    await lchown(entry, uid, gid);
+    return true;
+  });
+}
+
+const measureIntervalMs = 3_000;
+
+/** The limits of time and disk space of one build. */
+export class BuildLimit {
+  readonly signal: AbortSignal;
+  readonly #exceeded = new AbortController();
+  readonly #given: AbortSignal;
+  readonly #folder: string;
+  readonly #maxBytes: number;
+  readonly #timers: NodeJS.Timeout[];
+
+  constructor(
+    folder: string,
+    config: Pick<Config, 'deploymentsBuildTimeoutMs' | 'deploymentsMaxBuildBytes'>,
+    given: AbortSignal,
+  ) {
+    this.#folder = folder;
+    this.#given = given;
+    this.#maxBytes = config.deploymentsMaxBuildBytes;
+    this.signal = AbortSignal.any([given, this.#exceeded.signal]);
+    const timeoutMs = config.deploymentsBuildTimeoutMs;
+    const reason = `The build took longer than ${timeoutMs} ms (RUNLAKE_DEPLOYMENTS_BUILD_TIMEOUT_MS)`;
+    this.#timers = [
+      setTimeout(() => this.#exceeded.abort(runlakeError('BUILD_FAILED', { reason })), timeoutMs),
+      setInterval(() => void this.check().catch(() => undefined), measureIntervalMs),
+    ];
+  }
+
+  /** @throws BUILD_FAILED if the build uses too much disk space */
+  async check(): Promise<void> {
+    if ((await measureFolder(this.#folder, this.#maxBytes)) <= this.#maxBytes) return;
+    const limit = `${this.#maxBytes} bytes (RUNLAKE_DEPLOYMENTS_MAX_BUILD_BYTES)`;
+    const error = runlakeError('BUILD_FAILED', { reason: `The build uses more disk space than ${limit}` });
+    this.#exceeded.abort(error);
+    throw error;
+  }
+
+  /** Returns the cause of a failed build. */
+  explain(error: unknown): unknown {
+    if (this.#given.aborted) return this.#given.reason;
+    if (this.#exceeded.signal.aborted) return this.#exceeded.signal.reason;
+    if (isRunlakeError(error)) return error;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === undefined) return error;
+    return runlakeError('BUILD_FAILED', { reason: `The build folder cannot be used (${code})` }, { cause: error });
+  }
+
+  end(): void {
+    for (const timer of this.#timers) clearTimeout(timer);
+  }
+}
