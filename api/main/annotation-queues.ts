@@ -1,7 +1,6 @@
 import { type Static, Type } from 'typebox';
 import {
   updateQueue as changeQueue,
-  createQueue as insertQueue,
   type QueueFields,
   type QueueRecord,
   queueOrders,
@@ -9,8 +8,7 @@ import {
   readQueue,
   deleteQueue as removeQueue,
 } from '../../pipelines/queues/queue.ts';
-import { populateQueue } from '../../pipelines/queues/queue-items.ts';
-import { requireProjects } from '../../pipelines/runs/locate-run.ts';
+import { createPopulatedQueue } from '../../pipelines/queues/queue-items.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
@@ -142,20 +140,12 @@ export const createQueue = defineOperation({
     response: { 200: Queue },
   },
   handler: async ({ caller, body, services, request }) => {
-    const { workspaceId } = caller;
-    const sessionIds = (body.session_ids ?? []).map((id) => id.toLowerCase());
-    if (sessionIds.length > 0) requirePermission(caller, 'annotation-queues:update');
-    const projectIds = await requireProjects(services.database, workspaceId, sessionIds);
-    const queue = { ...emptyQueue, ...toQueueFields(body), name: body.name };
-    const made = await insertQueue(services.database, workspaceId, body.id?.toLowerCase(), queue);
-    if (projectIds.length > 0) {
-      const deps = { ...services, extras: createRunExtras(services, request) };
-      await populateQueue(deps, workspaceId, made.id, projectIds).catch(async (error: unknown) => {
-        await removeQueue(services.database, workspaceId, made.id);
-        throw error;
-      });
-    }
-    return formatQueue(made);
+    const projectIds = (body.session_ids ?? []).map((id) => id.toLowerCase());
+    if (projectIds.length > 0) requirePermission(caller, 'annotation-queues:update');
+    const fields = { ...emptyQueue, ...toQueueFields(body), name: body.name };
+    const deps = { ...services, extras: createRunExtras(services, request) };
+    const queue = { id: body.id?.toLowerCase(), fields, projectIds };
+    return formatQueue(await createPopulatedQueue(deps, caller.workspaceId, queue));
   },
 });
 

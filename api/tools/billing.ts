@@ -1,9 +1,10 @@
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { exportStatuses } from '../../pipelines/exports/states.ts';
+import { isUuid } from '../../pipelines/ingest/run-event/uuid.ts';
 import { groupings } from '../../pipelines/usage/report-query.ts';
 import { compareTexts, describeLimit, findProjectId, maxLimit, pick, type StoredRecord } from './find-named.ts';
 import type { MainApi } from './main-api.ts';
-import { choice, flag, integer, isUuid, list, text } from './parameters.ts';
+import { choice, flag, integer, list, text } from './parameters.ts';
 import { defineTool } from './tool.ts';
 
 interface Workspace {

@@ -1,7 +1,7 @@
 /** Look-ups by name that several tools share. */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { isUuid } from '../../pipelines/ingest/run-event/uuid.ts';
 import type { MainApi } from './main-api.ts';
-import { isUuid } from './parameters.ts';
 
 /** Pages of the main API have at most this many items; tools reduce larger limits to it. */
 export const maxLimit = 100;

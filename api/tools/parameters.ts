@@ -4,6 +4,7 @@
  * as absent.
  */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { isUuid } from '../../pipelines/ingest/run-event/uuid.ts';
 
 export interface Parameter<Value> {
   /** JSON Schema, for the client. */
@@ -58,10 +59,6 @@ export const text = (options: Options) =>
     if (typeof sent !== 'string') throw refuse(name, 'must be a text');
     return sent;
   });
-
-const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
-export const isUuid = (value: string) => uuidPattern.test(value);
 
 function readUuid(sent: unknown, name: string): string {
   if (typeof sent !== 'string' || !isUuid(sent)) throw refuse(name, 'must be a UUID');

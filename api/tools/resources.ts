@@ -9,11 +9,12 @@ import {
   type ResourceTemplate,
 } from '@modelcontextprotocol/sdk/types.js';
 import { isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isUuid } from '../../pipelines/ingest/run-event/uuid.ts';
 import { isObject, type Json } from '../../pipelines/runs/openai-messages.ts';
 import { listExamples, readDataset } from './datasets.ts';
 import type { StoredRecord } from './find-named.ts';
 import type { MainApi } from './main-api.ts';
-import { isUuid, readArguments } from './parameters.ts';
+import { readArguments } from './parameters.ts';
 import { getPromptByName, listRepos, readPrompt } from './prompts.ts';
 import { getRun } from './runs.ts';
 import type { Tool, ToolContext } from './tool.ts';

@@ -4,6 +4,7 @@ import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
+import { isUuid } from '../ingest/run-event/uuid.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import { buildAuthorizationRequest } from './grant.ts';
 import { createFieldError, type OAuthDeps } from './oauth-deps.ts';
@@ -36,8 +37,6 @@ const consentMinutes = 10;
 /** Time after which finished authentications are deleted. Until then, {@link waitForAuthentication} finds them. */
 const keepMinutes = 60;
 
-const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
 /** Names of the user in a request, all with the same meaning. */
 export interface UserNames {
   readonly user_id?: string | null | undefined;
@@ -60,7 +59,7 @@ export async function chooseUser(
   if (others.length > 0) throw createFieldError('user_id', 'differs from its synonyms ls_user_id and svc_user_id');
   const { workspaceId, organizationId } = caller;
   if (userId === undefined) return { workspaceId, organizationId, userId: caller.userId };
-  if (!uuidPattern.test(userId)) return { workspaceId, organizationId, userId };
+  if (!isUuid(userId)) return { workspaceId, organizationId, userId };
   const [user] = await database.query<{ isOwn: boolean }>(
     'SELECT organization_id = $2 AND removed_at IS NULL AS "isOwn" FROM users WHERE id = $1',
     [userId, organizationId],
@@ -188,7 +187,7 @@ export async function waitForAuthentication(
   authenticationId: string,
   { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal: AbortSignal },
 ): Promise<WaitResult> {
-  if (!uuidPattern.test(authenticationId)) return { status: 'not_found' };
+  if (!isUuid(authenticationId)) return { status: 'not_found' };
   const attempt = async () => {
     const [found] = await deps.database.query<{ status: string; token: string | null; isExpired: boolean }>(
       `SELECT status, token_id AS token, expires_at <= now() AS "isExpired" FROM oauth_authentications

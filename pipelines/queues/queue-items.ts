@@ -1,8 +1,10 @@
 /** Runs and threads of a queue as items: where they are, page by page. */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { requireProjects } from '../runs/locate-run.ts';
 import { type ReadDeps, readAllRuns } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
+import { createQueue, deleteQueue, type QueueFields, type QueueRecord } from './queue.ts';
 import { addQueueRuns, type NewQueueRun, type Section, sections } from './queue-runs.ts';
 import { isStoredRun, listStoredItems, type QueueItem } from './read-queue-runs.ts';
 
@@ -126,6 +128,34 @@ export async function findPlacement(
 const runsAtOnce = 1_000;
 /** One more than the maximum number of runs in a queue. */
 const maxPopulatedRuns = 10_001;
+
+/**
+ * Creates a queue with the root runs of projects: all or none.
+ *
+ * @throws NOT_FOUND if a project does not exist; QUEUE_FULL; errors of {@link createQueue}.
+ */
+export async function createPopulatedQueue(
+  deps: ReadDeps,
+  workspaceId: string,
+  { id, fields, projectIds }: NewQueue,
+): Promise<QueueRecord> {
+  const { database } = deps;
+  const live = await requireProjects(database, workspaceId, projectIds);
+  const queue = await createQueue(database, workspaceId, id, fields);
+  if (live.length > 0) {
+    await populateQueue(deps, workspaceId, queue.id, live).catch(async (error: unknown) => {
+      await deleteQueue(database, workspaceId, queue.id);
+      throw error;
+    });
+  }
+  return queue;
+}
+
+interface NewQueue {
+  readonly id: string | undefined;
+  readonly fields: QueueFields;
+  readonly projectIds: readonly string[];
+}
 
 /** Adds the root runs of projects to a queue, and returns their number. @throws NOT_FOUND; QUEUE_FULL. */
 export async function populateQueue(

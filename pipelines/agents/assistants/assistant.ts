@@ -3,6 +3,7 @@
 import { v5 as uuidv5 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
+import { isUuid } from '../../ingest/run-event/uuid.ts';
 import type { GraphConfig } from '../runs/run.ts';
 
 export interface AssistantVersion {
@@ -43,11 +44,9 @@ export function computeSystemAssistantId(graphId: string): string {
   return uuidv5(Buffer.from(graphId), graphNamespace);
 }
 
-const uuidPattern = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
 /** Returns an assistant id in lower case or, for a graph id, the id of the graph's system assistant. */
 export function resolveAssistantId(idOrGraphId: string): string {
-  return uuidPattern.test(idOrGraphId) ? idOrGraphId.toLowerCase() : computeSystemAssistantId(idOrGraphId);
+  return isUuid(idOrGraphId) ? idOrGraphId.toLowerCase() : computeSystemAssistantId(idOrGraphId);
 }
 
 /** Reads an assistant by its id, or the system assistant of a graph by the id of the graph. @throws ASSISTANT_NOT_FOUND */

@@ -21,6 +21,9 @@ export function parseUuid(text: string): string | undefined {
   return `${digits.slice(0, 8)}-${digits.slice(8, 12)}-${digits.slice(12, 16)}-${digits.slice(16, 20)}-${digits.slice(20)}`;
 }
 
+/** Returns true for a UUID with dashes. Use it for texts that may also be names, for which 32 digits are a valid name. */
+export const isUuid = (text: string) => text.length === uuidCharacters && readUuidForm(text, 0) !== undefined;
+
 /** Returns the spelling of the 36-character UUID at `at`; `undefined` if there is none. Allocates no strings. */
 export function readUuidForm(text: string, at: number): 'lower' | 'capitals' | undefined {
   let kinds = 0;
