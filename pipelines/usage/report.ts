@@ -46,7 +46,7 @@ export async function readAllNames(
 }
 
 /** Reads the names of `ids`. Ids without a name are absent from the map. */
-async function readNames(
+export async function readNames(
   database: Pick<Database, 'query'>,
   organizationId: string,
   groupBy: Grouping,
@@ -162,7 +162,10 @@ function sumBuckets(counts: readonly UsageCounts[], ranks: ReadonlyMap<string, n
   return buckets;
 }
 
-/** Returns the distinct labels in order and, for each id, the index of its label. */
+/**
+ * Returns the distinct labels in order and, for each id, the index of its label. Ids with equal labels, such as two keys
+ * with the same short form, share one.
+ */
 function rankLabels(groupBy: Grouping, ids: readonly string[], names: NamesById) {
   const labels = new Map<string, Dimensions>();
   const labelByIndex = ids.map((id) => {

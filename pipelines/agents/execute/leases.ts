@@ -113,7 +113,9 @@ export class Leases {
         if (this.#isStopped) return;
         this.#extendValidity(startedAtMs + leaseMs);
         this.#compare(requestedTokens, runs);
-        await countUptime(heartbeats, process, leaseMs);
+        await countUptime(heartbeats, process, leaseMs).catch((err: unknown) =>
+          logger.warn({ err }, 'uptime not counted; the next heartbeat counts it'),
+        );
       } catch (err) {
         logger.warn({ err, leases: requestedTokens.length }, 'heartbeat not renewed; retrying');
       }

@@ -79,6 +79,32 @@ describe('usage of deployments', () => {
     expect((await read('group_by=api_key')).usage[0]).toMatchObject({ dimensions: { api_key_short_key: null } });
   });
 
+  it('adds up keys with the same short form, as usage of traces does', async () => {
+    const keys = [randomUUID(), randomUUID()];
+    const id = await addOrganizationDeployment(api.database, {
+      organizationId: ours.id,
+      workspaceId: ours.workspaceIds[0]!,
+    });
+    for (const [index, keyId] of keys.entries()) {
+      await api.database.execute(
+        `INSERT INTO api_keys (id, organization_id, user_id, hash, short_key, description, permissions)
+         SELECT $1, organization_id, user_id, $2, 'rl_same', description, permissions
+         FROM api_keys WHERE organization_id = $3 LIMIT 1`,
+        [keyId, Buffer.alloc(32, index + 1), ours.id],
+      );
+      const values = [id, '2026-03-05T10:00:00Z', 'agent', null, keyId, 1, 2, 0];
+      await api.database.query('SELECT agents.add_usage($1, $2, $3, $4, $5, $6, $7, $8)', values);
+    }
+    const later = range.replace(
+      'start_time=2026-03-01&end_time=2026-03-03',
+      'start_time=2026-03-05&end_time=2026-03-06T12:00:00',
+    );
+    const { body } = await send(ours.adminKey, 'GET', `${path}?${later}&${workspaces()}&group_by=api_key`);
+    expect(body.usage).toMatchObject([
+      { dimensions: { api_key_short_key: 'rl_same' }, agent_runs: 2, nodes_executed: 4 },
+    ]);
+  });
+
   it('follows the project when it is renamed', async () => {
     await send(ours.adminKey, 'PATCH', `/sessions/${projectId}`, { name: 'renamed' });
     const { usage } = await read('group_by=project');

@@ -5,7 +5,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { ReplicaSpec } from '../../../../pipelines/deployments/driver.ts';
 import { createDockerDriver, findOwnNetwork } from '../../../../pipelines/deployments/drivers/docker-driver.ts';
 import { startReplica } from '../../../api/control-plane/open-proxy.ts';
-import { type Exchange, openRecordedApi, type RecordedApi } from './recorded-api.ts';
+import { createStartOptions, type Exchange, openRecordedApi, type RecordedApi } from './recorded-api.ts';
 
 const revisionId = '3f0f4a8e-0f64-4d3c-9a55-7f1d3f1f0001';
 const name = `runlake-${revisionId}-1`;
@@ -90,15 +90,7 @@ async function open(exchanges: readonly Exchange[], network?: string) {
   closers.push(() => api.close());
   const docker = new Docker({ host: '127.0.0.1', port: api.port, protocol: 'http' });
   const driver = createDockerDriver({ docker, network, installation: 'inst', publicUrl: 'https://runlake.example' });
-  const lines: string[] = [];
-  const stopping = new AbortController();
-  return {
-    api,
-    driver,
-    lines,
-    stopping,
-    options: { signal: stopping.signal, onLog: (line: string) => lines.push(line) },
-  };
+  return { api, driver, ...createStartOptions() };
 }
 
 describe('a replica', () => {

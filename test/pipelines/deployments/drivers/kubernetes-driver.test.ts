@@ -5,7 +5,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { ReplicaSpec } from '../../../../pipelines/deployments/driver.ts';
 import { createKubernetesDriver } from '../../../../pipelines/deployments/drivers/kubernetes-driver.ts';
 import { startReplica } from '../../../api/control-plane/open-proxy.ts';
-import { type Exchange, openRecordedApi } from './recorded-api.ts';
+import { createStartOptions, type Exchange, openRecordedApi } from './recorded-api.ts';
 
 const revisionId = '3f0f4a8e-0f64-4d3c-9a55-7f1d3f1f0001';
 const name = `runlake-${revisionId}-1`;
@@ -142,15 +142,7 @@ async function open(exchanges: readonly Exchange[]) {
   const driver = createKubernetesDriver(library, kubeConfig, {
     ...{ namespace: 'agents', installation: 'inst', publicUrl: undefined, drainTimeoutMs: 20_000 },
   });
-  const lines: string[] = [];
-  const stopping = new AbortController();
-  return {
-    api,
-    driver,
-    lines,
-    stopping,
-    options: { signal: stopping.signal, onLog: (line: string) => lines.push(line) },
-  };
+  return { api, driver, ...createStartOptions() };
 }
 
 describe('a replica', () => {

@@ -81,3 +81,10 @@ export async function openRecordedApi(exchanges: readonly Exchange[]): Promise<R
     },
   };
 }
+
+/** Options with which a test starts a replica; `lines` receives its output, and `stopping` aborts the start. */
+export function createStartOptions() {
+  const lines: string[] = [];
+  const stopping = new AbortController();
+  return { lines, stopping, options: { signal: stopping.signal, onLog: (line: string) => lines.push(line) } };
+}
