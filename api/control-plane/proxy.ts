@@ -26,8 +26,12 @@ const maxKeptBodyBytes = 256 * 1024;
 /** Splits a request target into the path of the deployment, the path within it, and the query. */
 const targetPattern = new RegExp(`^(/+${deploymentsSegment}/+[^/?]+)([^?]*)(.*)$`, 's');
 
-/** `replicas` is called for each request and each attempt. */
-export function createDeploymentProxy(replicas: ReplicaFinder): MountedRoutes {
+/**
+ * `replicas` is called for each request and each attempt. A WebSocket ends if one side has read nothing for
+ * `stallTimeoutMs` although bytes wait for it: until then nothing is read from the other side, so that the proxy does
+ * not notice either that the other side has disconnected.
+ */
+export function createDeploymentProxy(replicas: ReplicaFinder, { stallTimeoutMs = 60_000 } = {}): MountedRoutes {
   return {
     segment: deploymentsSegment,
     register: async (scope) => {
@@ -49,7 +53,8 @@ export function createDeploymentProxy(replicas: ReplicaFinder): MountedRoutes {
           handler: async (request, reply) => {
             const { slug } = request.params;
             const target = readTarget(request, slug);
-            if ((request.raw as WebSocketAwareMessage).upgrade) return openTunnel(request, reply, target, replicas);
+            if ((request.raw as WebSocketAwareMessage).upgrade)
+              return openTunnel(request, reply, target, { replicas, stallTimeoutMs });
             return forward(request, reply, target, { dispatcher, replicas });
           },
         });

@@ -22,9 +22,10 @@ const firstBytes = new WeakMap<IncomingMessage, Buffer>();
 
 /**
  * Routes upgrade requests like all others, so that they pass the same hooks. A response other than 101 ends the
- * connection, because Node no longer reads requests from it. Connections end when the server drains.
+ * connection, because Node no longer reads requests from it. Connections end when the server drains or closes.
  */
-export function routeUpgrades({ server, routing, drainStarted }: FastifyInstance): void {
+export function routeUpgrades(scope: FastifyInstance): void {
+  const { server, routing, drainStarted } = scope;
   const sockets = new Set<Duplex>();
   server.on('upgrade', (message: IncomingMessage, socket: Socket, head: Buffer) => {
     sockets.add(socket);
@@ -41,9 +42,11 @@ export function routeUpgrades({ server, routing, drainStarted }: FastifyInstance
     response.once('finish', () => socket.destroySoon());
     routing(message, response);
   });
-  drainStarted.addEventListener('abort', () => {
+  const destroySockets = () => {
     for (const socket of sockets) socket.destroy();
-  });
+  };
+  drainStarted.addEventListener('abort', destroySockets);
+  scope.addHook('preClose', async () => destroySockets());
 }
 
 /**
@@ -56,7 +59,7 @@ export async function openTunnel(
   request: FastifyRequest,
   reply: FastifyReply,
   { slug, prefix, path, query }: ProxyTarget,
-  replicas: ReplicaFinder,
+  { replicas, stallTimeoutMs }: { readonly replicas: ReplicaFinder; readonly stallTimeoutMs: number },
 ): Promise<FastifyReply> {
   const { connection, upgrade } = request.headers;
   const headers = { ...toReplicaHeaders(request, prefix), connection, upgrade };
@@ -68,7 +71,7 @@ export async function openTunnel(
       const answer = await shakeHands(new URL(url), path + query, { headers, client: request.raw.socket });
       if ('socket' in answer) {
         reply.hijack();
-        join(request.raw, answer);
+        join(request.raw, answer, stallTimeoutMs);
         return reply;
       }
       const { message } = answer;
@@ -112,13 +115,22 @@ async function shakeHands(
     });
   } finally {
     client.off('close', cancel);
+    outgoing.off('timeout', cancel);
   }
 }
 
-function join(request: IncomingMessage, { message, socket: replica, head }: AcceptedHandshake): void {
+/** Ends both connections if one side has read nothing for `stallTimeoutMs` although bytes wait for it. */
+function join(
+  request: IncomingMessage,
+  { message, socket: replica, head }: AcceptedHandshake,
+  stallTimeoutMs: number,
+): void {
   const client = request.socket;
   for (const socket of [client, replica as Socket]) {
-    socket.setTimeout(0);
+    socket.setTimeout(stallTimeoutMs);
+    socket.on('timeout', () => {
+      if (socket.writableLength > 0) socket.destroy();
+    });
     socket.setNoDelay(true);
   }
   const lines = [`HTTP/1.1 101 ${message.statusMessage}`];

@@ -20,7 +20,10 @@ export interface ProxyUnderTest {
 }
 
 /** Starts a main API without operations whose proxy serves the deployment `trips` from the given replicas. */
-export async function openProxy(replicas: string[] = [], settings: Partial<Config> = {}): Promise<ProxyUnderTest> {
+export async function openProxy(
+  replicas: string[] = [],
+  { stallTimeoutMs, ...settings }: Partial<Config> & { readonly stallTimeoutMs?: number } = {},
+): Promise<ProxyUnderTest> {
   const finder: ReplicaFinder = {
     async find(slug, { avoid } = {}) {
       if (slug !== 'trips') throw runlakeError('NOT_FOUND', { what: 'Deployment' });
@@ -36,7 +39,7 @@ export async function openProxy(replicas: string[] = [], settings: Partial<Confi
     services,
     logger: createLogger('silent', 'test'),
     operations: [],
-    mounted: createDeploymentProxy(finder),
+    mounted: createDeploymentProxy(finder, { stallTimeoutMs }),
   });
   const origin = await server.listen({ host: '127.0.0.1', port: 0 });
   return { server, url: `${origin}/deployments/trips`, replicas, close: () => server.close() };

@@ -82,7 +82,8 @@ describe('a WebSocket', () => {
 
   it('is read no faster than the other side reads', async () => {
     const { url, sockets } = await startSocketServer();
-    const client = new WebSocket(toSocketUrl(await proxyFor(url)));
+    const proxy = await proxyFor(url);
+    const client = new WebSocket(toSocketUrl(proxy));
     await once(client, 'open');
     for (const socket of sockets.clients) socket.pause();
     const chunk = Buffer.alloc(1024 * 1024);
@@ -94,7 +95,25 @@ describe('a WebSocket', () => {
       return isWaiting;
     });
     expect(client.bufferedAmount).toBeGreaterThan(32 * chunk.length);
+    // The proxy reads nothing from the client now, so that it cannot notice this.
     client.terminate();
+    await proxy.close();
+  });
+
+  it('ends when the replica reads nothing for a while, but not when there is nothing to read', async () => {
+    const { url, sockets } = await startSocketServer();
+    const proxy = await openProxy([url], { stallTimeoutMs: 50 });
+    closers.push(() => proxy.close());
+    const [idle, stalled] = [new WebSocket(toSocketUrl(proxy)), new WebSocket(toSocketUrl(proxy, '/stalled'))];
+    sockets.on('connection', (socket, request) => {
+      if (request.url === '/stalled') socket.pause();
+      else socket.on('message', (data) => socket.send(data));
+    });
+    await Promise.all([once(idle, 'open'), once(stalled, 'open')]);
+    for (let sent = 0; sent < 64; sent += 1) stalled.send(Buffer.alloc(1024 * 1024));
+    expect((await once(stalled, 'close'))[0]).toBe(1006);
+    idle.send('still open');
+    expect(String((await once(idle, 'message'))[0])).toBe('still open');
   });
 
   it('that the replica refuses gets the response of the replica', async () => {
