@@ -1,6 +1,6 @@
 import { accessSync, closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import { groupByShard, type Layout, readLayout } from '../../infra/clickhouse/layout.ts';
+import { type Layout, readLayout, requireServersOfCluster } from '../../infra/clickhouse/layout.ts';
 import { inspectClickHouseRights, readClickHouseClockMs } from '../../infra/clickhouse/server-queries.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { findLibrary } from '../../infra/embedded/clickhouse/server-files.ts';
@@ -61,9 +61,10 @@ export function createServerChecks(config: Config, addresses: Partial<StoreAddre
     const { cluster } = clickhouse;
     if (cluster !== undefined) {
       const check = async () => {
-        if ((await clickhouse.layout()).kind !== 'cluster') return 'the database is replicated';
-        const shards = await groupByShard(clickhouse.servers, cluster);
-        return `every server of the ${shards.length === 1 ? 'shard' : `${shards.length} shards`} responds`;
+        const layout = await clickhouse.layout();
+        if (layout.kind !== 'cluster') return 'the database is replicated';
+        await requireServersOfCluster(clickhouse.servers, cluster);
+        return `every server of the ${layout.shards === 1 ? 'shard' : `${layout.shards} shards`} responds`;
       };
       checks.push({ name: 'ClickHouse', address: clickhouseUrl, check });
     }

@@ -80,10 +80,13 @@ const getRevision = defineOperation({
     },
   },
   handler: async ({ caller, params, services }) => {
-    const ids = [caller.workspaceId, params.deployment_id, params.revision_id] as const;
-    const transitions = await listTransitions(services.database, ...ids);
-    const formatted = transitions.map(({ at, from, to, reason }) => ({ at, from_status: from, to_status: to, reason }));
-    return { ...formatRevision(await readRevision(services.database, ...ids)), transitions: formatted };
+    const { database } = services;
+    const revision = await readRevision(database, caller.workspaceId, params.deployment_id, params.revision_id);
+    const transitions = await listTransitions(database, revision);
+    return {
+      ...formatRevision(revision),
+      transitions: transitions.map(({ at, from, to, reason }) => ({ at, from_status: from, to_status: to, reason })),
+    };
   },
 });
 

@@ -106,19 +106,18 @@ export async function readLayout(clickhouse: LayoutSource): Promise<Layout> {
 }
 
 /**
- * Groups the configured servers by shard. A shard may have several replicas.
+ * Checks that the configured servers are those of the cluster.
  *
  * @throws PART_UNUSABLE if a server of the cluster is missing in RUNLAKE_CLICKHOUSE_URL or occurs twice; errors of the
  *   first server that does not respond.
  */
-export async function groupByShard(servers: readonly ClickHouse[], cluster: string): Promise<ClickHouse[][]> {
-  const shards: ClickHouse[][] = [];
-  const missing = new Map<string, ClusterNode>();
+export async function requireServersOfCluster(servers: readonly ClickHouse[], cluster: string): Promise<void> {
+  const nodes = new Map<string, ClusterNode>();
   const found = new Set<string>();
   for (const server of servers) {
     for (const node of await readNodes(server, cluster)) {
       const key = `${node.shard}/${node.replica}`;
-      missing.set(key, node);
+      nodes.set(key, node);
       if (!node.isLocal) continue;
       if (found.has(key)) {
         throw createUnusableError(
@@ -127,19 +126,15 @@ export async function groupByShard(servers: readonly ClickHouse[], cluster: stri
         );
       }
       found.add(key);
-      const replicas = shards[node.shard - 1] ?? [];
-      replicas[node.replica - 1] = server;
-      shards[node.shard - 1] = replicas;
     }
   }
-  for (const key of found) missing.delete(key);
-  for (const { shard, replica, address } of missing.values()) {
+  for (const [key, { shard, replica, address }] of nodes) {
+    if (found.has(key)) continue;
     throw createUnusableError(
       `RUNLAKE_CLICKHOUSE_URL lacks a server of the cluster '${cluster}': replica ${replica} of shard ${shard}, ${address}`,
       'List the HTTP address of every server of the cluster, separated by commas.',
     );
   }
-  return shards;
 }
 
 /**

@@ -1,6 +1,6 @@
 /** Reads and applies the migrations of all ClickHouse servers. */
 import type { ClickHouse } from '../clickhouse/clickhouse.ts';
-import { groupByShard, type Layout, readLayout } from '../clickhouse/layout.ts';
+import { type Layout, readLayout, requireServersOfCluster } from '../clickhouse/layout.ts';
 import { isRunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import { type AppliedClickHouse, applyClickHouse, readAppliedClickHouse } from './apply-clickhouse.ts';
 import type { Migration } from './load.ts';
@@ -62,7 +62,7 @@ export async function applyToServers(
   const shards = requireSameLayout(layout, servers);
   const migratedServers = layout.kind === 'replicated' ? servers.slice(0, 1) : servers;
   if (layout.kind === 'cluster') {
-    await groupByShard(clickhouse.servers, layout.cluster).catch((error: unknown) => {
+    await requireServersOfCluster(clickhouse.servers, layout.cluster).catch((error: unknown) => {
       throw toUnreachableServerError(error);
     });
   }

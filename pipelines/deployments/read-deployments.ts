@@ -87,17 +87,11 @@ export interface TransitionRecord {
   readonly reason: string;
 }
 
-/** Lists the history of a revision, oldest first. @throws NOT_FOUND */
-export async function listTransitions(
-  database: Sql,
-  workspaceId: string,
-  deploymentId: string,
-  revisionId: string,
-): Promise<TransitionRecord[]> {
-  await readRevision(database, workspaceId, deploymentId, revisionId);
+/** Lists the history of a revision that {@link readRevision} returned, oldest first. */
+export async function listTransitions(database: Sql, { id }: Pick<RevisionRecord, 'id'>): Promise<TransitionRecord[]> {
   return database.query<TransitionRecord>(
     `SELECT at, from_status AS "from", to_status AS "to", reason FROM revision_transitions
      WHERE revision_id = $1 ORDER BY position`,
-    [revisionId],
+    [id],
   );
 }

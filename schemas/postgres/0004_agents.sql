@@ -160,6 +160,8 @@ CREATE TABLE agents.runs (
   ended_at timestamptz,
   -- Whether the end of the run's stream is in the log; null while the run has not ended.
   end_published boolean,
+  -- Number of executed nodes as the worker reported it; null if the worker ended without a report.
+  nodes_executed bigint,
   -- Whether the run ended after the log had accepted no events for too long. Its stream then has a gap before the end,
   -- which the end event reports.
   events_missing boolean NOT NULL DEFAULT false,

@@ -280,7 +280,7 @@ END $$;
 -- process has not seen it. No other run of the thread is running, so the next run is the first pending run.
 CREATE FUNCTION agents.end_run(
   deployment uuid, thread uuid, run uuid, token uuid, outcome text, failure json,
-  resting text, state json, searchable jsonb, waiting_for json, is_incomplete boolean
+  resting text, state json, searchable jsonb, waiting_for json, is_incomplete boolean, nodes bigint
 ) RETURNS SETOF agents.runs
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -301,6 +301,7 @@ BEGIN
     error = CASE WHEN cancel_action = 'rollback' THEN NULL ELSE failure END,
     removed = coalesce(cancel_action = 'rollback', false),
     events_missing = is_incomplete,
+    nodes_executed = nodes,
     ended_at = ended_at_time, updated_at = ended_at_time, end_published = false
   WHERE deployment_id = deployment AND thread_id = thread AND run_id = run AND lease_token = token AND status = 'running'
   RETURNING * INTO ended;

@@ -67,9 +67,6 @@ BEGIN
   END IF;
 END $$;
 
--- Number of executed nodes as the worker reported it; null if the worker ended without a report.
-ALTER TABLE agents.runs ADD COLUMN IF NOT EXISTS nodes_executed bigint;
-
 -- The number of nodes that a run has executed and whose results are stored. Writes without a task have the nil UUID. The
 -- task that copies the input of a graph to its first nodes is not a node.
 CREATE OR REPLACE FUNCTION agents.count_stored_nodes(deployment uuid, thread uuid, run uuid) RETURNS bigint
@@ -99,53 +96,3 @@ END $$;
 CREATE OR REPLACE TRIGGER count_run AFTER UPDATE OF status ON agents.runs FOR EACH ROW
 WHEN (OLD.status IN ('pending', 'running') AND NEW.status NOT IN ('pending', 'running') AND NEW.attempt > 0)
 EXECUTE FUNCTION agents.count_run();
-
--- As before, with the number of executed nodes.
-DROP FUNCTION IF EXISTS agents.end_run(uuid, uuid, uuid, uuid, text, json, text, json, jsonb, json, boolean);
-CREATE OR REPLACE FUNCTION agents.end_run(
-  deployment uuid, thread uuid, run uuid, token uuid, outcome text, failure json,
-  resting text, state json, searchable jsonb, waiting_for json, is_incomplete boolean, nodes bigint
-) RETURNS SETOF agents.runs
-LANGUAGE plpgsql AS $$
-DECLARE
-  ended agents.runs;
-  roll_back boolean;
-  first_due timestamptz;
-  first_caller uuid;
-  ended_at_time timestamptz;
-BEGIN
-  PERFORM FROM agents.threads WHERE deployment_id = deployment AND thread_id = thread FOR UPDATE;
-  IF NOT FOUND THEN RETURN; END IF;
-  ended_at_time := clock_timestamp();
-  UPDATE agents.runs SET
-    status = CASE
-      WHEN cancel_action = 'rollback' OR (cancel_action = 'interrupt' AND outcome = 'success') THEN 'interrupted'
-      ELSE outcome
-    END,
-    error = CASE WHEN cancel_action = 'rollback' THEN NULL ELSE failure END,
-    removed = coalesce(cancel_action = 'rollback', false),
-    events_missing = is_incomplete,
-    nodes_executed = nodes,
-    ended_at = ended_at_time, updated_at = ended_at_time, end_published = false
-  WHERE deployment_id = deployment AND thread_id = thread AND run_id = run AND lease_token = token AND status = 'running'
-  RETURNING * INTO ended;
-  IF NOT FOUND THEN RETURN; END IF;
-  roll_back := ended.removed;
-  IF roll_back THEN PERFORM agents.rollback_checkpoints(deployment || ':' || thread, run::text); END IF;
-  SELECT due, caller INTO first_due, first_caller FROM agents.next_of_thread(deployment, thread);
-  UPDATE agents.threads SET
-    rest_status = CASE WHEN roll_back THEN rest_status ELSE resting END,
-    status = CASE WHEN first_due IS NOT NULL THEN 'busy' WHEN roll_back THEN rest_status ELSE resting END,
-    values = CASE WHEN roll_back THEN values ELSE coalesce(state, values) END,
-    searchable_values = CASE WHEN roll_back OR state IS NULL THEN searchable_values ELSE searchable END,
-    interrupts = CASE WHEN roll_back THEN interrupts ELSE coalesce(waiting_for, interrupts) END,
-    error = CASE WHEN roll_back THEN error ELSE failure END,
-    state_updated_at = CASE WHEN roll_back THEN state_updated_at ELSE ended_at_time END,
-    updated_at = ended_at_time,
-    expires_at = ended_at_time + ttl_minutes * interval '1 minute',
-    next_due_at = first_due,
-    next_caller_id = first_caller
-  WHERE deployment_id = deployment AND thread_id = thread;
-  IF first_due IS NOT NULL THEN PERFORM pg_notify('agent_runs', deployment::text); END IF;
-  RETURN NEXT ended;
-END $$;

@@ -4,6 +4,7 @@ import { finishExport } from '../../../pipelines/exports/states.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 import { pickSome } from '../../house/extent.ts';
 import { deferred } from '../../infra/deferred.ts';
+import { until } from '../../infra/until.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
 import { createDyingDeps, type Death, deaths } from './deaths.ts';
 import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
@@ -243,7 +244,9 @@ describe('after a crash', () => {
       await worker.lose(runId);
       const recorded = await shop.recorded(made.id);
       shop.clock.now = new Date(shop.clock.now.getTime() + 1_000);
-      await shop.worker().attempt(runId);
+      // While the dead worker still records an earlier file, the row is locked and the run is not due.
+      const next = shop.worker();
+      await until('the next worker to claim the run', () => next.attempt(runId));
       const [run] = await shop.runs(made.id);
       expect(run).toMatchObject({
         status: 'COMPLETED',
