@@ -1,7 +1,7 @@
-/** The folder of a build: its owner, and the limits of time and disk space. */
+/** The folder of a build: its files, its owner, and the limits of time and disk space. */
 import type { Stats } from 'node:fs';
-import { lchown, lstat, opendir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { lchown, lstat, opendir, readFile, realpath, stat } from 'node:fs/promises';
+import { join, sep } from 'node:path';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 
@@ -36,6 +36,35 @@ export function giveFolder(path: string, { uid, gid }: { readonly uid: number; r
     return true;
   });
 }
+
+/** Maximum size of a file that Runlake itself reads. */
+const maxFileBytes = 64 * 1024 ** 2;
+
+/**
+ * Resolves the links of a path in a source. Runlake may read files that the source must not read.
+ *
+ * @param root real path of the folder.
+ * @param shown the path in error messages.
+ * @throws BUILD_FAILED if there is no file, or if it is outside of the folder.
+ */
+export async function resolveInside(root: string, path: string, shown: string): Promise<string> {
+  const real = await realpath(path).catch((cause: unknown) => {
+    throw runlakeError('BUILD_FAILED', { reason: `The source has no file ${shown}` }, { cause });
+  });
+  if (!real.startsWith(root + sep)) throw createError(`${shown} is outside of the source`);
+  if (!(await stat(real)).isFile()) throw createError(`${shown} is not a file`);
+  return real;
+}
+
+/** Reads a file of a source. The parameters and errors are those of {@link resolveInside}; BUILD_FAILED if it is too large. */
+export async function readInside(root: string, path: string, shown: string): Promise<string> {
+  const real = await resolveInside(root, path, shown);
+  const { size } = await stat(real);
+  if (size > maxFileBytes) throw createError(`${shown} is larger than ${maxFileBytes} bytes`);
+  return readFile(real, 'utf8');
+}
+
+const createError = (reason: string) => runlakeError('BUILD_FAILED', { reason });
 
 const measureIntervalMs = 3_000;
 

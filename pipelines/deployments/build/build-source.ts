@@ -217,10 +217,16 @@ export function createBuilder(deps: BuildDeps): Builder {
   ): Promise<void> {
     const { install_command, build_command } = request.sourceConfig;
     const configFolder = dirname(resolve(folder, getConfigPath(request)));
-    const install = chooseInstall(folder, configFolder, install_command);
+    const install = await chooseInstall(folder, configFolder, install_command);
     const cache = await openCache(request.workspaceId, account);
     try {
-      const environment = { ...buildGraphEnvironment(), CI: 'true', ...cache.environment };
+      // The agent server finds packages in node_modules, which newer versions of Yarn do not create by default.
+      const environment = {
+        ...buildGraphEnvironment(),
+        CI: 'true',
+        YARN_NODE_LINKER: 'node-modules',
+        ...cache.environment,
+      };
       for (const step of [
         install,
         build_command && { program: 'sh', args: ['-c', build_command], folder: configFolder },

@@ -1,10 +1,10 @@
-import { readFile, realpath, stat } from 'node:fs/promises';
-import { dirname, extname, resolve, sep } from 'node:path';
+import { realpath } from 'node:fs/promises';
+import { dirname, extname, resolve } from 'node:path';
 import { isSystemError } from '../../../infra/embedded/private-file.ts';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { readGraphsFile } from '../../agents/graphs/graphs-file.ts';
+import { readInside, resolveInside } from './build-folder.ts';
 
-const maxFileBytes = 1024 ** 2;
 const createError = (reason: string) => runlakeError('BUILD_FAILED', { reason });
 
 /**
@@ -16,9 +16,7 @@ const createError = (reason: string) => runlakeError('BUILD_FAILED', { reason })
 export async function checkBuild(folder: string, configPath: string): Promise<string> {
   const root = await realpath(folder);
   const path = await resolveInside(root, resolve(root, configPath), configPath);
-  const { size } = await stat(path);
-  if (size > maxFileBytes) throw createError(`${configPath} is larger than ${maxFileBytes} bytes`);
-  const { env } = parseObject(await readFile(path, 'utf8'));
+  const { env } = parseObject(await readInside(root, path, configPath));
   if (typeof env === 'string') {
     await resolveInside(root, resolve(dirname(path), env), env).catch((error: unknown) => {
       // The environment file is usually not part of the source: its values are the secrets of the deployment.
@@ -35,15 +33,6 @@ export async function checkBuild(folder: string, configPath: string): Promise<st
     );
   }
   return path;
-}
-
-async function resolveInside(root: string, path: string, shown: string): Promise<string> {
-  const real = await realpath(path).catch((cause: unknown) => {
-    throw runlakeError('BUILD_FAILED', { reason: `The source has no file ${shown}` }, { cause });
-  });
-  if (!real.startsWith(root + sep)) throw createError(`${shown} is outside of the source`);
-  if (!(await stat(real)).isFile()) throw createError(`${shown} is not a file`);
-  return real;
 }
 
 /** Returns an empty object for text that is not a JSON object; `readGraphsFile` reports it. */

@@ -1,25 +1,24 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
+import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isSystemError } from '../../../infra/embedded/private-file.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { readInside } from './build-folder.ts';
 
-/** A command that installs packages, by the lock file of the package manager. */
-interface LockFile {
+const npmOptions = ['--no-audit', '--no-fund', '--no-update-notifier', '--prefer-offline'];
+
+/** Reads a file beside the lock file. */
+type ReadFile = (file: string) => Promise<string | undefined>;
+
+/** Arguments of `npm` that install the packages of a folder with this lock file, in the order of precedence. */
+const installers: readonly {
   readonly file: string;
-  readonly program: string;
-  readonly args: readonly string[];
-}
-
-const lockFiles: readonly LockFile[] = [
-  { file: 'pnpm-lock.yaml', program: 'pnpm', args: ['install', '--frozen-lockfile', '--reporter=append-only'] },
-  { file: 'yarn.lock', program: 'yarn', args: ['install', '--frozen-lockfile', '--non-interactive'] },
-  { file: 'package-lock.json', program: 'npm', args: npmArguments('ci') },
-  { file: 'npm-shrinkwrap.json', program: 'npm', args: npmArguments('ci') },
+  readonly toArgs: (read: ReadFile) => Promise<readonly string[]>;
+}[] = [
+  { file: 'pnpm-lock.yaml', toArgs: toPnpmArgs },
+  { file: 'yarn.lock', toArgs: toYarnArgs },
+  { file: 'package-lock.json', toArgs: async () => ['ci', ...npmOptions] },
+  { file: 'npm-shrinkwrap.json', toArgs: async () => ['ci', ...npmOptions] },
 ];
-
-function npmArguments(command: 'ci' | 'install'): string[] {
-  return [command, '--no-audit', '--no-fund', '--no-update-notifier', '--prefer-offline'];
-}
 
 export interface InstallStep {
   readonly program: string;
@@ -31,33 +30,61 @@ export interface InstallStep {
 /**
  * Chooses the command that installs the packages of a source: `installCommand` in the root; otherwise by the lock file
  * in the folder of the langgraph.json or else in the root; without a lock file, `npm install` if there is a package.json.
+ * npm, which comes with Node, fetches pnpm or Yarn in the version that `packageManager` in the package.json names, or
+ * else in the newest version that keeps the form of the lock file.
  *
  * @returns undefined if the source has no packages.
+ * @throws BUILD_FAILED if the lock file or the package.json cannot be read.
  */
-export function chooseInstall(
+export async function chooseInstall(
   root: string,
   configFolder: string,
   installCommand: string | null | undefined,
-): InstallStep | undefined {
+): Promise<InstallStep | undefined> {
   if (installCommand) return { program: 'sh', args: ['-c', installCommand], folder: root };
   for (const folder of new Set([configFolder, root])) {
-    const lock = lockFiles.find(({ file }) => existsSync(join(folder, file)));
-    if (lock)
-      return { program: lock.program, args: isBerry(folder, lock) ? ['install', '--immutable'] : lock.args, folder };
+    const installer = installers.find(({ file }) => existsSync(join(folder, file)));
+    if (installer === undefined) continue;
+    const read: ReadFile = async (file) =>
+      existsSync(join(folder, file)) ? readInside(await realpath(root), join(folder, file), file) : undefined;
+    return { program: 'npm', args: await installer.toArgs(read), folder };
   }
   for (const folder of new Set([configFolder, root])) {
-    if (existsSync(join(folder, 'package.json'))) return { program: 'npm', args: npmArguments('install'), folder };
+    if (existsSync(join(folder, 'package.json'))) return { program: 'npm', args: ['install', ...npmOptions], folder };
   }
   return undefined;
 }
 
-/** Yarn from version 2 on has other options. Its lock files begin with a field `__metadata`. */
-function isBerry(folder: string, { file }: LockFile): boolean {
-  if (file !== 'yarn.lock') return false;
+async function toPnpmArgs(read: ReadFile): Promise<string[]> {
+  const [, format = ''] = /^lockfileVersion: '?(\d+)/m.exec((await read('pnpm-lock.yaml')) ?? '') ?? [];
+  const versions: Readonly<Record<string, string>> = { 5: '7', 6: '8' };
+  const version = (await readManagerVersion(read, 'pnpm')) ?? versions[format] ?? '10';
+  return execute(`pnpm@${version}`, ['pnpm', 'install', '--frozen-lockfile', '--reporter=append-only']);
+}
+
+/** From version 2 on, Yarn is another package with other options. Its lock files begin with a field `__metadata`. */
+async function toYarnArgs(read: ReadFile): Promise<string[]> {
+  const [, format] = /^__metadata:\s+version: (\d+)/m.exec((await read('yarn.lock')) ?? '') ?? [];
+  const version =
+    (await readManagerVersion(read, 'yarn')) ?? (format === undefined ? '1' : Number(format) < 8 ? '3' : '4');
+  if (/^1(?:\.|$)/.test(version))
+    return execute(`yarn@${version}`, ['yarn', 'install', '--frozen-lockfile', '--non-interactive']);
+  return execute(`@yarnpkg/cli-dist@${version}`, ['yarn', 'install', '--immutable']);
+}
+
+function execute(spec: string, command: readonly string[]): string[] {
+  return ['exec', '--yes', '--prefer-offline', `--package=${spec}`, '--', ...command];
+}
+
+/** Reads the version from `packageManager` in the package.json, such as `pnpm@9.1.0+sha512.…`, if it names `manager`. */
+async function readManagerVersion(read: ReadFile, manager: 'pnpm' | 'yarn'): Promise<string | undefined> {
+  let text: unknown;
+  const json = await read('package.json');
   try {
-    return /^__metadata:/m.test(readFileSync(join(folder, file), 'utf8'));
-  } catch (error) {
-    if (isSystemError(error, 'EISDIR')) throw runlakeError('BUILD_FAILED', { reason: 'yarn.lock is a folder' });
-    throw error;
+    text = (JSON.parse(json ?? '{}') as { packageManager?: unknown } | null)?.packageManager;
+  } catch (cause) {
+    throw runlakeError('BUILD_FAILED', { reason: 'package.json is not valid JSON' }, { cause });
   }
+  const [, name, version] = /^(pnpm|yarn)@(\d[\w.-]*)/.exec(String(text)) ?? [];
+  return name === manager ? version : undefined;
 }

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -8,6 +8,7 @@ import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import type { Config } from '../../../infra/config/settings.ts';
 import { createTokenSigner } from '../../../infra/signing/token-signer.ts';
 import { type Builder, createBuilder } from '../../../pipelines/deployments/build/build-source.ts';
+import { chooseInstall } from '../../../pipelines/deployments/build/install-packages.ts';
 import { createSourceStore } from '../../../pipelines/deployments/source-store.ts';
 import { createUpload, readSource, receiveUpload } from '../../../pipelines/deployments/uploads.ts';
 import { echoSource, packFiles } from '../../api/control-plane/deployment-client.ts';
@@ -87,21 +88,78 @@ it('builds a source, and returns the same build again', async () => {
   expect(lines.join('\n')).toContain('echo built > built.txt');
 });
 
-it('installs the packages of a lock file', async () => {
-  const lock = {
-    name: 'echo',
-    version: '1.0.0',
-    lockfileVersion: 3,
-    packages: { '': { name: 'echo', version: '1.0.0' } },
+/** Lock files of a package `echo` that depends on the folder `lib`, as the package managers have written them. */
+const lockFiles = {
+  'package-lock.json': JSON.stringify({
+    ...{ name: 'echo', version: '1.0.0', lockfileVersion: 3, requires: true },
+    packages: {
+      '': { name: 'echo', version: '1.0.0', dependencies: { lib: 'file:./lib' } },
+      lib: { version: '1.0.0' },
+      'node_modules/lib': { resolved: 'lib', link: true },
+    },
+  }),
+  'pnpm-lock.yaml': `lockfileVersion: '9.0'
+settings:
+  autoInstallPeers: true
+  excludeLinksFromLockfile: false
+importers:
+  .:
+    dependencies:
+      lib:
+        specifier: file:./lib
+        version: file:lib
+packages:
+  lib@file:lib:
+    resolution: {directory: lib, type: directory}
+snapshots:
+  lib@file:lib: {}
+`,
+  'yarn.lock': '# yarn lockfile v1\n"lib@file:./lib":\n  version "1.0.0"\n',
+};
+
+it.each([
+  ['package-lock.json', undefined, 'npm ci --no-audit --no-fund --no-update-notifier --prefer-offline'],
+  [
+    'pnpm-lock.yaml',
+    undefined,
+    'npm exec --yes --prefer-offline --package=pnpm@10 -- pnpm install --frozen-lockfile --reporter=append-only',
+  ],
+  [
+    'yarn.lock',
+    'yarn@1.22.22+sha512.a6b2f7',
+    'npm exec --yes --prefer-offline --package=yarn@1.22.22 -- yarn install --frozen-lockfile --non-interactive',
+  ],
+] as const)('installs the packages of %s', async (lock, packageManager, command) => {
+  const files = {
+    ...echoSource('hi'),
+    'package.json': JSON.stringify({
+      ...{ name: 'echo', version: '1.0.0', type: 'module', packageManager },
+      dependencies: { lib: 'file:./lib' },
+    }),
+    'lib/package.json': JSON.stringify({ name: 'lib', version: '1.0.0' }),
+    [lock]: lockFiles[lock],
   };
-  const files = { ...echoSource('hi'), 'package-lock.json': JSON.stringify(lock) };
-  const source_tarball_path = await upload(await packFiles(files));
-  const request = {
-    ...{ revisionId: randomUUID(), deploymentId, workspaceId: under.workspaceId, source: 'internal_source' as const },
-    ...{ sourceConfig: {}, sourceRevisionConfig: { source_tarball_path } },
-  };
-  await builder.build(request, { signal: wait, onLog: (text) => lines.push(text) });
-  expect(lines).toContain('$ npm ci --no-audit --no-fund --no-update-notifier --prefer-offline');
+  const { agentsFile } = await build({ files, install: '' });
+  expect(lines).toContain(`$ ${command}`);
+  expect(existsSync(join(agentsFile, '..', 'node_modules', 'lib', 'package.json'))).toBe(true);
+});
+
+it.each<[files: Record<string, string>, expected: RegExp]>([
+  [{ 'pnpm-lock.yaml': "lockfileVersion: '6.0'" }, /--package=pnpm@8 -- pnpm install --frozen-lockfile/],
+  [{ 'pnpm-lock.yaml': 'lockfileVersion: 5.4' }, /--package=pnpm@7 /],
+  [{ 'pnpm-lock.yaml': '', 'package.json': '{"packageManager": "pnpm@9.1.0+sha512.0"}' }, /--package=pnpm@9\.1\.0 /],
+  [{ 'yarn.lock': '__metadata:\n  version: 6\n' }, /--package=@yarnpkg\/cli-dist@3 -- yarn install --immutable$/],
+  [{ 'yarn.lock': '__metadata:\n  version: 8\n' }, /--package=@yarnpkg\/cli-dist@4 /],
+  [{ 'yarn.lock': '', 'package.json': '{"packageManager": "yarn@4.5.0"}' }, /--package=@yarnpkg\/cli-dist@4\.5\.0 /],
+  [{ 'yarn.lock': '', 'package.json': '{"packageManager": "pnpm@9.1.0"}' }, /--package=yarn@1 /],
+  [{ 'yarn.lock': '', 'package.json': '{"packageManager": "yarn@1 && ls"}' }, /--package=yarn@1 -- /],
+  [{ 'package.json': '{}' }, /^install --no-audit/],
+])('chooses the version of the package manager: %j', async (files, expected) => {
+  const folder = mkdtempSync(join(dataDir, 'choose-'));
+  for (const [file, text] of Object.entries(files)) writeFileSync(join(folder, file), text);
+  const install = await chooseInstall(folder, folder, undefined);
+  expect(install).toMatchObject({ program: 'npm', folder });
+  expect(install?.args.join(' ')).toMatch(expected);
 });
 
 it.each<[what: string, source: Source, reason: RegExp]>([
@@ -122,6 +180,12 @@ it.each<[what: string, source: Source, reason: RegExp]>([
   ['a graph in Python', { files: { 'langgraph.json': '{"graphs": {"agent": "./agent.py:graph"}}' } }, /Python/],
 ])('refuses %s', async (_what, source, reason) => {
   await expect(build(source)).rejects.toMatchObject(failed(reason));
+});
+
+it.each(['pnpm-lock.yaml', 'yarn.lock'])('reads %s only in the source', async (file) => {
+  const folder = mkdtempSync(join(dataDir, 'choose-'));
+  symlinkSync('/dev/zero', join(folder, file));
+  await expect(chooseInstall(folder, folder, undefined)).rejects.toMatchObject(failed(/outside of the source/));
 });
 
 it.each<[what: string, source: Source]>([
