@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { changeSplit, listSplits } from '../../pipelines/datasets/splits.ts';
 import { diffVersions, listVersions, readVersion, tagVersion } from '../../pipelines/datasets/versions.ts';
-import { Text, Timestamp, Uuid } from '../server/formats.ts';
+import { optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { buildPageResponse, pageParameters } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { DatasetParams } from './datasets.ts';
@@ -23,19 +23,22 @@ export const listDatasetVersions = defineOperation({
   description:
     'Each write to the examples of a dataset makes a version. `X-Pagination-Total` is the number of versions.',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
-  unsupported: { query: ['search'] },
   errors: ['NOT_FOUND'],
   schema: {
     params: DatasetParams,
     query: Type.Object({
+      search: optional(Text({ maxLength: 512 }), { description: 'Only versions with a tag that contains this text.' }),
       example: Type.Optional(Uuid({ description: 'Only versions that added, changed or deleted this example.' })),
       ...pageParameters,
     }),
     response: { 200: Type.Array(DatasetVersion) },
   },
-  handler: async ({ caller, params, query: { example, ...page }, services }) =>
+  handler: async ({ caller, params, query: { example, search, ...page }, services }) =>
     buildPageResponse(
-      await listVersions(services.database, caller.workspaceId, params.dataset_id, { exampleId: example, ...page }),
+      await listVersions(services.database, caller.workspaceId, params.dataset_id, {
+        ...{ exampleId: example, search: search ?? undefined },
+        ...page,
+      }),
     ),
 });
 

@@ -169,17 +169,17 @@ export function isValidAt<TB extends keyof Tables>(
   return sql<SqlBool>`(${from} <= ${asOf}::timestamptz AND ${to} > ${asOf}::timestamptz)`;
 }
 
-/** Builds the query for the versions of a dataset with their tags. The newest version also has the tag `latest`. */
+/** The tags of a version in order. The newest version also has the tag `latest`. */
+const versionTags = sql<string[]>`array(SELECT tag FROM dataset_tags
+    WHERE dataset_tags.dataset_id = dataset_versions.dataset_id AND dataset_tags.as_of = dataset_versions.as_of ORDER BY tag)
+  || CASE WHEN dataset_versions.as_of = datasets.last_version THEN '{latest}'::text[] ELSE '{}' END`;
+
+/** Builds the query for the versions of a dataset with their tags. */
 function selectVersions(datasetId: string) {
   return statements
     .selectFrom('dataset_versions')
     .innerJoin('datasets', 'datasets.id', 'dataset_versions.dataset_id')
-    .select([
-      'dataset_versions.as_of',
-      sql<string[]>`array(SELECT tag FROM dataset_tags WHERE dataset_tags.dataset_id = dataset_versions.dataset_id
-        AND dataset_tags.as_of = dataset_versions.as_of ORDER BY tag)
-        || CASE WHEN dataset_versions.as_of = datasets.last_version THEN '{latest}'::text[] ELSE '{}' END`.as('tags'),
-    ])
+    .select(['dataset_versions.as_of', versionTags.as('tags')])
     .where('dataset_versions.dataset_id', '=', datasetId);
 }
 
@@ -188,24 +188,33 @@ const newestFirstOrder = { by: [sql.ref('dataset_versions.as_of')], descending: 
 /**
  * Lists the versions of a dataset, newest first.
  *
- * @param exampleId If set, only versions that added, changed or deleted this example are listed.
+ * @param options `exampleId`: only versions that added, changed or deleted this example. `search`: only versions with a
+ *   tag that contains this text, in upper or lower case.
  * @throws NOT_FOUND
  */
 export async function listVersions(
   database: Sql,
   workspaceId: string,
   datasetId: string,
-  { exampleId, ...page }: PageRequest & { readonly exampleId?: string | undefined },
+  {
+    exampleId,
+    search,
+    ...page
+  }: PageRequest & { readonly exampleId?: string | undefined; readonly search?: string | undefined },
 ): Promise<Page<DatasetVersion>> {
   await requireDataset(database, workspaceId, datasetId);
-  const all = selectVersions(datasetId);
-  const query =
-    exampleId === undefined
-      ? all
-      : all.where(
-          sql<SqlBool>`EXISTS (SELECT FROM examples WHERE examples.dataset_id = ${datasetId} AND examples.id = ${exampleId}
-            AND dataset_versions.as_of IN (examples.valid_from, examples.valid_to))`,
-        );
+  let query = selectVersions(datasetId);
+  if (exampleId !== undefined) {
+    query = query.where(
+      sql<SqlBool>`EXISTS (SELECT FROM examples WHERE examples.dataset_id = ${datasetId} AND examples.id = ${exampleId}
+        AND dataset_versions.as_of IN (examples.valid_from, examples.valid_to))`,
+    );
+  }
+  if (search !== undefined) {
+    query = query.where(
+      sql<SqlBool>`EXISTS (SELECT FROM unnest(${versionTags}) AS tag WHERE strpos(lower(tag), lower(${search})) > 0)`,
+    );
+  }
   return listPage(database, query, newestFirstOrder, page);
 }
 

@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('../../../.python', import.meta.url));
@@ -17,26 +18,25 @@ export function pythonEnvironment(packages: 'sdk' | 'parquet' = 'sdk'): { python
     : makeEnvironment('parquet.txt', `${root}-parquet`, 'read Parquet with pandas');
 }
 
-function makeEnvironment(file: string, root: string, purpose: string): { python: string } | { missing: string } {
+function makeEnvironment(file: string, folder: string, purpose: string): { python: string } | { missing: string } {
   const requirements = fileURLToPath(new URL(file, import.meta.url));
-  const wanted = createHash('sha256').update(readFileSync(requirements)).digest('hex');
-  const stamp = `${root}/${wanted}`;
-  if (existsSync(stamp)) return { python: `${root}/bin/python` };
+  const root = join(folder, createHash('sha256').update(readFileSync(requirements)).digest('hex').slice(0, 16));
+  if (existsSync(root)) return { python: `${root}/bin/python` };
   const draft = `${root}-${process.pid}`;
   try {
     const run = (command: string, args: string[]) =>
       execFileSync(command, args, { stdio: ['ignore', 'pipe', 'pipe'], timeout: 240_000 });
+    mkdirSync(folder, { recursive: true });
     run('python3', ['-m', 'venv', draft]);
     // Modules are compiled on import; most are never imported.
     const options = ['--quiet', '--disable-pip-version-check', '--no-compile'];
     run(`${draft}/bin/python`, ['-m', 'pip', 'install', ...options, '-r', requirements]);
-    writeFileSync(`${draft}/${wanted}`, '');
-    // Another suite may have finished the same environment in the meantime, and use it.
-    if (existsSync(stamp)) {
-      rmSync(draft, { recursive: true, force: true });
-    } else {
-      rmSync(root, { recursive: true, force: true });
+    try {
       renameSync(draft, root);
+    } catch (error) {
+      // Another suite may have finished the same environment in the meantime, and use it.
+      if (!existsSync(root)) throw error;
+      rmSync(draft, { recursive: true, force: true });
     }
     return { python: `${root}/bin/python` };
   } catch (error) {

@@ -66,6 +66,14 @@ describe('examples by JSON', () => {
     ]);
     expect((await ask('GET', `/examples/${ids[0]}?as_of=${versions[1].as_of}`)).body.inputs).toEqual({ n: 0 });
     expect((await ask('GET', `/datasets/${dataset_id}/versions?limit=1&offset=3`)).body).toHaveLength(1);
+    await ask('PUT', `/datasets/${dataset_id}/tags`, { as_of: versions[1].as_of, tag: '100%_Approved' });
+    const search = async (text: string) =>
+      (await ask('GET', `/datasets/${dataset_id}/versions?search=${encodeURIComponent(text)}`)).body.map(
+        ({ tags }: { tags: string[] }) => tags,
+      );
+    expect(await search('%_APPR')).toEqual([['100%_Approved']]);
+    expect(await search('LATEST')).toEqual([['latest']]);
+    expect(await search('1%')).toEqual([]);
   });
 
   it('are ordered, selected and counted', async () => {
