@@ -198,6 +198,11 @@ export const getSession = defineOperation({
   },
 });
 
+/** Experiments of the SDKs have the version of their dataset as `dataset_version` in their metadata. */
+export const datasetVersionParameter = Type.Optional(
+  Type.String({ maxLength: 512, description: 'Only experiments whose metadata has this `dataset_version`.' }),
+);
+
 const sortOrders = ['start_time', 'name', ...(Object.keys(statOrders) as StatOrder[])] as const;
 
 const Query = Type.Object({
@@ -210,6 +215,7 @@ const Query = Type.Object({
     Type.Boolean({ description: 'true: without experiments on datasets; false: only experiments.' }),
   ),
   reference_dataset: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
+  dataset_version: datasetVersionParameter,
   ...statsParameters,
   stats_select: Type.Optional(
     Type.Array(Type.Union(statSelects.map((name) => Type.Literal(name))), {
@@ -243,6 +249,7 @@ type SharedParameter =
   | 'name'
   | 'name_contains'
   | 'metadata'
+  | 'dataset_version'
   | 'tag_value_id'
   | 'filter'
   | 'include_stats'
@@ -278,7 +285,10 @@ export async function readSessions(
       ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, query.id),
       name: query.name,
       nameContains: query.name_contains,
-      metadata: parseMetadata(query.metadata),
+      metadata:
+        query.dataset_version === undefined
+          ? parseMetadata(query.metadata)
+          : { ...parseMetadata(query.metadata), dataset_version: query.dataset_version },
       referenceFree,
       referenceDatasetIds,
     },
@@ -304,7 +314,6 @@ export const listSessions = defineOperation({
   summary: 'List the tracing projects of the workspace',
   description: 'The list is empty if no project has the given name.',
   access: { permission: 'projects:read', tenantScope: 'workspace' },
-  unsupported: { query: ['dataset_version'] },
   errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
   schema: { query: Query, response: { 200: Type.Array(SessionWithStats) } },
   handler: async ({ caller, query, services }) => {

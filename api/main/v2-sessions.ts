@@ -13,7 +13,7 @@ import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { RunStats as RunStatsShape, statSelects } from './run-stats.ts';
 import { formatSessionStats, sessionFields, sessionStatsFields, statsParameters } from './session-stats.ts';
-import { readSessions } from './sessions.ts';
+import { datasetVersionParameter, readSessions } from './sessions.ts';
 import { PageResponse } from './v2-runs.ts';
 
 const sessionTypes = ['PROJECT', 'AGENT', 'EXPERIMENT'] as const;
@@ -54,7 +54,6 @@ export const listV2Sessions = defineOperation({
   description: 'A project that is created or deleted meanwhile, or whose value for `sort_by` changes, can shift pages.',
   access: { permission: 'projects:read', tenantScope: 'workspace' },
   errorStyle: 'problem',
-  unsupported: { query: ['dataset_version'] },
   errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
   schema: {
     query: Type.Object({
@@ -65,6 +64,7 @@ export const listV2Sessions = defineOperation({
       tag_value_id: tagValueParameter,
       type: Type.Optional(Type.Array(OneOf(sessionTypes), { maxItems: 3 })),
       reference_dataset_id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
+      dataset_version: datasetVersionParameter,
       filter: Type.Optional(Type.String({ description: 'Only projects with a root run that matches; see the guide.' })),
       ...statsParameters,
       include_facets: Type.Boolean({ default: false }),

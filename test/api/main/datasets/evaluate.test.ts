@@ -77,6 +77,15 @@ it('runs a target over a dataset, with evaluators, summary evaluators and repeti
   expect(await client.readRun(runId)).toMatchObject({ reference_dataset_id: dataset.id, in_dataset: false });
   const [listed] = (await ask('GET', `/sessions?reference_dataset=${dataset.id}`)).body;
   expect(listed.id).toBe(project.id);
+  const atVersion = async (datasetVersion: string) => {
+    const found: string[] = [];
+    for await (const { id } of client.listProjects({ datasetVersion })) found.push(id);
+    return found;
+  };
+  expect(await atVersion(String(project.extra?.metadata.dataset_version))).toEqual([project.id]);
+  expect(await atVersion('2020-01-01T00:00:00.000Z')).toEqual([]);
+  const version = encodeURIComponent(String(project.extra?.metadata.dataset_version));
+  expect((await ask('GET', `/api/v2/sessions?dataset_version=${version}`)).body.items).toHaveLength(1);
 
   const feedback = (await ask('GET', `/feedback?session=${project.id}`)).body as { key: string; score: number }[];
   const count = (key: string) => feedback.filter((each) => each.key === key).length;

@@ -230,7 +230,6 @@ describe('projects by version 2', () => {
     ['type=TRACE', 422],
     ['filter=eq(', 400],
     ['metadata=x', 422],
-    ['dataset_version=2026-01-01T00:00:00Z', 400],
   ])('refuse %s with a problem', async (query, status) => {
     const refused = await ask(query);
     expect([refused.status, refused.body.status, refused.type]).toEqual([

@@ -176,7 +176,6 @@ describe('GET /sessions', () => {
     ['filter=eq(name,"x")', 200],
     ['filter=no', 400],
     ['facets=true', 200],
-    ['dataset_version=1', 400],
     ['tag_value_id=x', 422],
     ['facets=False&use_approx_stats=false&filter=&name=&unknown=1', 200],
     ['include_stats=True', 200],
