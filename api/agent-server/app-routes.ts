@@ -35,7 +35,7 @@ export function createAppRoutes(options: {
 
   async function identify(...[request, reply]: Parameters<CustomRoutes['handle']>): Promise<AgentUser> {
     const renew = async () => {
-      const caller = await identifyCaller(request, runAccess, authenticator, workspaceId);
+      const caller = await identifyCaller(request, runAccess, authenticator, { workspaceId });
       if (caller === undefined) throw runlakeError('API_KEY_MISSING');
       return caller;
     };

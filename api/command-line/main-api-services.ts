@@ -24,6 +24,7 @@ import { locateRuns } from '../../pipelines/runs/locate-run.ts';
 import { createShareSealer, resealShares } from '../../pipelines/shares/share-tokens.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import { createSecretSealer, resealSecrets } from '../../pipelines/tenants/secrets.ts';
+import { SignInLinks } from '../../pipelines/tenants/sign-in-links.ts';
 import { UsageLimits } from '../../pipelines/usage/usage-limits.ts';
 import type { Services } from '../server/services.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
@@ -77,6 +78,7 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
     clickhouse,
     authenticator,
     rateLimiter,
+    signInLinks: new SignInLinks(),
     projects,
     prices,
     attachmentSigner: createTokenSigner(secretKey, 'attachments'),

@@ -2,6 +2,7 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http';
 import type { FastifyRequest } from 'fastify';
 import { forwardedPrefixHeader } from '../server/public-base.ts';
+import { removeSessionCookie } from '../server/session-cookie.ts';
 
 /** Headers that concern one connection, besides those that `Connection` lists. Source: RFC 9110, 7.6.1. */
 const hopByHopHeaders: readonly string[] = [
@@ -16,6 +17,9 @@ const hopByHopHeaders: readonly string[] = [
 export function toReplicaHeaders(request: FastifyRequest, prefix: string): OutgoingHttpHeaders {
   const { headers, protocol, ip, method } = request;
   const sent: OutgoingHttpHeaders = removeHopByHop(headers);
+  // Graph code must not get the session of the user, which has all permissions of a key.
+  if (sent.cookie !== undefined) sent.cookie = removeSessionCookie(String(sent.cookie));
+  if (sent.cookie === undefined) delete sent.cookie;
   // Node has already responded to `Expect`, and undici refuses it.
   delete sent.expect;
   // Fastify does not read the bodies of these methods.

@@ -147,6 +147,7 @@ import {
 import { sharedComparisonOperations } from './shared-comparisons.ts';
 import { sharedEntityOperations } from './shared-entities.ts';
 import { sharedExperimentOperations } from './shared-experiments.ts';
+import { signInOperations } from './sign-in.ts';
 import { taggingOperations } from './taggings.ts';
 import { tagOperations } from './tags.ts';
 import { getRunGroupStats, getThreadPreview, getThreadsStats, groupRuns } from './thread-groups.ts';
@@ -175,6 +176,7 @@ export const operations: readonly Operation[] = [
   getInfoHealth,
   getSettings,
   setHandle,
+  ...signInOperations,
   // organization
   listOrganizations,
   createOrganization,

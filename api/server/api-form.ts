@@ -6,6 +6,7 @@ import type { CorsPolicy } from './cross-origin.ts';
 import type { ApiTitle } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import { originalRoutes, type Route } from './unserved-routes.ts';
+import { builtWebFolder } from './web-application.ts';
 
 /** The options that differ between the APIs that `buildServer` creates. */
 export interface ApiProfile extends ApiTitle {
@@ -21,6 +22,8 @@ export interface ApiProfile extends ApiTitle {
    * all workspaces are accepted.
    */
   readonly workspaceId?: string;
+  /** Folder of the built web application, which the server serves at `/`. Unset: there is no web application. */
+  readonly webFolder?: URL;
   /** Whether the server serves `/docs` and `/openapi.json`. Default: true. */
   readonly isDescribed?: boolean;
   /**
@@ -94,6 +97,8 @@ export function mainApi({ maxJsonBodyBytes }: Config): ApiProfile {
     description:
       'Every path also works without `/v1`, without `/api/v1`, and with a trailing slash. Times are ISO 8601; UTC if they have no zone.',
     originalRoutes,
+    acceptsSessions: true,
+    webFolder: builtWebFolder,
     bodyLimit: { bytes: maxJsonBodyBytes, setting: 'the limit of requests without runs or feedback' },
   };
 }

@@ -3,7 +3,9 @@ import type { FastifyRequest } from 'fastify';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import { type Caller, requirePermission } from '../../pipelines/tenants/caller.ts';
+import type { ApiProfile } from './api-form.ts';
 import type { Access } from './operation.ts';
+import { readSessionCookie, requireCsrfToken } from './session-cookie.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -15,27 +17,34 @@ declare module 'fastify' {
 /**
  * Authenticates the sender of `request` and authorises the sender for an operation with `access`.
  *
- * @param servedWorkspace The workspace that the API serves, if it serves only one.
- * @throws API_KEY_MISSING, API_KEY_INVALID, WORKSPACE_REQUIRED, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN, FORBIDDEN;
- *   DEPLOYMENT_FORBIDDEN if the key has no access to `servedWorkspace` or X-Tenant-Id names another workspace.
+ * @param api `workspaceId` is the workspace that the API serves, if it serves only one.
+ * @throws API_KEY_MISSING, API_KEY_INVALID, SESSION_INVALID, CSRF_TOKEN_REQUIRED, WORKSPACE_REQUIRED, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN, FORBIDDEN;
+ *   DEPLOYMENT_FORBIDDEN if the key has no access to that workspace or X-Tenant-Id names another workspace.
  */
 export async function identifyCaller(
   request: FastifyRequest,
   access: Access,
   authenticator: Authenticator,
-  servedWorkspace?: string,
+  api: Pick<ApiProfile, 'workspaceId' | 'acceptsSessions'> = {},
 ): Promise<Caller | undefined> {
   if ('public' in access) return undefined;
   const { headers } = request;
+  const servedWorkspace = api.workspaceId;
   const key = readApiKey(headers);
-  if (key === undefined) throw runlakeError('API_KEY_MISSING');
+  const session = api.acceptsSessions && key === undefined ? readSessionCookie(headers) : undefined;
+  if (key === undefined && session === undefined) throw runlakeError('API_KEY_MISSING');
   const named = readHeader(headers['x-tenant-id']);
   const caller = await authenticator
-    .authenticate({ key, workspace: named ?? servedWorkspace, organization: readHeader(headers['x-organization-id']) })
+    .authenticate({
+      ...{ key, session },
+      workspace: named ?? servedWorkspace,
+      organization: readHeader(headers['x-organization-id']),
+    })
     .catch((error: unknown) => {
       const isUnreachable = named === undefined && isRunlakeError(error) && error.code === 'WORKSPACE_FORBIDDEN';
       throw servedWorkspace !== undefined && isUnreachable ? runlakeError('DEPLOYMENT_FORBIDDEN') : error;
     });
+  if (caller.session) requireCsrfToken(request, caller.session);
   if (servedWorkspace !== undefined && caller.workspaceId !== servedWorkspace)
     throw runlakeError('DEPLOYMENT_FORBIDDEN');
   if (access.tenantScope === 'workspace' && caller.workspaceId === undefined) throw runlakeError('WORKSPACE_REQUIRED');

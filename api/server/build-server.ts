@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
 import { finished } from 'node:stream';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, {
@@ -35,7 +36,9 @@ import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import { buildRoutePath, maskParameters, registerOperation, stripQuery } from './register-operation.ts';
 import { compileSerializer, compileValidator } from './schema-check.ts';
+import { dropSessionCookie } from './session-cookie.ts';
 import { listUnbuiltRoutes, rejectUnservedRoutes } from './unserved-routes.ts';
+import { isPageRequest, listFileSegments, serveWebApplication, webPagePath } from './web-application.ts';
 import { acceptWebSockets, WebSocketAwareMessage } from './web-sockets.ts';
 
 declare module 'fastify' {
@@ -133,6 +136,7 @@ export async function buildServer({
   const limits = { maxHeaderBytes: maxUrlBytes + extraHeaderBytes, requestTimeoutMs: config.requestTimeoutMs };
   const rootSegments = new Set<string>(descriptionSegments);
   if (mounted) rootSegments.add(mounted.segment);
+  if (form.webFolder) for (const segment of listFileSegments(form.webFolder)) rootSegments.add(segment);
   for (const { mount, path } of operations) if (mount === 'root') rootSegments.add(path.split('/')[1] ?? '');
   const anyOriginPaths = new Set(
     operations.flatMap((operation) =>
@@ -164,8 +168,14 @@ export async function buildServer({
       // The operations parse the query themselves, so that parse errors do not occur inside the router.
       querystringParser: () => ({}),
     },
-    rewriteUrl: ({ method = 'GET', url = '/' }) =>
-      form.extraRoutes?.takesPrecedence(method, stripQuery(url)) ? customRoutePath : toCanonicalUrl(url, rootSegments),
+    rewriteUrl: (raw) => {
+      const { method = 'GET', url = '/', headers } = raw;
+      if (!form.acceptsSessions) dropSessionCookie(raw as IncomingMessage);
+      const path = stripQuery(url);
+      if (form.extraRoutes?.takesPrecedence(method, path)) return customRoutePath;
+      if (form.webFolder && isPageRequest(method, path, headers)) return webPagePath;
+      return toCanonicalUrl(url, rootSegments);
+    },
     frameworkErrors: (error, request, reply) => sendError(error, request, reply),
     clientErrorHandler: (error, socket) => rejectMalformedRequest(error, socket, limits),
   }).withTypeProvider<TypeBoxTypeProvider>();
@@ -270,7 +280,7 @@ export async function buildServer({
   async function identify(request: FastifyRequest, access: Operation['access']): Promise<Caller> {
     rejectIfUnavailable();
     if (form.customAccess) return form.customAccess.identify(request);
-    const caller = await identifyCaller(request, access, services.authenticator, form.workspaceId);
+    const caller = await identifyCaller(request, access, services.authenticator, form);
     if (caller === undefined) throw runlakeError('API_KEY_MISSING');
     return caller;
   }
@@ -287,6 +297,7 @@ export async function buildServer({
       if (operation.rawBody) registerOperation(scope, operation, services, form.customAccess);
     if (form.extraRoutes) registerCatchAllRoute(scope, form.extraRoutes);
   });
+  if (form.webFolder) await serveWebApplication(server, form.webFolder);
   if (mounted) await server.register((scope) => mounted.register(scope));
   rejectUnservedRoutes(server, operations, listUnbuiltRoutes(form.originalRoutes ?? [], operations));
   return server;

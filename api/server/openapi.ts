@@ -9,6 +9,7 @@ import type { Operation } from './operation.ts';
 import { listErrors } from './operation-errors.ts';
 import { getForwardedPrefix } from './public-base.ts';
 import { stripQuery } from './register-operation.ts';
+import { sessionCookieName } from './session-cookie.ts';
 
 /** First segments of the paths that {@link describeApi} serves. These paths do not start with `/api/v1`. */
 export const descriptionSegments = ['docs', 'openapi.json'] as const;
@@ -27,10 +28,12 @@ const contentSecurityPolicy = {
   'frame-ancestors': ["'none'"],
 };
 
-/** Title and description of an API for its documentation pages. */
+/** What the documentation pages of an API say about all of it. */
 export interface ApiTitle {
   readonly title: string;
   readonly description: string;
+  /** Whether requests may carry the session cookie of the web application in place of a key. Default: false. */
+  readonly acceptsSessions?: true;
 }
 
 /**
@@ -51,6 +54,14 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
         securitySchemes: {
           apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' },
           bearer: { type: 'http', scheme: 'bearer' },
+          ...(about.acceptsSessions && {
+            session: {
+              type: 'apiKey' as const,
+              in: 'cookie' as const,
+              name: sessionCookieName,
+              description: 'Set by POST /api/v1/session. Requests other than GET and HEAD need `X-CSRF-Token` too.',
+            },
+          }),
           workspace: {
             type: 'apiKey',
             in: 'header',
@@ -61,7 +72,10 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
         schemas: { Error: buildErrorSchema(), Problem: buildProblemSchema() },
       },
     },
-    transform: ({ schema, url, route }) => ({ schema: describeOperation(schema, route.config?.operation), url }),
+    transform: ({ schema, url, route }) => ({
+      schema: describeOperation(schema, route.config?.operation, about),
+      url,
+    }),
   });
   await server.register(async (docsScope) => {
     docsScope.setErrorHandler<FastifyError>((error, request) => {
@@ -93,7 +107,11 @@ function addServer(description: string, url: string): string {
 }
 
 /** Adds the security, the raw body, the errors and the notes of an operation to its Fastify schema. */
-function describeOperation(schema: FastifySchema | undefined, operation: Operation | undefined): FastifySchema {
+function describeOperation(
+  schema: FastifySchema | undefined,
+  operation: Operation | undefined,
+  about: ApiTitle,
+): FastifySchema {
   if (operation === undefined) return { ...schema, hide: true };
   const { access, rawBody, unsupported, description } = operation;
   const notes = [
@@ -105,14 +123,25 @@ function describeOperation(schema: FastifySchema | undefined, operation: Operati
     ...schema,
     ...(operation.schema.query && { querystring: removeDefaultsFromRequired(operation.schema.query) }),
     description: notes.join('\n\n'),
-    security: 'public' in access ? [] : [{ apiKey: [] }, { bearer: [] }, { apiKey: [], workspace: [] }],
+    security:
+      'public' in access
+        ? []
+        : [
+            { apiKey: [] },
+            { bearer: [] },
+            { apiKey: [], workspace: [] },
+            ...(about.acceptsSessions ? [{ session: [] }] : []),
+          ],
     ...(rawBody && {
       body: {
         description: rawBody.description,
         content: Object.fromEntries(rawBody.contentTypes.map((type) => [type, { schema: {} }])),
       },
     }),
-    response: { ...(schema?.response as object), ...buildErrorResponses(operation, schema?.response as Responses) },
+    response: {
+      ...(schema?.response as object),
+      ...buildErrorResponses(operation, schema?.response as Responses, about),
+    },
   };
 }
 
@@ -132,8 +161,8 @@ type Responses = Readonly<Record<string, { readonly content?: object } | undefin
  *
  * @param own Responses of the operation, which may have an error status too, for example for a page.
  */
-function buildErrorResponses(operation: Operation, own: Responses): object {
-  const errors = listErrors(operation);
+function buildErrorResponses(operation: Operation, own: Responses, about: ApiTitle): object {
+  const errors = listErrors(operation, about);
   const schema = operation.errorStyle === 'problem' ? 'Problem' : 'Error';
   const content: Record<string, object> = {
     [operation.errorStyle === 'problem' ? 'application/problem+json' : 'application/json']: {

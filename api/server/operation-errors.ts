@@ -1,4 +1,5 @@
 import type { ErrorCode } from '../../infra/errors/catalogue.ts';
+import type { ApiTitle } from './openapi.ts';
 import type { Operation } from './operation.ts';
 
 /** Errors that can occur before the operation is known or while the request is still being received. */
@@ -27,14 +28,20 @@ const databaseErrors = [
   'ACCESS_DENIED_BY_STORE',
   'TEXT_NOT_STORABLE',
 ] as const;
+/** Errors of requests with a session cookie, which the main API accepts. */
+const sessionErrors: readonly ErrorCode[] = ['SESSION_INVALID', 'CSRF_TOKEN_REQUIRED'];
+
 const jsonErrors = ['INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP'] as const;
 const bodyErrors = ['BAD_REQUEST', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', 'UNSUPPORTED_ENCODING'] as const;
 
 /**
- * Returns all errors that a request to `operation` can result in: the errors of all steps that the request passes, and
+ * Returns all errors that a request to `operation` of an API can result in: the errors of all steps that the request passes, and
  * the errors of the operation itself. The API tests fail if a response has a code that is not in this list.
  */
-export function listErrors(operation: Operation): readonly ErrorCode[] {
+export function listErrors(
+  operation: Operation,
+  { acceptsSessions }: Pick<ApiTitle, 'acceptsSessions'>,
+): readonly ErrorCode[] {
   const { method, access, schema, unsupported, rawBody, whileDraining, errors = [] } = operation;
   const isPublic = 'public' in access;
   // Fastify parses a body even if the operation has no body.
@@ -43,6 +50,10 @@ export function listErrors(operation: Operation): readonly ErrorCode[] {
     [true, ['INTERNAL', 'URL_TOO_LONG', 'REQUEST_TIMEOUT']],
     [whileDraining !== true, ['STARTING', 'DRAINING']],
     [!isPublic, ['API_KEY_MISSING', 'API_KEY_INVALID', 'FORBIDDEN', 'ORGANIZATION_FORBIDDEN', 'WORKSPACE_FORBIDDEN']],
+    [
+      !isPublic && acceptsSessions === true,
+      sessionErrors.filter((code) => method !== 'GET' || code !== 'CSRF_TOKEN_REQUIRED'),
+    ],
     [!isPublic, ['RATE_LIMITED']],
     [!isPublic, databaseErrors],
     [access.tenantScope === 'workspace', ['WORKSPACE_REQUIRED']],

@@ -17,6 +17,7 @@ import type { OAuthDeps } from '../../pipelines/oauth/oauth-deps.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import type { ReadCounts } from '../../pipelines/prompts/read-counts.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
+import type { SignInLinks } from '../../pipelines/tenants/sign-in-links.ts';
 import type { UsageLimits } from '../../pipelines/usage/usage-limits.ts';
 
 /**
@@ -28,7 +29,9 @@ export interface Services {
   readonly database: Database;
   readonly clickhouse: ClickHouse;
   readonly authenticator: Authenticator;
-  readonly rateLimiter: Pick<RateLimiter, 'take' | 'takeSharedSearch'>;
+  readonly rateLimiter: Omit<RateLimiter, 'close'>;
+  /** Links of this process that sign in once. */
+  readonly signInLinks: SignInLinks;
   readonly projects: ProjectResolver;
   /** Model prices that ingest uses. */
   readonly prices: PriceMaps;

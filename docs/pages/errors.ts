@@ -37,7 +37,7 @@ export function errorsPage(): Page {
 function answeredBy(name: ErrorCode): string {
   if (errorsOfAnyRequest.includes(name)) return 'any request';
   const ids = operations
-    .filter((operation) => listErrors(operation).includes(name))
+    .filter((operation) => listErrors(operation, { acceptsSessions: true }).includes(name))
     .map(({ operationId }) => operationId);
   if (ids.length === 0) return 'start, commands, log';
   return ids.length > maxNamed ? `${ids.length} operations` : ids.map(code).join(', ');

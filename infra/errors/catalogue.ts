@@ -91,6 +91,18 @@ export const catalogue = {
     'The API key is not valid.',
     'Check that the key is complete, and neither revoked nor expired.',
   ),
+  SESSION_INVALID: caller(401, 'The session has ended.', 'Sign in again.'),
+  SESSION_REQUIRED: caller(401, 'The request has no session.', 'Sign in with POST /session.'),
+  SIGN_IN_LINK_INVALID: caller(
+    401,
+    'The link was already used, or the process that printed it has ended.',
+    'Start Runlake again, or sign in with an API key.',
+  ),
+  CSRF_TOKEN_REQUIRED: caller(
+    403,
+    'The request has a session but not its CSRF token.',
+    'Send `csrf_token` of GET /session in the header X-CSRF-Token, or use an API key.',
+  ),
   FORBIDDEN: caller(403, 'Forbidden', "The API key lacks the permission '{permission}'."),
   WORKSPACE_REQUIRED: caller(
     403,
@@ -213,6 +225,11 @@ export const catalogue = {
   RATE_LIMITED: transient(
     429,
     'More than {points} requests per second ({limit}).',
+    'Retry after the time in Retry-After.',
+  ),
+  SIGN_IN_LIMITED: transient(
+    429,
+    'More than {points} sign-ins of this address failed within {seconds} seconds.',
     'Retry after the time in Retry-After.',
   ),
   OVERLOADED: transient(503, 'Too much work is waiting ({what}).', 'Retry after the time in Retry-After.'),

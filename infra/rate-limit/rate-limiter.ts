@@ -27,6 +27,10 @@ export interface RateLimiter {
    * @throws RATE_LIMITED, as {@link take} does.
    */
   takeSharedSearch(shared: { readonly targetId: string }): Promise<void>;
+  /** Checks that an address may try to sign in. @throws SIGN_IN_LIMITED after too many failures. */
+  checkSignIn(address: string): Promise<void>;
+  /** Counts a sign-in that failed because its key or link is not valid. */
+  recordFailedSignIn(address: string): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -40,9 +44,12 @@ const tableName = 'rate_limits';
  * shared, and anyone may have the token.
  */
 const searchesPerShare = 10;
+/** Maximum failed sign-ins of one address within {@link failureWindowSeconds}. */
+const failedSignIns = 20;
+const failureWindowSeconds = 60;
 
 /**
- * Opens rate limits that all processes share, with windows of one second. While Redis or Postgres is unavailable, each
+ * Opens rate limits that all processes share. Windows are one second, except for failed sign-ins. While Redis or Postgres is unavailable, each
  * process counts separately, so that no request is refused merely because the store of the counts fails.
  */
 export function openRateLimiter(options: RateLimiterOptions): RateLimiter {
@@ -64,11 +71,10 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter {
       return { rows, rowCount: rows.length };
     },
   };
-  const open = (limit: string, points: number | undefined, idField: string) => {
-    if (points === undefined) return async () => undefined;
-    const shared = { points, duration: 1, keyPrefix: `runlake:${idField}` };
+  const openCounts = (idField: string, points: number, duration: number) => {
+    const shared = { points, duration, keyPrefix: `runlake:${idField}` };
     const insuranceLimiter = new RateLimiterMemory(shared);
-    const limiter = redis
+    return redis
       ? new RateLimiterRedis({ ...shared, storeClient: redis, insuranceLimiter })
       : new RateLimiterPostgres({
           ...shared,
@@ -78,28 +84,46 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter {
           tableCreated: true,
           insuranceLimiter,
         });
+  };
+  const open = (limit: string, points: number | undefined, idField: string) => {
+    if (points === undefined) return async () => undefined;
+    const limiter = openCounts(idField, points, 1);
     return async (id: string) => {
       try {
         await limiter.consume(id);
       } catch (rejection) {
         if (!(rejection instanceof RateLimiterRes)) throw rejection;
         rejections.inc({ limit });
-        const retryAfterSeconds = Math.max(1, Math.ceil(rejection.msBeforeNext / 1_000));
-        throw runlakeError('RATE_LIMITED', { points, limit }, { retryAfterSeconds });
+        throw runlakeError('RATE_LIMITED', { points, limit }, { retryAfterSeconds: countSeconds(rejection) });
       }
     };
   };
   const takeKeyPoint = open('RUNLAKE_RATE_LIMIT_PER_KEY', perKey, 'keyId');
   const takeOrganizationPoint = open('RUNLAKE_RATE_LIMIT_PER_ORGANIZATION', perOrganization, 'organizationId');
   const takeSharePoint = open('searches with a share token', searchesPerShare, 'sharedId');
+  const failures = openCounts('failedSignIn', failedSignIns, failureWindowSeconds);
   return {
     async take({ keyId, organizationId }) {
       await takeKeyPoint(keyId);
       await takeOrganizationPoint(organizationId);
     },
     takeSharedSearch: ({ targetId }) => takeSharePoint(targetId),
+    async checkSignIn(address) {
+      const found = await failures.get(address);
+      if (found === null || found.consumedPoints < failedSignIns) return;
+      rejections.inc({ limit: 'failed sign-ins' });
+      const limits = { points: failedSignIns, seconds: failureWindowSeconds };
+      throw runlakeError('SIGN_IN_LIMITED', limits, { retryAfterSeconds: countSeconds(found) });
+    },
+    async recordFailedSignIn(address) {
+      await failures.penalty(address, 1);
+    },
     async close() {
       redis?.disconnect();
     },
   };
+}
+
+function countSeconds({ msBeforeNext }: RateLimiterRes): number {
+  return Math.max(1, Math.ceil(msBeforeNext / 1_000));
 }

@@ -7,10 +7,13 @@ import { parseUuid } from '../ingest/run-event/uuid.ts';
 import type { Caller } from './caller.ts';
 import { hashKey } from './keys.ts';
 import { computeEffectivePermissions } from './permissions.ts';
+import { hashToken, readSession, type SignInSession } from './sign-in-session.ts';
 
-/** Credentials of a request; empty headers are omitted. */
+/** Credentials of a request; empty headers are omitted. A request has a key or a session. */
 export interface Credentials {
-  readonly key: string;
+  readonly key?: string | undefined;
+  /** Value of the session cookie. It is used only without a key. */
+  readonly session?: string | undefined;
   /** Value of the header `X-Tenant-Id`. */
   readonly workspace?: string | undefined;
   /** Value of the header `X-Organization-Id`. */
@@ -18,19 +21,21 @@ export interface Credentials {
 }
 
 /**
- * Authenticates requests by API key.
+ * Authenticates requests by API key or by session.
  *
- * Keys are cached for {@link keyCacheMs}: another process accepts a revoked key for at most that time. In the process
+ * Keys and sessions are cached for {@link keyCacheMs}: another process accepts a revoked key for at most that time. In the process
  * that revokes a key, {@link Authenticator.forgetKey} removes it at once.
  */
 export interface Authenticator {
   /**
    * Authenticates a request.
    *
-   * @throws API_KEY_INVALID, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN if the key belongs to another organisation.
+   * @throws API_KEY_INVALID or SESSION_INVALID, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN if the key belongs to another organisation.
    */
   authenticate(credentials: Credentials): Promise<Caller>;
   forgetKey(hash: Buffer): void;
+  /** Removes a session from the cache. Call this method after the session has ended. */
+  forgetSession(session: string): void;
   /** Clears the cache. Call this method after workspaces have been created or deleted. */
   forgetAll(): void;
   /** Waits for pending writes of `last_used_at`. */
@@ -51,6 +56,15 @@ export function createAuthenticator({ database, logger }: { database: Database; 
   const lastUseWriteMs = new LRUCache<string, number>({ max: 10_000 });
   const writes = new Set<Promise<void>>();
   const keys = new PromiseCache<CachedKey>({ max: 10_000, ttlMs: keyCacheMs });
+  const sessions = new PromiseCache<SignInSession>({ max: 10_000, ttlMs: keyCacheMs });
+
+  /** @throws SESSION_INVALID */
+  async function findSession(token: string): Promise<SignInSession> {
+    const hash = hashToken(token);
+    const session = await sessions.get(hash.toString('hex'), () => readSession(database, hash));
+    if (session === undefined) throw runlakeError('SESSION_INVALID');
+    return session;
+  }
 
   function recordUse(keyId: string): void {
     const nowMs = Date.now();
@@ -71,8 +85,9 @@ export function createAuthenticator({ database, logger }: { database: Database; 
   }
 
   return {
-    async authenticate({ key, workspace, organization }) {
-      const hash = hashKey(key);
+    async authenticate({ key, session: token, workspace, organization }) {
+      const session = key === undefined && token !== undefined ? await findSession(token) : undefined;
+      const hash = session?.keyHash ?? hashKey(key ?? '');
       const name = hash.toString('hex');
       const workspaceId = workspace && parseUuid(workspace);
       let known = await keys.get(name, () => readKey(database, hash));
@@ -83,16 +98,21 @@ export function createAuthenticator({ database, logger }: { database: Database; 
       }
       const expiresAt = known?.caller.expiresAt;
       if (known === undefined || (expiresAt && expiresAt.getTime() <= Date.now()))
-        throw runlakeError('API_KEY_INVALID');
+        throw runlakeError(session ? 'SESSION_INVALID' : 'API_KEY_INVALID');
       if (organization && organization.toLowerCase() !== known.caller.organizationId) {
         throw runlakeError('ORGANIZATION_FORBIDDEN');
       }
-      const caller = { ...known.caller, workspaceId: chooseWorkspace(known, workspace && (workspaceId ?? workspace)) };
+      const chosenId = chooseWorkspace(known, workspace && (workspaceId ?? workspace));
+      const caller = { ...known.caller, workspaceId: chosenId, session };
       recordUse(caller.keyId);
       return caller;
     },
     forgetKey: (hash) => keys.forget(hash.toString('hex')),
-    forgetAll: () => keys.clear(),
+    forgetSession: (token) => sessions.forget(hashToken(token).toString('hex')),
+    forgetAll: () => {
+      keys.clear();
+      sessions.clear();
+    },
     close: async () => void (await Promise.all(writes)),
   };
 }

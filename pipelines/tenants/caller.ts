@@ -1,5 +1,6 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Permission } from './permissions.ts';
+import type { SignInSession } from './sign-in-session.ts';
 
 /** The authenticated caller of a request: its API key, combined with the request headers. */
 export interface Caller {
@@ -18,6 +19,8 @@ export interface Caller {
   readonly readOnly: boolean;
   readonly storedPermissions: readonly string[];
   readonly expiresAt: Date | undefined;
+  /** The session of the web application, if the request has no key. */
+  readonly session?: SignInSession | undefined;
 }
 
 /** A caller whose workspace is determined. */

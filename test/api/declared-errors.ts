@@ -15,7 +15,10 @@ export interface ErrorWatch {
 export function watchErrors(operations: readonly Operation[] = allOperations): ErrorWatch {
   const undeclared = new Set<string>();
   const declared = new Map(
-    operations.map((operation) => [operation.operationId, new Set([...listErrors(operation), ...errorsOfAnyRequest])]),
+    operations.map((operation) => {
+      const listed = listErrors(operation, { acceptsSessions: true });
+      return [operation.operationId, new Set([...listed, ...errorsOfAnyRequest])];
+    }),
   );
   const recordError = (line: { err?: Partial<RunlakeError>; operation?: string }) => {
     const code = line.err?.code;

@@ -9,6 +9,7 @@ import { type Attempt, closed, own } from './attempt.ts';
 import { addDatasets, type DatasetVictim, datasetAttempts } from './dataset-attempts.ts';
 import { addDeployment, type DeploymentVictim, deploymentAttempts } from './deployment-attempts.ts';
 import { exportAttempts } from './export-attempts.ts';
+import { keyAttempts } from './key-attempts.ts';
 import { addOAuth, type OAuthVictim, oauthAttempts, oauthUrls } from './oauth-attempts.ts';
 import { addPrompts, type PromptVictim, promptAttempts } from './prompt-attempts.ts';
 import { evaluatorAttempts, type QueueVictim, queueAttempts } from './queue-attempts.ts';
@@ -78,6 +79,7 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   ...queueAttempts,
   ...evaluatorAttempts,
   ...workspaceAttempts,
+  ...keyAttempts,
   ...oauthAttempts,
   getSettings: () => ({ url: '/settings', answers: own }),
   getWorkspaceStats: () => ({ url: '/workspaces/current/stats', answers: own }),
@@ -89,11 +91,6 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   getOrganizationInfo: () => ({ url: '/orgs/current/info', answers: own }),
   listPermissions: () => ({ url: '/orgs/permissions', answers: own }),
   listMembers: () => ({ url: '/orgs/current/members', answers: own }),
-  createMember: () => ({
-    url: '/orgs/current/members',
-    payload: { email: `${randomUUID()}@example.com` },
-    answers: [200, 403],
-  }),
   deleteMember: () => ({ url: `/orgs/current/members/${zebra.userId}`, answers: closed }),
   listWorkspaces: () => ({ url: '/workspaces?include_deleted=true', answers: own }),
   createWorkspace: ({ workspaceId }) => ({
@@ -108,16 +105,6 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
     answers: closed,
   }),
   deleteWorkspace: ({ workspaceId }) => ({ url: `/workspaces/${workspaceId}`, answers: closed }),
-  listApiKeys: () => ({ url: '/api-key', answers: own }),
-  createApiKey: ({ workspaceId }) => ({ url: '/api-key', payload: { workspaces: [workspaceId] }, answers: closed }),
-  revokeApiKey: ({ keyId }) => ({ url: `/api-key/${keyId}`, answers: closed }),
-  listServiceKeys: () => ({ url: '/orgs/current/service-keys', answers: own }),
-  createServiceKey: ({ workspaceId }) => ({
-    url: '/orgs/current/service-keys',
-    payload: { default_workspace_id: workspaceId },
-    answers: closed,
-  }),
-  revokeServiceKey: ({ keyId }) => ({ url: `/orgs/current/service-keys/${keyId}`, answers: closed }),
   createRun: (victim) => ({
     url: '/runs',
     payload: run(victim, { session_id: victim.projectId }),
@@ -168,6 +155,8 @@ let zebra: OrganizationUnderTest;
 let stranger: OrganizationUnderTest;
 let victim: Victim;
 let before: unknown;
+/** Headers of the stranger's session. */
+let session: { readonly cookie: string; readonly 'x-csrf-token': string };
 
 const guarded = operations.filter(({ access }) => !('public' in access));
 const table = guarded.map((operation) => [operation.operationId, operation] as const);
@@ -271,6 +260,8 @@ beforeAll(async () => {
   // No stranger may end the sharing of the victim's trace.
   expect((await ask('PUT', { url: `/runs/${victim.runId}/share` }, key)).statusCode).toBe(200);
   await runRollUp(api.services);
+  const signedIn = await ask('POST', { url: '/session', payload: { api_key: stranger.adminKey } }, undefined);
+  session = { cookie: String(signedIn.headers['set-cookie']), 'x-csrf-token': signedIn.json().csrf_token };
   before = await readVictimData();
   expect(before).toMatchObject({
     workspace: { display_name: 'okapi' },
@@ -342,6 +333,18 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
     for (const header of [{ 'x-tenant-id': 'no-uuid' }, { 'x-organization-id': zebra.id }]) {
       expect((await ask(method, attempt(), stranger.adminKey, header)).statusCode).toBe(403);
     }
+  });
+
+  it('authorises a session like a key, and only with its CSRF token', async () => {
+    const foreign = { 'x-tenant-id': victim.workspaceId };
+    const answer = await ask(method, attempt(), undefined, { ...foreign, ...session });
+    expect(answer.statusCode).toBe(403);
+    expect(answer.json()).not.toMatchObject({ code: 'CSRF_TOKEN_REQUIRED' });
+    expect(answer.body).not.toContain('okapi');
+    if (method === 'GET') return;
+    const unconfirmed = await ask(method, attempt(), undefined, { cookie: session.cookie });
+    expect(unconfirmed.statusCode).toBe(403);
+    if (errorStyle !== 'otlp') expect(unconfirmed.json()).toMatchObject({ code: 'CSRF_TOKEN_REQUIRED' });
   });
 
   it('requires its permission', async () => {

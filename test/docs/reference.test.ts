@@ -7,6 +7,7 @@ import { type CustomAccess, mainApi } from '../../api/server/api-form.ts';
 import { buildServer } from '../../api/server/build-server.ts';
 import { errorsOfAnyRequest, listErrors } from '../../api/server/operation-errors.ts';
 import type { Services } from '../../api/server/services.ts';
+import { sessionCookieName } from '../../api/server/session-cookie.ts';
 import { toolOperations, toolsApi } from '../../api/tools/operations.ts';
 import type { Page } from '../../docs/pages/markdown.ts';
 import { handwrittenPages, referencePages } from '../../docs/pages/reference-pages.ts';
@@ -67,7 +68,8 @@ function metricsInCode(): string[] {
         return [...text.matchAll(/'(runlake_[a-z_]+)'/g)].map(([, name]) => String(name));
       }),
   );
-  return [...new Set(names)].filter((name) => name !== 'runlake_' && !/^runlake_(process|nodejs)_/.test(name));
+  const others = ['runlake_', sessionCookieName];
+  return [...new Set(names)].filter((name) => !others.includes(name) && !/^runlake_(process|nodejs)_/.test(name));
 }
 
 const sorted = (names: Iterable<string>) => [...names].sort();
@@ -107,7 +109,7 @@ describe('errors in the API description', () => {
 
   it.each(apis)(
     'of the %s stand under their status in each operation that answers them, and nowhere else',
-    (name, { operations }) => {
+    (name, { operations, form }) => {
       const { paths } = descriptions.get(name) as Description;
       const described = Object.values(paths).flatMap((path) => Object.values(path));
       for (const operation of operations) {
@@ -115,7 +117,7 @@ describe('errors in the API description', () => {
         const listed = Object.keys(found?.responses ?? {})
           .filter((status) => Number(status) >= 400 && !(status in operation.schema.response))
           .flatMap((status) => listErrorCodes(found as DescribedOperation, status).map((code) => `${status} ${code}`));
-        const declared = listErrors(operation)
+        const declared = listErrors(operation, form)
           .map((code) => [catalogue[code].status, code] as const)
           .filter(([status]) => !(status in operation.schema.response));
         expect(sorted(listed), operation.operationId).toEqual(
@@ -126,7 +128,9 @@ describe('errors in the API description', () => {
   );
 
   it('are missing only where no request can meet them', () => {
-    const answers = apis.flatMap(([, { operations }]) => operations.flatMap(listErrors));
+    const answers = apis.flatMap(([, { operations, form }]) =>
+      operations.flatMap((operation) => listErrors(operation, form)),
+    );
     const answered = new Set<string>([...errorsOfAnyRequest, ...answers]);
     const unanswered = Object.entries<ErrorEntry>(catalogue).filter(([code]) => !answered.has(code));
     // An error of class `caller` answers an operation, is the reason of a failed revision, stands in `errors` of an export run, or in the result of a tool.

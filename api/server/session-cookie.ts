@@ -1,0 +1,71 @@
+import { timingSafeEqual } from 'node:crypto';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import type { FastifyRequest } from 'fastify';
+import type { Config } from '../../infra/config/settings.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { type SignInSession, sessionLifetimeSeconds } from '../../pipelines/tenants/sign-in-session.ts';
+
+export const sessionCookieName = 'runlake_session';
+const sessionCookiePattern = new RegExp(`(?:^|;)\\s*${sessionCookieName}=([^;\\s]*)`);
+
+/** Returns the value of the session cookie. An empty value counts as absent. */
+export function readSessionCookie({ cookie }: IncomingHttpHeaders): string | undefined {
+  return sessionCookiePattern.exec(cookie ?? '')?.[1] || undefined;
+}
+
+/**
+ * Removes the session cookie from a request. Browsers send it to all ports of the host, also to servers whose custom
+ * code reads cookies.
+ */
+export function dropSessionCookie({ headers, rawHeaders }: Pick<IncomingMessage, 'headers' | 'rawHeaders'>): void {
+  if (!headers.cookie?.includes(sessionCookieName)) return;
+  const kept = removeSessionCookie(headers.cookie);
+  if (kept === undefined) delete headers.cookie;
+  else headers.cookie = kept;
+  for (let index = rawHeaders.length - 2; index >= 0; index -= 2) {
+    if (rawHeaders[index]?.toLowerCase() !== 'cookie') continue;
+    const value = removeSessionCookie(rawHeaders[index + 1] ?? '');
+    if (value === undefined) rawHeaders.splice(index, 2);
+    else rawHeaders[index + 1] = value;
+  }
+}
+
+/** Returns a cookie header without the session cookie, or undefined if nothing is left. */
+export function removeSessionCookie(cookie: string): string | undefined {
+  const kept = cookie.split(';').filter((each) => !each.trim().startsWith(`${sessionCookieName}=`));
+  return kept.join(';').trim() || undefined;
+}
+
+/**
+ * Builds the header `Set-Cookie` of a session.
+ *
+ * @param token Value of the cookie; undefined removes the cookie.
+ */
+export function buildSessionCookie(
+  token: string | undefined,
+  request: FastifyRequest,
+  { publicUrl }: Pick<Config, 'publicUrl'>,
+): string {
+  const isSecure = publicUrl === undefined ? request.protocol === 'https' : publicUrl.startsWith('https:');
+  return [
+    `${sessionCookieName}=${token ?? ''}`,
+    'Path=/',
+    'HttpOnly',
+    'SameSite=Strict',
+    `Max-Age=${token === undefined ? 0 : sessionLifetimeSeconds}`,
+    ...(isSecure ? ['Secure'] : []),
+  ].join('; ');
+}
+
+/**
+ * Checks that a request which changes something comes from the application: pages of other origins cannot read the
+ * token of the session.
+ *
+ * @throws CSRF_TOKEN_REQUIRED
+ */
+export function requireCsrfToken({ method, headers }: FastifyRequest, { csrfToken }: SignInSession): void {
+  if (method === 'GET' || method === 'HEAD') return;
+  const given = Buffer.from(String(headers['x-csrf-token'] ?? ''));
+  const expected = Buffer.from(csrfToken);
+  if (given.length !== expected.length || !timingSafeEqual(given, expected)) throw runlakeError('CSRF_TOKEN_REQUIRED');
+}

@@ -1,0 +1,28 @@
+import { randomUUID } from 'node:crypto';
+import { type Attempt, closed, own } from './attempt.ts';
+
+interface KeyVictim {
+  readonly workspaceId: string;
+  readonly keyId: string;
+}
+
+/** Attempts to read and to change members, API keys and sessions of another organisation, by operation. */
+export const keyAttempts: Readonly<Record<string, (victim: KeyVictim) => Attempt>> = {
+  getSignIn: () => ({ url: '/session', answers: [401] }),
+  signOut: () => ({ url: '/session', answers: [401] }),
+  createMember: () => ({
+    url: '/orgs/current/members',
+    payload: { email: `${randomUUID()}@example.com` },
+    answers: [200, 403],
+  }),
+  listApiKeys: () => ({ url: '/api-key', answers: own }),
+  createApiKey: ({ workspaceId }) => ({ url: '/api-key', payload: { workspaces: [workspaceId] }, answers: closed }),
+  revokeApiKey: ({ keyId }) => ({ url: `/api-key/${keyId}`, answers: closed }),
+  listServiceKeys: () => ({ url: '/orgs/current/service-keys', answers: own }),
+  createServiceKey: ({ workspaceId }) => ({
+    url: '/orgs/current/service-keys',
+    payload: { default_workspace_id: workspaceId },
+    answers: closed,
+  }),
+  revokeServiceKey: ({ keyId }) => ({ url: `/orgs/current/service-keys/${keyId}`, answers: closed }),
+};
