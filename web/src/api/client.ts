@@ -1,0 +1,122 @@
+import type { paths } from './types.d.ts';
+
+/**
+ * Client of the main API. The browser adds the session cookie; `call` adds the CSRF token of the session to requests
+ * that change something.
+ */
+
+type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
+type Path<M extends Method> = {
+  [P in keyof paths]: paths[P] extends { [Key in M]: { responses: unknown } } ? P : never;
+}[keyof paths];
+type Operation<M extends Method, P extends keyof paths> = paths[P] extends { [Key in M]: infer O } ? O : never;
+type Query<O> = O extends { parameters: { query?: infer Q } } ? Q : never;
+type Parameters<O> = O extends { parameters: { path: infer Values } } ? Values : never;
+type Body<O> = O extends { requestBody?: { content: { 'application/json': infer B } } } ? B : never;
+type Content<R> = R extends { content: infer C } ? C[Extract<keyof C, `application/json${string}`>] : undefined;
+export type Answer<M extends Method, P extends keyof paths> =
+  Operation<M, P> extends { responses: infer R } ? Content<R[keyof R]> : never;
+
+export interface CallOptions<M extends Method, P extends keyof paths> {
+  readonly query?: Query<Operation<M, P>>;
+  readonly path?: Parameters<Operation<M, P>>;
+  readonly body?: Body<Operation<M, P>>;
+  readonly signal?: AbortSignal;
+}
+
+/** An error response of the API, or a request without a response (`status` 0). */
+export class ApiError extends Error {
+  readonly status: number;
+  readonly requestId: string | null;
+  constructor(message: string, status: number, requestId: string | null = null) {
+    super(message);
+    this.status = status;
+    this.requestId = requestId;
+  }
+}
+
+let csrfToken: string | undefined;
+/** Sets the CSRF token of the session; undefined when there is no session. */
+export function setCsrfToken(token: string | undefined): void {
+  csrfToken = token;
+}
+
+let onSignedOut: () => void = () => undefined;
+/** Sets what happens when the API refuses a request because the session has ended. */
+export function whenSignedOut(handle: () => void): void {
+  onSignedOut = handle;
+}
+
+/** Sends a request. Rejects with an ApiError if the response is not 2xx or does not arrive. */
+export async function call<M extends Method, P extends Path<M>>(
+  method: M,
+  path: P,
+  options: CallOptions<M, P> = {},
+): Promise<Answer<M, P>> {
+  const response = await send(method, fillPath(path, options.path, options.query), options.body, options.signal);
+  return (response.status === 204 ? undefined : await readJson(response)) as Answer<M, P>;
+}
+
+/** Sends a request like {@link call}, and returns the text of the response, with the bytes that the API stores. */
+export async function callText<P extends Path<'get'>>(path: P, options: CallOptions<'get', P> = {}): Promise<string> {
+  const response = await send('get', fillPath(path, options.path, options.query), undefined, options.signal);
+  return response.text();
+}
+
+/** Sends a request to an operation that is not a part of the generated types. */
+export async function send(method: string, url: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+  const headers = new Headers({ accept: 'application/json' });
+  if (body !== undefined) headers.set('content-type', 'application/json');
+  if (method !== 'get' && csrfToken !== undefined) headers.set('x-csrf-token', csrfToken);
+  const init: RequestInit = { method: method.toUpperCase(), headers, credentials: 'same-origin' };
+  if (body !== undefined) init.body = JSON.stringify(body);
+  if (signal) init.signal = signal;
+  const response = await fetch(url, init).catch((cause: unknown) => {
+    if (signal?.aborted) throw cause;
+    throw new ApiError('Runlake does not answer. Check that it runs and that the network is up.', 0);
+  });
+  if (response.ok) return response;
+  const error = await toApiError(response);
+  if (response.status === 401 && csrfToken !== undefined) onSignedOut();
+  throw error;
+}
+
+async function readJson(response: Response): Promise<unknown> {
+  return response.json().catch(() => {
+    throw new ApiError('The response is not JSON. Is there a proxy in front of Runlake?', response.status);
+  });
+}
+
+async function toApiError(response: Response): Promise<ApiError> {
+  const body: unknown = await response.json().catch(() => undefined);
+  return new ApiError(
+    readMessage(body) ?? `The API answered ${response.status}.`,
+    response.status,
+    response.headers.get('x-request-id'),
+  );
+}
+
+/** Returns the message of an error body: `detail` as text or as a list of 422, `error`, or `title`. */
+function readMessage(body: unknown): string | undefined {
+  if (typeof body !== 'object' || body === null) return undefined;
+  const { detail, error, title } = body as Record<string, unknown>;
+  if (typeof detail === 'string') return detail;
+  if (Array.isArray(detail))
+    return detail
+      .map((item: { loc?: unknown[]; msg?: string }) => `${item.loc?.join('.') ?? ''}: ${item.msg ?? ''}`)
+      .join('\n');
+  if (typeof error === 'string') return error;
+  return typeof title === 'string' ? title : undefined;
+}
+
+/** Returns the URL of `path` with its parameters filled in. Items of lists are repeated parameters. */
+export function fillPath(path: string, parameters: unknown, query: unknown): string {
+  const values = (parameters ?? {}) as Record<string, string>;
+  const filled = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(values[name] ?? ''));
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries((query ?? {}) as Record<string, unknown>)) {
+    if (value === undefined || value === null) continue;
+    for (const item of Array.isArray(value) ? value : [value]) search.append(name, String(item));
+  }
+  return search.size === 0 ? filled : `${filled}?${search}`;
+}

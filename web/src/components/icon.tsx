@@ -1,0 +1,34 @@
+const paths = {
+  projects: 'M2.5 4.5h11M2.5 8h11M2.5 11.5h7',
+  usage: 'M3 13V8M6.5 13V3M10 13V6M13.5 13V10',
+  threads: 'M2.5 3.5h11v7H7l-3 2.5v-2.5H2.5z',
+  exports: 'M8 2.5v7M5 7l3 3 3-3M2.5 10.5v3h11v-3',
+  settings: 'M2.5 5h6M11.5 5h2M2.5 11h2M7.5 11h6M10 3.5v3M6 9.5v3',
+  system: 'M2.5 3.5h11v4h-11zM2.5 9.5h11v3.5h-11zM5 5.5h.01M5 11.25h.01',
+  datasets: 'M3 4.5c0-2.7 10-2.7 10 0v7c0 2.7-10 2.7-10 0zM3 4.5c0 2.7 10 2.7 10 0M3 8c0 2.7 10 2.7 10 0',
+  prompts: 'M3 4l4 4-4 4M8.5 12h5',
+  queues: 'M2.5 4.5l1.5 1.5 2.5-3M8.5 4.5h5M2.5 11l1.5 1.5 2.5-3M8.5 11h5',
+  agents: 'M8 2.5v2M4 4.5h8v7H4zM6.5 8h.01M9.5 8h.01M2.5 7.5v2M13.5 7.5v2',
+  sun: 'M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6M8 1.5v1.5M8 13v1.5M1.5 8H3M13 8h1.5M3.4 3.4l1 1M11.6 11.6l1 1M3.4 12.6l1-1M11.6 4.4l1-1',
+  moon: 'M12.5 9.5A5.5 5.5 0 0 1 6.5 3.5a5 5 0 1 0 6 6z',
+  screen: 'M2 3h12v8H2zM6 13.5h4',
+  close: 'M4 4l8 8M12 4l-8 8',
+  menu: 'M2.5 4.5h11M2.5 8h11M2.5 11.5h11',
+  chevron: 'M6 4l4 4-4 4',
+  leave: 'M6.5 2.5h-4v11h4M6.5 8h7M11 5.5 13.5 8 11 10.5',
+  columns: 'M2.5 3h11v10h-11zM6.2 3v10M9.8 3v10',
+  clock: 'M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2M8 5v3l2 1.5',
+  refresh: 'M13 8a5 5 0 1 1-1.5-3.5M13 2.5v3h-3',
+  share: 'M6.5 9.5l3-3M5 7.5 3.5 9a2.5 2.5 0 0 0 3.5 3.5L8.5 11M7.5 5 9 3.5A2.5 2.5 0 0 1 12.5 7L11 8.5',
+} as const;
+
+export type IconName = keyof typeof paths;
+
+/** An icon beside a text, or in a button with an accessible name. */
+export function Icon({ name }: { readonly name: IconName }) {
+  return (
+    <svg className="icon-image" width="16" height="16" viewBox="0 0 16 16" aria-hidden="true">
+      <path d={paths[name]} fill="none" stroke="currentColor" strokeWidth="1.4" strokeLinecap="round" strokeLinejoin="round" />
+    </svg>
+  );
+}

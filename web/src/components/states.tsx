@@ -1,0 +1,67 @@
+import type { ReactNode } from 'react';
+import { ApiError } from '../api/client.ts';
+import { usePermission } from '../api/session.ts';
+
+export function LoadingState({ label = 'Loading' }: { readonly label?: string }) {
+  return (
+    <div className="state muted" role="status">
+      <span>{label} …</span>
+    </div>
+  );
+}
+
+export function EmptyState({ title, children }: { readonly title: string; readonly children?: ReactNode }) {
+  return (
+    <div className="state">
+      <h2>{title}</h2>
+      <div className="muted">{children}</div>
+    </div>
+  );
+}
+
+/** Says what went wrong, in the words of the API, and offers to try again. */
+export function ErrorState({ error, onRetry }: { readonly error: unknown; readonly onRetry?: () => void }) {
+  const isKnown = error instanceof ApiError;
+  const title = isKnown && error.status === 404 ? 'Not found' : isKnown && error.status === 403 ? 'No permission' : 'This did not load';
+  return (
+    <div className="state" role="alert">
+      <h2>{title}</h2>
+      <p className="muted">{error instanceof Error ? error.message : String(error)}</p>
+      {isKnown && error.requestId && <code className="muted">request {error.requestId}</code>}
+      {onRetry && (
+        <button type="button" className="button" onClick={onRetry}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** Renders `children` if the session has the permission, otherwise says which permission is missing. */
+export function Permitted({ permission, children }: { readonly permission: string; readonly children: ReactNode }) {
+  if (usePermission(permission)) return children;
+  return (
+    <EmptyState title="No permission">
+      Your key does not have the permission <code>{permission}</code>. Sign in with a key that has it.
+    </EmptyState>
+  );
+}
+
+interface QueryView<T> {
+  readonly data: T | undefined;
+  readonly error: unknown;
+  readonly refetch: () => unknown;
+}
+
+/** Renders the data of a query, or its state. Data that was loaded stays when a refetch fails. */
+export function QueryState<T>({
+  query,
+  children,
+}: {
+  readonly query: QueryView<T>;
+  readonly children: (data: T) => ReactNode;
+}) {
+  if (query.data !== undefined) return children(query.data);
+  if (query.error) return <ErrorState error={query.error} onRetry={() => void query.refetch()} />;
+  return <LoadingState />;
+}

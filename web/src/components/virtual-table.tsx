@@ -1,0 +1,132 @@
+import {
+  type ColumnDef,
+  type ColumnVisibilityState,
+  columnVisibilityFeature,
+  tableFeatures,
+  useTable,
+} from '@tanstack/react-table';
+import { useVirtualizer } from '@tanstack/react-virtual';
+import { type KeyboardEvent, type ReactNode, useEffect, useRef } from 'react';
+import './virtual-table.css';
+
+const features = tableFeatures({ columnVisibilityFeature });
+const rowHeight = 32;
+const columnGap = 12;
+/** Rows below the last visible one at which the next page is requested. */
+const prefetchRows = 40;
+
+export interface TableColumn<T> {
+  readonly id: string;
+  readonly label: string;
+  /** Minimum width in pixels. */
+  readonly width: number;
+  /** Share of the width that is left. Default: the column has its minimum width. */
+  readonly grow?: number;
+  readonly isNumber?: boolean;
+  readonly render: (row: T) => ReactNode;
+}
+
+/**
+ * A table that renders only the rows in view. Arrow keys, `j` and `k` move the selection; Enter opens the selected row.
+ */
+export function VirtualTable<T>({
+  label,
+  columns,
+  visibility,
+  rows,
+  keyOf,
+  onOpen,
+  onNearEnd,
+  footer,
+}: {
+  readonly label: string;
+  readonly columns: readonly TableColumn<T>[];
+  readonly visibility: ColumnVisibilityState;
+  readonly rows: readonly T[];
+  readonly keyOf: (row: T) => string;
+  readonly onOpen: (row: T) => void;
+  readonly onNearEnd: () => void;
+  readonly footer?: ReactNode;
+}) {
+  const scroller = useRef<HTMLDivElement>(null);
+  const table = useTable({
+    features,
+    columns: columns.map(
+      (column): ColumnDef<typeof features, T & object> => ({
+        id: column.id,
+        header: column.label,
+        cell: ({ row }) => column.render(row.original),
+      }),
+    ),
+    data: rows as readonly (T & object)[],
+    getRowId: keyOf,
+    state: { columnVisibility: visibility },
+  });
+  const shown = table.getVisibleLeafColumns().map(({ id }) => columns.find((column) => column.id === id) as TableColumn<T>);
+  const style = {
+    gridTemplateColumns: shown.map(({ width, grow }) => (grow ? `minmax(${width}px, ${grow}fr)` : `${width}px`)).join(' '),
+    minWidth: shown.reduce((sum, { width }) => sum + width + columnGap, 2 * 16),
+  };
+  const model = table.getRowModel().rows;
+  const virtual = useVirtualizer({
+    count: model.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => rowHeight,
+    overscan: 12,
+  });
+  const items = virtual.getVirtualItems();
+  const last = items.at(-1)?.index ?? 0;
+  useEffect(() => {
+    if (last >= rows.length - prefetchRows) onNearEnd();
+  }, [last, rows.length, onNearEnd]);
+
+  const move = (event: KeyboardEvent) => {
+    const row = (event.target as HTMLElement).closest<HTMLElement>('[data-index]');
+    const at = row ? Number(row.dataset.index) : -1;
+    const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
+    if (step !== undefined && !event.metaKey && !event.ctrlKey) {
+      event.preventDefault();
+      const next = Math.max(0, Math.min(rows.length - 1, at + step));
+      virtual.scrollToIndex(next);
+      requestAnimationFrame(() => scroller.current?.querySelector<HTMLElement>(`[data-index="${next}"]`)?.focus());
+    } else if (event.key === 'Enter' && event.target === row && rows[at]) onOpen(rows[at]);
+  };
+  return (
+    <div className="virtual-table" role="table" aria-label={label} aria-rowcount={rows.length + 1} onKeyDown={move}>
+      <div className="virtual-scroll" ref={scroller} role="rowgroup" tabIndex={-1}>
+        <div className="virtual-head" role="row" aria-rowindex={1} style={style}>
+          {shown.map(({ id, label: name, isNumber }) => (
+            <div key={id} role="columnheader" className={isNumber ? 'number clip' : 'clip'}>
+              {name}
+            </div>
+          ))}
+        </div>
+        <div role="presentation" className="virtual-body" style={{ height: virtual.getTotalSize(), minWidth: style.minWidth }}>
+          {items.map(({ index, start }) => {
+            const row = model[index];
+            if (!row) return null;
+            return (
+              <div
+                key={row.id}
+                role="row"
+                className="virtual-row"
+                tabIndex={index === (items[0]?.index ?? 0) ? 0 : -1}
+                data-index={index}
+                aria-rowindex={index + 2}
+                style={{ ...style, transform: `translateY(${start}px)` }}
+                onClick={() => onOpen(row.original)}
+              >
+                {row.getVisibleCells().map((cell, position) => (
+                  <div key={cell.id} role="cell" className={shown[position]?.isNumber ? 'number clip' : 'clip'}>
+                    <table.FlexRender cell={cell} />
+                  </div>
+                ))}
+              </div>
+            );
+          })}
+        </div>
+        {footer && <div className="virtual-foot muted">{footer}</div>}
+      </div>
+    </div>
+  );
+}

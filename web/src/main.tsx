@@ -1,0 +1,39 @@
+import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
+import { RouterProvider } from '@tanstack/react-router';
+import { StrictMode } from 'react';
+import { createRoot } from 'react-dom/client';
+import { ApiError, setCsrfToken, whenSignedOut } from './api/client.ts';
+import { sessionQuery } from './api/session.ts';
+import { createAppRouter } from './router.tsx';
+import './styles/tokens.css';
+import './styles/base.css';
+import './styles/controls.css';
+import './styles/shell.css';
+import { applyTheme } from './theme.tsx';
+
+applyTheme();
+
+/** Requests that the API refuses get the same response again; others are tried twice more. */
+const retry = (failures: number, error: unknown) =>
+  failures < 2 && !(error instanceof ApiError && error.status >= 400 && error.status < 500 && error.status !== 429);
+
+const client = new QueryClient({
+  defaultOptions: { queries: { retry, staleTime: 10_000, retryDelay: (failures) => 500 * 2 ** failures } },
+});
+const router = createAppRouter(client);
+whenSignedOut(() => {
+  setCsrfToken(undefined);
+  client.setQueryData(sessionQuery.queryKey, null);
+  // Leads to the sign-in screen, and back to this address afterwards.
+  void router.invalidate();
+});
+
+const root = document.getElementById('root');
+if (root)
+  createRoot(root).render(
+    <StrictMode>
+      <QueryClientProvider client={client}>
+        <RouterProvider router={router} />
+      </QueryClientProvider>
+    </StrictMode>,
+  );

@@ -1,0 +1,116 @@
+import type { QueryClient } from '@tanstack/react-query';
+import {
+  createRootRouteWithContext,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from '@tanstack/react-router';
+import { EmptyState, ErrorState, LoadingState } from './components/states.tsx';
+import { readTracesSearch } from './screens/traces/search.ts';
+import { readUsageSearch } from './screens/usage/search.ts';
+import { sessionQuery } from './api/session.ts';
+import { Shell } from './shell.tsx';
+
+const rootRoute = createRootRouteWithContext<{ readonly queries: QueryClient }>()({
+  component: Outlet,
+  notFoundComponent: () => <EmptyState title="There is no such page">Check the address.</EmptyState>,
+});
+const optionalText = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined);
+
+const signIn = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/signin',
+  validateSearch: (search: Record<string, unknown>): { to?: string | undefined } => ({ to: optionalText(search.to) }),
+  component: lazyRouteComponent(() => import('./screens/sign-in.tsx'), 'SignIn'),
+});
+const sharedTrace = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/public/$shareToken/r',
+  validateSearch: readTraceSearch,
+  component: lazyRouteComponent(() => import('./screens/trace/shared-trace.tsx'), 'SharedTrace'),
+});
+const shell = createRoute({
+  getParentRoute: () => rootRoute,
+  id: 'shell',
+  component: Shell,
+  beforeLoad: async ({ context, location }) => {
+    if ((await context.queries.ensureQueryData(sessionQuery)) !== null) return;
+    throw redirect({ to: '/signin', search: location.href === '/' ? {} : { to: location.href }, replace: true });
+  },
+});
+const home = createRoute({
+  getParentRoute: () => shell,
+  path: '/',
+  component: lazyRouteComponent(() => import('./screens/first-start.tsx'), 'Home'),
+});
+const projects = createRoute({
+  getParentRoute: () => shell,
+  path: '/projects',
+  validateSearch: (search: Record<string, unknown>): { name?: string | undefined } => ({
+    name: optionalText(search.name),
+  }),
+  component: lazyRouteComponent(() => import('./screens/projects.tsx'), 'Projects'),
+});
+const traces = createRoute({
+  getParentRoute: () => shell,
+  path: '/projects/$projectId',
+  validateSearch: readTracesSearch,
+  component: lazyRouteComponent(() => import('./screens/traces/traces.tsx'), 'Traces'),
+});
+const run = createRoute({
+  getParentRoute: () => shell,
+  path: '/runs/$runId',
+  validateSearch: readTraceSearch,
+  component: lazyRouteComponent(() => import('./screens/trace/trace.tsx'), 'Trace'),
+});
+const projectRun = createRoute({
+  getParentRoute: () => shell,
+  path: '/projects/$projectId/runs/$runId',
+  beforeLoad: ({ params }) => {
+    throw redirect({ to: '/runs/$runId', params: { runId: params.runId }, replace: true });
+  },
+});
+/** Links of the SDKs. */
+const sdkRun = createRoute({
+  getParentRoute: () => shell,
+  path: '/o/$tenantId/projects/p/$projectId/r/$runId',
+  beforeLoad: ({ params }) => {
+    throw redirect({ to: '/runs/$runId', params: { runId: params.runId }, replace: true });
+  },
+});
+const usage = createRoute({
+  getParentRoute: () => shell,
+  path: '/usage',
+  validateSearch: readUsageSearch,
+  component: lazyRouteComponent(() => import('./screens/usage/usage.tsx'), 'Usage'),
+});
+
+/** Search parameters of a trace: the tab of the run and, of a shared trace, the selected run. */
+function readTraceSearch(search: Record<string, unknown>): { tab?: string | undefined; run?: string | undefined } {
+  return { tab: optionalText(search.tab), run: optionalText(search.run) };
+}
+
+const routeTree = rootRoute.addChildren([
+  signIn,
+  sharedTrace,
+  shell.addChildren([home, projects, traces, run, projectRun, sdkRun, usage]),
+]);
+
+export function createAppRouter(queries: QueryClient) {
+  return createRouter({
+    routeTree,
+    context: { queries },
+    defaultPreload: 'intent',
+    defaultPendingComponent: LoadingState,
+    defaultErrorComponent: ({ error, reset }) => <ErrorState error={error} onRetry={reset} />,
+    scrollRestoration: true,
+  });
+}
+
+declare module '@tanstack/react-router' {
+  interface Register {
+    readonly router: ReturnType<typeof createAppRouter>;
+  }
+}

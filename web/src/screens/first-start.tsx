@@ -1,0 +1,92 @@
+import { useMutation, useQuery } from '@tanstack/react-query';
+import { Navigate } from '@tanstack/react-router';
+import { useState } from 'react';
+import { call } from '../api/client.ts';
+import { usePermission } from '../api/session.ts';
+import { CodeBlock } from '../components/copy-button.tsx';
+import { QueryState } from '../components/states.tsx';
+import { Tabs } from '../components/tabs.tsx';
+
+const pollMs = 2000;
+
+/** Leads to the projects; if there are none, shows how to send a first trace. */
+export function Home() {
+  const projects = useQuery({
+    queryKey: ['projects', 'first'],
+    queryFn: ({ signal }) => call('get', '/api/v1/sessions', { query: { limit: 1 }, signal }),
+    staleTime: 0,
+  });
+  return (
+    <QueryState query={projects}>
+      {(found) => (found.length > 0 ? <Navigate to="/projects" replace /> : <FirstStart />)}
+    </QueryState>
+  );
+}
+
+/** Shows the lines that send a first trace, and opens that trace when it arrives. */
+export function FirstStart() {
+  const [language, setLanguage] = useState<Language>('JavaScript');
+  const key = useMutation({
+    mutationFn: () => call('post', '/api/v1/api-key', { body: { description: 'First trace' } }),
+  });
+  const canCreate = usePermission('api-keys:manage');
+  const arrived = useQuery({
+    queryKey: ['first-trace'],
+    queryFn: ({ signal }) =>
+      call('post', '/api/v2/runs/query', {
+        body: { is_root: true, page_size: 1, selects: ['ID'], min_start_time: '1970-01-01T00:00:00Z' },
+        signal,
+      }),
+    refetchInterval: pollMs,
+  });
+  const runId = arrived.data?.items[0]?.id;
+  if (runId !== undefined) return <Navigate to="/runs/$runId" params={{ runId }} />;
+  const shownKey = key.data?.key ?? '<your API key>';
+  return (
+    <div className="page-body first-start stack">
+      <h1>Send the first trace</h1>
+      <p>This installation has no traces yet. Run these lines; this page opens the trace when it arrives.</p>
+      {canCreate && key.data === undefined && (
+        <div className="row wrap">
+          <button type="button" className="button primary" disabled={key.isPending} onClick={() => key.mutate()}>
+            Create a key for these lines
+          </button>
+          <span className="muted">or put in a key that you have.</span>
+        </div>
+      )}
+      {key.data && <p role="status">The key is in the lines below. It is shown only now.</p>}
+      {key.error && (
+        <p className="error-text" role="alert">
+          {key.error.message}
+        </p>
+      )}
+      <Tabs label="Language" tabs={languages} selected={language} onSelect={setLanguage}>
+        <CodeBlock label={`${language} lines`} code={snippets[language](window.location.origin, shownKey)} />
+      </Tabs>
+      <p className="muted" role="status">
+        {arrived.error ? `Not reached: ${arrived.error.message}` : 'Waiting for the first trace …'}
+      </p>
+    </div>
+  );
+}
+
+const languages = ['JavaScript', 'Python', 'OTLP'] as const;
+type Language = (typeof languages)[number];
+
+const environment = (url: string, key: string) =>
+  `export LANGSMITH_TRACING=true LANGSMITH_ENDPOINT=${url}\nexport LANGSMITH_API_KEY='${key}'\n`;
+
+const snippets: Readonly<Record<Language, (url: string, key: string) => string>> = {
+  JavaScript: (url, key) =>
+    `${environment(url, key)}npm install langsmith && node --input-type=module -e '
+import { traceable } from "langsmith/traceable";
+await traceable(async (question) => "Nobody.", { name: "first trace" })("Who is there?");'`,
+  Python: (url, key) =>
+    `${environment(url, key)}pip install langsmith && python3 -c '
+from langsmith import traceable
+traceable(lambda question: "Nobody.", name="first trace")("Who is there?")'`,
+  OTLP: (url, key) =>
+    `export TRACE=$(openssl rand -hex 16) SPAN=$(openssl rand -hex 8) NOW=$(date +%s)000000000
+curl '${url}/otel/v1/traces' -H 'x-api-key: ${key}' -H 'content-type: application/json' -d '{"resourceSpans": [{"scopeSpans":
+  [{"spans": [{"traceId": "'$TRACE'", "spanId": "'$SPAN'", "name": "first trace", "startTimeUnixNano": "'$NOW'", "endTimeUnixNano": "'$NOW'"}]}]}]}'`,
+};

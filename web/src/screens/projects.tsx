@@ -1,0 +1,174 @@
+import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import { useDeferredValue, useState } from 'react';
+import { type Answer, call } from '../api/client.ts';
+import { usePermission, useSession } from '../api/session.ts';
+import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../components/format.ts';
+import { Sparkline } from '../components/sparkline.tsx';
+import { EmptyState, ErrorState, LoadingState, Permitted } from '../components/states.tsx';
+import { Time, Value } from '../components/text.tsx';
+import { FirstStart } from './first-start.tsx';
+import './projects.css';
+
+const route = getRouteApi('/shell/projects');
+const pageSize = 100;
+const dayMs = 86_400_000;
+const statsDays = 7;
+const sparklineDays = 14;
+
+type Project = Answer<'get', '/api/v1/sessions'>[number];
+
+export function Projects() {
+  return (
+    <Permitted permission="projects:read">
+      <ProjectList />
+    </Permitted>
+  );
+}
+
+function ProjectList() {
+  const { name = '' } = route.useSearch();
+  const navigate = useNavigate({ from: '/projects' });
+  const [since] = useState(() => new Date(Date.now() - statsDays * dayMs).toISOString());
+  const wanted = useDeferredValue(name);
+  const projects = useInfiniteQuery({
+    queryKey: ['projects', wanted, since],
+    queryFn: ({ pageParam, signal }) =>
+      call('get', '/api/v1/sessions', {
+        query: {
+          limit: pageSize,
+          offset: pageParam,
+          reference_free: true,
+          include_stats: true,
+          stats_start_time: since,
+          stats_select: ['run_count', 'latency_p50', 'latency_p99', 'error_rate', 'total_tokens', 'total_cost', 'last_run_start_time'],
+          sort_by: 'last_run_start_time',
+          ...(wanted === '' ? {} : { name_contains: wanted }),
+        },
+        signal,
+      }),
+    initialPageParam: 0,
+    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    placeholderData: keepPreviousData,
+  });
+  const rows = projects.data?.pages.flat() ?? [];
+  const counts = useTracesByDay(rows.length > 0 && rows.length < pageSize);
+  if (projects.isSuccess && rows.length === 0 && name === '' && wanted === '') return <FirstStart />;
+  return (
+    <>
+      <header className="page-head">
+        <h1>Projects</h1>
+        <span className="muted">Figures of the last {statsDays} days</span>
+        <span className="spacer" />
+        <input
+          className="input"
+          type="search"
+          placeholder="Find a project"
+          aria-label="Find a project"
+          data-shortcut="/"
+          value={name}
+          onChange={({ target }) => void navigate({ search: { name: target.value || undefined }, replace: true })}
+        />
+      </header>
+      {projects.error && rows.length === 0 ? (
+        <ErrorState error={projects.error} onRetry={() => void projects.refetch()} />
+      ) : projects.isPending ? (
+        <LoadingState label="Loading projects" />
+      ) : rows.length === 0 ? (
+        <EmptyState title="No project has this name" />
+      ) : (
+        <section className="table-scroll" tabIndex={0} aria-label="Projects">
+          <table className="plain-table projects">
+            <thead>
+              <tr>
+                <th>Name</th>
+                <th>Traces, {sparklineDays} days</th>
+                <th className="number">Traces</th>
+                <th className="number">Errors</th>
+                <th className="number">Latency p50</th>
+                <th className="number">p99</th>
+                <th className="number">Tokens</th>
+                <th className="number">Cost</th>
+                <th>Last trace</th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map((project) => (
+                <ProjectRow key={project.id} project={project} counts={counts?.get(project.id)} />
+              ))}
+            </tbody>
+          </table>
+          {projects.hasNextPage && (
+            <div className="row more">
+              <button type="button" className="button" disabled={projects.isFetchingNextPage} onClick={() => void projects.fetchNextPage()}>
+                {projects.isFetchingNextPage ? 'Loading …' : 'Show more projects'}
+              </button>
+            </div>
+          )}
+        </section>
+      )}
+    </>
+  );
+}
+
+function ProjectRow({ project, counts }: { readonly project: Project; readonly counts: readonly number[] | undefined }) {
+  const { id, name, run_count, error_rate, latency_p50, latency_p99, total_tokens, total_cost, last_run_start_time } = project;
+  return (
+    <tr>
+      <td className="project-name">
+        <Link to="/projects/$projectId" params={{ projectId: id }} search={{ range: '7d' }}>
+          <Value text={name} />
+        </Link>
+      </td>
+      <td>{counts && <Sparkline values={counts} label={`${formatCount(sum(counts))} traces in ${sparklineDays} days`} />}</td>
+      <td className="number">{formatCount(run_count)}</td>
+      <td className={error_rate ? 'number error-text' : 'number'}>{formatPercent(error_rate)}</td>
+      <td className="number">{formatSeconds(latency_p50)}</td>
+      <td className="number">{formatSeconds(latency_p99)}</td>
+      <td className="number">{formatCompact(total_tokens)}</td>
+      <td className="number">{formatCost(total_cost)}</td>
+      <td>
+        <Time at={last_run_start_time} />
+      </td>
+    </tr>
+  );
+}
+
+/** Reads the traces of each project by day. Only for one page of projects: the response has every project of the workspace. */
+function useTracesByDay(isEnabled: boolean) {
+  const { workspace } = useSession();
+  const canRead = usePermission('organization:read');
+  const usage = useQuery({
+    queryKey: ['project-days'],
+    queryFn: async ({ signal }) => {
+      const today = Math.floor(Date.now() / dayMs) * dayMs;
+      const start = today - (sparklineDays - 1) * dayMs;
+      const { usage: rows } = await call('get', '/api/v1/orgs/current/billing/granular-usage', {
+        query: {
+          start_time: new Date(start).toISOString(),
+          end_time: new Date(today + dayMs).toISOString(),
+          workspace_ids: [workspace.id],
+          group_by: 'project',
+        },
+        signal,
+      });
+      const byProject = new Map<string, number[]>();
+      for (const { time_bucket, dimensions, traces } of rows) {
+        const id = dimensions.project_id;
+        if (!id) continue;
+        const days = byProject.get(id) ?? new Array<number>(sparklineDays).fill(0);
+        const day = Math.round((Date.parse(time_bucket) - start) / dayMs);
+        if (day in days) days[day] = (days[day] ?? 0) + (traces ?? 0);
+        byProject.set(id, days);
+      }
+      return byProject;
+    },
+    enabled: isEnabled && canRead,
+    staleTime: 60_000,
+  });
+  return usage.data;
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}

@@ -1,0 +1,42 @@
+/** A number whose digits a JavaScript number cannot hold; it is shown as it was sent. */
+export class ExactNumber {
+  readonly source: string;
+  constructor(source: string) {
+    this.source = source;
+  }
+}
+
+interface ReviverContext {
+  readonly source?: string;
+}
+
+/** Parses JSON without losing digits, where the browser supports access to the source text of numbers. */
+export function parseExact(text: string): unknown {
+  const revive = (_key: string, value: unknown, context?: ReviverContext): unknown => {
+    if (typeof value !== 'number' || context?.source === undefined) return value;
+    return JSON.stringify(value) === context.source || isSameNumber(value, context.source)
+      ? value
+      : new ExactNumber(context.source);
+  };
+  return JSON.parse(text, revive as (key: string, value: unknown) => unknown);
+}
+
+/** Whether `source` is another notation of the same number, such as `1.0` or `1e3`. */
+function isSameNumber(value: number, source: string): boolean {
+  return Number.isFinite(value) && source.replace(/\D/g, '').length <= 15;
+}
+
+/** Formats a value of {@link parseExact} as JSON with an indent of two. */
+export function formatExact(value: unknown): string {
+  const numbers: string[] = [];
+  const text = JSON.stringify(
+    value,
+    (_key, each: unknown) => {
+      if (!(each instanceof ExactNumber)) return each;
+      numbers.push(each.source);
+      return `\u0000${numbers.length - 1}\u0000`;
+    },
+    2,
+  );
+  return (text ?? 'null').replace(/"\\u0000(\d+)\\u0000"/g, (_, index: string) => numbers[Number(index)] ?? '');
+}

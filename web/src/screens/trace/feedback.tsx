@@ -1,0 +1,98 @@
+import { useMutation, useQuery } from '@tanstack/react-query';
+import { type FormEvent, useState } from 'react';
+import { call } from '../../api/client.ts';
+import { usePermission } from '../../api/session.ts';
+import { EmptyState, Permitted, QueryState } from '../../components/states.tsx';
+import { Time, Value } from '../../components/text.tsx';
+import { JsonTree, LongText } from './json-tree.tsx';
+import type { Run } from './trace-source.ts';
+
+/** Feedback on a run, and a form that adds some. */
+export function Feedback({ run }: { readonly run: Run }) {
+  return (
+    <Permitted permission="feedback:read">
+      <FeedbackList run={run} />
+    </Permitted>
+  );
+}
+
+function FeedbackList({ run }: { readonly run: Run }) {
+  const feedback = useQuery({
+    queryKey: ['feedback', run.id],
+    queryFn: ({ signal }) => call('get', '/api/v1/feedback', { query: { run: [run.id], include_user_names: true }, signal }),
+  });
+  const canWrite = usePermission('feedback:write');
+  return (
+    <div className="stack">
+      {canWrite && <FeedbackForm run={run} onSent={() => void feedback.refetch()} />}
+      <QueryState query={feedback}>
+        {(items) =>
+          items.length === 0 ? (
+            <EmptyState title="No feedback on this run" />
+          ) : (
+            <ul className="feedback-list">
+              {items.map(({ id, key, score, value, comment, created_at, feedback_source }) => (
+                <li key={id}>
+                  <div className="row">
+                    <strong>
+                      <Value text={key} />
+                    </strong>
+                    <span>{score === null || score === undefined ? '' : String(score)}</span>
+                    {typeof value === 'string' && <Value text={value} />}
+                    <span className="spacer" />
+                    <span className="muted">{feedback_source?.user_name ?? feedback_source?.type}</span>
+                    <Time at={created_at} />
+                  </div>
+                  {comment && <LongText text={comment} maxLength={2000} />}
+                  {typeof value === 'object' && value !== null && (
+                    <div className="json mono">
+                      <JsonTree value={value} />
+                    </div>
+                  )}
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </QueryState>
+    </div>
+  );
+}
+
+function FeedbackForm({ run, onSent }: { readonly run: Run; readonly onSent: () => void }) {
+  const [problem, setProblem] = useState<string>();
+  const send = useMutation({
+    mutationFn: (body: { key: string; score: number | null; comment: string | null }) =>
+      call('post', '/api/v1/feedback', {
+        body: { ...body, run_id: run.id, trace_id: run.trace_id, session_id: run.session_id, feedback_source: { type: 'app' } },
+      }),
+    onSuccess: onSent,
+  });
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const form = event.currentTarget;
+    const data = new FormData(form);
+    const key = String(data.get('key')).trim();
+    const score = String(data.get('score')).trim();
+    if (key === '') return setProblem('Give the feedback a key, such as `correct`.');
+    if (score !== '' && !Number.isFinite(Number(score))) return setProblem('The score must be a number.');
+    setProblem(undefined);
+    const comment = String(data.get('comment')).trim();
+    send.mutate({ key, score: score === '' ? null : Number(score), comment: comment || null }, { onSuccess: () => form.reset() });
+  };
+  return (
+    <form className="row wrap feedback-form" onSubmit={submit} aria-label="Add feedback">
+      <input className="input" name="key" placeholder="Key" aria-label="Key" size={12} />
+      <input className="input" name="score" placeholder="Score" aria-label="Score" inputMode="decimal" size={6} />
+      <input className="input feedback-comment" name="comment" placeholder="Comment" aria-label="Comment" />
+      <button type="submit" className="button" disabled={send.isPending}>
+        Add
+      </button>
+      {(problem ?? send.error) && (
+        <p role="alert" className="error-text">
+          {problem ?? send.error?.message}
+        </p>
+      )}
+    </form>
+  );
+}

@@ -1,0 +1,87 @@
+import { useState } from 'react';
+import { showInvisible } from '../../components/text.tsx';
+import { ExactNumber } from './exact-json.ts';
+
+const maxText = 2000;
+const maxItems = 100;
+/** Levels that are open at first. */
+const openLevels = 2;
+
+/** A JSON value as a tree. Only open nodes are rendered, and long lists and texts only in part until the viewer asks. */
+export function JsonTree({ value, name, level = 0 }: { readonly value: unknown; readonly name?: string; readonly level?: number }) {
+  const entries = listEntries(value);
+  const isSmall = entries !== undefined && entries.length <= 30;
+  const [isOpen, setOpen] = useState(level < openLevels && (level === 0 || isSmall));
+  const [count, setCount] = useState(maxItems);
+  const label = name === undefined ? null : <span className="json-key">{showInvisible(name)}</span>;
+  if (entries === undefined)
+    return (
+      <div className="json-line">
+        {label}
+        <Scalar value={value} />
+      </div>
+    );
+  const isList = Array.isArray(value);
+  const summary = isList ? `[${entries.length}]` : `{${entries.length}}`;
+  if (entries.length === 0)
+    return (
+      <div className="json-line">
+        {label}
+        <span className="muted">{isList ? '[]' : '{}'}</span>
+      </div>
+    );
+  return (
+    <div>
+      <button type="button" className="json-toggle" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+        <span className={isOpen ? 'json-arrow open' : 'json-arrow'} aria-hidden="true">
+          ▸
+        </span>
+        {label}
+        <span className="muted">{summary}</span>
+      </button>
+      {isOpen && (
+        <div className="json-children">
+          {entries.slice(0, count).map(([key, each]) => (
+            <JsonTree key={key} name={key} value={each} level={level + 1} />
+          ))}
+          {entries.length > count && (
+            <button type="button" className="button" onClick={() => setCount(count + 10 * maxItems)}>
+              {entries.length - count} more
+            </button>
+          )}
+        </div>
+      )}
+    </div>
+  );
+}
+
+function listEntries(value: unknown): readonly (readonly [string, unknown])[] | undefined {
+  if (typeof value !== 'object' || value === null || value instanceof ExactNumber) return undefined;
+  return Object.entries(value);
+}
+
+function Scalar({ value }: { readonly value: unknown }) {
+  if (typeof value === 'string')
+    return (
+      <span className="json-text">
+        <LongText text={value} maxLength={maxText} />
+      </span>
+    );
+  if (typeof value === 'number' || value instanceof ExactNumber)
+    return <span className="json-number">{value instanceof ExactNumber ? value.source : String(value)}</span>;
+  return <span className="json-literal">{String(value)}</span>;
+}
+
+/** Text with its line breaks; long text is cut until the viewer asks for all of it. */
+export function LongText({ text, maxLength }: { readonly text: string; readonly maxLength: number }) {
+  const [isWhole, setWhole] = useState(false);
+  if (isWhole || text.length <= maxLength) return <span className="value long-text">{showInvisible(text)}</span>;
+  return (
+    <>
+      <span className="value long-text">{showInvisible(text.slice(0, maxLength))}…</span>{' '}
+      <button type="button" className="button" onClick={() => setWhole(true)}>
+        Show all {text.length.toLocaleString('en')} characters
+      </button>
+    </>
+  );
+}

@@ -1,0 +1,50 @@
+import { useQuery } from '@tanstack/react-query';
+import { getRouteApi, useNavigate } from '@tanstack/react-router';
+import { useMemo } from 'react';
+import { call } from '../../api/client.ts';
+import { ErrorState, LoadingState } from '../../components/states.tsx';
+import { Brand } from '../../shell.tsx';
+import { ThemeButton } from '../../theme.tsx';
+import { createSharedSource } from './trace-source.ts';
+import { TraceView } from './trace.tsx';
+
+const route = getRouteApi('/public/$shareToken/r');
+
+/** The trace of a public link, which needs no session. */
+export function SharedTrace() {
+  const { shareToken } = route.useParams();
+  const { tab, run } = route.useSearch();
+  const navigate = useNavigate({ from: '/public/$shareToken/r' });
+  const source = useMemo(() => createSharedSource(shareToken), [shareToken]);
+  const root = useQuery({
+    queryKey: ['shared-root', shareToken],
+    queryFn: ({ signal }) => call('get', '/api/v1/public/{share_token}/run', { path: { share_token: shareToken }, signal }),
+  });
+  return (
+    <div className="shared">
+      <header className="row shared-head">
+        <span className="brand">
+          <Brand />
+        </span>
+        <span className="muted">Shared trace</span>
+        <span className="spacer" />
+        <ThemeButton />
+      </header>
+      <main className="main">
+        {root.data ? (
+          <TraceView
+            source={source}
+            runId={run ?? root.data.id}
+            tab={tab}
+            onSelect={(id) => void navigate({ search: (before) => ({ ...before, run: id }), replace: true })}
+            onTab={(next) => void navigate({ search: (before) => ({ ...before, tab: next }), replace: true })}
+          />
+        ) : root.error ? (
+          <ErrorState error={root.error} onRetry={() => void root.refetch()} />
+        ) : (
+          <LoadingState />
+        )}
+      </main>
+    </div>
+  );
+}

@@ -1,0 +1,82 @@
+/**
+ * Completion of the filter language. A test compares the operators and fields with those of the parser
+ * (`pipelines/runs/filter`).
+ */
+export const combinators = ['and', 'or', 'not'] as const;
+export const operators = ['eq', 'neq', 'gt', 'gte', 'lt', 'lte', 'in', 'has', 'like', 'exists', 'search'] as const;
+export const fields = [
+  'name', 'status', 'run_type', 'latency', 'error', 'tags', 'metadata_key', 'metadata_value', 'total_tokens', 'total_cost',
+  'start_time', 'end_time', 'first_token_time', 'thread_id', 'feedback_key', 'feedback_score', 'feedback_value', 'feedback_source',
+  'input_key', 'input_value', 'output_key', 'output_value', 'inputs', 'outputs', 'metadata', 'prompt_tokens', 'completion_tokens',
+  'prompt_cost', 'completion_cost', 'is_root', 'execution_order', 'id', 'trace_id', 'parent_run_id', 'reference_example_id', 'session_id',
+] as const;
+
+/** Values of the fields that have few. */
+const choices: Readonly<Record<string, readonly string[]>> = {
+  status: ['"success"', '"error"', '"pending"'],
+  run_type: ['"chain"', '"llm"', '"tool"', '"retriever"', '"embedding"', '"prompt"', '"parser"'],
+  is_root: ['true', 'false'],
+  error: ['null'],
+};
+
+export interface Completion {
+  /** Start of the word that an option replaces. */
+  readonly start: number;
+  readonly options: readonly string[];
+}
+
+/** Returns what can stand at `caret`; `values` has frequent values by field. */
+export function completeFilter(
+  text: string,
+  caret: number,
+  values: Readonly<Record<string, readonly string[]>> = {},
+): Completion {
+  const { call, field, start } = findContext(text.slice(0, caret));
+  const word = text.slice(start, caret).toLowerCase();
+  const isCondition = call === undefined || combinators.some((name) => name === call);
+  const all = isCondition
+    ? [...operators, ...combinators].map((name) => `${name}(`)
+    : field === undefined
+      ? fields.map((name) => `${name}, `)
+      : (choices[field] ?? values[field]?.map((value) => JSON.stringify(value)) ?? []);
+  const options = all.filter((option) => option.toLowerCase().startsWith(word) && option !== word);
+  return { start, options: options.slice(0, 12) };
+}
+
+/** Finds the call around the end of `text`, its first argument if a comma follows it, and the start of the last word. */
+function findContext(text: string): { call?: string | undefined; field?: string | undefined; start: number } {
+  const open: { call: string; field?: string }[] = [];
+  let word = 0;
+  let quote: string | undefined;
+  for (let at = 0; at < text.length; at++) {
+    const character = text[at] as string;
+    if (quote !== undefined) {
+      if (character === '\\') at++;
+      else if (character === quote) quote = undefined;
+    } else if (character === '"' || character === "'") quote = character;
+    else if (character === '(') {
+      open.push({ call: text.slice(word, at).trim() });
+      word = at + 1;
+    } else if (character === ')') {
+      open.pop();
+      word = at + 1;
+    } else if (character === ',') {
+      const inner = open.at(-1);
+      if (inner && inner.field === undefined) inner.field = text.slice(word, at).trim();
+      word = at + 1;
+    } else if (character === ' ' && word === at) word = at + 1;
+  }
+  return { ...open.at(-1), start: word };
+}
+
+/** Returns an expression for what was typed: an expression as it is, any other text as a search. */
+export function toExpression(text: string): string {
+  const typed = text.trim();
+  return typed === '' || /^\w+\s*\(/.test(typed) ? typed : `search(${JSON.stringify(typed)})`;
+}
+
+/** Returns the position that an error message of the parser names, from 0; undefined if it names none. */
+export function findPosition(message: string): number | undefined {
+  const found = /at character (\d+)/.exec(message);
+  return found ? Number(found[1]) - 1 : undefined;
+}

@@ -1,0 +1,210 @@
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import { useCallback, useState } from 'react';
+import { call } from '../../api/client.ts';
+import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
+import { Icon } from '../../components/icon.tsx';
+import { Popover } from '../../components/popover.tsx';
+import { useShortcuts } from '../../components/shortcuts.tsx';
+import { EmptyState, ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
+import { Value } from '../../components/text.tsx';
+import { VirtualTable } from '../../components/virtual-table.tsx';
+import { readColumnChoice, runColumns, storeColumnChoice } from './columns.tsx';
+import { FilterBar } from './filter-bar.tsx';
+import { QuickFilters } from './quick-filters.tsx';
+import { RangeMenu } from './range-menu.tsx';
+import type { TracesSearch } from './search.ts';
+import { type RunRow, type RunStats, useRuns } from './use-runs.ts';
+import './traces.css';
+
+const route = getRouteApi('/shell/projects/$projectId');
+const getKey = (run: RunRow) => run.id ?? '';
+
+export function Traces() {
+  return (
+    <Permitted permission="runs:read">
+      <TracesOfProject />
+    </Permitted>
+  );
+}
+
+function TracesOfProject() {
+  const { projectId } = route.useParams();
+  const search = route.useSearch();
+  const navigate = useNavigate({ from: '/projects/$projectId' });
+  const change = (changes: Partial<TracesSearch>) =>
+    void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
+  const project = useQuery({
+    queryKey: ['project', projectId],
+    queryFn: ({ signal }) => call('get', '/api/v1/sessions/{session_id}', { path: { session_id: projectId }, signal }),
+    placeholderData: keepPreviousData,
+  });
+  const { pages, rows, stats, liveError, restart } = useRuns(projectId, search);
+  const [columns, setColumns] = useState(readColumnChoice);
+  const toggleLive = () => {
+    if (!search.live) restart();
+    change({ live: search.live ? undefined : true });
+  };
+  useShortcuts({
+    r: { label: 'Refresh', run: restart },
+    l: { label: 'Live tail on or off', run: toggleLive },
+    'j / k': { label: 'Next or previous run' },
+    Enter: { label: 'Open the run' },
+  });
+  const { hasNextPage, isFetchingNextPage, fetchNextPage } = pages;
+  const onNearEnd = useCallback(() => {
+    if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
+  }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
+  if (project.error) return <ErrorState error={project.error} onRetry={() => void project.refetch()} />;
+  const visibility = Object.fromEntries(runColumns.map(({ id }) => [id, columns.includes(id)]));
+  return (
+    <div className="traces">
+      <header className="page-head">
+        <Link to="/projects" className="crumb">
+          Projects
+        </Link>
+        <span className="crumb" aria-hidden="true">
+          /
+        </span>
+        <h1>
+          <Value text={project.data?.name ?? '…'} />
+        </h1>
+        <span className="spacer" />
+        <RunsMenu runs={search.runs} onChange={(runs) => change({ runs })} />
+        <RangeMenu search={search} onChange={change} />
+        <ColumnMenu
+          columns={columns}
+          onChange={(next) => {
+            setColumns(next);
+            storeColumnChoice(next);
+          }}
+        />
+        <button type="button" className="button icon" aria-label="Refresh" title="Refresh (r)" onClick={restart}>
+          <Icon name="refresh" />
+        </button>
+        <button type="button" className="button" aria-pressed={search.live === true} title="Live tail (l)" onClick={toggleLive}>
+          <span className={search.live ? 'live-dot on' : 'live-dot'} aria-hidden="true" />
+          Live
+        </button>
+      </header>
+      <div className="traces-filter">
+        <FilterBar filter={search.filter} facets={stats?.run_facets ?? []} onChange={(filter) => change({ filter })} />
+        <QuickFilters active={search.quick ?? []} facets={stats?.run_facets ?? []} onChange={(quick) => change({ quick })} />
+      </div>
+      <Figures stats={stats} />
+      {liveError && (
+        <p className="notice error-text" role="alert">
+          Live tail is interrupted: {liveError.message}
+        </p>
+      )}
+      {pages.error && rows.length === 0 ? (
+        <ErrorState error={pages.error} onRetry={() => void pages.refetch()} />
+      ) : pages.isPending ? (
+        <LoadingState label="Loading runs" />
+      ) : rows.length === 0 ? (
+        <EmptyState title="No runs match">
+          Widen the time range{search.filter || search.quick ? ' or remove a filter' : ''}.
+        </EmptyState>
+      ) : (
+        <VirtualTable
+          label="Runs"
+          columns={runColumns}
+          visibility={visibility}
+          rows={rows}
+          keyOf={getKey}
+          onOpen={({ id = '' }) => void navigate({ to: '/runs/$runId', params: { runId: id } })}
+          onNearEnd={onNearEnd}
+          footer={
+            pages.isFetchNextPageError ? (
+              <>
+                The next page did not load.{' '}
+                <button type="button" className="button" onClick={() => void fetchNextPage()}>
+                  Try again
+                </button>
+              </>
+            ) : hasNextPage ? (
+              'Loading more …'
+            ) : (
+              `${formatCount(rows.length)} runs; these are all.`
+            )
+          }
+        />
+      )}
+    </div>
+  );
+}
+
+function Figures({ stats }: { readonly stats: RunStats | undefined }) {
+  const figures = [
+    ['Runs', formatCount(stats?.run_count)],
+    ['Errors', formatPercent(stats?.error_rate)],
+    ['Latency p50', formatSeconds(stats?.latency_p50)],
+    ['Latency p99', formatSeconds(stats?.latency_p99)],
+    ['Tokens', formatCompact(stats?.total_tokens)],
+    ['Cost', formatCost(stats?.total_cost)],
+  ];
+  return (
+    <dl className="figures">
+      {figures.map(([label, value]) => (
+        <div key={label}>
+          <dt>{label}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+const runChoices = [
+  { runs: undefined, label: 'Traces' },
+  { runs: 'llm', label: 'Model calls' },
+  { runs: 'all', label: 'All runs' },
+] as const;
+
+function RunsMenu({
+  runs,
+  onChange,
+}: {
+  readonly runs: TracesSearch['runs'];
+  readonly onChange: (runs: TracesSearch['runs']) => void;
+}) {
+  return (
+    <fieldset className="choices">
+      <legend className="visually-hidden">Runs to show</legend>
+      {runChoices.map((choice) => (
+        <button key={choice.label} type="button" className="button" aria-pressed={choice.runs === runs} onClick={() => onChange(choice.runs)}>
+          {choice.label}
+        </button>
+      ))}
+    </fieldset>
+  );
+}
+
+function ColumnMenu({
+  columns,
+  onChange,
+}: {
+  readonly columns: readonly string[];
+  readonly onChange: (columns: readonly string[]) => void;
+}) {
+  return (
+    <Popover label={<Icon name="columns" />} name="Columns" className="button icon" end>
+      {() => (
+        <fieldset className="checks">
+          <legend className="muted">Columns</legend>
+          {runColumns.map(({ id, label }) => (
+            <label key={id} className="option">
+              <input
+                type="checkbox"
+                checked={columns.includes(id)}
+                disabled={id === 'name'}
+                onChange={({ target }) => onChange(target.checked ? [...columns, id] : columns.filter((each) => each !== id))}
+              />
+              {label}
+            </label>
+          ))}
+        </fieldset>
+      )}
+    </Popover>
+  );
+}

@@ -1,0 +1,85 @@
+import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
+import { useMemo, useState } from 'react';
+import { type Answer, call } from '../../api/client.ts';
+import { buildConditions, type TracesSearch, toStatsConditions } from './search.ts';
+
+export type RunRow = Answer<'post', '/api/v2/runs/query'>['items'][number];
+
+const pageSize = 100;
+const livePollMs = 2000;
+/** Fields of the table. Inputs and outputs are read as previews, which have a bounded size. */
+const selects = [
+  'ID', 'NAME', 'RUN_TYPE', 'STATUS', 'START_TIME', 'LATENCY_SECONDS', 'FIRST_TOKEN_TIME', 'ERROR_PREVIEW', 'INPUTS_PREVIEW',
+  'OUTPUTS_PREVIEW', 'TRACE_ID', 'THREAD_ID', 'IS_ROOT', 'TOTAL_TOKENS', 'TOTAL_COST', 'TAGS', 'FEEDBACK_STATS',
+] as const;
+
+/**
+ * Reads the runs that match `search`, newest first, page by page; with `live`, new and changed runs of the first page
+ * every two seconds.
+ */
+export function useRuns(projectId: string, search: TracesSearch) {
+  const { live, ...filters } = search;
+  // A preset range ends now; a fixed point keeps the pages of one query together until `restart`.
+  const [now, setNow] = useState(Date.now);
+  const conditions = useMemo(() => buildConditions(projectId, search, now), [projectId, search, now]);
+  const read = (cursor: string | null, signal: AbortSignal) =>
+    call('post', '/api/v2/runs/query', {
+      body: { ...conditions, selects: [...selects], page_size: pageSize, cursor },
+      signal,
+    });
+  const pages = useInfiniteQuery({
+    queryKey: ['runs', projectId, filters, now],
+    queryFn: ({ pageParam, signal }) => read(pageParam, signal),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => (page.has_more ? page.next_cursor : undefined),
+    placeholderData: keepPreviousData,
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+  const head = useQuery({
+    queryKey: ['runs-head', projectId, filters, now],
+    queryFn: ({ signal }) => read(null, signal),
+    enabled: live === true,
+    refetchInterval: livePollMs,
+  });
+  const rows = useMemo(() => {
+    const older = pages.data?.pages.flatMap(({ items }) => items) ?? [];
+    return live && head.data ? mergeHead(head.data.items, older) : older;
+  }, [pages.data, head.data, live]);
+  const stats = useQuery({
+    queryKey: ['run-stats', projectId, filters, now],
+    queryFn: ({ signal }) =>
+      call('post', '/api/v1/runs/stats', {
+        body: {
+          ...toStatsConditions(conditions),
+          select: ['run_count', 'latency_p50', 'latency_p99', 'error_rate', 'total_tokens', 'total_cost', 'run_facets'],
+        },
+        signal,
+      }),
+    placeholderData: keepPreviousData,
+    ...(live ? { refetchInterval: livePollMs * 5 } : {}),
+  });
+  return { pages, rows, stats: stats.data as RunStats | undefined, liveError: head.error, restart: () => setNow(Date.now()) };
+}
+
+export interface RunStats {
+  readonly run_count?: number | null;
+  readonly latency_p50?: number | null;
+  readonly latency_p99?: number | null;
+  readonly error_rate?: number | null;
+  readonly total_tokens?: number | null;
+  readonly total_cost?: number | null;
+  readonly run_facets?: readonly Facet[] | null;
+}
+/** A frequent value of a field, with the expression that selects its runs. */
+export interface Facet {
+  readonly key: string;
+  readonly value: string;
+  readonly query: string;
+  readonly n: number;
+}
+
+/** Returns the newest runs before the older ones; a run that is in both is shown as it is now. */
+function mergeHead(head: readonly RunRow[], older: readonly RunRow[]): RunRow[] {
+  const known = new Set(head.map(({ id }) => id));
+  return [...head, ...older.filter(({ id }) => !known.has(id))];
+}

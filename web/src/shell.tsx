@@ -1,0 +1,100 @@
+import { useQuery } from '@tanstack/react-query';
+import { Link, Outlet, useNavigate } from '@tanstack/react-router';
+import { useState } from 'react';
+import { sessionQuery, useSession, useSessionChanges } from './api/session.ts';
+import { Icon, type IconName } from './components/icon.tsx';
+import { ShortcutList } from './components/shortcuts.tsx';
+import { Value } from './components/text.tsx';
+import { ThemeButton } from './theme.tsx';
+
+interface NavigationItem {
+  readonly to: '/projects' | '/usage';
+  readonly label: string;
+  readonly icon: IconName;
+}
+
+/** The built screens, in the order of the navigation. */
+const items: readonly NavigationItem[] = [
+  { to: '/projects', label: 'Projects', icon: 'projects' },
+  { to: '/usage', label: 'Usage', icon: 'usage' },
+];
+
+/** Frame of all screens that need a session. The route leads to the sign-in screen if there is none. */
+export function Shell() {
+  const session = useQuery(sessionQuery);
+  return session.data ? <Frame /> : null;
+}
+
+function Frame() {
+  const { workspace, organization } = useSession();
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <div className="shell">
+      <a className="skip button" href="#main">
+        Skip to the content
+      </a>
+      <header className="side">
+        <Link to="/" className="brand">
+          <Brand />
+        </Link>
+        <div className="workspace clip" title={organization.display_name}>
+          <Value text={workspace.display_name} />
+        </div>
+        <button
+          type="button"
+          className="button quiet icon nav-toggle"
+          aria-label="Navigation"
+          aria-expanded={isOpen}
+          onClick={() => setOpen(!isOpen)}
+        >
+          <Icon name="menu" />
+        </button>
+        <nav className={isOpen ? 'nav open' : 'nav'} aria-label="Screens">
+          {items.map(({ to, label, icon }) => (
+            <Link key={to} to={to} onClick={() => setOpen(false)}>
+              <Icon name={icon} />
+              {label}
+            </Link>
+          ))}
+        </nav>
+        <span className="spacer" />
+        <Account />
+      </header>
+      <main className="main" id="main">
+        <Outlet />
+      </main>
+      <ShortcutList />
+    </div>
+  );
+}
+
+export function Brand() {
+  return (
+    <>
+      <img src="/icon.svg" alt="" width="20" height="20" />
+      Runlake
+    </>
+  );
+}
+
+function Account() {
+  const { user } = useSession();
+  const { signOut } = useSessionChanges();
+  const navigate = useNavigate();
+  const name = user?.full_name ?? user?.email;
+  return (
+    <div className="row">
+      <ThemeButton />
+      <button
+        type="button"
+        className="button quiet icon"
+        title={name ? `Sign out ${name}` : 'Sign out'}
+        aria-label="Sign out"
+        onClick={() => void signOut().then(() => navigate({ to: '/signin' }))}
+      >
+        <Icon name="leave" />
+      </button>
+      {name && <Value text={name} />}
+    </div>
+  );
+}
