@@ -16,6 +16,8 @@ import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import type { Rejection } from '../../pipelines/ingest/accept/draft.ts';
 import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';
+import { findOperatorKey } from '../../pipelines/tenants/sign-in-links.ts';
+import { loopbackOrigins } from '../server/cross-origin.ts';
 import type { Services } from '../server/services.ts';
 import { mainApiUrl } from './check-port.ts';
 import { followHost, reportToHost } from './follow-host.ts';
@@ -106,6 +108,7 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
   const lines: string[] = [];
   let services: Services | undefined;
   let bootstrapOutcome: BootstrapOutcome | undefined;
+  let operatorKeyId: string | undefined;
   if (loaded.mainApiServices) {
     services = loaded.mainApiServices.createMainApiServices(
       {
@@ -124,6 +127,7 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
       await loaded.mainApiServices.resealValues(services, logger);
     }
     bootstrapOutcome = await parts.bootstrap();
+    if (role === 'all') operatorKeyId = await findOperatorKey(database);
   }
   // This step is added before the agents, so that the main API ends after them.
   if (mainApi) shutdown.add('HTTP', () => listener.drain());
@@ -167,6 +171,10 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
       if (mainApi && bootstrapOutcome) {
         parts.folder?.writeRunFile({ url, ...addresses, destinations: config });
         printFirstKey(bootstrapOutcome, url);
+        // Other users of the network could see the link on its way.
+        if (operatorKeyId !== undefined && loopbackOrigins.includes(url)) {
+          console.log(`Open ${url}/signin#once=${services?.signInLinks.issue(operatorKeyId)}  (signs in once)`);
+        }
       }
       for (const line of lines) console.log(line);
     },
