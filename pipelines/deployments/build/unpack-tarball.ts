@@ -3,10 +3,16 @@
  *
  * Invariant: unpacking writes only below the folder, and only regular files, folders, and links to files of the folder.
  * The number of entries and their total size are limited while unpacking, whatever the headers say.
+ *
+ * The archive is decompressed here, in another thread and chunk by chunk. The `tar` library would decompress it at once
+ * in this thread, and a small archive can become very large.
  */
+import { once } from 'node:events';
 import { posix } from 'node:path';
+import { Readable } from 'node:stream';
+import { createGunzip } from 'node:zlib';
 import { type ReadEntry, Unpack } from 'tar';
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
 
 export interface UnpackLimits {
@@ -22,6 +28,13 @@ const allowedTypes: ReadonlySet<string> = new Set([
 ]);
 const maxPathLength = 1_024;
 
+const chunkBytes = 64 * 1024;
+/** Bytes of an archive that an entry adds to its content: headers, of which a long path needs several, and padding. */
+const maxOverheadBytes = 8 * 1024;
+/** First bytes of formats that the library decompresses itself. Sources: RFC 1952, RFC 8878. */
+const compressedStarts = [Buffer.from([0x1f, 0x8b]), Buffer.from([0x28, 0xb5, 0x2f, 0xfd])];
+const isCompressed = (bytes: Buffer) => compressedStarts.some((start) => bytes.subarray(0, 4).indexOf(start) === 0);
+
 /** Unpacks a tarball, compressed with gzip or not. @throws BUILD_FAILED */
 export async function unpackTarball(
   tarball: Buffer,
@@ -31,6 +44,7 @@ export async function unpackTarball(
   let entries = 0;
   let bytes = 0;
   let refusal: unknown;
+  let isComplete = false;
   const unpack = new Unpack({
     cwd: folder,
     strict: true,
@@ -47,7 +61,7 @@ export async function unpackTarball(
         if (entries > maxEntries) throw createError(`The source has more than ${maxEntries} files`);
         checkEntry(entry as ReadEntry);
         bytes += (entry as ReadEntry).size;
-        if (bytes > maxBytes) throw createError(`The source is larger than ${maxBytes} bytes when unpacked`);
+        if (bytes > maxBytes) throw createSizeError(maxBytes);
         return true;
       } catch (error) {
         refusal = error;
@@ -56,21 +70,63 @@ export async function unpackTarball(
       }
     },
   });
+  unpack.once('eof', () => {
+    isComplete = true;
+  });
+  const ended = new Promise<void>((resolve, reject) => {
+    unpack.on('close', resolve);
+    unpack.on('error', reject);
+  });
+  const feed = async () => {
+    let archiveBytes = 0;
+    for await (const chunk of decompress(tarball)) {
+      signal.throwIfAborted();
+      archiveBytes += chunk.length;
+      if (archiveBytes > maxBytes + maxEntries * maxOverheadBytes) throw createSizeError(maxBytes);
+      if (!unpack.write(chunk)) await Promise.race([once(unpack, 'drain'), ended]);
+      // The library would keep what follows the end of the archive.
+      if (isComplete || refusal !== undefined) break;
+    }
+    unpack.end();
+  };
   try {
-    await raceWithAbort(
-      new Promise<void>((resolve, reject) => {
-        unpack.on('close', resolve);
-        unpack.on('error', reject);
-        unpack.end(tarball);
-      }),
-      signal,
-    );
+    await raceWithAbort(Promise.all([feed(), ended]), signal);
   } catch (error) {
     signal.throwIfAborted();
-    throw refusal ?? createError(`The source is not a valid tar archive (${describe(error)})`);
+    throw (
+      refusal ??
+      (isRunlakeError(error) ? error : createError(`The source is not a valid tar archive (${describe(error)})`))
+    );
   }
   if (refusal !== undefined) throw refusal;
   if (entries === 0) throw createError('The source is empty, or not a tar archive');
+}
+
+const createSizeError = (maxBytes: number) => createError(`The source is larger than ${maxBytes} bytes when unpacked`);
+
+/** Yields the bytes of an archive, which may be compressed once. @throws BUILD_FAILED, errors of zlib */
+async function* decompress(tarball: Buffer): AsyncGenerator<Buffer> {
+  const chunks = Readable.from(split(tarball));
+  if (!isCompressed(tarball)) {
+    yield* chunks;
+    return;
+  }
+  let start: Buffer | undefined = Buffer.alloc(0);
+  for await (const chunk of chunks.pipe(createGunzip()) as AsyncIterable<Buffer>) {
+    if (start === undefined) {
+      yield chunk;
+      continue;
+    }
+    start = Buffer.concat([start, chunk]);
+    if (start.length < 4) continue;
+    if (isCompressed(start)) throw createError('The source is compressed twice');
+    yield start;
+    start = undefined;
+  }
+}
+
+function* split(bytes: Buffer): Generator<Buffer> {
+  for (let at = 0; at < bytes.length; at += chunkBytes) yield bytes.subarray(at, at + chunkBytes);
 }
 
 function describe(error: unknown): string {

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { gzipSync } from 'node:zlib';
+import { gunzipSync, gzipSync } from 'node:zlib';
 import { Header, type HeaderData } from 'tar';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { unpackTarball } from '../../../pipelines/deployments/build/unpack-tarball.ts';
@@ -107,6 +107,43 @@ it('limits the size and the number of files', async () => {
   await expect(unpack(many, { maxEntries: 10 })).rejects.toMatchObject({
     message: expect.stringMatching(/more than 10/),
   });
+});
+
+it('refuses archives that become very large, without blocking the process', async () => {
+  const zeros = Buffer.alloc(64 * 1024 * 1024);
+  const header = Buffer.alloc(512);
+  new Header({ path: 'meta', mode: 0o644, type: 'GlobalExtendedHeader', size: zeros.length }).encode(header, 0);
+  const padded = Buffer.concat([pack({ path: 'first.js', content: '1' }), gzipSync(zeros)]);
+  const bombs: [tarball: Buffer, reason: RegExp][] = [
+    [gzipSync(zeros), /not a valid tar archive/],
+    [gzipSync(Buffer.concat([header, zeros])), /larger than/],
+    [gzipSync(gzipSync(zeros)), /compressed twice/],
+  ];
+  let maxBlockedMs = 0;
+  let lastMs = performance.now();
+  const timer = setInterval(() => {
+    maxBlockedMs = Math.max(maxBlockedMs, performance.now() - lastMs);
+    lastMs = performance.now();
+  }, 5);
+  try {
+    for (const [tarball, reason] of bombs)
+      await expect(unpack(tarball)).rejects.toMatchObject({ message: expect.stringMatching(reason) });
+    await unpack(padded);
+  } finally {
+    clearInterval(timer);
+  }
+  expect(maxBlockedMs).toBeLessThan(500);
+  expect(readFileSync(join(folder, 'first.js'), 'utf8')).toBe('1');
+});
+
+it('unpacks an archive of many chunks, compressed or not', async () => {
+  const content = randomBytes(300_000).toString('base64');
+  const compressed = pack({ path: 'large', content }, { path: 'second', content: 'x' });
+  for (const tarball of [compressed, gunzipSync(compressed)]) {
+    await unpack(tarball);
+    expect(readFileSync(join(folder, 'large'), 'utf8')).toBe(content);
+    expect(readFileSync(join(folder, 'second'), 'utf8')).toBe('x');
+  }
 });
 
 it.each([
