@@ -88,15 +88,11 @@ function forward(
   { slug, prefix, path }: ProxyTarget,
   { dispatcher, replicas }: { readonly dispatcher: ReplicaDispatcher; readonly replicas: ReplicaFinder },
 ): FastifyReply {
-  const disconnected = new AbortController();
-  reply.raw.once('close', () => {
-    if (!reply.raw.writableFinished) disconnected.abort();
-  });
   const proxied: ProxiedRequest = {
     slug,
     replicas,
     body: request.body instanceof Readable ? new RequestBody(request.body, maxKeptBodyBytes) : undefined,
-    signal: disconnected.signal,
+    signal: request.disconnected,
     rewriteHeaders: (response, replicaUrl) =>
       toClientHeaders(response, { prefix, origins: [getRequestOrigin(request), replicaUrl] }),
   };

@@ -60,6 +60,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** OpenTelemetry span of this request. */
     span: RequestSpan | undefined;
+    /** Aborted when the client disconnects before the response is complete. */
+    disconnected: AbortSignal;
   }
 }
 
@@ -105,6 +107,8 @@ const securityHeaders = { 'x-content-type-options': 'nosniff', 'x-frame-options'
 
 /** Value of `Retry-After` for the error STARTING. */
 const startupRetryAfterSeconds = 2;
+
+const disconnectReason = 'The client disconnected before the response was complete.';
 
 /** Internal path to which requests for `extraRoutes` are rewritten. No operation uses it. */
 const customRoutePath = '/own-route';
@@ -220,6 +224,7 @@ export async function buildServer({
   server.decorateRequest('caller', undefined);
   server.decorateRequest('access', undefined);
   server.decorateRequest('span', undefined);
+  server.decorateRequest('disconnected', undefined as unknown as AbortSignal);
   server.setValidatorCompiler(compileValidator);
   server.setSerializerCompiler(compileSerializer);
   server.setErrorHandler(sendError);
@@ -240,9 +245,12 @@ export async function buildServer({
     if (isCounted) rejectIfUnavailable();
     if (isCounted) drain.enter();
     if (operation && isCounted && !operation.untraced) request.span = startSpan(request, operation);
+    const disconnect = new AbortController();
+    request.disconnected = disconnect.signal;
     finished(reply.raw, (error) => {
       if (isCounted) drain.leave();
       // If there is an error, the client disconnected before the response was complete.
+      if (error) disconnect.abort(runlakeError('BAD_REQUEST', { reason: disconnectReason }));
       const status = error ? 'aborted' : reply.statusCode;
       request.span?.end(status, request.caller?.workspaceId);
       requestDurations.observe(

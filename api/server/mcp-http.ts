@@ -93,6 +93,10 @@ export function toWebRequest({ method, headers: sent }: FastifyRequest): Request
   return new Request('http://runlake/mcp', { method, headers });
 }
 
+const eventStream = 'text/event-stream';
+/** A line of an event stream that clients ignore. */
+const comment = Buffer.from(':\n\n');
+
 async function bufferResponse(response: Response): Promise<RawResponse> {
   return new RawResponse({
     ...copyHead(response),
@@ -100,20 +104,37 @@ async function bufferResponse(response: Response): Promise<RawResponse> {
   });
 }
 
+export interface StreamOptions {
+  readonly request: FastifyRequest;
+  /** The body also ends when this is aborted. */
+  readonly stopping?: AbortSignal;
+  /** Milliseconds for which events are held back. */
+  readonly holdMs?: number;
+  /** Called if the client disconnects before an event was sent, after which it cannot resume the stream. */
+  readonly onNothingSent?: () => void;
+}
+
 /**
- * Sends the body of `response` as it is produced. A body that ends within `holdMs` is sent at once, because each write
- * costs more than the few bytes of an event.
- *
- * @param ends the body ends when one of these is aborted.
+ * Sends the body of `response` as it is produced, until the client disconnects or loses its access. A body that ends
+ * within `holdMs` is sent at once, because each write costs more than the few bytes of an event.
  */
 export async function streamResponse(
   response: Response,
-  ends: readonly AbortSignal[],
-  holdMs = 0,
+  { request, stopping, holdMs = 0, onNothingSent }: StreamOptions,
 ): Promise<RawResponse> {
-  if (response.body === null) return new RawResponse(copyHead(response));
+  if (response.body === null || response.headers.get('content-type') !== eventStream) return bufferResponse(response);
   const reader = response.body.getReader();
   const held: Uint8Array[] = [];
+  let hasSent = false;
+  // A pending read then ends, and the transport regards the stream as closed.
+  const cancel = () => void reader.cancel();
+  const { disconnected } = request;
+  const disconnect = () => {
+    cancel();
+    if (!hasSent) onNothingSent?.();
+  };
+  if (disconnected.aborted) disconnect();
+  else disconnected.addEventListener('abort', disconnect, { once: true });
   const expired = pause(holdMs, undefined, { ref: false });
   let next = reader.read();
   for (let read = await Promise.race([next, expired]); read !== undefined; read = await Promise.race([next, expired])) {
@@ -122,25 +143,30 @@ export async function streamResponse(
     next = reader.read();
   }
   async function* readChunks() {
-    try {
-      if (held.length > 0) yield Buffer.concat(held);
-      for (let { done, value } = await next; !done; { done, value } = await reader.read()) yield value;
-    } finally {
-      void reader.cancel();
+    // Headers are sent with the first bytes, and clients wait for them.
+    if (held.length === 0) yield comment;
+    for (const chunk of held) {
+      hasSent = true;
+      yield chunk;
+    }
+    for (let { done, value } = await next; !done; { done, value } = await reader.read()) {
+      hasSent = true;
+      yield value;
     }
   }
   const body = Readable.from(readChunks(), { objectMode: false });
   const end = () => {
-    void reader.cancel();
+    cancel();
     body.destroy();
   };
+  const ends = [request.access?.ended, stopping];
   for (const signal of ends) {
-    if (signal.aborted) end();
-    signal.addEventListener('abort', end, { once: true });
+    if (signal?.aborted) end();
+    signal?.addEventListener('abort', end, { once: true });
   }
   body.once('close', () => {
-    void reader.cancel();
-    for (const signal of ends) signal.removeEventListener('abort', end);
+    cancel();
+    for (const signal of ends) signal?.removeEventListener('abort', end);
   });
   return new RawResponse({ ...copyHead(response), body });
 }

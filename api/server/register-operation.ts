@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { runForTenant } from '../../infra/fairness/tenant-context.ts';
+import { getTenantContext, runForTenant } from '../../infra/fairness/tenant-context.ts';
 import type { AuthorisationInput, CustomAccess } from './api-form.ts';
 import { toCanonicalPath } from './canonical-url.ts';
 import { ignoreUnknownNames } from './ignored-fields.ts';
@@ -52,7 +52,7 @@ export function registerOperation(
         const { caller, params, query, body } = request;
         const input = { caller, params, query, body, services, request };
         const work = () => (request.span ? request.span.run(() => handle(input)) : handle(input));
-        const result = await runForCaller(operation, request, reply, work);
+        const result = await runForCaller(operation, request, work);
         if (result instanceof RawResponse) return sendRawResponse(reply, result, schema.produces);
         return reply.code(status).send(result);
       },
@@ -62,25 +62,17 @@ export function registerOperation(
 
 /**
  * Runs `work` for the caller's organisation. If the request is read-only, its queries are cancelled when the client
- * disconnects.
+ * disconnects; for a request that a tool sends in this process, when the call of the tool ends.
  */
 function runForCaller<Result>(
   { access }: Operation,
-  { caller }: FastifyRequest,
-  { raw: response }: FastifyReply,
+  { caller, disconnected }: FastifyRequest,
   work: () => Promise<Result>,
 ): Promise<Result> {
   if (caller === undefined) return work();
   const { organizationId } = caller;
   if (!cancelsQueriesOnDisconnect(access)) return runForTenant({ organizationId }, work);
-  const disconnected = new AbortController();
-  response.once('close', () => {
-    if (response.writableFinished) return;
-    disconnected.abort(
-      runlakeError('BAD_REQUEST', { reason: 'The client disconnected before the response was complete.' }),
-    );
-  });
-  return runForTenant({ organizationId, disconnected: disconnected.signal }, work);
+  return runForTenant({ organizationId, disconnected: getTenantContext()?.disconnected ?? disconnected }, work);
 }
 
 /**

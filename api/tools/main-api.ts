@@ -5,6 +5,7 @@
  */
 import type { FastifyInstance } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { runUntilAborted } from '../../infra/fairness/tenant-context.ts';
 
 /** Key and workspace of a caller. */
 export interface ToolCredentials {
@@ -146,14 +147,9 @@ function findStringEnd(text: string, start: number): number {
  */
 export function sendInProcess(server: Pick<FastifyInstance, 'inject'>, authority: string): SendToMainApi {
   return async ({ method, url, headers, body, signal }) => {
-    const response = await server.inject({
-      method,
-      url,
-      headers: { ...headers },
-      authority,
-      signal,
-      ...(body !== undefined && { payload: body }),
-    });
+    const request = { method, url, headers: { ...headers }, authority, ...(body !== undefined && { payload: body }) };
+    // `inject` starts the request when its result is awaited.
+    const response = await runUntilAborted(signal, async () => await server.inject(request));
     return { status: response.statusCode, text: response.payload };
   };
 }

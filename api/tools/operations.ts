@@ -16,7 +16,7 @@ import {
   type TypedOperation,
 } from '../server/operation.ts';
 import { credentialHeaders, type ToolCaller } from './caller.ts';
-import type { Sessions } from './sessions.ts';
+import type { Session, Sessions } from './sessions.ts';
 
 /** The services that operations of the tool server use. */
 export interface ToolServices {
@@ -98,7 +98,8 @@ export const postToolsMcp = defineToolOperation({
       parsedBody: body ?? null,
       authInfo,
     });
-    return streamResponse(response, listEnds(request), holdMs);
+    const onNothingSent = () => cancelRequests(session, body);
+    return streamResponse(response, { request, holdMs, onNothingSent });
   },
 });
 
@@ -127,7 +128,7 @@ export const getToolsMcp = defineToolOperation({
     const session = services.sessions.find((request.toolCaller as ToolCaller).keyId, sessionId);
     if (session === undefined) return sessionNotFound();
     const response = await session.transport.handleRequest(toWebRequest(request));
-    return streamResponse(response, [...listEnds(request), request.server.drainStarted]);
+    return streamResponse(response, { request, stopping: request.server.drainStarted });
   },
 });
 
@@ -151,7 +152,7 @@ export const deleteToolsMcp = defineToolOperation({
     if (sessionId === undefined) return methodNotAllowed();
     const session = services.sessions.find((request.toolCaller as ToolCaller).keyId, sessionId);
     if (session === undefined) return sessionNotFound();
-    return streamResponse(await session.transport.handleRequest(toWebRequest(request)), []);
+    return streamResponse(await session.transport.handleRequest(toWebRequest(request)), { request });
   },
 });
 
@@ -174,8 +175,15 @@ function toAuthInfo(caller: ToolCaller) {
   return { token: '', clientId: caller.keyId, scopes: [], extra: { ...caller } };
 }
 
-function listEnds(request: FastifyRequest): AbortSignal[] {
-  return request.access === undefined ? [] : [request.access.ended];
+/** Cancels requests whose client is gone and cannot resume their stream, as the notification of a client does. */
+function cancelRequests({ transport }: Session, body: unknown): void {
+  for (const message of [body].flat() as { readonly id?: string | number }[])
+    if (message.id !== undefined)
+      transport.onmessage?.({
+        jsonrpc: '2.0',
+        method: 'notifications/cancelled',
+        params: { requestId: message.id, reason: 'The client disconnected.' },
+      });
 }
 
 function sessionNotFound(): RawResponse {

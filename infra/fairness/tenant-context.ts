@@ -6,7 +6,10 @@ import { AsyncLocalStorage } from 'node:async_hooks';
  */
 export interface TenantContext {
   readonly organizationId: string;
-  /** Aborted when the client disconnects. Set only for reads on behalf of this client, which can then be cancelled. */
+  /**
+   * Aborted when the client disconnects or cancels the work. Set only for reads on behalf of this client, which can then
+   * be cancelled.
+   */
   readonly disconnected?: AbortSignal | undefined;
 }
 
@@ -15,6 +18,12 @@ const storage = new AsyncLocalStorage<TenantContext>();
 /** Runs `work` on behalf of an organisation, which is charged for the shared resources that it uses. */
 export function runForTenant<Result>(context: TenantContext, work: () => Result): Result {
   return storage.run(context, work);
+}
+
+/** Runs `work` for the same organisation, and cancels its reads when `signal` is aborted. */
+export function runUntilAborted<Result>(signal: AbortSignal, work: () => Result): Result {
+  const context = storage.getStore();
+  return context === undefined ? work() : storage.run({ ...context, disconnected: signal }, work);
 }
 
 /**
