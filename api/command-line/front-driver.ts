@@ -6,6 +6,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { DeploymentDriver, StartedReplica } from '../../pipelines/deployments/driver.ts';
+import { createMask } from '../../pipelines/deployments/revision-logs.ts';
 import type { Services } from '../server/services.ts';
 import type { AgentDeps } from './agent-work.ts';
 import { configureReplica, PortRange, respondsOk, toRevisionLogLine, toStartError } from './configure-replica.ts';
@@ -24,7 +25,8 @@ export function createFrontDriver(deps: FrontDeps): DeploymentDriver {
       const shutdown = new ShutdownSteps();
       shutdown.add('port', () => ports.release(port));
       const bindings = { deployment: spec.slug, revisionId: spec.revisionId, replica: spec.number };
-      const logger = createReplicaLogger(deps.logger.child(bindings), onLog);
+      const mask = createMask(Object.values(spec.environment));
+      const logger = createReplicaLogger(deps.logger.child(bindings), { mask, onLog });
       const abort = () => void shutdown.run(logger);
       signal.addEventListener('abort', abort, { once: true });
       try {
@@ -61,18 +63,36 @@ function createReplica(
   };
 }
 
-/** Returns a logger that also passes messages to the log of the revision; see {@link toRevisionLogLine}. */
-function createReplicaLogger(logger: Logger, onLog: (line: string) => void): Logger {
+/**
+ * Returns a logger that also passes messages to the log of the revision; see {@link toRevisionLogLine}. Secrets are
+ * masked in both logs.
+ */
+export function createReplicaLogger(
+  logger: Logger,
+  to: { readonly mask: (text: string) => string; readonly onLog: (line: string) => void },
+): Logger {
   const pass = (level: 'info' | 'warn' | 'error') => (fields: unknown, message?: string) => {
-    const line = toRevisionLogLine(Object(fields), message ?? level, level !== 'info');
-    if (line !== undefined) onLog(line);
-    (logger[level] as (fields: unknown, message?: string) => void)(fields, message);
+    const masked = maskFields(fields, to.mask);
+    const line = toRevisionLogLine(Object(masked), message ?? level, level !== 'info');
+    if (line !== undefined) to.onLog(line);
+    (logger[level] as (fields: unknown, message?: string) => void)(masked, message);
   };
   // Fastify uses further methods of the logger.
   return Object.assign(Object.create(logger) as Logger, {
     info: pass('info'),
     warn: pass('warn'),
     error: pass('error'),
-    child: (bindings: object) => createReplicaLogger(logger.child(bindings), onLog),
+    child: (bindings: object) => createReplicaLogger(logger.child(bindings), to),
   });
+}
+
+/** Masks the fields that can contain text of graph code. */
+function maskFields(fields: unknown, mask: (text: string) => string): unknown {
+  const { line, reason } = Object(fields) as { readonly line?: unknown; readonly reason?: unknown };
+  if (typeof line !== 'string' && typeof reason !== 'string') return fields;
+  return {
+    ...(fields as object),
+    ...(typeof line === 'string' && { line: mask(line) }),
+    ...(typeof reason === 'string' && { reason: mask(reason) }),
+  };
 }

@@ -30,9 +30,19 @@ const maxBufferedLines = 5_000;
 /** Shorter values are not masked, because they may be parts of many words. */
 const minMaskedCharacters = 6;
 
-/** Replaces the values of secrets, and everything that looks like a secret. */
+/**
+ * Replaces the values of secrets, and everything that looks like a secret. Output arrives in lines, so each line of a
+ * value is replaced too, and programs often write JSON, so also the form that a value has in JSON.
+ */
 export function createMask(values: Iterable<string>): (line: string) => string {
-  const masked = [...values].filter((value) => value.length >= minMaskedCharacters).sort((a, b) => b.length - a.length);
+  const forms = [...values].flatMap((value) => [
+    value,
+    JSON.stringify(value).slice(1, -1),
+    ...value.split(/[\r\n]+/).map((line) => line.trim()),
+  ]);
+  const masked = [...new Set(forms)]
+    .filter((form) => form.length >= minMaskedCharacters)
+    .sort((a, b) => b.length - a.length);
   return (line) => scrubText(masked.reduce((text, value) => text.replaceAll(value, '***'), line));
 }
 
@@ -96,7 +106,10 @@ export function openRevisionLog(
     write(text) {
       for (const line of text.split('\n')) {
         // NUL characters cannot be stored, and other control characters would change a terminal.
-        const clean = mask(line.slice(0, maxLineCharacters).toWellFormed()).replace(/[^\P{Cc}\t]/gu, '');
+        const clean = mask(line)
+          .slice(0, maxLineCharacters)
+          .toWellFormed()
+          .replace(/[^\P{Cc}\t]/gu, '');
         if (clean === '') continue;
         if (lines.length >= maxBufferedLines) {
           dropped += 1;

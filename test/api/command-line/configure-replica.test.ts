@@ -2,10 +2,12 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { expect, it } from 'vitest';
 import { configureReplica, PortRange, toStartError } from '../../../api/command-line/configure-replica.ts';
+import { createReplicaLogger } from '../../../api/command-line/front-driver.ts';
 import { parseAgentsRevision } from '../../../infra/config/graph-environment.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { findFreePorts } from '../../../infra/embedded/free-port.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { createMask } from '../../../pipelines/deployments/revision-logs.ts';
 
 const spec = {
   ...{
@@ -53,6 +55,24 @@ it('gives a replica its deployment, its revision, its secrets and its limits', (
   expect(parseAgentsRevision(replica)).toEqual({ id: 'r', environment: { KEY: 'value' } });
   const { agentsFile: _, ...image } = spec;
   expect(() => configureReplica(config, image, 4_000)).toThrow(/does not run images/);
+});
+
+it('masks secrets in the log of the operator as in that of the revision', () => {
+  const logged: unknown[] = [];
+  const write = (fields: object, message: string) => void logged.push({ ...fields, message });
+  const logger = { debug: write, info: write, warn: write, error: write, child: () => logger };
+  const lines: string[] = [];
+  const mask = createMask(['first-line\nsecond-line']);
+  const replica = createReplicaLogger(logger as never, { mask, onLog: (line) => void lines.push(line) });
+  replica.info({ line: 'it is second-line' }, 'graph code wrote');
+  replica.child({}).warn({ reason: 'broken at first-line', graph: 'echo' }, 'graph is unusable');
+  replica.info({ port: 1 }, 'listening');
+  expect(lines).toEqual(['it is ***', 'graph is unusable: broken at ***']);
+  expect(logged).toEqual([
+    { line: 'it is ***', message: 'graph code wrote' },
+    { reason: 'broken at ***', graph: 'echo', message: 'graph is unusable' },
+    { port: 1, message: 'listening' },
+  ]);
 });
 
 it.each(['{', '{}', '{"id": 1, "environment": {}}', '{"id": "r", "environment": {"A": 1}}'])(

@@ -1,0 +1,34 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { createMask, openRevisionLog, readLog } from '../../../pipelines/deployments/revision-logs.ts';
+import { type DeploymentsUnderTest, openDeployments } from './add-deployment.ts';
+
+let under: DeploymentsUnderTest;
+
+beforeAll(async () => {
+  under = await openDeployments();
+});
+afterAll(() => under?.close());
+
+const privateKey = '-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\nsecond-line-of-it\n-----END PRIVATE KEY-----\n';
+
+it('stores no line of a secret, however it is written', async () => {
+  const { latestRevisionId } = await under.create('masked');
+  const revisionId = String(latestRevisionId);
+  const long = 'long-secret-value';
+  const log = openRevisionLog(under, { revisionId, stage: 'run', values: [privateKey, long, 'short'] });
+  log.write(`key: ${privateKey}`);
+  for (const line of privateKey.split('\n')) log.write(`  ${line}`);
+  log.write(JSON.stringify({ key: privateKey, other: 'shown' }));
+  // The secret is where the line is cut.
+  log.write(`${'x'.repeat(3_990)}${long}`);
+  await log.flush();
+  const chunks = await readLog(under.database, revisionId, { after: 0, limit: 100 });
+  const text = chunks.map((chunk) => chunk.text).join('\n');
+  expect(text).toContain('"other":"shown"');
+  for (const part of ['MIIEvQ', 'second-line', 'BEGIN PRIVATE', 'long-s']) expect(text).not.toContain(part);
+});
+
+it('leaves what only resembles a secret', () => {
+  const mask = createMask(['{\n  "a": 1\n}', 'four']);
+  expect(mask('function () { return 1; } // four')).toBe('function () { return 1; } // four');
+});
