@@ -6,6 +6,7 @@
 import type { FastifyInstance } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runUntilAborted } from '../../infra/fairness/tenant-context.ts';
+import { parseExactly } from './exact-json.ts';
 
 /** Key and workspace of a caller. */
 export interface ToolCredentials {
@@ -106,38 +107,6 @@ function parseResponse(text: string, endpoint: string): unknown {
   } catch (cause) {
     throw runlakeError('TOOLS_ENDPOINT_UNAVAILABLE', { endpoint, reason: 'it does not answer with JSON' }, { cause });
   }
-}
-
-/** Matches integers that a double may not represent. */
-const largeInteger = /(?<![\d.])-?\d{16,}(?![\d.eE])/g;
-const mayHaveLargeInteger = /[[:,\s]-?\d{16}/;
-
-/** Parses JSON. Integers that a double cannot represent become texts, so that no digit is lost. */
-function parseExactly(text: string): unknown {
-  if (!mayHaveLargeInteger.test(text)) return JSON.parse(text);
-  const parts: string[] = [];
-  for (let at = 0; at < text.length; ) {
-    const quote = text.indexOf('"', at);
-    const start = quote === -1 ? text.length : quote;
-    parts.push(
-      text
-        .slice(at, start)
-        .replace(largeInteger, (token) => (Number.isSafeInteger(Number(token)) ? token : `"${token}"`)),
-    );
-    at = findStringEnd(text, start);
-    parts.push(text.slice(start, at));
-  }
-  return JSON.parse(parts.join(''));
-}
-
-/** Returns the position after the string that begins at `start`. A regular expression overflows its stack at some MB. */
-function findStringEnd(text: string, start: number): number {
-  for (let end = text.indexOf('"', start + 1); end !== -1; end = text.indexOf('"', end + 1)) {
-    let backslashes = 0;
-    while (text[end - 1 - backslashes] === '\\') backslashes += 1;
-    if (backslashes % 2 === 0) return end + 1;
-  }
-  return text.length;
 }
 
 /**

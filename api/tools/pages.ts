@@ -7,6 +7,7 @@
  *   3. If the page with its envelope is still too long, its strings are cut to the greatest length for which it fits.
  *   4. If there is no such length, the page has no items, and a preview of its JSON.
  */
+import { ExactNumber } from './exact-json.ts';
 import { characterCount, firstCharacters, formatNumber, jsonLength } from './json-size.ts';
 
 export const maxPageCharacters = 30_000;
@@ -84,7 +85,7 @@ function fillPages(items: readonly unknown[], maxChars: number): unknown[][] {
 export function cutStrings(value: unknown, length: number, lengths?: Map<string, number>): unknown {
   if (length <= 0) return value;
   if (typeof value === 'string') return cutString(value, length, lengths);
-  if (typeof value !== 'object' || value === null) return value;
+  if (typeof value !== 'object' || value === null || value instanceof ExactNumber) return value;
   if (Array.isArray(value)) return value.map((item) => cutStrings(item, length, lengths));
   return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, cutStrings(member, length, lengths)]));
 }
@@ -127,6 +128,7 @@ function writePython(value: unknown, count: number): string {
   const write = (each: unknown): boolean => {
     if (typeof each === 'string') return add(escapeString(each, count));
     if (typeof each === 'number') return add(formatNumber(each));
+    if (each instanceof ExactNumber) return add(each.text);
     if (typeof each !== 'object' || each === null) return add(JSON.stringify(each));
     if (Array.isArray(each)) {
       return addMembers(

@@ -25,7 +25,17 @@ it.each([
     [1234567890123456.5, 1234567890123456e2, 1234567890123456],
   ],
 ])('%s is read without losing digits', async (text, expected) => {
-  expect(await read(text)).toEqual(expected);
+  expect(JSON.parse(JSON.stringify(await read(text)))).toEqual(expected);
+});
+
+it.each([
+  ['[1.0,-2.50,0.0,1e2,1E+2,15e-1,7]', '[1,-2.5,0,100,100,1.5,7]'],
+  ['{"a":{"b":[2.0]},"c":"1.0 and 1e5","1.0":3}', '{"a":{"b":[2]},"c":"1.0 and 1e5","1.0":3}'],
+  ['{"__proto__":1.0,"toJSON":2.0}', '{"__proto__":1,"toJSON":2}'],
+  ['12345678901234567890', '"12345678901234567890"'],
+  ['3.0', '3'],
+])('%s is returned as %s', async (text, expected) => {
+  expect(JSON.stringify(await read(text))).toBe(expected);
 });
 
 it.each([
@@ -33,5 +43,5 @@ it.each([
   ['escapes', '\n'.repeat(5_000_000)],
 ])('a large text of %s beside a large integer is read', async (_, text) => {
   const sent = JSON.stringify({ a: [0], text }).replace('[0]', '[12345678901234567890]');
-  expect((await read(sent)) as object).toEqual({ a: ['12345678901234567890'], text });
+  expect(JSON.parse(JSON.stringify(await read(sent)))).toEqual({ a: ['12345678901234567890'], text });
 });

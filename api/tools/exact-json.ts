@@ -1,0 +1,92 @@
+/**
+ * JSON whose numbers keep what JavaScript's lose: the digits of large integers, and that `1.0` is not written as `1`.
+ * Python, in which the original tool server is written, reads the first as an integer and the second as a float, so they
+ * count with other lengths in its pages (see `json-size.ts`).
+ */
+import { randomUUID } from 'node:crypto';
+
+/** A number that JavaScript would write differently from Python. */
+export class ExactNumber {
+  /** As Python writes it. */
+  readonly text: string;
+  readonly #value: number | string;
+
+  /** @param token a number of JSON. */
+  constructor(token: string) {
+    const value = Number(token);
+    const isInteger = /^-?\d+$/.test(token);
+    this.text = isInteger ? token : writeFloat(value);
+    this.#value = isInteger ? token : value;
+  }
+
+  /** An integer is returned as a text, so that clients see all its digits. */
+  toJSON(): number | string {
+    return this.#value;
+  }
+}
+
+/** Writes a float whose value is an integer, or infinite. */
+function writeFloat(value: number): string {
+  if (!Number.isFinite(value)) return value > 0 ? 'Infinity' : '-Infinity';
+  if (Object.is(value, -0)) return '-0.0';
+  if (Math.abs(value) < 1e16) return `${value}.0`;
+  return value.toExponential();
+}
+
+/** Whether JavaScript would write another number. */
+function isInexact(token: string): boolean {
+  return /[.eE]/.test(token) ? !hasFraction(Number(token)) : !Number.isSafeInteger(Number(token));
+}
+
+const hasFraction = (value: number) => Number.isFinite(value) && !Number.isInteger(value);
+
+/** Matches a text that may have numbers for which {@link isInexact} is true. */
+const mayBeInexact = /(?:^|[[:,\s])-?(?:\d{16}|\d+\.0*(?!\d)|\d+(?:\.\d+)?[eE])/;
+const number = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+
+/** Begins the texts that stand for numbers while JSON is parsed. No other text begins with it. */
+const mark = randomUUID();
+
+/** Parses JSON; numbers that JavaScript would write differently from Python become {@link ExactNumber}. @throws SyntaxError */
+export function parseExactly(text: string): unknown {
+  if (!mayBeInexact.test(text)) return JSON.parse(text);
+  let isMarked = false;
+  const parts: string[] = [];
+  for (let at = 0; at < text.length; ) {
+    const quote = text.indexOf('"', at);
+    const start = quote === -1 ? text.length : quote;
+    parts.push(
+      text.slice(at, start).replace(number, (token) => {
+        if (!isInexact(token)) return token;
+        isMarked = true;
+        return `"${mark}${token}"`;
+      }),
+    );
+    at = findStringEnd(text, start);
+    parts.push(text.slice(start, at));
+  }
+  return isMarked ? readMarks(JSON.parse(parts.join(''))) : JSON.parse(text);
+}
+
+/** Returns the position after the string that begins at `start`. A regular expression overflows its stack at some MB. */
+function findStringEnd(text: string, start: number): number {
+  for (let end = text.indexOf('"', start + 1); end !== -1; end = text.indexOf('"', end + 1)) {
+    let backslashes = 0;
+    while (text[end - 1 - backslashes] === '\\') backslashes += 1;
+    if (backslashes % 2 === 0) return end + 1;
+  }
+  return text.length;
+}
+
+/** Replaces the marked texts in `value`. */
+function readMarks(value: unknown): unknown {
+  if (typeof value === 'string') return value.startsWith(mark) ? new ExactNumber(value.slice(mark.length)) : value;
+  if (typeof value !== 'object' || value === null) return value;
+  const members = value as Record<string, unknown>;
+  for (const key of Object.keys(members)) {
+    const member = readMarks(members[key]);
+    // Assigning to `__proto__` would not replace the member.
+    if (member !== members[key]) Object.defineProperty(members, key, { value: member });
+  }
+  return value;
+}
