@@ -6,16 +6,22 @@ import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('../../../.python', import.meta.url));
 
+/** The requirements of each environment, the folder, and what it is for. */
+const environments = {
+  sdk: ['requirements.txt', root, 'run the stock Python SDK'],
+  parquet: ['parquet.txt', `${root}-parquet`, 'read Parquet with pandas'],
+  mcp: ['mcp.txt', `${root}-mcp`, "run LangChain's MCP adapters"],
+} as const;
+
 /**
- * Returns the Python of a virtual environment with pinned packages, which is created at the first call and then reused:
- * the SDK in `.python/`, the Parquet reader in `.python-parquet/`.
+ * Returns the Python of a virtual environment with pinned packages, which is created at the first call and then reused.
  *
  * @returns the interpreter, or why it is missing: the caller skips with that reason, except in CI.
  */
-export function pythonEnvironment(packages: 'sdk' | 'parquet' = 'sdk'): { python: string } | { missing: string } {
-  return packages === 'sdk'
-    ? makeEnvironment('requirements.txt', root, 'run the stock Python SDK')
-    : makeEnvironment('parquet.txt', `${root}-parquet`, 'read Parquet with pandas');
+export function pythonEnvironment(
+  packages: keyof typeof environments = 'sdk',
+): { python: string } | { missing: string } {
+  return makeEnvironment(...environments[packages]);
 }
 
 function makeEnvironment(file: string, folder: string, purpose: string): { python: string } | { missing: string } {
