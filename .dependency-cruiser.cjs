@@ -20,7 +20,8 @@ module.exports = {
     oneWay('schemas', ['infra', 'pipelines', 'api', 'web', 'bench', 'test']),
     oneWay('infra', ['pipelines', 'api', 'web', 'bench', 'test']),
     oneWay('pipelines', ['api', 'web', 'bench', 'test']),
-    oneWay('api', ['bench', 'test']),
+    oneWay('api', ['web', 'bench', 'test']),
+    oneWay('web/src', ['schemas', 'infra', 'pipelines', 'api', 'bench', 'test']),
     {
       name: 'no-cycles',
       severity: 'error',

@@ -22,10 +22,11 @@ const mayBeSmall = [
   /^pipelines\/usage\/mark-hours-dirty\.ts$/,
 ];
 const maxMedian = 150;
-const files = execFileSync('git', ['ls-files', '*.ts', '*.mjs', '*.cjs'], { encoding: 'utf8' })
+const generated = 'web/src/api/types.d.ts';
+const files = execFileSync('git', ['ls-files', '*.ts', '*.tsx', '*.css', '*.mjs', '*.cjs'], { encoding: 'utf8' })
   .trim()
   .split('\n')
-  .filter((file) => existsSync(file));
+  .filter((file) => existsSync(file) && file !== generated);
 const sizes = files.map((file) => ({ file, lines: readFileSync(file, 'utf8').split('\n').length - 1 }));
 sizes.sort((a, b) => a.lines - b.lines);
 const tooLarge = sizes.filter(({ lines }) => lines > maxLines);

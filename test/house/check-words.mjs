@@ -9,8 +9,8 @@ const codeRules = [
     rule: 'errors are made by infra/errors alone',
     breaks: (text) => /\bnew (Aggregate|Eval|Range|Reference|Syntax|Type|URI)?Error \(|\bthrow new\b/.test(text),
     example: "throw new Error ( '' )",
-    // Protocols that define their own error codes.
-    exempt: /^(infra\/errors\/|api\/agent-server\/(a2a\/|mcp\.ts$|protocol\/)|api\/server\/mcp-|api\/tools\/)/,
+    // The browser's form of error responses, and protocols that define their own error codes.
+    exempt: /^(infra\/errors\/|web\/src\/api\/client\.ts$|api\/agent-server\/(a2a\/|mcp\.ts$|protocol\/)|api\/server\/mcp-|api\/tools\/)/,
   },
   {
     rule: 'only infra/config reads the environment',
@@ -22,7 +22,7 @@ const codeRules = [
     rule: 'only commands write to the console',
     breaks: (text) => /\bconsole \??\. ?\w+/.test(text),
     example: "console . log ( '' )",
-    exempt: /^api\/command-line\//,
+    exempt: /^(api\/command-line|web\/build)\//,
   },
 ];
 const textRules = [

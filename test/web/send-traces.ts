@@ -87,8 +87,15 @@ export function buildAgentTrace(project: string, startMs: number, index: number)
   const isSlow = index % 7 === 3;
   const total = 1400 + ((index * 379) % 1900) + (isSlow ? 6800 : 0);
   const answer = `Here is what I found about “${question.toLowerCase()}” The records of the last 30 days were searched.`;
-  const system = { role: 'system', content: 'You are the support agent of Example Ltd. Answer briefly and cite records.' };
-  const call = { id: 'call_1', type: 'function', function: { name: 'search_orders', arguments: '{"query": "march open", "limit": 20}' } };
+  const system = {
+    role: 'system',
+    content: 'You are the support agent of Example Ltd. Answer briefly and cite records.',
+  };
+  const call = {
+    id: 'call_1',
+    type: 'function',
+    function: { name: 'search_orders', arguments: '{"query": "march open", "limit": 20}' },
+  };
   const usage = (input: number, output: number) => ({
     usage_metadata: { input_tokens: input, output_tokens: output, total_tokens: input + output },
   });
@@ -97,10 +104,25 @@ export function buildAgentTrace(project: string, startMs: number, index: number)
     until: total,
     inputs: { messages: [{ role: 'user', content: question }] },
     ...(isFailed
-      ? { error: 'ToolError: search_orders timed out after 5000 ms\n    at search (file:///app/tools/orders.js:41:11)\n    at async Agent.step (file:///app/agent.js:88:20)' }
-      : { outputs: { messages: [{ role: 'user', content: question }, { role: 'assistant', content: answer }] } }),
+      ? {
+          error:
+            'ToolError: search_orders timed out after 5000 ms\n    at search (file:///app/tools/orders.js:41:11)\n    at async Agent.step (file:///app/agent.js:88:20)',
+        }
+      : {
+          outputs: {
+            messages: [
+              { role: 'user', content: question },
+              { role: 'assistant', content: answer },
+            ],
+          },
+        }),
     tags: index % 3 === 0 ? ['prod', 'eu-west'] : ['prod'],
-    metadata: { thread_id: `thread-${index % 12}`, plan: plans[index % plans.length], revision: 'a41f9c2', user_id: `u-${index % 20}` },
+    metadata: {
+      thread_id: `thread-${index % 12}`,
+      plan: plans[index % plans.length],
+      revision: 'a41f9c2',
+      user_id: `u-${index % 20}`,
+    },
     children: [
       {
         name: 'retrieve context',
@@ -108,7 +130,9 @@ export function buildAgentTrace(project: string, startMs: number, index: number)
         from: 12,
         until: 180,
         inputs: { query: question },
-        outputs: { documents: [{ page_content: 'Open invoices are listed in the ledger.', metadata: { source: 'ledger.md' } }] },
+        outputs: {
+          documents: [{ page_content: 'Open invoices are listed in the ledger.', metadata: { source: 'ledger.md' } }],
+        },
       },
       {
         name: 'plan',
@@ -125,7 +149,9 @@ export function buildAgentTrace(project: string, startMs: number, index: number)
         from: 870,
         until: isSlow ? total - 500 : 1100,
         inputs: { query: 'march open', limit: 20 },
-        ...(isFailed ? { error: 'search_orders timed out after 5000 ms' } : { outputs: { rows: [{ id: 48213, total: 129.9, state: 'open' }], took_ms: 211 } }),
+        ...(isFailed
+          ? { error: 'search_orders timed out after 5000 ms' }
+          : { outputs: { rows: [{ id: 48213, total: 129.9, state: 'open' }], took_ms: 211 } }),
       },
       ...(isFailed
         ? []
@@ -140,7 +166,12 @@ export function buildAgentTrace(project: string, startMs: number, index: number)
                   system,
                   { role: 'user', content: question },
                   { role: 'assistant', content: '', tool_calls: [call] },
-                  { role: 'tool', tool_call_id: 'call_1', name: 'search_orders', content: '[{"id": 48213, "total": 129.9}]' },
+                  {
+                    role: 'tool',
+                    tool_call_id: 'call_1',
+                    name: 'search_orders',
+                    content: '[{"id": 48213, "total": 129.9}]',
+                  },
                 ],
               },
               outputs: { role: 'assistant', content: answer, ...usage(530 + index, 96) },

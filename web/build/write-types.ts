@@ -28,7 +28,9 @@ await server.close();
 
 const calls = listCalls();
 const described = Object.entries(description.paths ?? {});
-const paths = Object.fromEntries(described.filter(([path]) => calls.has(path)).map(([path, item]) => [path, trim(item)]));
+const paths = Object.fromEntries(
+  described.filter(([path]) => calls.has(path)).map(([path, item]) => [path, trim(item)]),
+);
 const text = head + astToString(await openapiTypes({ ...description, paths }));
 
 const unknown = [...calls].filter((path) => !(path in paths));

@@ -7,15 +7,19 @@ import {
   Outlet,
   redirect,
 } from '@tanstack/react-router';
+import { sessionQuery } from './api/session.ts';
 import { EmptyState, ErrorState, LoadingState } from './components/states.tsx';
 import { readTracesSearch } from './screens/traces/search.ts';
 import { readUsageSearch } from './screens/usage/search.ts';
-import { sessionQuery } from './api/session.ts';
 import { Shell } from './shell.tsx';
 
 const rootRoute = createRootRouteWithContext<{ readonly queries: QueryClient }>()({
   component: Outlet,
-  notFoundComponent: () => <EmptyState title="There is no such page">Check the address.</EmptyState>,
+  notFoundComponent: () => (
+    <EmptyState isPage title="There is no such page">
+      Check the address.
+    </EmptyState>
+  ),
 });
 const optionalText = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined);
 
@@ -104,7 +108,7 @@ export function createAppRouter(queries: QueryClient) {
     context: { queries },
     defaultPreload: 'intent',
     defaultPendingComponent: LoadingState,
-    defaultErrorComponent: ({ error, reset }) => <ErrorState error={error} onRetry={reset} />,
+    defaultErrorComponent: ({ error, reset }) => <ErrorState isPage error={error} onRetry={reset} />,
     scrollRestoration: true,
   });
 }

@@ -1,10 +1,10 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link, Outlet, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { sessionQuery, useSession, useSessionChanges } from './api/session.ts';
+import { sessionQuery, useSession, useSessionChanges, useWorkspaces } from './api/session.ts';
 import { Icon, type IconName } from './components/icon.tsx';
 import { ShortcutList } from './components/shortcuts.tsx';
-import { Value } from './components/text.tsx';
+import { showInvisible, Value } from './components/text.tsx';
 import { ThemeButton } from './theme.tsx';
 
 interface NavigationItem {
@@ -26,7 +26,7 @@ export function Shell() {
 }
 
 function Frame() {
-  const { workspace, organization } = useSession();
+  const { organization } = useSession();
   const [isOpen, setOpen] = useState(false);
   return (
     <div className="shell">
@@ -37,8 +37,8 @@ function Frame() {
         <Link to="/" className="brand">
           <Brand />
         </Link>
-        <div className="workspace clip" title={organization.display_name}>
-          <Value text={workspace.display_name} />
+        <div className="workspace" title={organization.display_name}>
+          <WorkspaceMenu />
         </div>
         <button
           type="button"
@@ -65,6 +65,29 @@ function Frame() {
       </main>
       <ShortcutList />
     </div>
+  );
+}
+
+function WorkspaceMenu() {
+  const { workspaces, current, choose } = useWorkspaces();
+  const navigate = useNavigate();
+  if (workspaces.length < 2) return <Value text={current?.display_name ?? 'No workspace'} />;
+  return (
+    <select
+      className="input"
+      aria-label="Workspace"
+      value={current?.id}
+      onChange={({ target }) => {
+        choose(target.value);
+        void navigate({ to: '/projects' });
+      }}
+    >
+      {workspaces.map(({ id, display_name }) => (
+        <option key={id} value={id}>
+          {showInvisible(display_name)}
+        </option>
+      ))}
+    </select>
   );
 }
 

@@ -26,7 +26,13 @@ export function ThemeButton() {
     setTheme(next);
   };
   return (
-    <button type="button" className="button quiet icon" title={`Theme: ${theme}`} aria-label={`Theme: ${theme}`} onClick={change}>
+    <button
+      type="button"
+      className="button quiet icon"
+      title={`Theme: ${theme}`}
+      aria-label={`Theme: ${theme}`}
+      onClick={change}
+    >
       <Icon name={theme === 'dark' ? 'moon' : theme === 'light' ? 'sun' : 'screen'} />
     </button>
   );

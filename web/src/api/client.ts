@@ -41,6 +41,12 @@ export function setCsrfToken(token: string | undefined): void {
   csrfToken = token;
 }
 
+let workspaceId: string | undefined;
+/** Sets the workspace that requests name. */
+export function setWorkspace(id: string | undefined): void {
+  workspaceId = id;
+}
+
 let onSignedOut: () => void = () => undefined;
 /** Sets what happens when the API refuses a request because the session has ended. */
 export function whenSignedOut(handle: () => void): void {
@@ -68,6 +74,7 @@ export async function send(method: string, url: string, body?: unknown, signal?:
   const headers = new Headers({ accept: 'application/json' });
   if (body !== undefined) headers.set('content-type', 'application/json');
   if (method !== 'get' && csrfToken !== undefined) headers.set('x-csrf-token', csrfToken);
+  if (workspaceId !== undefined) headers.set('x-tenant-id', workspaceId);
   const init: RequestInit = { method: method.toUpperCase(), headers, credentials: 'same-origin' };
   if (body !== undefined) init.body = JSON.stringify(body);
   if (signal) init.signal = signal;
@@ -119,4 +126,9 @@ export function fillPath(path: string, parameters: unknown, query: unknown): str
     for (const item of Array.isArray(value) ? value : [value]) search.append(name, String(item));
   }
   return search.size === 0 ? filled : `${filled}?${search}`;
+}
+
+/** Throws the error of an operation that answers 2xx for something that does not exist. */
+export function throwNotFound(message: string): never {
+  throw new ApiError(message, 404);
 }

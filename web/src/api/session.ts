@@ -1,18 +1,9 @@
-import { queryOptions, useQueryClient, useSuspenseQuery } from '@tanstack/react-query';
-import { ApiError, send, setCsrfToken } from './client.ts';
+import { type QueryClient, queryOptions, useQuery, useQueryClient, useSuspenseQuery } from '@tanstack/react-query';
+import { type Answer, ApiError, call, send, setCsrfToken, setWorkspace } from './client.ts';
 
-/** The session of the browser, as `GET /api/v1/session` returns it. */
-export interface Session {
-  readonly workspace: { readonly id: string; readonly display_name: string };
-  readonly organization: { readonly id: string; readonly display_name: string };
-  readonly user: { readonly id: string; readonly email?: string | null; readonly full_name?: string | null } | null;
-  readonly permissions: readonly string[];
-  readonly csrf_token: string;
-  readonly expires_at: string;
-  readonly application: { readonly version: string; readonly oidc: boolean };
-}
+export type Session = Answer<'get', '/api/v1/session'>;
 
-const sessionUrl = `/api/v1/session`;
+const sessionUrl = '/api/v1/session';
 const sessionKey = ['session'];
 
 /** The session; null if there is none. */
@@ -29,12 +20,18 @@ export const sessionQuery = queryOptions({
   staleTime: Number.POSITIVE_INFINITY,
 });
 
+/** Removes what was read with another session or in another workspace. */
+function forgetData(client: QueryClient): void {
+  client.removeQueries({ predicate: ({ queryKey: [first] }) => first !== sessionKey[0] });
+}
+
 /** Returns functions that begin and end the session. */
 export function useSessionChanges() {
   const client = useQueryClient();
   const begin = async (url: string, body: object) => {
+    localStorage.removeItem(workspaceStorageKey);
     const session = await keep(await send('post', url, body));
-    client.clear();
+    forgetData(client);
     client.setQueryData(sessionKey, session);
   };
   return {
@@ -43,7 +40,9 @@ export function useSessionChanges() {
     signOut: async () => {
       await send('delete', sessionUrl);
       setCsrfToken(undefined);
-      client.clear();
+      localStorage.removeItem(workspaceStorageKey);
+      setWorkspace(undefined);
+      forgetData(client);
       client.setQueryData(sessionKey, null);
     },
   };
@@ -55,6 +54,31 @@ export function useSession(): Session {
   return data as Session;
 }
 
+const workspaceStorageKey = 'runlake.workspace';
+
+/** The workspaces that the key has access to, the one whose data the screens show, and how to change it. */
+export function useWorkspaces() {
+  const { workspace: own } = useSession();
+  const canList = usePermission('workspaces:read');
+  const client = useQueryClient();
+  const listed = useQuery({
+    queryKey: ['workspaces'],
+    queryFn: ({ signal }) => call('get', '/api/v1/workspaces', { signal }),
+    enabled: canList,
+    staleTime: 60_000,
+  });
+  const workspaces: readonly { readonly id: string; readonly display_name: string }[] =
+    listed.data ?? (own ? [own] : []);
+  const stored = localStorage.getItem(workspaceStorageKey);
+  const current = workspaces.find(({ id }) => id === stored) ?? own ?? workspaces[0];
+  const choose = (id: string) => {
+    localStorage.setItem(workspaceStorageKey, id);
+    setWorkspace(id);
+    forgetData(client);
+  };
+  return { workspaces, current, choose, isPending: canList && listed.isPending };
+}
+
 /** Returns whether the session has a permission. */
 export function usePermission(permission: string): boolean {
   return useSession().permissions.includes(permission);
@@ -63,5 +87,6 @@ export function usePermission(permission: string): boolean {
 async function keep(response: Response): Promise<Session> {
   const session = (await response.json()) as Session;
   setCsrfToken(session.csrf_token);
+  setWorkspace(localStorage.getItem(workspaceStorageKey) ?? session.workspace?.id);
   return session;
 }

@@ -28,7 +28,14 @@ export type IconName = keyof typeof paths;
 export function Icon({ name }: { readonly name: IconName }) {
   return (
     <svg className="icon-image" width="16" height="16" viewBox="0 0 16 16" aria-hidden="true">
-      <path d={paths[name]} fill="none" stroke="currentColor" strokeWidth="1.4" strokeLinecap="round" strokeLinejoin="round" />
+      <path
+        d={paths[name]}
+        fill="none"
+        stroke="currentColor"
+        strokeWidth="1.4"
+        strokeLinecap="round"
+        strokeLinejoin="round"
+      />
     </svg>
   );
 }

@@ -7,7 +7,13 @@ const states = {
 } as const;
 
 /** Status of a run as a sign and a word. */
-export function Status({ status, isShort = false }: { readonly status: string | undefined; readonly isShort?: boolean }) {
+export function Status({
+  status,
+  isShort = false,
+}: {
+  readonly status: string | undefined;
+  readonly isShort?: boolean;
+}) {
   const key = status?.toLowerCase() as keyof typeof states;
   const { sign, label } = states[key] ?? states.pending;
   return (

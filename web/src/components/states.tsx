@@ -10,22 +10,44 @@ export function LoadingState({ label = 'Loading' }: { readonly label?: string })
   );
 }
 
-export function EmptyState({ title, children }: { readonly title: string; readonly children?: ReactNode }) {
+export function EmptyState({
+  title,
+  isPage = false,
+  children,
+}: {
+  readonly title: string;
+  /** Whether the state is in place of the whole screen. */
+  readonly isPage?: boolean;
+  readonly children?: ReactNode;
+}) {
   return (
     <div className="state">
-      <h2>{title}</h2>
+      {isPage ? <h1>{title}</h1> : <h2>{title}</h2>}
       <div className="muted">{children}</div>
     </div>
   );
 }
 
 /** Says what went wrong, in the words of the API, and offers to try again. */
-export function ErrorState({ error, onRetry }: { readonly error: unknown; readonly onRetry?: () => void }) {
+export function ErrorState({
+  error,
+  isPage = false,
+  onRetry,
+}: {
+  readonly error: unknown;
+  readonly isPage?: boolean;
+  readonly onRetry?: () => void;
+}) {
   const isKnown = error instanceof ApiError;
-  const title = isKnown && error.status === 404 ? 'Not found' : isKnown && error.status === 403 ? 'No permission' : 'This did not load';
+  const title =
+    isKnown && error.status === 404
+      ? 'Not found'
+      : isKnown && error.status === 403
+        ? 'No permission'
+        : 'This did not load';
   return (
     <div className="state" role="alert">
-      <h2>{title}</h2>
+      {isPage ? <h1>{title}</h1> : <h2>{title}</h2>}
       <p className="muted">{error instanceof Error ? error.message : String(error)}</p>
       {isKnown && error.requestId && <code className="muted">request {error.requestId}</code>}
       {onRetry && (
@@ -38,10 +60,18 @@ export function ErrorState({ error, onRetry }: { readonly error: unknown; readon
 }
 
 /** Renders `children` if the session has the permission, otherwise says which permission is missing. */
-export function Permitted({ permission, children }: { readonly permission: string; readonly children: ReactNode }) {
+export function Permitted({
+  permission,
+  isPage = true,
+  children,
+}: {
+  readonly permission: string;
+  readonly isPage?: boolean;
+  readonly children: ReactNode;
+}) {
   if (usePermission(permission)) return children;
   return (
-    <EmptyState title="No permission">
+    <EmptyState title="No permission" isPage={isPage}>
       Your key does not have the permission <code>{permission}</code>. Sign in with a key that has it.
     </EmptyState>
   );

@@ -1,11 +1,11 @@
 import { formatTime, formatUtc, parseTime } from './format.ts';
 
-/** Control characters and characters that change the direction or the width of text; tab and line feed are none. */
-const invisible = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+/** Control and format characters, which can change the direction of text or have no width; not tab, line breaks and joiners of emoji. */
+const invisible = /(?![\t\r\n\u200d])[\p{Cc}\p{Cf}]/gu;
 
 /** Returns `text` with invisible characters as their code points, so that no value can look like another one. */
 export function showInvisible(text: string): string {
-  return text.replace(invisible, (found) => `⟨U+${found.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}⟩`);
+  return text.replace(invisible, (found) => `⟨U+${found.codePointAt(0)?.toString(16).toUpperCase().padStart(4, '0')}⟩`);
 }
 
 /** A value of a client, as text on one line. */

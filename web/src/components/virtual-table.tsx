@@ -49,6 +49,7 @@ export function VirtualTable<T>({
   readonly footer?: ReactNode;
 }) {
   const scroller = useRef<HTMLDivElement>(null);
+  const pending = useRef<number>(undefined);
   const table = useTable({
     features,
     columns: columns.map(
@@ -62,9 +63,13 @@ export function VirtualTable<T>({
     getRowId: keyOf,
     state: { columnVisibility: visibility },
   });
-  const shown = table.getVisibleLeafColumns().map(({ id }) => columns.find((column) => column.id === id) as TableColumn<T>);
+  const shown = table
+    .getVisibleLeafColumns()
+    .map(({ id }) => columns.find((column) => column.id === id) as TableColumn<T>);
   const style = {
-    gridTemplateColumns: shown.map(({ width, grow }) => (grow ? `minmax(${width}px, ${grow}fr)` : `${width}px`)).join(' '),
+    gridTemplateColumns: shown
+      .map(({ width, grow }) => (grow ? `minmax(${width}px, ${grow}fr)` : `${width}px`))
+      .join(' '),
     minWidth: shown.reduce((sum, { width }) => sum + width + columnGap, 2 * 16),
   };
   const model = table.getRowModel().rows;
@@ -82,13 +87,18 @@ export function VirtualTable<T>({
 
   const move = (event: KeyboardEvent) => {
     const row = (event.target as HTMLElement).closest<HTMLElement>('[data-index]');
-    const at = row ? Number(row.dataset.index) : -1;
+    // The focus follows the key in the next frame, and keys can be faster.
+    const at = row ? (pending.current ?? Number(row.dataset.index)) : -1;
     const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
     if (step !== undefined && !event.metaKey && !event.ctrlKey) {
       event.preventDefault();
       const next = Math.max(0, Math.min(rows.length - 1, at + step));
       virtual.scrollToIndex(next);
-      requestAnimationFrame(() => scroller.current?.querySelector<HTMLElement>(`[data-index="${next}"]`)?.focus());
+      pending.current = next;
+      requestAnimationFrame(() => {
+        pending.current = undefined;
+        scroller.current?.querySelector<HTMLElement>(`[data-index="${next}"]`)?.focus();
+      });
     } else if (event.key === 'Enter' && event.target === row && rows[at]) onOpen(rows[at]);
   };
   return (
@@ -101,7 +111,11 @@ export function VirtualTable<T>({
             </div>
           ))}
         </div>
-        <div role="presentation" className="virtual-body" style={{ height: virtual.getTotalSize(), minWidth: style.minWidth }}>
+        <div
+          role="presentation"
+          className="virtual-body"
+          style={{ height: virtual.getTotalSize(), minWidth: style.minWidth }}
+        >
           {items.map(({ index, start }) => {
             const row = model[index];
             if (!row) return null;

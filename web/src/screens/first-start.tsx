@@ -33,13 +33,10 @@ export function FirstStart() {
   const arrived = useQuery({
     queryKey: ['first-trace'],
     queryFn: ({ signal }) =>
-      call('post', '/api/v2/runs/query', {
-        body: { is_root: true, page_size: 1, selects: ['ID'], min_start_time: '1970-01-01T00:00:00Z' },
-        signal,
-      }),
+      call('post', '/api/v1/runs/query', { body: { is_root: true, limit: 1, select: ['id'] }, signal }),
     refetchInterval: pollMs,
   });
-  const runId = arrived.data?.items[0]?.id;
+  const runId = arrived.data?.runs[0]?.id;
   if (runId !== undefined) return <Navigate to="/runs/$runId" params={{ runId }} />;
   const shownKey = key.data?.key ?? '<your API key>';
   return (

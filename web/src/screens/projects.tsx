@@ -2,7 +2,7 @@ import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-qu
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useDeferredValue, useState } from 'react';
 import { type Answer, call } from '../api/client.ts';
-import { usePermission, useSession } from '../api/session.ts';
+import { usePermission, useWorkspaces } from '../api/session.ts';
 import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../components/format.ts';
 import { Sparkline } from '../components/sparkline.tsx';
 import { EmptyState, ErrorState, LoadingState, Permitted } from '../components/states.tsx';
@@ -15,6 +15,16 @@ const pageSize = 100;
 const dayMs = 86_400_000;
 const statsDays = 7;
 const sparklineDays = 14;
+
+const figures = [
+  'run_count',
+  'latency_p50',
+  'latency_p99',
+  'error_rate',
+  'total_tokens',
+  'total_cost',
+  'last_run_start_time',
+] as const;
 
 type Project = Answer<'get', '/api/v1/sessions'>[number];
 
@@ -31,6 +41,7 @@ function ProjectList() {
   const navigate = useNavigate({ from: '/projects' });
   const [since] = useState(() => new Date(Date.now() - statsDays * dayMs).toISOString());
   const wanted = useDeferredValue(name);
+  const canReadRuns = usePermission('runs:read');
   const projects = useInfiniteQuery({
     queryKey: ['projects', wanted, since],
     queryFn: ({ pageParam, signal }) =>
@@ -39,10 +50,14 @@ function ProjectList() {
           limit: pageSize,
           offset: pageParam,
           reference_free: true,
-          include_stats: true,
-          stats_start_time: since,
-          stats_select: ['run_count', 'latency_p50', 'latency_p99', 'error_rate', 'total_tokens', 'total_cost', 'last_run_start_time'],
-          sort_by: 'last_run_start_time',
+          ...(canReadRuns
+            ? {
+                include_stats: true,
+                stats_start_time: since,
+                stats_select: [...figures],
+                sort_by: 'last_run_start_time' as const,
+              }
+            : {}),
           ...(wanted === '' ? {} : { name_contains: wanted }),
         },
         signal,
@@ -100,7 +115,12 @@ function ProjectList() {
           </table>
           {projects.hasNextPage && (
             <div className="row more">
-              <button type="button" className="button" disabled={projects.isFetchingNextPage} onClick={() => void projects.fetchNextPage()}>
+              <button
+                type="button"
+                className="button"
+                disabled={projects.isFetchingNextPage}
+                onClick={() => void projects.fetchNextPage()}
+              >
                 {projects.isFetchingNextPage ? 'Loading …' : 'Show more projects'}
               </button>
             </div>
@@ -111,8 +131,15 @@ function ProjectList() {
   );
 }
 
-function ProjectRow({ project, counts }: { readonly project: Project; readonly counts: readonly number[] | undefined }) {
-  const { id, name, run_count, error_rate, latency_p50, latency_p99, total_tokens, total_cost, last_run_start_time } = project;
+function ProjectRow({
+  project,
+  counts,
+}: {
+  readonly project: Project;
+  readonly counts: readonly number[] | undefined;
+}) {
+  const { id, name, run_count, error_rate, latency_p50, latency_p99, total_tokens, total_cost, last_run_start_time } =
+    project;
   return (
     <tr>
       <td className="project-name">
@@ -120,7 +147,9 @@ function ProjectRow({ project, counts }: { readonly project: Project; readonly c
           <Value text={name} />
         </Link>
       </td>
-      <td>{counts && <Sparkline values={counts} label={`${formatCount(sum(counts))} traces in ${sparklineDays} days`} />}</td>
+      <td>
+        {counts && <Sparkline values={counts} label={`${formatCount(sum(counts))} traces in ${sparklineDays} days`} />}
+      </td>
       <td className="number">{formatCount(run_count)}</td>
       <td className={error_rate ? 'number error-text' : 'number'}>{formatPercent(error_rate)}</td>
       <td className="number">{formatSeconds(latency_p50)}</td>
@@ -136,7 +165,7 @@ function ProjectRow({ project, counts }: { readonly project: Project; readonly c
 
 /** Reads the traces of each project by day. Only for one page of projects: the response has every project of the workspace. */
 function useTracesByDay(isEnabled: boolean) {
-  const { workspace } = useSession();
+  const { current } = useWorkspaces();
   const canRead = usePermission('organization:read');
   const usage = useQuery({
     queryKey: ['project-days'],
@@ -147,7 +176,7 @@ function useTracesByDay(isEnabled: boolean) {
         query: {
           start_time: new Date(start).toISOString(),
           end_time: new Date(today + dayMs).toISOString(),
-          workspace_ids: [workspace.id],
+          workspace_ids: [current?.id ?? ''],
           group_by: 'project',
         },
         signal,
@@ -163,7 +192,7 @@ function useTracesByDay(isEnabled: boolean) {
       }
       return byProject;
     },
-    enabled: isEnabled && canRead,
+    enabled: isEnabled && canRead && current !== undefined,
     staleTime: 60_000,
   });
   return usage.data;

@@ -10,7 +10,9 @@ const images = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
 
 /** Attachments of a run: images inline, others as downloads. */
 export function Attachments({ run }: { readonly run: Run }) {
-  const found = Object.entries((run.s3_urls ?? {}) as Record<string, AttachmentUrl>).filter(([key]) => key.startsWith('attachment.'));
+  const found = Object.entries((run.s3_urls ?? {}) as Record<string, AttachmentUrl>).filter(([key]) =>
+    key.startsWith('attachment.'),
+  );
   if (found.length === 0) return null;
   return (
     <section aria-label="Attachments" className="stack">

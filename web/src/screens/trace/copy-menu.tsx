@@ -3,7 +3,15 @@ import { Popover } from '../../components/popover.tsx';
 import type { Run } from './trace-source.ts';
 
 /** Copies the run as JSON, or the call that reads it. The key stays a variable: the browser does not have it. */
-export function CopyMenu({ run, text, isShared }: { readonly run: Run; readonly text: string; readonly isShared: boolean }) {
+export function CopyMenu({
+  run,
+  text,
+  isShared,
+}: {
+  readonly run: Run;
+  readonly text: string;
+  readonly isShared: boolean;
+}) {
   const { origin } = window.location;
   return (
     <Popover label="Copy ▾" end>

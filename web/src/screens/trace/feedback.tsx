@@ -10,7 +10,7 @@ import type { Run } from './trace-source.ts';
 /** Feedback on a run, and a form that adds some. */
 export function Feedback({ run }: { readonly run: Run }) {
   return (
-    <Permitted permission="feedback:read">
+    <Permitted permission="feedback:read" isPage={false}>
       <FeedbackList run={run} />
     </Permitted>
   );
@@ -19,7 +19,8 @@ export function Feedback({ run }: { readonly run: Run }) {
 function FeedbackList({ run }: { readonly run: Run }) {
   const feedback = useQuery({
     queryKey: ['feedback', run.id],
-    queryFn: ({ signal }) => call('get', '/api/v1/feedback', { query: { run: [run.id], include_user_names: true }, signal }),
+    queryFn: ({ signal }) =>
+      call('get', '/api/v1/feedback', { query: { run: [run.id], include_user_names: true }, signal }),
   });
   const canWrite = usePermission('feedback:write');
   return (
@@ -64,7 +65,13 @@ function FeedbackForm({ run, onSent }: { readonly run: Run; readonly onSent: () 
   const send = useMutation({
     mutationFn: (body: { key: string; score: number | null; comment: string | null }) =>
       call('post', '/api/v1/feedback', {
-        body: { ...body, run_id: run.id, trace_id: run.trace_id, session_id: run.session_id, feedback_source: { type: 'app' } },
+        body: {
+          ...body,
+          run_id: run.id,
+          trace_id: run.trace_id,
+          session_id: run.session_id,
+          feedback_source: { type: 'app' },
+        },
       }),
     onSuccess: onSent,
   });
@@ -78,7 +85,10 @@ function FeedbackForm({ run, onSent }: { readonly run: Run; readonly onSent: () 
     if (score !== '' && !Number.isFinite(Number(score))) return setProblem('The score must be a number.');
     setProblem(undefined);
     const comment = String(data.get('comment')).trim();
-    send.mutate({ key, score: score === '' ? null : Number(score), comment: comment || null }, { onSuccess: () => form.reset() });
+    send.mutate(
+      { key, score: score === '' ? null : Number(score), comment: comment || null },
+      { onSuccess: () => form.reset() },
+    );
   };
   return (
     <form className="row wrap feedback-form" onSubmit={submit} aria-label="Add feedback">

@@ -8,7 +8,15 @@ const maxItems = 100;
 const openLevels = 2;
 
 /** A JSON value as a tree. Only open nodes are rendered, and long lists and texts only in part until the viewer asks. */
-export function JsonTree({ value, name, level = 0 }: { readonly value: unknown; readonly name?: string; readonly level?: number }) {
+export function JsonTree({
+  value,
+  name,
+  level = 0,
+}: {
+  readonly value: unknown;
+  readonly name?: string;
+  readonly level?: number;
+}) {
   const entries = listEntries(value);
   const isSmall = entries !== undefined && entries.length <= 30;
   const [isOpen, setOpen] = useState(level < openLevels && (level === 0 || isSmall));

@@ -19,7 +19,8 @@ export interface ToolCall {
 }
 
 type Fields = Readonly<Record<string, unknown>>;
-const isFields = (value: unknown): value is Fields => typeof value === 'object' && value !== null && !Array.isArray(value);
+const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** Returns the messages of inputs or outputs; undefined if the value is no conversation. */
 export function findMessages(value: unknown): readonly Message[] | undefined {
@@ -29,7 +30,9 @@ export function findMessages(value: unknown): readonly Message[] | undefined {
     messages,
     message === undefined ? undefined : [message],
     Array.isArray(choices) ? choices.map((choice) => (isFields(choice) ? choice.message : undefined)) : undefined,
-    Array.isArray(generations) ? generations.flat().map((item) => (isFields(item) ? item.message : undefined)) : undefined,
+    Array.isArray(generations)
+      ? generations.flat().map((item) => (isFields(item) ? item.message : undefined))
+      : undefined,
     [value],
     output,
     isFields(output) ? [output] : undefined,
@@ -92,7 +95,8 @@ function readParts(content: unknown): readonly MessagePart[] {
     if (part.type === 'tool_use') return [];
     if (typeof part.text === 'string') return [{ kind: 'text', text: part.text }];
     const url = isFields(part.image_url) ? part.image_url.url : part.image_url;
-    if (typeof url === 'string' && /^data:image\/(png|jpeg|gif|webp);base64,/.test(url)) return [{ kind: 'image', url }];
+    if (typeof url === 'string' && /^data:image\/(png|jpeg|gif|webp);base64,/.test(url))
+      return [{ kind: 'image', url }];
     return [{ kind: 'other', value: part }];
   });
 }
@@ -103,7 +107,10 @@ function readToolCalls(message: Fields): readonly ToolCall[] {
   const listed = Array.isArray(calls) ? calls : isFields(more) && Array.isArray(more.tool_calls) ? more.tool_calls : [];
   return (listed.length > 0 ? listed : blocks).filter(isFields).map((each) => {
     const called = isFields(each.function) ? each.function : each;
-    return { name: String(called.name ?? 'tool'), arguments: parseArguments(called.arguments ?? called.args ?? called.input) };
+    return {
+      name: String(called.name ?? 'tool'),
+      arguments: parseArguments(called.arguments ?? called.args ?? called.input),
+    };
   });
 }
 
@@ -114,4 +121,17 @@ function parseArguments(value: unknown): unknown {
   } catch {
     return value;
   }
+}
+
+/** Returns the text of the last message, or the only text, of inputs or outputs as JSON; otherwise the JSON. */
+export function summarizePreview(json: string): string {
+  const value = parseArguments(json);
+  if (typeof value !== 'object' || value === null) return json;
+  const last = findMessages(value)?.at(-1);
+  if (last) {
+    const text = last.parts.map((part) => (part.kind === 'text' ? part.text : `[${part.kind}]`)).join(' ');
+    return text || last.toolCalls.map(({ name }) => `${name}(…)`).join(' ') || json;
+  }
+  const values = Object.values(value);
+  return values.length === 1 && typeof values[0] === 'string' ? values[0] : json;
 }

@@ -29,7 +29,12 @@ export function RunDetail({
   readonly onTab: (tab: RunTab) => void;
 }) {
   const { data, error, refetch } = useFullRun(source, runId);
-  if (!data) return error ? <ErrorState error={error} onRetry={() => void refetch()} /> : <LoadingState label="Loading the run" />;
+  if (!data)
+    return error ? (
+      <ErrorState error={error} onRetry={() => void refetch()} />
+    ) : (
+      <LoadingState label="Loading the run" />
+    );
   const { run } = data;
   return (
     <section className="run-detail" aria-label="Run">
@@ -50,7 +55,12 @@ export function RunDetail({
         </div>
         <RunFigures run={run} />
       </header>
-      <Tabs label="Parts of the run" tabs={source.isShared ? runTabs.filter((each) => each !== 'Feedback') : runTabs} selected={tab} onSelect={onTab}>
+      <Tabs
+        label="Parts of the run"
+        tabs={source.isShared ? runTabs.filter((each) => each !== 'Feedback') : runTabs}
+        selected={tab}
+        onSelect={onTab}
+      >
         <div className="run-body">
           {tab === 'Run' && <RunValues run={run} />}
           {tab === 'Metadata' && <Metadata run={run} />}
@@ -74,7 +84,9 @@ function RunFigures({ run }: { readonly run: Run }) {
         <Time at={start_time} />
       </Figure>
       <Figure label="Latency">{formatSeconds(secondsBetween(start_time, end_time))}</Figure>
-      {first_token_time && <Figure label="First token">{formatSeconds(secondsBetween(start_time, first_token_time))}</Figure>}
+      {first_token_time && (
+        <Figure label="First token">{formatSeconds(secondsBetween(start_time, first_token_time))}</Figure>
+      )}
       {Boolean(total_tokens) && (
         <Figure label="Tokens">
           {formatCount(total_tokens)}{' '}
@@ -109,7 +121,11 @@ function RunValues({ run }: { readonly run: Run }) {
           </pre>
         </section>
       )}
-      {isEmpty(run.inputs) ? <NoValue title="Input" text="The run has no inputs." /> : <ValueView title="Input" value={run.inputs} />}
+      {isEmpty(run.inputs) ? (
+        <NoValue title="Input" text="The run has no inputs." />
+      ) : (
+        <ValueView title="Input" value={run.inputs} />
+      )}
       {isEmpty(run.outputs) ? (
         <NoValue title="Output" text={run.end_time ? 'The run has no outputs.' : 'The run has not ended.'} />
       ) : (
@@ -199,7 +215,8 @@ function Raw({ data }: { readonly data: FullRun }) {
   return (
     <div className="stack">
       <p className="muted">
-        The response of the API, {formatBytes(new TextEncoder().encode(data.text).length)}. Inputs and outputs have the bytes that were sent.
+        The response of the API, {formatBytes(new TextEncoder().encode(data.text).length)}. Inputs and outputs have the
+        bytes that were sent.
       </p>
       <pre className="text-view">
         <LongText text={data.text} maxLength={50_000} />

@@ -44,7 +44,12 @@ function ShareForm({ runId }: { readonly runId: string }) {
           <input className="input mono" readOnly value={link} aria-label="Public link" />
           <div className="row">
             <CopyButton label="Copy the link" text={() => link} />
-            <button type="button" className="button danger" disabled={change.isPending} onClick={() => change.mutate(false)}>
+            <button
+              type="button"
+              className="button danger"
+              disabled={change.isPending}
+              onClick={() => change.mutate(false)}
+            >
               Stop sharing
             </button>
           </div>

@@ -5,8 +5,8 @@ import { call } from '../../api/client.ts';
 import { ErrorState, LoadingState } from '../../components/states.tsx';
 import { Brand } from '../../shell.tsx';
 import { ThemeButton } from '../../theme.tsx';
-import { createSharedSource } from './trace-source.ts';
 import { TraceView } from './trace.tsx';
+import { createSharedSource } from './trace-source.ts';
 
 const route = getRouteApi('/public/$shareToken/r');
 
@@ -18,7 +18,8 @@ export function SharedTrace() {
   const source = useMemo(() => createSharedSource(shareToken), [shareToken]);
   const root = useQuery({
     queryKey: ['shared-root', shareToken],
-    queryFn: ({ signal }) => call('get', '/api/v1/public/{share_token}/run', { path: { share_token: shareToken }, signal }),
+    queryFn: ({ signal }) =>
+      call('get', '/api/v1/public/{share_token}/run', { path: { share_token: shareToken }, signal }),
   });
   return (
     <div className="shared">
@@ -40,7 +41,7 @@ export function SharedTrace() {
             onTab={(next) => void navigate({ search: (before) => ({ ...before, tab: next }), replace: true })}
           />
         ) : root.error ? (
-          <ErrorState error={root.error} onRetry={() => void root.refetch()} />
+          <ErrorState isPage error={root.error} onRetry={() => void root.refetch()} />
         ) : (
           <LoadingState />
         )}

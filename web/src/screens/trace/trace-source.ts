@@ -1,6 +1,6 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useMemo } from 'react';
-import { type Answer, ApiError, call, callText } from '../../api/client.ts';
+import { type Answer, call, callText, throwNotFound } from '../../api/client.ts';
 import { parseExact } from './exact-json.ts';
 import { buildTree, type TreeRun, treeSelects } from './tree.ts';
 
@@ -35,7 +35,8 @@ export const workspaceSource: TraceSource = {
       signal,
     });
     const [found] = runs;
-    if (!found) throw new ApiError(`There is no run ${runId} in this workspace. It may have been deleted, or not have arrived yet.`, 404);
+    if (!found)
+      throwNotFound(`There is no run ${runId} in this workspace. It may have been deleted, or not have arrived yet.`);
     return { traceId: found.trace_id, projectId: found.session_id };
   },
   async listRuns({ traceId, projectId }, signal) {
@@ -55,7 +56,10 @@ export function createSharedSource(shareToken: string): TraceSource {
     key: shareToken,
     isShared: true,
     async locate(_runId, signal) {
-      const { trace_id } = await call('get', '/api/v1/public/{share_token}/run', { path: { share_token: shareToken }, signal });
+      const { trace_id } = await call('get', '/api/v1/public/{share_token}/run', {
+        path: { share_token: shareToken },
+        signal,
+      });
       return { traceId: trace_id, projectId: '' };
     },
     async listRuns(_location, signal) {
@@ -67,7 +71,10 @@ export function createSharedSource(shareToken: string): TraceSource {
       return items as readonly TreeRun[];
     },
     readRun: (runId, signal) =>
-      callText('/api/v1/public/{share_token}/run/{run_id}', { path: { share_token: shareToken, run_id: runId }, signal }),
+      callText('/api/v1/public/{share_token}/run/{run_id}', {
+        path: { share_token: shareToken, run_id: runId },
+        signal,
+      }),
   };
 }
 
@@ -86,12 +93,17 @@ export function useTrace(source: TraceSource, runId: string) {
     enabled: location.data !== undefined,
     // An empty list is a trace that has just been accepted.
     refetchInterval: ({ state }) =>
-      state.data && (state.data.length === 0 || state.data.some(({ status }) => status === 'PENDING')) ? livePollMs : false,
+      state.data && (state.data.length === 0 || state.data.some(({ status }) => status === 'PENDING'))
+        ? livePollMs
+        : false,
   });
   const tree = useMemo(() => (runs.data ? buildTree(runs.data) : undefined), [runs.data]);
   /** Remembers that a run is in the trace that is shown, so that selecting it needs no request. */
   const keepLocation = (id: string) =>
-    client.setQueryData(['trace-location', source.key, id], (known: TraceLocation | undefined) => known ?? location.data);
+    client.setQueryData(
+      ['trace-location', source.key, id],
+      (known: TraceLocation | undefined) => known ?? location.data,
+    );
   return { location, runs, tree, keepLocation };
 }
 

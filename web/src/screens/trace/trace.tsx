@@ -41,7 +41,8 @@ export function TraceView({
 }) {
   const { location, runs, tree, keepLocation } = useTrace(source, runId);
   const error = location.error ?? (tree ? undefined : runs.error);
-  if (error) return <ErrorState error={error} onRetry={() => void (location.error ? location : runs).refetch()} />;
+  if (error)
+    return <ErrorState isPage error={error} onRetry={() => void (location.error ? location : runs).refetch()} />;
   const root = tree?.nodes[0];
   return (
     <div className="trace">

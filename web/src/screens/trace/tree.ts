@@ -5,7 +5,16 @@ export type TreeRun = Answer<'get', '/api/v2/traces/{trace_id}/runs'>['items'][n
 
 /** Fields of the runs of the tree. */
 export const treeSelects = [
-  'ID', 'NAME', 'RUN_TYPE', 'STATUS', 'START_TIME', 'LATENCY_SECONDS', 'ERROR_PREVIEW', 'TOTAL_TOKENS', 'TOTAL_COST', 'DOTTED_ORDER',
+  'ID',
+  'NAME',
+  'RUN_TYPE',
+  'STATUS',
+  'START_TIME',
+  'LATENCY_SECONDS',
+  'ERROR_PREVIEW',
+  'TOTAL_TOKENS',
+  'TOTAL_COST',
+  'DOTTED_ORDER',
 ] as const;
 
 export interface TreeNode {

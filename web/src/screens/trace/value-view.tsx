@@ -23,7 +23,13 @@ export function ValueView({ title, value }: { readonly title: string; readonly v
         <fieldset className="forms">
           <legend className="visually-hidden">Form of {title.toLowerCase()}</legend>
           {forms.map((each) => (
-            <button key={each} type="button" className="chip" aria-pressed={each === form} onClick={() => setForm(each)}>
+            <button
+              key={each}
+              type="button"
+              className="chip"
+              aria-pressed={each === form}
+              onClick={() => setForm(each)}
+            >
               {each}
             </button>
           ))}
@@ -55,7 +61,8 @@ function Conversation({ messages }: { readonly messages: readonly Message[] }) {
           {parts.map((part, at) => {
             const key = `${part.kind}-${at}`;
             if (part.kind === 'text') return <LongText key={key} text={part.text} maxLength={maxText} />;
-            if (part.kind === 'image') return <img key={key} src={part.url} alt="Part of the message" className="message-image" />;
+            if (part.kind === 'image')
+              return <img key={key} src={part.url} alt="Part of the message" className="message-image" />;
             return (
               <div key={key} className="json mono">
                 <JsonTree value={part.value} />
@@ -104,7 +111,9 @@ function SearchableText({ text, label }: { readonly text: string; readonly label
         {parts.length === 1 ? (
           <LongText text={text} maxLength={maxText} />
         ) : (
-          parts.map((part, index) => (index % 2 === 1 ? <mark key={index}>{showInvisible(part)}</mark> : showInvisible(part)))
+          parts.map((part, index) =>
+            index % 2 === 1 ? <mark key={index}>{showInvisible(part)}</mark> : showInvisible(part),
+          )
         )}
       </pre>
     </div>

@@ -3,6 +3,7 @@ import { formatCompact, formatCost, formatSeconds, secondsBetween } from '../../
 import { RunType, Status } from '../../components/run-marks.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import type { TableColumn } from '../../components/virtual-table.tsx';
+import { summarizePreview } from '../trace/messages.ts';
 import type { RunRow } from './use-runs.ts';
 
 /** Columns of the table of runs, in their order. */
@@ -20,7 +21,13 @@ export const runColumns: readonly TableColumn<RunRow>[] = [
     ),
   },
   { id: 'type', label: 'Type', width: 70, render: ({ run_type }) => <RunType type={run_type} /> },
-  { id: 'inputs', label: 'Input', width: 150, grow: 2, render: ({ inputs_preview }) => <Value text={inputs_preview ?? ''} /> },
+  {
+    id: 'inputs',
+    label: 'Input',
+    width: 150,
+    grow: 2,
+    render: ({ inputs_preview }) => <Preview text={inputs_preview} />,
+  },
   {
     id: 'outputs',
     label: 'Output or error',
@@ -32,11 +39,17 @@ export const runColumns: readonly TableColumn<RunRow>[] = [
           <Value text={error_preview} />
         </span>
       ) : (
-        <Value text={outputs_preview ?? ''} />
+        <Preview text={outputs_preview} />
       ),
   },
   { id: 'start', label: 'Start', width: 106, render: ({ start_time }) => <Time at={start_time} /> },
-  { id: 'latency', label: 'Latency', width: 72, isNumber: true, render: ({ latency_seconds }) => formatSeconds(latency_seconds) },
+  {
+    id: 'latency',
+    label: 'Latency',
+    width: 72,
+    isNumber: true,
+    render: ({ latency_seconds }) => formatSeconds(latency_seconds),
+  },
   {
     id: 'first-token',
     label: 'First token',
@@ -44,7 +57,13 @@ export const runColumns: readonly TableColumn<RunRow>[] = [
     isNumber: true,
     render: ({ start_time = '', first_token_time }) => formatSeconds(secondsBetween(start_time, first_token_time)),
   },
-  { id: 'tokens', label: 'Tokens', width: 64, isNumber: true, render: ({ total_tokens }) => formatCompact(total_tokens || null) },
+  {
+    id: 'tokens',
+    label: 'Tokens',
+    width: 64,
+    isNumber: true,
+    render: ({ total_tokens }) => formatCompact(total_tokens || null),
+  },
   { id: 'cost', label: 'Cost', width: 76, isNumber: true, render: ({ total_cost }) => formatCost(total_cost) },
   {
     id: 'tags',
@@ -60,7 +79,12 @@ export const runColumns: readonly TableColumn<RunRow>[] = [
       </span>
     ),
   },
-  { id: 'feedback', label: 'Feedback', width: 130, render: ({ feedback_stats }) => <Value text={describeFeedback(feedback_stats)} /> },
+  {
+    id: 'feedback',
+    label: 'Feedback',
+    width: 130,
+    render: ({ feedback_stats }) => <Value text={describeFeedback(feedback_stats)} />,
+  },
   { id: 'thread', label: 'Thread', width: 120, render: ({ thread_id }) => <Value text={thread_id ?? ''} /> },
   { id: 'id', label: 'Id', width: 260, render: ({ id = '' }) => <code>{id}</code> },
 ];
@@ -79,6 +103,11 @@ export function readColumnChoice(): readonly string[] {
 
 export function storeColumnChoice(ids: readonly string[]): void {
   localStorage.setItem(storageKey, ids.join(','));
+}
+
+/** A preview of inputs or outputs: the last message or the only text, if there is one, with the whole preview as tooltip. */
+function Preview({ text }: { readonly text: string | null | undefined }) {
+  return <Value text={summarizePreview(text ?? '')} title={text ?? ''} />;
 }
 
 /** Returns the average scores by feedback key, such as `correct 0.9, helpful 1`. */

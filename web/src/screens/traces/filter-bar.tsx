@@ -89,7 +89,7 @@ export function FilterBar({
           aria-describedby={`${id}-problem`}
           autoComplete="off"
           spellCheck={false}
-          placeholder='Text to search, or an expression such as gt(latency, 2)'
+          placeholder="Text to search, or an expression such as gt(latency, 2)"
           data-shortcut="/"
           value={text}
           onChange={(event) => {

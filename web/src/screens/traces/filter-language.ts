@@ -5,10 +5,42 @@
 export const combinators = ['and', 'or', 'not'] as const;
 export const operators = ['eq', 'neq', 'gt', 'gte', 'lt', 'lte', 'in', 'has', 'like', 'exists', 'search'] as const;
 export const fields = [
-  'name', 'status', 'run_type', 'latency', 'error', 'tags', 'metadata_key', 'metadata_value', 'total_tokens', 'total_cost',
-  'start_time', 'end_time', 'first_token_time', 'thread_id', 'feedback_key', 'feedback_score', 'feedback_value', 'feedback_source',
-  'input_key', 'input_value', 'output_key', 'output_value', 'inputs', 'outputs', 'metadata', 'prompt_tokens', 'completion_tokens',
-  'prompt_cost', 'completion_cost', 'is_root', 'execution_order', 'id', 'trace_id', 'parent_run_id', 'reference_example_id', 'session_id',
+  'name',
+  'status',
+  'run_type',
+  'latency',
+  'error',
+  'tags',
+  'metadata_key',
+  'metadata_value',
+  'total_tokens',
+  'total_cost',
+  'start_time',
+  'end_time',
+  'first_token_time',
+  'thread_id',
+  'feedback_key',
+  'feedback_score',
+  'feedback_value',
+  'feedback_source',
+  'input_key',
+  'input_value',
+  'output_key',
+  'output_value',
+  'inputs',
+  'outputs',
+  'metadata',
+  'prompt_tokens',
+  'completion_tokens',
+  'prompt_cost',
+  'completion_cost',
+  'is_root',
+  'execution_order',
+  'id',
+  'trace_id',
+  'parent_run_id',
+  'reference_example_id',
+  'session_id',
 ] as const;
 
 /** Values of the fields that have few. */
@@ -31,7 +63,8 @@ export function completeFilter(
   caret: number,
   values: Readonly<Record<string, readonly string[]>> = {},
 ): Completion {
-  const { call, field, start } = findContext(text.slice(0, caret));
+  const { call, field, start, isClosed } = findContext(text.slice(0, caret));
+  if (isClosed) return { start, options: [] };
   const word = text.slice(start, caret).toLowerCase();
   const isCondition = call === undefined || combinators.some((name) => name === call);
   const all = isCondition
@@ -43,10 +76,18 @@ export function completeFilter(
   return { start, options: options.slice(0, 12) };
 }
 
-/** Finds the call around the end of `text`, its first argument if a comma follows it, and the start of the last word. */
-function findContext(text: string): { call?: string | undefined; field?: string | undefined; start: number } {
+interface Context {
+  readonly call?: string;
+  readonly field?: string;
+  readonly start: number;
+  readonly isClosed: boolean;
+}
+
+/** Finds the call around the end of `text`, its first argument if a comma follows it, the start of the last word, and whether a call has just ended. */
+function findContext(text: string): Context {
   const open: { call: string; field?: string }[] = [];
   let word = 0;
+  let isClosed = false;
   let quote: string | undefined;
   for (let at = 0; at < text.length; at++) {
     const character = text[at] as string;
@@ -56,23 +97,26 @@ function findContext(text: string): { call?: string | undefined; field?: string 
     } else if (character === '"' || character === "'") quote = character;
     else if (character === '(') {
       open.push({ call: text.slice(word, at).trim() });
+      isClosed = false;
       word = at + 1;
     } else if (character === ')') {
       open.pop();
+      isClosed = true;
       word = at + 1;
     } else if (character === ',') {
+      isClosed = false;
       const inner = open.at(-1);
       if (inner && inner.field === undefined) inner.field = text.slice(word, at).trim();
       word = at + 1;
     } else if (character === ' ' && word === at) word = at + 1;
   }
-  return { ...open.at(-1), start: word };
+  return { ...open.at(-1), start: word, isClosed };
 }
 
 /** Returns an expression for what was typed: an expression as it is, any other text as a search. */
 export function toExpression(text: string): string {
   const typed = text.trim();
-  return typed === '' || /^\w+\s*\(/.test(typed) ? typed : `search(${JSON.stringify(typed)})`;
+  return typed === '' || /^\w+\(/.test(typed) ? typed : `search(${JSON.stringify(typed)})`;
 }
 
 /** Returns the position that an error message of the parser names, from 0; undefined if it names none. */

@@ -33,7 +33,13 @@ export function QuickFilters({
   return (
     <div className="row wrap">
       {fixed.map(({ label, query }) => (
-        <button key={query} type="button" className="chip" aria-pressed={active.includes(query)} onClick={() => toggle(query)}>
+        <button
+          key={query}
+          type="button"
+          className="chip"
+          aria-pressed={active.includes(query)}
+          onClick={() => toggle(query)}
+        >
           {label}
         </button>
       ))}
@@ -64,7 +70,14 @@ export function QuickFilters({
         );
       })}
       {others.map((query) => (
-        <button key={query} type="button" className="chip mono" aria-pressed="true" title="Remove" onClick={() => toggle(query)}>
+        <button
+          key={query}
+          type="button"
+          className="chip mono"
+          aria-pressed="true"
+          title="Remove"
+          onClick={() => toggle(query)}
+        >
           <Value text={query} />
           <Icon name="close" />
         </button>

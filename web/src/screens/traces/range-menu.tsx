@@ -47,11 +47,23 @@ export function RangeMenu({ search, onChange }: { readonly search: Range; readon
           <form className="own-range stack" onSubmit={(event) => submit(event, close)}>
             <label className="field" htmlFor={`${id}-from`}>
               From
-              <input id={`${id}-from`} name="from" type="datetime-local" className="input" defaultValue={toLocal(from)} />
+              <input
+                id={`${id}-from`}
+                name="from"
+                type="datetime-local"
+                className="input"
+                defaultValue={toLocal(from)}
+              />
             </label>
             <label className="field" htmlFor={`${id}-until`}>
               Until
-              <input id={`${id}-until`} name="until" type="datetime-local" className="input" defaultValue={toLocal(until)} />
+              <input
+                id={`${id}-until`}
+                name="until"
+                type="datetime-local"
+                className="input"
+                defaultValue={toLocal(until)}
+              />
             </label>
             <button type="submit" className="button">
               Apply

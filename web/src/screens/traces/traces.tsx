@@ -55,7 +55,7 @@ function TracesOfProject() {
   const onNearEnd = useCallback(() => {
     if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
   }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
-  if (project.error) return <ErrorState error={project.error} onRetry={() => void project.refetch()} />;
+  if (project.error) return <ErrorState isPage error={project.error} onRetry={() => void project.refetch()} />;
   const visibility = Object.fromEntries(runColumns.map(({ id }) => [id, columns.includes(id)]));
   return (
     <div className="traces">
@@ -82,14 +82,24 @@ function TracesOfProject() {
         <button type="button" className="button icon" aria-label="Refresh" title="Refresh (r)" onClick={restart}>
           <Icon name="refresh" />
         </button>
-        <button type="button" className="button" aria-pressed={search.live === true} title="Live tail (l)" onClick={toggleLive}>
+        <button
+          type="button"
+          className="button"
+          aria-pressed={search.live === true}
+          title="Live tail (l)"
+          onClick={toggleLive}
+        >
           <span className={search.live ? 'live-dot on' : 'live-dot'} aria-hidden="true" />
           Live
         </button>
       </header>
       <div className="traces-filter">
         <FilterBar filter={search.filter} facets={stats?.run_facets ?? []} onChange={(filter) => change({ filter })} />
-        <QuickFilters active={search.quick ?? []} facets={stats?.run_facets ?? []} onChange={(quick) => change({ quick })} />
+        <QuickFilters
+          active={search.quick ?? []}
+          facets={stats?.run_facets ?? []}
+          onChange={(quick) => change({ quick })}
+        />
       </div>
       <Figures stats={stats} />
       {liveError && (
@@ -172,7 +182,13 @@ function RunsMenu({
     <fieldset className="choices">
       <legend className="visually-hidden">Runs to show</legend>
       {runChoices.map((choice) => (
-        <button key={choice.label} type="button" className="button" aria-pressed={choice.runs === runs} onClick={() => onChange(choice.runs)}>
+        <button
+          key={choice.label}
+          type="button"
+          className="button"
+          aria-pressed={choice.runs === runs}
+          onClick={() => onChange(choice.runs)}
+        >
           {choice.label}
         </button>
       ))}
@@ -198,7 +214,9 @@ function ColumnMenu({
                 type="checkbox"
                 checked={columns.includes(id)}
                 disabled={id === 'name'}
-                onChange={({ target }) => onChange(target.checked ? [...columns, id] : columns.filter((each) => each !== id))}
+                onChange={({ target }) =>
+                  onChange(target.checked ? [...columns, id] : columns.filter((each) => each !== id))
+                }
               />
               {label}
             </label>

@@ -9,8 +9,23 @@ const pageSize = 100;
 const livePollMs = 2000;
 /** Fields of the table. Inputs and outputs are read as previews, which have a bounded size. */
 const selects = [
-  'ID', 'NAME', 'RUN_TYPE', 'STATUS', 'START_TIME', 'LATENCY_SECONDS', 'FIRST_TOKEN_TIME', 'ERROR_PREVIEW', 'INPUTS_PREVIEW',
-  'OUTPUTS_PREVIEW', 'TRACE_ID', 'THREAD_ID', 'IS_ROOT', 'TOTAL_TOKENS', 'TOTAL_COST', 'TAGS', 'FEEDBACK_STATS',
+  'ID',
+  'NAME',
+  'RUN_TYPE',
+  'STATUS',
+  'START_TIME',
+  'LATENCY_SECONDS',
+  'FIRST_TOKEN_TIME',
+  'ERROR_PREVIEW',
+  'INPUTS_PREVIEW',
+  'OUTPUTS_PREVIEW',
+  'TRACE_ID',
+  'THREAD_ID',
+  'IS_ROOT',
+  'TOTAL_TOKENS',
+  'TOTAL_COST',
+  'TAGS',
+  'FEEDBACK_STATS',
 ] as const;
 
 /**
@@ -58,7 +73,13 @@ export function useRuns(projectId: string, search: TracesSearch) {
     placeholderData: keepPreviousData,
     ...(live ? { refetchInterval: livePollMs * 5 } : {}),
   });
-  return { pages, rows, stats: stats.data as RunStats | undefined, liveError: head.error, restart: () => setNow(Date.now()) };
+  return {
+    pages,
+    rows,
+    stats: stats.data as RunStats | undefined,
+    liveError: head.error,
+    restart: () => setNow(Date.now()),
+  };
 }
 
 export interface RunStats {

@@ -52,7 +52,12 @@ function createChart(element: HTMLElement, series: UsageSeries): UPlot {
   const positions = buckets.map((_, index) => index);
   const line = readColor(element, '--line');
   const text = readColor(element, '--muted');
-  const axis: UPlot.Axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: '11px system-ui' };
+  const axis: UPlot.Axis = {
+    stroke: text,
+    grid: { stroke: line, width: 1 },
+    ticks: { show: false },
+    font: '11px system-ui',
+  };
   const bars = UPlot.paths.bars?.({ size: [0.7, 60], gap: 1 });
   const options: UPlot.Options = {
     width: element.clientWidth,
@@ -60,23 +65,38 @@ function createChart(element: HTMLElement, series: UsageSeries): UPlot {
     padding: [10, 8, 0, 0],
     cursor: { drag: { x: false, y: false }, points: { show: false } },
     legend: { show: true, live: true },
-    scales: { x: { time: false, range: [-0.6, buckets.length - 0.4] }, y: { range: (_, _min, max) => [0, Math.max(1, max * 1.05)] } },
+    scales: {
+      x: { time: false, range: [-0.6, buckets.length - 0.4] },
+      y: { range: (_, _min, max) => [0, Math.max(1, max * 1.05)] },
+    },
     axes: [
-      { ...axis, grid: { show: false }, values: (_, ticks) => ticks.map((tick) => labelAt(tick)), space: 60, incrs: [1, 2, 5, 10, 20, 50] },
-      { ...axis, size: 54, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? formatCompact(tick) : '')) },
+      {
+        ...axis,
+        grid: { show: false },
+        values: (_, ticks) => ticks.map((tick) => labelAt(tick)),
+        space: 60,
+        incrs: [1, 2, 5, 10, 20, 50],
+      },
+      {
+        ...axis,
+        size: 54,
+        values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? formatCompact(tick) : '')),
+      },
     ],
     series: [
       { label: 'Start', value: (_, value: number | null) => labelAt(value) },
       ...groups
-        .map((group): UPlot.Series => ({
-          label: group.name.slice(0, 40),
-          fill: group.color,
-          stroke: group.color,
-          width: 0,
-          ...(bars ? { paths: bars } : {}),
-          points: { show: false },
-          value: (_, _edge, _series, index) => (index === null ? '' : formatCount(group.counts[index])),
-        }))
+        .map(
+          (group): UPlot.Series => ({
+            label: group.name.slice(0, 40),
+            fill: group.color,
+            stroke: group.color,
+            width: 0,
+            ...(bars ? { paths: bars } : {}),
+            points: { show: false },
+            value: (_, _edge, _series, index) => (index === null ? '' : formatCount(group.counts[index])),
+          }),
+        )
         .reverse(),
     ],
   };
@@ -92,7 +112,10 @@ function limitGroups({ groups, buckets }: UsageSeries): readonly UsageGroupSerie
   const others = groups.slice(maxGroups - 1);
   const counts = buckets.map((_, index) => others.reduce((sum, each) => sum + (each.counts[index] ?? 0), 0));
   const sum = others.reduce((total, each) => total + each.sum, 0);
-  return [...groups.slice(0, maxGroups - 1), { key: '', name: `${others.length} others`, counts, sum, color: otherColor }];
+  return [
+    ...groups.slice(0, maxGroups - 1),
+    { key: '', name: `${others.length} others`, counts, sum, color: otherColor },
+  ];
 }
 
 /** Returns the value of a colour token for the theme that applies; a canvas does not resolve tokens. */

@@ -2,13 +2,13 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
 import { call, fillPath } from '../../api/client.ts';
-import { usePermission, useSession } from '../../api/session.ts';
+import { useWorkspaces } from '../../api/session.ts';
 import { formatCount, formatUtc } from '../../components/format.ts';
 import { EmptyState, Permitted, QueryState } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
-import { StackedChart } from './stacked-chart.tsx';
 import { type UsageGroup, type UsageRange, usageGroups, usageRanges } from './search.ts';
 import { buildSeries, type UsageSeries } from './series.ts';
+import { StackedChart } from './stacked-chart.tsx';
 import './usage.css';
 
 const route = getRouteApi('/shell/usage');
@@ -29,18 +29,18 @@ export function Usage() {
 function UsageReport() {
   const { range = defaultUsageRange, group = defaultUsageGroup } = route.useSearch();
   const navigate = useNavigate({ from: '/usage' });
-  const { workspace } = useSession();
-  const canList = usePermission('workspaces:read');
+  const { workspaces } = useWorkspaces();
+  const ids = workspaces.slice(0, maxWorkspaces).map(({ id }) => id);
   const query = useMemo(() => {
     const end = Math.ceil(Date.now() / hourMs) * hourMs;
     const start = end - usageRanges[range].hours * hourMs;
     return { start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(), group_by: group };
   }, [range, group]);
   const usage = useQuery({
-    queryKey: ['usage', query],
+    queryKey: ['usage', query, ids.join()],
+    enabled: ids.length > 0,
     queryFn: async ({ signal }) => {
-      const listed = canList ? await call('get', '/api/v1/workspaces', { signal }) : [workspace];
-      const full = { ...query, workspace_ids: listed.slice(0, maxWorkspaces).map(({ id }) => id) };
+      const full = { ...query, workspace_ids: ids };
       const report = await call('get', '/api/v1/orgs/current/billing/granular-usage', { query: full, signal });
       const csv = fillPath('/api/v1/orgs/current/billing/granular-usage/export', {}, full);
       return { series: buildSeries(report, group), csv };

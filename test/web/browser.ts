@@ -1,0 +1,88 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import chromium from '@sparticuz/chromium';
+import { type Browser, type BrowserContext, type Page, chromium as playwright } from 'playwright-core';
+import { expect } from 'vitest';
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** Expects a value within ten seconds. */
+export function eventually<T>(read: () => T | Promise<T>) {
+  return expect.poll(read, { timeout: 10_000 });
+}
+
+/** Starts Chromium from the package `@sparticuz/chromium`, which contains the program. */
+export async function startBrowser(): Promise<Browser> {
+  // Its own sandbox needs a user other than root.
+  return playwright.launch({ executablePath: await chromium.executablePath(), args: ['--no-sandbox'] });
+}
+
+export interface ContextOptions {
+  readonly width?: number;
+  readonly theme?: 'light' | 'dark';
+  readonly timezoneId?: string;
+}
+
+/** Opens a context of its own cookies, whose pages collect their errors. */
+export async function openContext(
+  browser: Browser,
+  url: string,
+  options: ContextOptions = {},
+): Promise<BrowserContext> {
+  const width = options.width ?? 1280;
+  const context = await browser.newContext({
+    baseURL: url,
+    viewport: { width, height: width < 800 ? 844 : 800 },
+    colorScheme: options.theme ?? 'light',
+    timezoneId: options.timezoneId ?? 'Europe/Berlin',
+    locale: 'en-US',
+  });
+  context.setDefaultTimeout(15_000);
+  return context;
+}
+
+/** Signs in with a key through the form. */
+export async function signIn(page: Page, apiKey: string, path = '/'): Promise<void> {
+  await page.goto(path);
+  await page.getByLabel('API key').fill(apiKey);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByRole('navigation', { name: 'Screens' }).waitFor();
+}
+
+/** Collects what must not happen on a page: exceptions, refusals of the content security policy, requests to other hosts. */
+export function watchPage(page: Page): { readonly problems: string[] } {
+  const problems: string[] = [];
+  page.on('pageerror', (error) => problems.push(error.message));
+  page.on('console', (message) => {
+    // Chromium also logs responses of 401 and so on, which tests cause on purpose.
+    if (message.type() === 'error' && !message.text().startsWith('Failed to load resource'))
+      problems.push(message.text());
+  });
+  page.on('dialog', (dialog) => {
+    problems.push(`dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  page.on('request', (request) => {
+    const { protocol, host } = new URL(request.url());
+    if (protocol.startsWith('http') && host !== new URL(page.url()).host && page.url() !== 'about:blank')
+      problems.push(`request to ${request.url()}`);
+  });
+  return { problems };
+}
+
+/** Fails if axe-core finds a violation of WCAG 2.2 AA on the page. */
+export async function expectAccessible(page: Page): Promise<void> {
+  // `evaluate` is not subject to the content security policy of the page.
+  await page.evaluate(axeSource);
+  const violations = await page.evaluate(async () => {
+    const { axe } = window as unknown as { axe: { run(context: Document, options: object): Promise<AxeResults> } };
+    const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
+    const found = await axe.run(document, { runOnly: { type: 'tag', values: tags } });
+    return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
+  });
+  expect(violations).toEqual([]);
+}
+
+interface AxeResults {
+  readonly violations: readonly { readonly id: string; readonly nodes: readonly { readonly html: string }[] }[];
+}

@@ -1,0 +1,127 @@
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { expectAccessible, openContext, signIn, startBrowser, watchPage } from './browser.ts';
+import { buildAgentTrace, sendRuns } from './send-traces.ts';
+
+let runlake: RunlakeProcess;
+let browser: Browser;
+beforeAll(async () => {
+  [runlake, browser] = await Promise.all([startRunlake(), startBrowser()]);
+});
+afterAll(async () => {
+  await browser?.close();
+  await runlake?.remove();
+});
+
+async function createKey(body: object): Promise<{ id: string; key: string }> {
+  const response = await fetch(`${runlake.url}/api/v1/api-key`, {
+    method: 'POST',
+    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  expect(response.status).toBe(200);
+  return (await response.json()) as { id: string; key: string };
+}
+
+describe('sign-in', () => {
+  it('refuses a wrong key with the words of the API, and stores no key', async () => {
+    const context = await openContext(browser, runlake.url);
+    const page = await context.newPage();
+    const { problems } = watchPage(page);
+    await page.goto('/');
+    await page.getByLabel('API key').fill('wrong');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('alert').waitFor();
+    expect(await page.getByRole('alert').textContent()).toMatch(/key/i);
+    await expectAccessible(page);
+    await signIn(page, runlake.apiKey);
+    const stored = await page.evaluate(() =>
+      JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]),
+    );
+    expect(stored).not.toContain(runlake.apiKey);
+    expect(stored).not.toContain('runlake_session');
+    expect(problems).toEqual([]);
+    await context.close();
+  });
+
+  it('shows the lines for a first trace on an empty installation, and opens the trace when it arrives', async () => {
+    const context = await openContext(browser, runlake.url);
+    const page = await context.newPage();
+    const { problems } = watchPage(page);
+    await signIn(page, runlake.apiKey);
+    await page.getByRole('heading', { name: 'Send the first trace' }).waitFor();
+    await page.getByRole('button', { name: 'Create a key for these lines' }).click();
+    await page.getByText('It is shown only now').waitFor();
+    const lines = await page.getByRole('region', { name: 'JavaScript lines' }).textContent();
+    const key = /LANGSMITH_API_KEY='([^']+)'/.exec(lines ?? '')?.[1] ?? '';
+    expect(lines).toContain(`LANGSMITH_ENDPOINT=${runlake.url}`);
+    await page.getByRole('tab', { name: 'JavaScript' }).press('ArrowRight');
+    expect(await page.getByRole('region', { name: 'Python lines' }).textContent()).toContain('from langsmith import');
+    await page.getByRole('tab', { name: 'OTLP' }).click();
+    expect(await page.getByRole('region', { name: 'OTLP lines' }).textContent()).toContain(key);
+    await expectAccessible(page);
+    await sendRuns(runlake.url, key, buildAgentTrace('first', Date.now() - 5000, 0));
+    await page.getByRole('tree', { name: 'Runs' }).waitFor();
+    expect(await page.getByRole('heading', { level: 1 }).textContent()).toBe('triage agent');
+    expect(problems).toEqual([]);
+    await context.close();
+  });
+
+  it('leads to the sign-in when the key is revoked, and back to the page afterwards', async () => {
+    const context = await openContext(browser, runlake.url);
+    const page = await context.newPage();
+    const { id, key } = await createKey({ description: 'to revoke' });
+    await signIn(page, key, '/projects');
+    await page.getByRole('link', { name: 'first' }).click();
+    await page.getByRole('table', { name: 'Runs' }).waitFor();
+    const revoked = await fetch(`${runlake.url}/api/v1/api-key/${id}`, {
+      method: 'DELETE',
+      headers: { 'x-api-key': runlake.apiKey },
+    });
+    expect(revoked.ok).toBe(true);
+    const address = new URL(page.url()).pathname;
+    await page.getByRole('button', { name: 'Refresh' }).click();
+    await page.getByText('This page needs a session').waitFor();
+    await page.getByLabel('API key').fill(runlake.apiKey);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('table', { name: 'Runs' }).waitFor();
+    expect(new URL(page.url()).pathname).toBe(address);
+    await context.close();
+  });
+
+  it('does not follow an address of another origin after the sign-in', async () => {
+    const context = await openContext(browser, runlake.url);
+    const page = await context.newPage();
+    await signIn(page, runlake.apiKey, '/signin?to=//other.example/x');
+    expect(new URL(page.url()).origin).toBe(new URL(runlake.url).origin);
+    await context.close();
+  });
+
+  it('signs out in every tab', async () => {
+    const context = await openContext(browser, runlake.url);
+    const [first, second] = [await context.newPage(), await context.newPage()];
+    await signIn(first, runlake.apiKey);
+    await second.goto('/usage');
+    await second.getByRole('heading', { name: 'Usage' }).waitFor();
+    await first.getByRole('button', { name: 'Sign out' }).click();
+    await first.getByLabel('API key').waitFor();
+    await second.getByRole('link', { name: 'Projects' }).click();
+    await second.getByLabel('API key').waitFor();
+    await context.close();
+  });
+
+  it('names the permission that is missing', async () => {
+    const context = await openContext(browser, runlake.url);
+    const page = await context.newPage();
+    const { key } = await createKey({ description: 'projects only', permissions: ['projects:read'] });
+    await signIn(page, key, '/usage');
+    await page.getByText('No permission').waitFor();
+    expect(await page.getByRole('main').textContent()).toContain('organization:read');
+    await expectAccessible(page);
+    await page.getByRole('link', { name: 'Projects' }).click();
+    await page.getByRole('link', { name: 'first' }).click();
+    await page.getByText('runs:read').waitFor();
+    await context.close();
+  });
+});

@@ -1,0 +1,213 @@
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { eventually, expectAccessible, openContext, signIn, startBrowser, watchPage } from './browser.ts';
+import { buildAgentTrace, buildLargeTrace, buildTrace, type SentRun, sendRuns } from './send-traces.ts';
+
+describe('the trace screen', () => {
+  let runlake: RunlakeProcess;
+  let browser: Browser;
+  let context: BrowserContext;
+  let page: Page;
+  let problems: string[];
+  beforeAll(async () => {
+    [runlake, browser] = await Promise.all([startRunlake(), startBrowser()]);
+    context = await openContext(browser, runlake.url);
+    page = await context.newPage();
+    await signIn(page, runlake.apiKey);
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await runlake?.remove();
+  });
+  beforeEach(async () => {
+    await page.close();
+    page = await context.newPage();
+    ({ problems } = watchPage(page));
+  });
+  const tree = () => page.getByRole('tree', { name: 'Runs' });
+  const selected = () => page.getByRole('treeitem', { selected: true });
+  const detail = () => page.getByRole('region', { name: 'Run', exact: true });
+
+  async function open(runs: readonly SentRun[], path = `/runs/${runs[0]?.id}`): Promise<void> {
+    await sendRuns(runlake.url, runlake.apiKey, runs);
+    await page.goto(path);
+    await tree().waitFor();
+  }
+
+  it('shows the tree, the conversation, figures, metadata and raw bytes of a run', async () => {
+    const runs = buildAgentTrace('agent', Date.now() - 60_000, 1);
+    await open(runs);
+    await eventually(() => page.getByRole('treeitem').count()).toBe(5);
+    await detail().getByText('Here is what I found').waitFor();
+    await expectAccessible(page);
+    await page.getByRole('treeitem').filter({ hasText: 'plan' }).click();
+    await eventually(() => new URL(page.url()).pathname).toBe(`/runs/${runs[2]?.id}`);
+    await detail().getByText('search_orders').waitFor();
+    expect(await detail().textContent()).toContain('413 in, 38 out');
+    await page.getByRole('button', { name: 'JSON' }).first().click();
+    await page.getByRole('region', { name: 'Input' }).getByRole('button', { name: 'messages: [2]' }).waitFor();
+    await page.getByRole('button', { name: 'Text' }).first().click();
+    await page.getByRole('searchbox', { name: 'Find in input' }).fill('invoices');
+    await page.getByRole('tab', { name: 'Metadata' }).click();
+    await detail().getByText('gpt-4o-mini').waitFor();
+    await expectAccessible(page);
+    await page.getByRole('tab', { name: 'Raw' }).click();
+    await detail().getByText(`"id":"${runs[2]?.id}"`).waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('opens the links of the SDKs', async () => {
+    const runs = buildAgentTrace('agent', Date.now() - 60_000, 2);
+    await sendRuns(runlake.url, runlake.apiKey, runs);
+    const headers = { 'x-api-key': runlake.apiKey };
+    const run = await (await fetch(`${runlake.url}/api/v1/runs/${runs[1]?.id}`, { headers })).json();
+    const { url } = await (
+      await fetch(
+        `${runlake.url}/api/v2/runs/${runs[1]?.id}/url?project_id=${run.session_id}&trace_id=${run.trace_id}`,
+        { headers },
+      )
+    ).json();
+    for (const address of [run.app_path as string, url as string]) {
+      await page.goto(address);
+      await eventually(() => selected().textContent()).toContain('retrieve context');
+    }
+  });
+
+  it('is used by keyboard', async () => {
+    await open(buildAgentTrace('agent', Date.now() - 60_000, 4));
+    await page.keyboard.press('j');
+    await eventually(() => selected().textContent()).toContain('retrieve context');
+    await page.keyboard.press('ArrowLeft');
+    await eventually(() => selected().getAttribute('aria-level')).toBe('1');
+    await page.keyboard.press('ArrowLeft');
+    await eventually(() => page.getByRole('treeitem').count()).toBe(1);
+    await page.keyboard.press('e');
+    await eventually(() => selected().textContent()).toContain('search_orders');
+    await detail().getByText('timed out after 5000 ms').first().waitFor();
+    await page.keyboard.press('/');
+    await page.keyboard.type('retr');
+    await eventually(() => page.getByRole('treeitem').count()).toBe(2);
+    expect(problems).toEqual([]);
+  });
+
+  it('grows while it is watched, until the trace ends', async () => {
+    const runs = buildAgentTrace('agent', Date.now() - 60_000, 1);
+    const [root, ...children] = runs as [SentRun, ...SentRun[]];
+    const { end_time, outputs, ...begun } = root;
+    await open([begun]);
+    await page.getByText('running').waitFor();
+    await detail().getByText('The run has not ended.').waitFor();
+    await sendRuns(runlake.url, runlake.apiKey, children.slice(0, 2));
+    await eventually(() => page.getByRole('treeitem').count()).toBe(3);
+    await sendRuns(runlake.url, runlake.apiKey, children.slice(2));
+    const ended = await fetch(`${runlake.url}/api/v1/runs/${root.id}`, {
+      method: 'PATCH',
+      headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+      body: JSON.stringify({ end_time, outputs, trace_id: root.id, dotted_order: root.dotted_order }),
+    });
+    expect(ended.status).toBe(202);
+    await eventually(() => page.getByRole('treeitem').count()).toBe(5);
+    await detail().getByText('Here is what I found').waitFor();
+    await eventually(() => page.getByText('running', { exact: true }).count()).toBe(0);
+  });
+
+  it('shows a trace of 10,000 runs, of which only those in view are rendered', async () => {
+    const runs = buildLargeTrace('large', Date.now() - 300_000, 10_000);
+    await open(runs);
+    await page.getByText('10000 runs').waitFor();
+    expect(await page.getByRole('treeitem').count()).toBeLessThan(80);
+    await page.getByRole('searchbox', { name: 'Find a run' }).fill('failed at 997');
+    await eventually(() => page.getByRole('treeitem').count()).toBeLessThan(20);
+    await page.getByRole('searchbox', { name: 'Find a run' }).fill('');
+    await page.keyboard.press('Escape');
+    await tree().focus();
+    await page.keyboard.press('e');
+    await eventually(() => selected().textContent()).toContain('error');
+    // A link to a run deep in the tree scrolls to it.
+    await page.goto(`/runs/${runs[9000]?.id}`);
+    await eventually(() => selected().count()).toBe(1);
+    expect(problems).toEqual([]);
+  });
+
+  it('shows hostile values as text', async () => {
+    const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
+    const bidi = `safe\u202etxt.exe\u200b`;
+    const long = 'lorem ipsum '.repeat(90_000);
+    await open(
+      buildTrace(script, Date.now() - 1000, {
+        name: `${script}${bidi}`,
+        until: 10,
+        inputs: { messages: [{ role: script, content: `${script} ${bidi}` }], [script]: long },
+        outputs: { big: long, exact: 12345678901234 },
+        error: script,
+        tags: [script, bidi],
+        metadata: { [script]: script, thread_id: bidi },
+      }),
+    );
+    await detail().getByText('alert(1)').first().waitFor();
+    expect(await page.getByRole('heading', { level: 1 }).textContent()).toContain('⟨U+202E⟩');
+    for (const tab of ['Metadata', 'Feedback', 'Raw', 'Run']) await page.getByRole('tab', { name: tab }).click();
+    await detail()
+      .getByText(/Show all 1,080,000 characters/)
+      .first()
+      .waitFor();
+    await page.goto('/projects');
+    await page.getByRole('link', { name: 'alert(1)' }).click();
+    await page.getByRole('table', { name: 'Runs' }).waitFor();
+    expect(await page.locator('img[src=x]').count()).toBe(0);
+    expect(problems).toEqual([]);
+    await page.goto('/usage?group=project');
+    await page.getByText('alert(1)').first().waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('keeps the digits of numbers that JavaScript cannot hold', async () => {
+    const [run] = buildTrace('exact', Date.now() - 1000, { name: 'exact', until: 10, outputs: { id: 'EXACT' } });
+    const body = JSON.stringify({ post: [run], patch: [] }).replace('"EXACT"', '9007199254740993');
+    const sent = await fetch(`${runlake.url}/api/v1/runs/batch`, {
+      method: 'POST',
+      headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+      body,
+    });
+    expect(sent.status).toBe(202);
+    await page.goto(`/runs/${run?.id}`);
+    await page.getByRole('region', { name: 'Output' }).getByText('9007199254740993').waitFor();
+  });
+
+  it('adds feedback, and shares a trace that opens without a session', async () => {
+    const runs = buildAgentTrace('agent', Date.now() - 60_000, 1);
+    await open(runs);
+    await page.getByRole('tab', { name: 'Feedback' }).click();
+    await page.getByRole('textbox', { name: 'Key' }).fill('correct');
+    await page.getByRole('textbox', { name: 'Score' }).fill('much');
+    await page.getByRole('button', { name: 'Add' }).click();
+    await page.getByText('The score must be a number.').waitFor();
+    await page.getByRole('textbox', { name: 'Score' }).fill('0.5');
+    await page.getByRole('button', { name: 'Add' }).click();
+    await detail().getByRole('listitem').filter({ hasText: 'correct' }).waitFor();
+    await page.getByRole('button', { name: 'Share' }).click();
+    await page.getByRole('button', { name: 'Create a public link' }).click();
+    const link = await page.getByRole('textbox', { name: 'Public link' }).inputValue();
+    const stranger = await openContext(browser, runlake.url);
+    const other = await stranger.newPage();
+    const watched = watchPage(other);
+    await other.goto(link);
+    await eventually(() => other.getByRole('treeitem').count()).toBe(5);
+    await other.getByRole('treeitem').filter({ hasText: 'plan' }).click();
+    await other.getByRole('region', { name: 'Run', exact: true }).getByText('search_orders').waitFor();
+    await expectAccessible(other);
+    expect(watched.problems).toEqual([]);
+    await page.getByRole('button', { name: 'Stop sharing' }).click();
+    await page.getByText('The trace is not shared').waitFor();
+    await other.reload();
+    await other.getByRole('alert').waitFor();
+    await stranger.close();
+  });
+
+  it('says that a run does not exist', async () => {
+    await page.goto('/runs/00000000-0000-4000-8000-000000000000');
+    await page.getByRole('alert').getByText('Not found').waitFor();
+    await expectAccessible(page);
+  });
+});

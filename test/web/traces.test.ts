@@ -1,0 +1,179 @@
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { operatorsByType, runFilterFields } from '../../pipelines/runs/filter/fields.ts';
+import {
+  completeFilter,
+  fields,
+  findPosition,
+  operators,
+  toExpression,
+} from '../../web/src/screens/traces/filter-language.ts';
+import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { eventually, expectAccessible, openContext, signIn, startBrowser, watchPage } from './browser.ts';
+import { buildAgentTrace, buildTrace, sendRuns } from './send-traces.ts';
+
+describe('the filter language of the bar', () => {
+  it('has the fields and operators of the parser', () => {
+    expect([...fields].sort()).toEqual(Object.keys(runFilterFields).sort());
+    const known = new Set<string>([...Object.values(operatorsByType).flat(), 'search']);
+    expect([...operators].sort()).toEqual([...known].sort());
+  });
+
+  it('completes operators, fields and values where they can stand', () => {
+    const at = (text: string) => completeFilter(text, text.length, { name: ['a "b"'] }).options;
+    expect(at('g')).toEqual(['gt(', 'gte(']);
+    expect(at('and(eq(sta')).toEqual(['status, ', 'start_time, ']);
+    expect(at('eq(status, "e')).toEqual(['"error"']);
+    expect(at('eq(name, ')).toEqual(['"a \\"b\\""']);
+    expect(at('and(eq(name, "x, ("), ')).toContain('search(');
+    expect(toExpression('refund (late)')).toBe('search("refund (late)")');
+    expect(findPosition('Invalid filter at character 4: unknown field')).toBe(3);
+  });
+});
+
+describe('the traces screen', () => {
+  let runlake: RunlakeProcess;
+  let browser: Browser;
+  let context: BrowserContext;
+  let page: Page;
+  let problems: string[];
+  beforeAll(async () => {
+    [runlake, browser] = await Promise.all([startRunlake(), startBrowser()]);
+    const now = Date.now() - 60_000;
+    const runs = Array.from({ length: 250 }, (_, index) =>
+      buildAgentTrace('support-agent', now - index * 100_000, index),
+    );
+    await sendRuns(runlake.url, runlake.apiKey, runs.flat());
+    context = await openContext(browser, runlake.url);
+    const first = await context.newPage();
+    await signIn(first, runlake.apiKey);
+    await first.close();
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await runlake?.remove();
+  });
+  beforeEach(async () => {
+    await page?.close();
+    page = await context.newPage();
+    ({ problems } = watchPage(page));
+    await page.goto('/projects');
+    await page.getByRole('link', { name: 'support-agent' }).click();
+    await page.getByRole('table', { name: 'Runs' }).waitFor();
+  });
+  const rows = () => page.getByRole('table', { name: 'Runs' }).getByRole('row');
+  const count = async () => Number(await page.getByRole('table', { name: 'Runs' }).getAttribute('aria-rowcount')) - 1;
+  const figure = async (label: string) => page.locator('.figures div', { hasText: label }).locator('dd').textContent();
+
+  it('lists the newest traces with figures, and loads older ones while it is scrolled', async () => {
+    await eventually(() => figure('Runs')).toBe('250');
+    expect(await figure('Errors')).toBe('11.2 %');
+    expect(await count()).toBe(100);
+    await expectAccessible(page);
+    await eventually(async () => {
+      await page.locator('.virtual-scroll').evaluate((element) => element.scrollTo(0, element.scrollHeight));
+      return count();
+    }).toBe(250);
+    // Only rows in view are in the document.
+    expect(await rows().count()).toBeLessThan(80);
+    await page.getByText('250 runs; these are all.').waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('filters by expression, by text and by one click, and keeps that in the address', async () => {
+    const filter = page.getByRole('combobox', { name: 'Filter' });
+    await filter.fill('gt(latancy, 2)');
+    await page.getByText('did you mean `latency`').waitFor();
+    expect(await page.locator('mark').textContent()).toBe('l');
+    await filter.fill('eq(sta');
+    await page.getByRole('option', { name: 'status,' }).waitFor();
+    await filter.press('ArrowDown');
+    await filter.press('Enter');
+    await eventually(() => filter.inputValue()).toBe('eq(status, ');
+    await filter.press('ArrowDown');
+    await filter.press('ArrowDown');
+    await filter.press('Tab');
+    await filter.press('End');
+    await filter.pressSequentially(')');
+    await filter.press('Enter');
+    await eventually(() => figure('Runs')).toBe('28');
+    await page.getByRole('button', { name: 'Slow (over 5 s)' }).click();
+    await eventually(() => figure('Runs')).toBe('4');
+    await page.reload();
+    await eventually(() => figure('Runs')).toBe('4');
+    await page.getByRole('button', { name: 'Slow (over 5 s)' }).click();
+    await filter.fill('order 48213');
+    await filter.press('Enter');
+    expect(await filter.inputValue()).toBe('search("order 48213")');
+    await eventually(() => figure('Runs')).not.toBe('28');
+    await page.getByRole('button', { name: 'Clear the filter' }).click();
+    await page.getByRole('button', { name: 'Name ▾' }).click();
+    await page.getByRole('button', { name: /triage agent/ }).click();
+    await eventually(() => figure('Runs')).toBe('50');
+    expect(problems).toEqual([]);
+  });
+
+  it('is used by keyboard, and explains its keys', async () => {
+    await page.keyboard.press('?');
+    await page.getByRole('dialog').getByText('Live tail on or off').waitFor();
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('/');
+    await eventually(() => page.evaluate(() => document.activeElement?.getAttribute('aria-label'))).toBe('Filter');
+    await rows().nth(1).focus();
+    await page.keyboard.press('j');
+    await page.keyboard.press('j');
+    await eventually(() => page.evaluate(() => document.activeElement?.getAttribute('data-index'))).toBe('2');
+    await page.keyboard.press('Enter');
+    await page.getByRole('tree', { name: 'Runs' }).waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('shows new traces while live tail is on', async () => {
+    await page.getByRole('button', { name: 'Live' }).click();
+    await sendRuns(runlake.url, runlake.apiKey, buildTrace('support-agent', Date.now(), { name: 'just now' }));
+    await rows().filter({ hasText: 'just now' }).filter({ hasText: 'runs' }).waitFor();
+  });
+
+  it('chooses columns and remembers them', async () => {
+    await page.getByRole('button', { name: 'Columns' }).click();
+    await page.getByRole('checkbox', { name: 'Thread' }).check();
+    await page.keyboard.press('Escape');
+    await page.getByRole('columnheader', { name: 'Thread' }).waitFor();
+    await page.reload();
+    await page.getByRole('columnheader', { name: 'Thread' }).waitFor();
+    await page.evaluate(() => localStorage.removeItem('runlake.trace-columns'));
+  });
+
+  it('shows times in the zone of the viewer, and UTC as the tooltip', async () => {
+    const time = rows().nth(1).getByRole('time');
+    const [shown, utc] = [await time.textContent(), await time.getAttribute('title')];
+    const at = new Date((await time.getAttribute('datetime')) ?? '');
+    expect(utc).toBe(`${at.toISOString().replace('T', ' ').slice(0, 23)} UTC`);
+    const berlin = at.toLocaleTimeString('de-DE', { timeZone: 'Europe/Berlin', hour12: false });
+    expect(shown?.endsWith(berlin)).toBe(true);
+  });
+
+  it('says so when the API fails or is slow, and recovers', async () => {
+    await page.route('**/api/v2/runs/query', (route) =>
+      route.fulfill({ status: 503, json: { detail: 'The database is away.' } }),
+    );
+    await page.reload();
+    await page.getByRole('alert').waitFor();
+    expect(await page.getByRole('alert').textContent()).toContain('The database is away.');
+    await expectAccessible(page);
+    await page.unroute('**/api/v2/runs/query');
+    let release: () => void = () => undefined;
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    await page.route('**/api/v2/runs/query', async (route) => {
+      await held;
+      await route.continue();
+    });
+    await page.getByRole('button', { name: 'Try again' }).click();
+    await page.reload();
+    await page.getByText('Loading runs').waitFor();
+    release();
+    await page.getByRole('table', { name: 'Runs' }).waitFor();
+  });
+});
