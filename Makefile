@@ -6,7 +6,7 @@ NODE_MODULES := node_modules/.package-lock.json
 STACK := node --import tsx test/stack/stack-command.ts
 MINUTES ?= 10
 SEED ?=
-SOURCES := $(shell find api infra pipelines schemas -type f 2>/dev/null)
+SOURCES := $(shell find api infra pipelines schemas web -type f 2>/dev/null)
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-13s %s\n", $$1, $$2 }'

@@ -119,12 +119,14 @@ describe('usage', () => {
     await page.getByLabel('Group by').selectOption('workspace');
     await page.getByRole('columnheader', { name: 'Workspace' }).waitFor();
     const total = page
+      .getByRole('region', { name: 'Usage by group' })
       .getByRole('row', { name: /^Total/ })
       .getByRole('cell')
       .first();
     await eventually(() => total.textContent()).toBe('241');
     await page.getByLabel('Group by').selectOption('project');
-    const row = page
+    const table = page.getByRole('region', { name: 'Usage by group' });
+    const row = table
       .getByRole('row', { name: /^support-agent/ })
       .getByRole('cell')
       .first();

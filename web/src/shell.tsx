@@ -117,7 +117,11 @@ function Account() {
       >
         <Icon name="leave" />
       </button>
-      {name && <Value text={name} />}
+      {name && (
+        <span className="account-name clip">
+          <Value text={name} />
+        </span>
+      )}
     </div>
   );
 }

@@ -126,6 +126,9 @@ function parseArguments(value: unknown): unknown {
 /** Returns the text of the last message, or the only text, of inputs or outputs as JSON; otherwise the JSON. */
 export function summarizePreview(json: string): string {
   const value = parseArguments(json);
+  // The API cuts long previews; the last text that is there says the most.
+  if (typeof value === 'string')
+    return parseCutText([...json.matchAll(/"(?:content|text)":"((?:[^"\\]|\\.)+)/g)].at(-1)?.[1]) ?? json;
   if (typeof value !== 'object' || value === null) return json;
   const last = findMessages(value)?.at(-1);
   if (last) {
@@ -134,4 +137,9 @@ export function summarizePreview(json: string): string {
   }
   const values = Object.values(value);
   return values.length === 1 && typeof values[0] === 'string' ? values[0] : json;
+}
+
+function parseCutText(text: string | undefined): string | undefined {
+  const value = text === undefined ? undefined : parseArguments(`"${text}"`);
+  return typeof value === 'string' ? value : undefined;
 }
