@@ -37,6 +37,11 @@ export interface SinkHandling {
   readonly assignsTraceLocation?: true;
   /** The rows expire with their trace: the sink sets `trace_tier` and `expires_at`. */
   readonly expires?: true;
+  /**
+   * An event that equals a stored one changes nothing. Events are equal if all their bytes are, except for the time of
+   * acceptance, `receivedAt`: the first field after those of fixed width that is not a string. `id` is a field of fixed width.
+   */
+  readonly repeats?: { readonly id: string; readonly receivedAt: string };
   /** The hours that an event marks dirty: those of these times. */
   readonly dirtyHours?: { readonly tenant: string; readonly times: readonly string[] };
   /** Flag field that is set on events to store; all other events are only for followers of the topic. */
@@ -106,6 +111,7 @@ export const runEvents = defineTopic({
   ],
   assignsTraceLocation: true,
   expires: true,
+  repeats: { id: 'id', receivedAt: 'first_received_at' },
   // Usage is counted by the time of the trace, and the facts of runs are listed by the time of the run.
   dirtyHours: { tenant: 'tenant_id', times: ['trace_time', 'start_time'] },
   // Weeks start on Monday, and 1970 started on a Thursday.
@@ -119,8 +125,10 @@ export const feedbackEvents = defineTopic({
   fixed: [
     ['tenant_id', 'uuid'],
     ['run_id', 'uuid'],
+    ['id', 'uuid'],
   ],
   expires: true,
+  repeats: { id: 'id', receivedAt: 'received_at' },
 });
 
 export const attachmentEvents = defineTopic({
@@ -132,6 +140,7 @@ export const attachmentEvents = defineTopic({
     ['run_id', 'uuid'],
   ],
   expires: true,
+  repeats: { id: 'run_id', receivedAt: 'received_at' },
   tablePartition: { days: 7, shiftDays: 3 },
 });
 

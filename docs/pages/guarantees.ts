@@ -30,12 +30,15 @@ export function guaranteesPage(): Page {
         'counted, and by however many processes.',
       '- **Values are those of the newest event** of a run, in the order in which the log accepted its events: by the time of the ' +
         'broker, then by offset. Neither the order of inserts nor the number of times that an event is inserted matters, so ' +
-        'redelivery, other batches, several sinks and a late process change nothing. A request that is sent ' +
-        'again, for example by a client that lost the response, does not undo a later patch: the sink drops an event that repeats a ' +
-        'stored one byte for byte, under the same API key. This holds if the repeat is accepted within ten minutes of the first event, ' +
-        'while the same sink process has the partition (without Kafka: until Runlake is restarted) and has stored fewer than 100,000 ' +
-        'events since. Otherwise the repeat is the newest event, and so is one that another process deferred and released meanwhile. ' +
-        'A patch that is meant to restore old values must differ in some field, for example `end_time`.',
+        'redelivery, other batches, several sinks and a late process change nothing.',
+      '- **A request that is sent again does not undo a newer one**, for example if its client lost the response: an event that repeats ' +
+        'a stored one byte for byte, under the same API key, keeps the place of that one in the order. This also holds for feedback and ' +
+        'attachments that are posted again, after restarts, and if another sink handles the repeat. It holds if the repeat is accepted ' +
+        'within ten minutes of the first event. So a patch that is meant to restore old values within that time must differ in some ' +
+        'field, for example `end_time`. Exceptions, in which the repeat is the newest event: the sink handles it more than a day after it ' +
+        'stored the first event; two sinks handle the two at the same time, which needs partitions that were added between them; the price of its model has ' +
+        'changed between them; it is a post that repeats a post, in a trace that the sink process has known since before its last 200,000 runs; ' +
+        'it is a change of feedback (`PATCH /feedback/{id}`), or feedback without `created_at` and `modified_at`.',
       '- **A run is stored once**, also if its events state different start times or were sent without one to several API processes: ' +
         'the first event decides the time under which the run is stored. Exceptions: two posts (or a patch and then a post) ' +
         'that state different times, if the sink process has stored more than 200,000 runs between them; and events of the run ' +

@@ -213,15 +213,33 @@ export function getFieldOffset(topic: Topic, name: string): number {
   return prefixBytes + field.at;
 }
 
+/** Returns the byte offset after the fixed-width fields of a framed record of the topic. */
+export function getFixedEnd({ fixed }: Topic): number {
+  const last = fixed.at(-1);
+  return prefixBytes + (last === undefined ? 0 : last.at + fixedWidthBytes[last.kind]);
+}
+
+/** Returns the byte offset after the string at `at`. Returns undefined if the string does not end within the record. */
+export function skipString(framed: Buffer, at: number): number | undefined {
+  let length = 0;
+  let next = at;
+  for (let factor = 1; next < framed.length; factor *= 128) {
+    const byte = framed[next++] as number;
+    length += (byte & 0x7f) * factor;
+    if (byte < 0x80) break;
+  }
+  // The length is a zig-zag varint.
+  const end = next + length / 2;
+  return end <= framed.length ? end : undefined;
+}
+
 /**
  * Returns the reason why the fixed-width fields cannot be read in place or contain an invalid value. Returns undefined
  * if they are valid.
  */
 export function findFixedFieldsError(framed: Buffer, topic: Topic, bounds: TimeBounds): string | undefined {
   const { fixed } = topic;
-  const last = fixed.at(-1);
-  if (last === undefined) return undefined;
-  if (framed.length < prefixBytes + last.at + fixedWidthBytes[last.kind]) {
+  if (framed.length < getFixedEnd(topic)) {
     return 'the record is shorter than its fields of constant width';
   }
   for (let index = 0; index < fixed.length; index++) {

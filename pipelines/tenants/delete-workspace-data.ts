@@ -38,7 +38,7 @@ const deletionTimeoutMs = 3_600_000;
 const secondPurgeDelay = `interval '1 hour'`;
 
 const contentTables = ['attachments', 'feedback', 'runs', 'run_facts'];
-const locatorTables = ['run_locator', 'trace_locations', 'trace_marks'];
+const locatorTables = ['run_locator', 'trace_locations', 'trace_marks', 'event_versions'];
 
 const deleteProvidersSql = `DELETE FROM oauth_providers p USING organizations o, workspaces w
   WHERE w.id = $1 AND o.id = w.organization_id AND o.deleted_at IS NOT NULL AND p.organization_id = o.id`;

@@ -232,26 +232,6 @@ export function readReceivedAtMicros(framed: Buffer): number | undefined {
   return readTimeMicrosAt(framed, receivedAtOffset);
 }
 
-const scratch = Buffer.alloc(fixedWidthBytes.uuid + fixedWidthBytes.key_time);
-
-/**
- * Calls `read` with the event as the client sent it. During the call, the project is overwritten with `mark` and the
- * acceptance time with zeros, because two API processes may set them differently for the same request.
- */
-export function readWithoutAcceptance<Result>(framed: Buffer, mark: number, read: (bytes: Buffer) => Result): Result {
-  framed.copy(scratch, 0, projectOffset, projectOffset + fixedWidthBytes.uuid);
-  framed.copy(scratch, fixedWidthBytes.uuid, receivedAtOffset, receivedAtOffset + fixedWidthBytes.key_time);
-  framed.fill(0, projectOffset, projectOffset + fixedWidthBytes.uuid);
-  framed.fill(0, receivedAtOffset, receivedAtOffset + fixedWidthBytes.key_time);
-  framed.writeUInt32BE(mark, projectOffset);
-  try {
-    return read(framed);
-  } finally {
-    scratch.copy(framed, projectOffset, 0, fixedWidthBytes.uuid);
-    scratch.copy(framed, receivedAtOffset, fixedWidthBytes.uuid);
-  }
-}
-
 /** Overwrites the project of the event. */
 export function writeProjectId(framed: Buffer, projectId: string): void {
   writeUuid(framed, projectOffset, projectId);

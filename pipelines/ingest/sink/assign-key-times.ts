@@ -1,6 +1,7 @@
 import { RecentMap } from '../../../infra/cache/recent-map.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../../infra/clickhouse/settings.ts';
+import type { LogBatch } from '../../../infra/event-log/event-log.ts';
 import {
   copyRunKey,
   copyWithStartTime,
@@ -12,9 +13,10 @@ import {
   runKeyWords,
 } from '../run-event/run-event.ts';
 import type { TraceLocation } from './assign-trace-locations.ts';
+import { minRememberedEvents } from './event-versions.ts';
 import type { ValidRunEvent } from './split-into-batches.ts';
 
-/** Minimum number of runs whose key time a process remembers. A process holds at most twice as many, in 26 MB. */
+/** Minimum number of runs whose key time a process remembers. A process holds at most twice as many, in 29 MB. */
 const minRememberedRuns = 200_000;
 
 /**
@@ -25,12 +27,32 @@ const minRememberedRuns = 200_000;
  * remember the run reads the stored time if there may be one: for patches, and for posts of a trace that was stored
  * before this process consumed the partition. Any other post is the first event of its run, unless the run was
  * forgotten, which takes more than {@link minRememberedRuns} other runs.
+ *
+ * It also finds out whether the process remembers all events of a run (`event-versions.ts`): if it has handled its first
+ * event, the records since then without a gap, and not more than {@link minRememberedEvents} events.
  */
 export class KeyTimes {
-  readonly #known = new RecentMap({ minEntries: minRememberedRuns, wordsPerKey: runKeyWords, numbersPerValue: 1 });
+  /** Run to key time and, if this process has handled its first event, the number of that event, else -1. */
+  readonly #known = new RecentMap({ minEntries: minRememberedRuns, wordsPerKey: runKeyWords, numbersPerValue: 2 });
+  /** Number of events that were assigned. */
+  #events = 0;
+  /** Value of `#events` at the last gap in the records of a partition. */
+  #eventsBeforeGap = 0;
+  /** First offset after the last batch, by partition. */
+  readonly #nextOffsets = new Map<number, number>();
 
   /**
-   * Returns `events` in their order. Events whose time differs from the key time of their run are replaced by copies.
+   * Call this method for each batch of a log that several processes read. If the batch does not begin where the previous
+   * one of its partition ended, another process may have handled the records in between.
+   */
+  noteBatch({ partition, records }: LogBatch): void {
+    if (records[0]?.offset !== this.#nextOffsets.get(partition)) this.#eventsBeforeGap = this.#events;
+    this.#nextOffsets.set(partition, (records.at(-1)?.offset ?? -1) + 1);
+  }
+
+  /**
+   * Returns `events` in their order, with `mayBeRepeat`. Records whose time differs from the key time of their run are
+   * replaced by copies.
    *
    * @param traces Locations of the traces of the events, by `readTraceKey`.
    */
@@ -55,20 +77,27 @@ export class KeyTimes {
       );
       for (const { value, at } of unknown) {
         const micros = stored.get(nameRun(readTenantId(value), readTraceId(value), readRunId(value)));
-        if (micros !== undefined) this.#known.set(keys, at, micros);
+        if (micros !== undefined) this.#known.set(keys, at, micros, -1);
       }
     }
-    return events.map((event, index) => this.#assignOne(event, keys, index * runKeyWords));
+    const wereUnknown = new Set(unknown.map(({ at }) => at));
+    return events.map((event, index) => {
+      const at = index * runKeyWords;
+      this.#events++;
+      if (this.#known.get(keys, at) === undefined) {
+        this.#known.set(keys, at, readStartTimeMicros(event.record.value), wereUnknown.has(at) ? -1 : this.#events);
+      }
+      const firstEvent = this.#known.get(keys, at, 1) as number;
+      const mayBeRepeat = firstEvent <= Math.max(this.#eventsBeforeGap, this.#events - minRememberedEvents);
+      return moveToKeyTime({ ...event, mayBeRepeat }, this.#known.get(keys, at) as number);
+    });
   }
+}
 
-  #assignOne(event: ValidRunEvent, keys: Uint32Array, at: number): ValidRunEvent {
-    const { record, original = record } = event;
-    const own = readStartTimeMicros(record.value);
-    const known = this.#known.get(keys, at);
-    if (known === undefined) this.#known.set(keys, at, own);
-    if (known === undefined || known === own) return event;
-    return { ...event, record: { ...record, value: copyWithStartTime(record.value, known) }, original };
-  }
+function moveToKeyTime(event: ValidRunEvent, micros: number): ValidRunEvent {
+  const { record, original = record } = event;
+  if (readStartTimeMicros(record.value) === micros) return event;
+  return { ...event, record: { ...record, value: copyWithStartTime(record.value, micros) }, original };
 }
 
 const nameRun = (...ids: readonly [tenantId: string, traceId: string, runId: string]) => ids.join(' ');

@@ -1,5 +1,6 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../../infra/clickhouse/settings.ts';
+import { readSchemaId } from '../../../infra/event-log/avro.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import { type Lifetime, mergeLifetimes, parseTierNumber } from '../../retention/lifetimes.ts';
 import {
@@ -7,6 +8,7 @@ import {
   copyWithTraceLocation,
   nilUuid,
   readProjectId,
+  readTraceKey,
   readTraceTimeMicros,
   type TenantTrace,
 } from '../run-event/run-event.ts';
@@ -221,6 +223,20 @@ export function assignTraceLocations(
 
 export function isSameLocation(one: TraceLocation, other: TraceLocation): boolean {
   return one.projectId === other.projectId && one.traceTimeMicros === other.traceTimeMicros;
+}
+
+/** Returns a deferred event as an event of its trace, whose location is in `locations`. */
+export function moveDeferredEvent(record: LogRecord, locations: ReadonlyMap<string, TraceLocation>): ValidRunEvent {
+  const traceKey = readTraceKey(record.value);
+  const location = locations.get(traceKey) as TraceLocation;
+  const schemaId = readSchemaId(record.value) as number;
+  return {
+    record: moveToLocation(record, location),
+    original: record,
+    schemaId,
+    traceKey,
+    lifetime: location.lifetime,
+  };
 }
 
 /** Returns the record itself if it already has `location`; otherwise returns a copy with this location. */

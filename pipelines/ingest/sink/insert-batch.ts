@@ -6,7 +6,8 @@
  *
  *   1. With a log that does not redeliver batches, record the insert and its hours (`EventLog.inFlightInserts`). After a
  *      crash before this step nothing is stored.
- *   2. Insert. If ClickHouse refuses the data, bisect the batch. An insert that fails for another reason may have stored
+ *   2. Insert the rows and the versions of their events (`event-versions.ts`). If ClickHouse refuses the data, bisect the
+ *      batch. An insert that fails for another reason may have stored
  *      a part of its rows; the log redelivers the batch, or its publishers repeat it.
  *   3. In one transaction, mark the hours dirty and delete the record of step 1. If the process crashes before this
  *      step, the log redelivers the batch, or recovery finds the record and marks the same hours.
@@ -22,6 +23,7 @@ import type { Topic } from '../../../schemas/topics.ts';
 import { neverSeconds, traceTiers } from '../../retention/lifetimes.ts';
 import { markHoursDirty } from '../../usage/mark-hours-dirty.ts';
 import { hourSeconds } from '../run-event/times.ts';
+import { encodeEventVersions, eventVersionsInsert } from './event-versions.ts';
 import type { RecordSchema } from './prepare-records.ts';
 import {
   batchBytes,
@@ -104,7 +106,14 @@ export async function insertBatch(insert: BatchInsert, deps: InsertDeps): Promis
   try {
     await log.inFlightInserts?.begin({ id, hours });
     const bisection = { insertsLeft: maxExactInserts, minRecords: Math.ceil(insert.records.length / maxParts) };
-    const refusedRecords = await insertOrBisect(insert, insert.records, { ...deps, id, bisection });
+    const [stored, versions] = await Promise.allSettled([
+      insertOrBisect(insert, insert.records, { ...deps, id, bisection }),
+      insertVersions(insert, deps, id),
+    ]);
+    // Both have ended, so no insert is in progress when the batch is repeated.
+    if (stored.status === 'rejected') throw stored.reason;
+    if (versions.status === 'rejected') throw versions.reason;
+    const refusedRecords = stored.value;
     await database.transaction(async (transaction) => {
       await markHoursDirty(transaction, hours);
       await log.inFlightInserts?.complete(id, transaction);
@@ -113,6 +122,12 @@ export async function insertBatch(insert: BatchInsert, deps: InsertDeps): Promis
   } finally {
     inFlight.delete(id);
   }
+}
+
+/** Inserts the versions of the events of a batch, also of those that are refused. */
+async function insertVersions({ topic, records }: BatchInsert, { clickhouse }: InsertDeps, id: string): Promise<void> {
+  const body = encodeEventVersions(topic, records);
+  if (body !== undefined) await clickhouse.insertBody({ ...eventVersionsInsert, name: topic.name, body, id });
 }
 
 interface PartDeps extends InsertDeps {

@@ -45,8 +45,8 @@ export const newestVisibleAge = scrapedGauge(
 
 export const repeatedEvents = counter(
   'runlake_sink_repeated_events_total',
-  'Run events dropped because the same event was stored before; a client sent its request again.',
-  [],
+  'Events that repeat stored events and changed nothing, because a client sent its request again, by topic.',
+  ['topic'],
 );
 
 export const movedEvents = counter(

@@ -10,11 +10,12 @@
  *   2. Assign run events the project, time and lifetime of their trace. Defer events of unknown traces in Postgres.
  *      For deleted traces, store only the deletion of their runs. The rows of other topics get the lifetime of their
  *      run (`expire-with-runs.ts`).
- *   3. Assign run events the key time of their run (`assign-key-times.ts`) and drop events that repeat stored events
- *      (`recent-events.ts`). Split the remaining events into insert batches and insert them one after the other
- *      (`insert-batch.ts`).
- *   4. Insert the deferred events of the traces that are known now. This comes after steps 2 and 3: if another process
- *      handles an event of the same trace, at least one of the two processes finds what the other one has stored.
+ *   3. Assign run events the key time of their run (`assign-key-times.ts`), and events that repeat stored events the
+ *      versions of those (`event-versions.ts`). Split the events into insert batches and insert them one after the other
+ *      (`insert-batch.ts`). Deferred events of traces that are known now are part of this, because a repeat must be
+ *      handled after the event that it repeats.
+ *   4. Insert deferred events again as in step 3: if another process handles an event of the same trace, at least one of
+ *      the two processes finds what the other one has stored.
  *   5. Move the events of traces that were stored under several locations (`settle-traces.ts`).
  *   6. Cache the locations of new traces and wake the usage roll-up.
  *   7. Send the records set aside in step 1 to the dead-letter queue. This comes last, so that a batch that is
@@ -25,7 +26,7 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { buildWirePrefix, readSchemaId } from '../../../infra/event-log/avro.ts';
+import { buildWirePrefix } from '../../../infra/event-log/avro.ts';
 import { type EventLog, getSinkGroup, type LogBatch, type LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
@@ -43,6 +44,7 @@ import { buildDeletionEvent, buildTraceKey, readProjectId, readTraceKey } from '
 import { KeyTimes } from './assign-key-times.ts';
 import {
   assignTraceLocations,
+  moveDeferredEvent,
   moveToLocation,
   parseTraceKey,
   readLocations,
@@ -56,6 +58,7 @@ import {
   hasDeferredEvents,
   releaseEvents,
 } from './deferred-events.ts';
+import { EventVersions } from './event-versions.ts';
 import { expireWithRuns, keepTracesWithFeedback } from './expire-with-runs.ts';
 import { insertBatch, recoverInserts } from './insert-batch.ts';
 import {
@@ -66,7 +69,6 @@ import {
   type RecordSchema,
   RecordSchemas,
 } from './prepare-records.ts';
-import { RecentEvents } from './recent-events.ts';
 import { findContestedTraces, hasContestedTraces, markTracesContested, settleTrace } from './settle-traces.ts';
 import {
   deadLetters,
@@ -92,6 +94,15 @@ export interface SinkOptions {
   readonly onHoursMarked: () => void;
 }
 
+/** What the steps for run events of a batch have in common. */
+interface StoringDeps {
+  readonly batch: LogBatch;
+  readonly locations: ReadonlyMap<string, TraceLocation>;
+  readonly marks: readonly TraceMark[];
+}
+
+const compareVersions = (one: LogRecord, other: LogRecord) => Number(one.version - other.version);
+
 /** Adds the trace key to a record. The key is read once for all steps, because reading it creates a string. */
 function addTraceKey({ record, schemaId }: ValidRecord): ValidRunEvent {
   return { record, schemaId, traceKey: readTraceKey(record.value) };
@@ -100,8 +111,10 @@ function addTraceKey({ record, schemaId }: ValidRecord): ValidRunEvent {
 export class Sink {
   readonly #options: SinkOptions;
   readonly #known: TraceLocationCache;
-  readonly #recent = new RecentEvents();
   readonly #keyTimes = new KeyTimes();
+  readonly #runVersions = new EventVersions();
+  /** Versions of other events, which are few. They are looked up each time. */
+  readonly #otherVersions = new EventVersions(1_000);
   readonly #retentions: ProjectRetentions;
   readonly #marks: TraceMarks;
   readonly #schemas: RecordSchemas;
@@ -195,19 +208,24 @@ export class Sink {
   async #storeOtherEvents(batch: LogBatch, good: readonly ValidRecord[]): Promise<void> {
     const { clickhouse, config, database } = this.#options;
     const deps = { clickhouse, config, retentions: this.#retentions, marks: this.#marks };
-    await this.#insert(batch, batch.topic.expires ? await expireWithRuns(batch.topic, good, deps) : good);
+    const kept = batch.topic.expires ? await expireWithRuns(batch.topic, good, deps) : good;
+    const { events, repeats } = await this.#otherVersions.assign(batch.topic, kept, clickhouse);
+    repeatedEvents.inc({ topic: batch.topic.name }, repeats);
+    await this.#insert(batch, events);
     if (batch.topic === feedbackEvents) await keepTracesWithFeedback(database, config, good);
   }
 
   /** Performs steps 2 to 6 for run events. */
   async #storeRunEvents(batch: LogBatch, good: readonly ValidRunEvent[]): Promise<void> {
-    const { database, clickhouse, config, onHoursMarked } = this.#options;
+    const { database, clickhouse, config, log, onHoursMarked } = this.#options;
+    if (log.inFlightInserts === undefined) this.#keyTimes.noteBatch(batch);
     const keys = new Set(good.map(({ traceKey: key }) => key));
     const contested = new Set<string>();
-    const [locations, retentions, marks] = await Promise.all([
+    const [locations, retentions, marks, hasDeferred] = await Promise.all([
       this.#known.locate(keys, clickhouse, contested),
       this.#retentions.of(good.map(({ record }) => readProjectId(record.value))),
       this.#marks.of([...keys].map(parseTraceKey)),
+      hasDeferredEvents(database, batch.topic.name),
     ]);
     // Without its location, a late event of a deleted trace would be counted in the hour that it states itself.
     const deletions = marks.filter(({ isDeleted }) => isDeleted);
@@ -228,10 +246,12 @@ export class Sink {
       for (const [key, location] of await this.#known.locate(unknown, clickhouse, contested))
         locations.set(key, location);
     }
-    const inserted = await this.#insertOnce(located, locations, async (fresh) =>
-      this.#insert(batch, await this.#applyMarks(batch.topic, fresh, marks)),
-    );
-    const released = await this.#insertDeferred(batch, [...located, ...deferred], locations, marks);
+    const storing = { batch, locations, marks };
+    const listKeys = (events: readonly ValidRunEvent[]) => new Set(events.map(({ traceKey: key }) => key));
+    const inserted = await this.#insertRunEvents(storing, located, hasDeferred ? listKeys(located) : undefined);
+    const released = (await hasDeferredEvents(database, batch.topic.name))
+      ? await this.#insertRunEvents(storing, [], listKeys([...located, ...deferred]))
+      : [];
     await this.#settle(batch, await this.#applyMarks(batch.topic, [...inserted, ...released], marks), {
       locations,
       newTraces,
@@ -241,39 +261,33 @@ export class Sink {
     onHoursMarked();
   }
 
-  /** Performs step 4. Any event of a trace releases its deferred events, even if the trace was known before. */
-  async #insertDeferred(
-    batch: LogBatch,
-    events: readonly ValidRunEvent[],
-    locations: ReadonlyMap<string, TraceLocation>,
-    marks: readonly TraceMark[],
+  /**
+   * Performs steps 3 and 4: inserts `located`, and the deferred events of the traces `releasing`. Any event of a trace
+   * releases its deferred events, even if the trace was known before.
+   *
+   * @returns the inserted events.
+   */
+  async #insertRunEvents(
+    { batch, locations, marks }: StoringDeps,
+    located: readonly ValidRunEvent[],
+    releasing: ReadonlySet<string> = new Set(),
   ): Promise<readonly ValidRunEvent[]> {
-    const { database } = this.#options;
-    const topic = batch.topic.name;
-    if (!(await hasDeferredEvents(database, topic))) return [];
-    const keys = new Set(events.map(({ traceKey: key }) => key).filter((key) => locations.has(key)));
-    const claimed = await claimDeferredEvents(database, topic, [...keys].map(parseTraceKey));
-    if (claimed.length === 0) return [];
-    const released = claimed.map(({ record }) => {
-      const key = readTraceKey(record.value);
-      const location = locations.get(key) as TraceLocation;
-      return {
-        record: moveToLocation(record, location),
-        original: record,
-        schemaId: readSchemaId(record.value) as number,
-        traceKey: key,
-        lifetime: location.lifetime,
-      };
-    });
+    const { database, clickhouse } = this.#options;
+    const { topic } = batch;
+    const traces = [...releasing].filter((key) => locations.has(key)).map(parseTraceKey);
+    const claimed = traces.length === 0 ? [] : await claimDeferredEvents(database, topic.name, traces);
+    const released = claimed.map(({ record }) => moveDeferredEvent(record, locations));
     await this.#schemas.of(
-      batch.topic,
+      topic,
       released.map(({ record }) => record),
     );
-    return this.#insertOnce(released, locations, async (fresh) => {
-      const refused = await this.#insert(batch, await this.#applyMarks(batch.topic, fresh, marks));
-      await releaseEvents(database, claimed);
-      return refused;
-    });
+    const keyed = await this.#keyTimes.assign([...located, ...released], locations, clickhouse);
+    keyed.sort((one, other) => compareVersions(one.record, other.record));
+    const { events, repeats } = await this.#runVersions.assign(topic, keyed, clickhouse);
+    repeatedEvents.inc({ topic: topic.name }, repeats);
+    const refused = new Set(await this.#insert(batch, await this.#applyMarks(topic, events, marks)));
+    if (claimed.length > 0) await releaseEvents(database, claimed);
+    return events.filter(({ record, original = record }) => !refused.has(original));
   }
 
   /** Gives events of kept traces their longer lifetime. Replaces events of deleted traces by deletions of their runs. */
@@ -337,23 +351,6 @@ export class Sink {
       locations.set(key, winner);
       this.#known.remember(key, winner);
     }
-  }
-
-  /**
-   * Performs step 3: inserts `events` under the key times of their runs, except events that repeat stored events.
-   * Remembers and returns the inserted events.
-   */
-  async #insertOnce(
-    events: readonly ValidRunEvent[],
-    locations: ReadonlyMap<string, TraceLocation>,
-    insert: (fresh: readonly ValidRunEvent[]) => Promise<readonly LogRecord[]>,
-  ): Promise<readonly ValidRunEvent[]> {
-    const eventsWithKeyTimes = await this.#keyTimes.assign(events, locations, this.#options.clickhouse);
-    const { fresh, repeats, remember } = this.#recent.removeRepeats(eventsWithKeyTimes);
-    const refused = new Set(await insert(fresh));
-    remember(refused);
-    repeatedEvents.inc(repeats);
-    return fresh.filter(({ record, original = record }) => !refused.has(original));
   }
 
   /** Inserts records. @returns the refused records, as they were in the log. */

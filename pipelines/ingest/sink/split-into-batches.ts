@@ -2,6 +2,7 @@ import { getFieldOffset, readTimeMicrosAt } from '../../../infra/event-log/avro.
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Lifetime } from '../../retention/lifetimes.ts';
+import type { EventStamp } from './event-versions.ts';
 
 /** A record that has passed the inspection. */
 export interface ValidRecord {
@@ -13,12 +14,16 @@ export interface ValidRecord {
   readonly statesLocation?: boolean;
   /** Present for topics with `expires`. */
   readonly lifetime?: Lifetime;
+  /** Present for topics with `repeats`. */
+  readonly stamp?: EventStamp;
 }
 
 /** A run event that has passed the inspection. */
 export interface ValidRunEvent extends ValidRecord {
   /** Trace key from `readTraceKey`. */
   readonly traceKey: string;
+  /** False if the process remembers all events of the run. */
+  readonly mayBeRepeat?: boolean;
 }
 
 export interface InsertLimits {

@@ -33,7 +33,7 @@ const stays = {
   ],
   clickhouse: ['traces', 'usage_daily', 'usage_hourly'],
   // Their rows are deleted by the second purge.
-  locators: ['run_locator', 'trace_locations'],
+  locators: ['run_locator', 'trace_locations', 'event_versions'],
 };
 
 let api: ApiUnderTest;

@@ -39,7 +39,8 @@ test('an event that is deferred while another partition stores the first event o
     [runEvents.name, run.tenantId, run.traceId],
   );
   const deferring = deliver(0, 1, patchOf(run));
-  const waiting = 'SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))';
+  // Not pg_stat_activity, which does not change within a transaction.
+  const waiting = 'SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))';
   await until('the event to be about to be deferred', async () => ((await other.query(waiting)).rowCount ?? 0) > 0);
   await deliver(0, 0, run);
   await other.query('ROLLBACK');

@@ -1,12 +1,21 @@
 /** A client that did not receive the response sends its event again; the repeat must not override newer events. */
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
+import { loadConfig } from '../../../../infra/config/load.ts';
+import { AvroWriter, buildWirePrefix } from '../../../../infra/event-log/avro.ts';
+import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
+import { encodeAttachment } from '../../../../pipelines/attachments/read-attachment.ts';
+import { type FeedbackEvent, toFeedbackMessage } from '../../../../pipelines/feedback/feedback-event.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
-import { RecentEvents, repeatWindowMicros } from '../../../../pipelines/ingest/sink/recent-events.ts';
+import { EventVersions, repeatWindowMicros } from '../../../../pipelines/ingest/sink/event-versions.ts';
+import { attachmentEvents, feedbackEvents, runEvents } from '../../../../schemas/topics.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { deriveUuid, json, otherProjectId, projectId, runEvent } from '../../runs/run-events.ts';
-import { framed, openSink, type SinkUnderTest } from './sink-under-test.ts';
+import { type ManualSink, openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
+import { framed, openSink, type SinkUnderTest, toLogMessage } from './sink-under-test.ts';
 
 const post = runEvent({ values: { inputs: json('in') } });
+const sibling = runEvent({ traceId: post.traceId });
 const patch = (outputs: string, changes: Partial<RunEvent> = {}): RunEvent => ({
   ...post,
   kind: 'patch',
@@ -47,6 +56,13 @@ describe('repeats in the sink', () => {
       [[post, patch('v1'), patch('v2')], [again(patch('v1', { projectId }))]],
     ],
     ['of a trace that was unknown at first', [[patch('v1'), patch('v2')], [again(patch('v1'))], [post]]],
+    [
+      'of a trace that becomes known with the repeat',
+      [
+        [patch('v1'), patch('v2')],
+        [post, again(patch('v1'))],
+      ],
+    ],
     ['of a trace that became known meanwhile', [[patch('v1'), patch('v2')], [post], [again(patch('v1'))]]],
   ])('v1, v2 and a repeat of v1 result in v2: %s', async (_what, batches) => {
     for (const batch of batches) await under.publish(...batch);
@@ -79,11 +95,36 @@ describe('repeats in the sink', () => {
     expect(await read()).toMatchObject({ outputs: '"v1"' });
   });
 
-  test('a new process does not know what was stored before: the repeat is the newest event', async () => {
+  test.each<[string, RunEvent[][], RunEvent[][]]>([
+    ['the repeat alone', [[post], [patch('v1')], [patch('v2')]], [[again(patch('v1'))]]],
+    ['the newer patch and the repeat', [[post, patch('v1')]], [[patch('v2')], [again(patch('v1'))]]],
+    ['the newer patch and the repeat in one batch', [[post, patch('v1')]], [[patch('v2'), again(patch('v1'))]]],
+    ['of a trace that became known before', [[patch('v1'), patch('v2')], [post]], [[again(patch('v1'))]]],
+    ['of a trace that becomes known after', [[patch('v1'), patch('v2')]], [[post], [again(patch('v1'))]]],
+    ['of a trace that becomes known with the repeat', [[patch('v1'), patch('v2')]], [[post, again(patch('v1'))]]],
+    ['after another run of the trace', [[post, patch('v1'), patch('v2')]], [[sibling], [again(patch('v1'))]]],
+  ])('a new process recognises a repeat: %s', async (_what, before, after) => {
+    for (const batch of before) await under.publish(...batch);
+    under = await under.restarted();
+    for (const batch of after) await under.publish(...batch);
+    expect(await read()).toEqual({ inputs: '"in"', outputs: '"v2"' });
+  });
+
+  test('a new process recognises a repeated post', async () => {
+    await under.publish(post, { ...post, values: { inputs: json('newer') } });
+    under = await under.restarted();
+    await under.publish(again(post));
+    expect(await read()).toMatchObject({ inputs: '"newer"' });
+  });
+
+  test('a new process knows when the window of a stored event ends', async () => {
     await under.publish(post, patch('v1'), patch('v2'));
     under = await under.restarted();
-    await under.publish(again(patch('v1')));
+    const late = repeatWindowMicros / 1_000_000 + 1;
+    await under.publish(again(patch('v1'), late));
     expect(await read()).toMatchObject({ outputs: '"v1"' });
+    await under.publish(again(patch('v2'), late), again(patch('v1'), late + 1));
+    expect(await read()).toMatchObject({ outputs: '"v2"' });
   });
 
   test('events of another workspace or trace location are not repeats', async () => {
@@ -94,43 +135,193 @@ describe('repeats in the sink', () => {
   });
 });
 
-describe('recent events', () => {
-  const makeRecord = (event: RunEvent, offset: number, partition = 0): { record: LogRecord } => ({
-    record: { partition, offset, key: 'k', value: framed(event), headers: {}, version: 1n },
+/** Several sinks of a log that redelivers batches. */
+describe('repeats after a rebalance', () => {
+  let stores: FreshStores;
+  const sinks: ManualSink[] = [];
+  beforeAll(async () => {
+    stores = await freshStores();
   });
-  const none = new Set<LogRecord>();
-  const check = (recent: RecentEvents, event: { record: LogRecord }) => recent.removeRepeats([event]).repeats === 1;
-
-  test('do not treat a redelivered event or a replayed dead-letter record as a repeat', () => {
-    const recent = new RecentEvents();
-    recent.removeRepeats([makeRecord(patch('v1'), 7)]).remember(none);
-    expect(check(recent, makeRecord(patch('v1'), 7))).toBe(false);
-    expect(check(recent, makeRecord(patch('v1'), 9))).toBe(false);
-    expect(check(recent, makeRecord(again(patch('v1')), 9))).toBe(true);
-    expect(check(recent, makeRecord(again(patch('v1')), 6))).toBe(false);
-    expect(check(recent, makeRecord(again(patch('v1')), 9, 1))).toBe(false);
+  afterAll(() => stores.close());
+  beforeEach(async () => {
+    for (let sink = 0; sink < 2; sink++) sinks.push(await openDrivenSink({ stores, isShared: true }));
+  });
+  afterEach(async () => {
+    for (const sink of sinks.splice(0)) await sink.close();
   });
 
-  test('do not change the bytes of an event, and forget a refused event', () => {
-    const recent = new RecentEvents();
-    const event = makeRecord(patch('v1', { projectId }), 7);
+  const records = [post, patch('v1'), patch('v2'), again(patch('v1')), again(patch('v2')), again(patch('v1'), 2)];
+  // Sinks by offset: a sink loses the partition and gets it back, or reads a batch again after a failed commit.
+  test.each<[string, readonly (readonly [sink: number, from: number, to: number])[]]>([
+    ['one sink', [[0, 0, 6]]],
+    [
+      'another sink handles the repeat',
+      [
+        [0, 0, 3],
+        [1, 3, 4],
+      ],
+    ],
+    [
+      'another sink handles the newer patch',
+      [
+        [0, 0, 2],
+        [1, 2, 3],
+        [0, 3, 4],
+      ],
+    ],
+    [
+      'another sink handles the first patch and the newer one',
+      [
+        [0, 0, 1],
+        [1, 1, 3],
+        [0, 3, 4],
+      ],
+    ],
+    [
+      'each record by the other sink',
+      [
+        [0, 0, 1],
+        [1, 1, 2],
+        [0, 2, 3],
+        [1, 3, 4],
+        [0, 4, 5],
+        [1, 5, 6],
+      ],
+    ],
+    [
+      'a redelivered batch',
+      [
+        [0, 0, 4],
+        [1, 1, 4],
+        [1, 4, 6],
+      ],
+    ],
+    [
+      'a late process',
+      [
+        [0, 0, 3],
+        [1, 3, 6],
+        [0, 1, 3],
+      ],
+    ],
+  ])('%s: the newer patch wins', async (what, deliveries) => {
+    const runId = deriveUuid(what);
+    const log = toRecordsAtOffset(
+      7,
+      records.map((event) => toLogMessage({ ...event, runId, traceId: runId })),
+    );
+    for (const [sink, from, to] of deliveries) await sinks[sink]?.deliver(runEvents, log.slice(from, to));
+    const sql = `SELECT inputs, outputs FROM runs FINAL WHERE id = '${runId}'`;
+    const rows = await stores.clickhouse.query({ name: 'test', sql });
+    expect(rows).toEqual([{ inputs: '"in"', outputs: '"v2"' }]);
+  });
+});
+
+describe('repeats of other events', () => {
+  let stores: FreshStores;
+  let sink: ManualSink;
+  beforeAll(async () => {
+    stores = await freshStores();
+  });
+  afterAll(() => stores.close());
+  beforeEach(async () => {
+    sink = await openDrivenSink({ stores, isShared: true });
+  });
+  afterEach(() => sink.close());
+  const restart = async () => {
+    await sink.close();
+    sink = await openDrivenSink({ stores, isShared: true });
+  };
+  const query = (sql: string) => stores.clickhouse.query({ name: 'test', sql });
+
+  test.each([false, true])('feedback; new process: %s', async (isRestarted) => {
+    const config = loadConfig({}).config;
+    const id = deriveUuid(`feedback ${isRestarted}`);
+    const feedback = (event: Partial<FeedbackEvent>) =>
+      toFeedbackMessage(
+        {
+          ...{ tenantId: post.tenantId, runId: post.runId, id, userId: nilUuid, key: 'k' },
+          ...{ sourceType: 'api', receivedAtMicros: post.receivedAtMicros, createdAtMicros: 1, modifiedAtMicros: 1 },
+          ...event,
+        },
+        sink.log,
+        config,
+      );
+    const repeat = { score: Buffer.from('1'), receivedAtMicros: post.receivedAtMicros + 5_000_000 };
+    const log = toRecordsAtOffset(1, [
+      feedback({ score: Buffer.from('1') }),
+      feedback({ score: Buffer.from('2'), receivedAtMicros: post.receivedAtMicros + 1 }),
+      feedback(repeat),
+      feedback({ ...repeat, receivedAtMicros: post.receivedAtMicros + repeatWindowMicros + 1 }),
+    ]);
+    await sink.deliver(feedbackEvents, log.slice(0, 2));
+    if (isRestarted) await restart();
+    await sink.deliver(feedbackEvents, log.slice(2, 3));
+    expect(await query(`SELECT score FROM feedback FINAL WHERE id = '${id}'`)).toEqual([{ score: '2' }]);
+    await sink.deliver(feedbackEvents, log.slice(3));
+    expect(await query(`SELECT score FROM feedback FINAL WHERE id = '${id}'`)).toEqual([{ score: '1' }]);
+  });
+
+  test.each([false, true])('attachments; new process: %s', async (isRestarted) => {
+    const runId = deriveUuid(`attachments ${isRestarted}`);
+    const attachment = (content: string, seconds: number, name = 'file'): LogMessage => {
+      const writer = new AvroWriter(1_024);
+      writer.raw(buildWirePrefix(sink.log.schemaId(attachmentEvents)));
+      encodeAttachment(writer, {
+        ...{ tenantId: post.tenantId, runId, name, mimeType: 'text/plain', content: Buffer.from(content) },
+        receivedAtMicros: post.receivedAtMicros + seconds * 1_000_000,
+      });
+      return { key: 'k', value: writer.since(0) };
+    };
+    const log = toRecordsAtOffset(1, [
+      attachment('v1', 0),
+      attachment('v2', 1),
+      attachment('v1', 2, 'other'),
+      attachment('v1', 3),
+    ]);
+    await sink.deliver(attachmentEvents, log.slice(0, 3));
+    if (isRestarted) await restart();
+    await sink.deliver(attachmentEvents, log.slice(3));
+    expect(await query(`SELECT name, content FROM attachments FINAL WHERE run_id = '${runId}' ORDER BY name`)).toEqual([
+      { name: 'file', content: 'v2' },
+      { name: 'other', content: 'v1' },
+    ]);
+  });
+});
+
+describe('versions of events', () => {
+  const makeEvent = (event: RunEvent, offset: number) => ({
+    record: { partition: 0, offset, key: 'k', value: framed(event), headers: {}, version: BigInt(offset) },
+    schemaId: 1,
+    mayBeRepeat: false,
+  });
+  const noQueries = {} as ClickHouse;
+  const assign = async (versions: EventVersions, ...events: ReturnType<typeof makeEvent>[]) =>
+    (await versions.assign(runEvents, events, noQueries)).events.map(({ record }) => Number(record.version));
+
+  test('a redelivered event and a replayed dead-letter record keep their version', async () => {
+    const versions = new EventVersions();
+    expect(await assign(versions, makeEvent(patch('v1'), 7), makeEvent(patch('v1'), 7))).toEqual([7, 7]);
+    expect(await assign(versions, makeEvent(again(patch('v1')), 6))).toEqual([6]);
+    expect(await assign(versions, makeEvent(again(patch('v1')), 9))).toEqual([7]);
+  });
+
+  test('the bytes of an event do not change', async () => {
+    const event = makeEvent(patch('v1', { projectId }), 7);
     const before = Buffer.from(event.record.value);
-    recent.removeRepeats([event]).remember(new Set([event.record]));
+    await assign(new EventVersions(), event);
     expect(event.record.value).toEqual(before);
-    expect(check(recent, makeRecord(again(patch('v1')), 9))).toBe(false);
   });
 
-  test('are bounded: at least the last events are remembered, and at most twice as many', () => {
-    const recent = new RecentEvents(400);
+  test('memory is bounded: at least the last events are remembered, and at most twice as many', async () => {
+    const versions = new EventVersions(400);
     const some = 100;
-    const events = (name: string) =>
-      Array.from({ length: some }, (_, index) => makeRecord(patch(`${name} ${index}`), index + 1));
-    const first = events('0');
-    recent.removeRepeats(first).remember(none);
-    const repeats = () => recent.removeRepeats([makeRecord(again(patch('0 0')), some + 1)]).repeats;
-    for (let round = 1; round < 4; round++) recent.removeRepeats(events(`${round}`)).remember(none);
-    expect(repeats()).toBe(1);
-    for (let round = 4; round < 9; round++) recent.removeRepeats(events(`${round}`)).remember(none);
-    expect(repeats()).toBe(0);
+    const fill = (name: string) =>
+      assign(versions, ...Array.from({ length: some }, (_, index) => makeEvent(patch(`${name} ${index}`), index + 1)));
+    const repeated = async (name: string) => (await assign(versions, makeEvent(again(patch(name)), some + 1)))[0];
+    for (let round = 0; round < 4; round++) await fill(`${round}`);
+    expect(await repeated('0 0')).toBe(1);
+    for (let round = 4; round < 9; round++) await fill(`${round}`);
+    expect(await repeated('0 0')).toBe(some + 1);
   });
 });

@@ -91,6 +91,7 @@ const writtenTables: Record<string, keyof typeof eventsOf> = {
   runs: 'runs',
   traces: 'runs',
   run_locator: 'runs',
+  event_versions: 'runs',
   trace_locations: 'runs',
   feedback: 'feedback',
   attachments: 'attachments',
