@@ -23,6 +23,11 @@ export class Connection {
     return this.#broken;
   }
 
+  /** Closes the connection instead of returning it to the pool. */
+  discard(): void {
+    this.#broken = true;
+  }
+
   /** Returns the connection to the pool; a broken one is closed. */
   release(): void {
     this.#client.off('error', this.#onError);

@@ -26,12 +26,20 @@ export interface TransactionOptions {
   readonly timeoutMs?: number;
 }
 
-export interface Database extends Sql {
+export interface Session extends Sql {
   /**
    * Runs `work` in a transaction: commits when `work` resolves; rolls back when it rejects, and rejects with the same error.
    * The isolation level is read committed. `tx` must not be used after `work` has settled.
    */
   transaction<Result>(work: (tx: Sql) => Promise<Result>, options?: TransactionOptions): Promise<Result>;
+}
+
+export interface Database extends Session {
+  /**
+   * Runs `work` on one connection, for locks that outlive a transaction: session-level advisory locks are released when
+   * `work` settles. If the connection breaks, Postgres releases them, and every later statement of `work` fails.
+   */
+  session<Result>(work: (session: Session) => Promise<Result>): Promise<Result>;
   /** Resolves when Postgres has executed a query. */
   ping(): Promise<void>;
   /** Server version, for example `18.4`. */

@@ -3,7 +3,7 @@ import { runlakeError } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { parsePostgresAddress } from './address.ts';
 import { Connection, createSql } from './connection.ts';
-import type { Database, Sql } from './database.ts';
+import type { Database, Session, Sql } from './database.ts';
 import { toDatabaseError } from './database-error.ts';
 import { valueTypes } from './value-types.ts';
 
@@ -69,15 +69,26 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
     withConnection((connection) => connection.send(text, timeoutMs, params, options)),
   );
 
+  const begin =
+    (connection: Connection): Session['transaction'] =>
+    (work, options) =>
+      runTransaction(connection, work, {
+        statementTimeoutMs: options?.timeoutMs ?? timeoutMs,
+        changed: options?.timeoutMs !== undefined,
+      });
+
   return {
     ...sql,
-    transaction: (work, options) =>
-      withConnection((connection) =>
-        runTransaction(connection, work, {
-          statementTimeoutMs: options?.timeoutMs ?? timeoutMs,
-          changed: options?.timeoutMs !== undefined,
-        }),
-      ),
+    transaction: (work, options) => withConnection((connection) => begin(connection)(work, options)),
+    session: (work) =>
+      withConnection(async (connection) => {
+        const send = createSql((text, params, options) => connection.send(text, timeoutMs, params, options));
+        try {
+          return await work({ ...send, transaction: begin(connection) });
+        } finally {
+          await send.query('SELECT pg_advisory_unlock_all()').catch(() => connection.discard());
+        }
+      }),
     ping: async () => void (await sql.query('SELECT 1')),
     version: async () => (await sql.query<{ server_version: string }>('SHOW server_version'))[0]!.server_version,
     close: () => pool.end(),

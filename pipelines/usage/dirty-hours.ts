@@ -1,5 +1,6 @@
 /** Steps that the roll-ups have in common: reads the dirty hours for a roll-up run, under locks (`rollup.ts`). */
 import type { DirtyHour } from '../../infra/event-log/event-log.ts';
+import type { Session } from '../../infra/postgres/database.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 
 /** A table with dirty hours: one for usage, and one for the facts of runs, which are counted later. */
@@ -15,7 +16,7 @@ export interface DirtyHoursSource {
 }
 
 export interface DirtyHoursLimits {
-  /** Maximum number of distinct hours. */
+  /** Maximum number of distinct hours. A run with {@link fullRunHours} takes no further group. */
   readonly hours: number;
   /** Maximum number of rows that are read. */
   readonly rows: number;
@@ -37,7 +38,7 @@ export interface LockedHours {
   readonly hours: readonly DirtyHour[];
   /** Sequence numbers of the rows that were read. */
   readonly sequences: readonly string[];
-  /** Age of the oldest row of the first hour when the transaction began, in seconds. */
+  /** Age of the oldest row of the first hour when it was read, in seconds. */
   readonly waitedSeconds: number;
   /** Whether a limit was reached, in which case dirty hours may be left. */
   readonly more: boolean;
@@ -49,6 +50,12 @@ interface DirtyHourRow {
   readonly sequences: string[];
   readonly waited_seconds: number;
 }
+
+/**
+ * Number of hours from which a roll-up run is so long that its fixed cost does not matter. It leaves the remaining groups to
+ * other processes, which count at the same time, or to its next run.
+ */
+const fullRunHours = 1_000;
 
 /** Returns whether any hour has been dirty for `minAgeSeconds`. The query costs one index lookup. */
 export async function isAnyHourDirty(
@@ -63,34 +70,36 @@ export async function isAnyHourDirty(
 /**
  * Executes a roll-up run: locks and reads dirty hours, takes the number of the run, and counts the hours.
  *
- * @param count Counts the hours and deletes the rows that were read, in the transaction that holds the locks.
- * @throws errors of Postgres and of `count`.
+ * No transaction is open while `count` runs.
+ *
+ * @param count Counts the hours. @param finish Deletes the rows that were read. It runs on the connection that holds the
+ *   locks, so it fails if they were lost.
+ * @throws errors of Postgres, of `count` and of `finish`.
  */
 export async function countDirtyHours(
   database: Database,
   source: DirtyHoursSource,
   limits: DirtyHoursLimits,
-  count: (locked: LockedHours, rollUp: number, transaction: Sql) => Promise<void>,
+  count: (locked: LockedHours, rollUp: number) => Promise<void>,
+  finish: (locked: LockedHours, transaction: Sql) => Promise<void>,
 ): Promise<RollUpOutcome & { readonly waitedSeconds: number }> {
-  return database.transaction(async (transaction) => {
-    // The transaction is idle while ClickHouse counts; Postgres must not end it for that reason.
-    await transaction.query('SET LOCAL idle_in_transaction_session_timeout = 0');
-    const locked = await lockDirtyHours(transaction, source, limits);
+  return database.session(async (session) => {
+    const locked = await lockDirtyHours(session, source, limits);
     const { outcome, hours, waitedSeconds, more } = locked;
     if (outcome !== 'counted') return { outcome, hours: 0, waitedSeconds, more: false };
-    // This query is not in the transaction, because a transaction that has an id holds back vacuum.
-    const [next] = await database.query<{ rollUp: number }>(`SELECT nextval('usage_roll_up') AS "rollUp"`);
-    await count(locked, next!.rollUp, transaction);
+    const [next] = await session.query<{ rollUp: number }>(`SELECT nextval('usage_roll_up') AS "rollUp"`);
+    await count(locked, next!.rollUp);
+    await session.transaction((transaction) => finish(locked, transaction));
     return { outcome, hours: hours.length, waitedSeconds, more };
   });
 }
 
 /**
- * Locks the group of workspaces with the oldest dirty hour that no other transaction has locked, and reads the dirty hours
- * of the group; continues with other groups up to the limits. The locks are released at the end of the transaction.
+ * Locks the group of workspaces with the oldest dirty hour that no other session has locked, and reads the dirty hours
+ * of the group; continues with other groups up to the limits. The locks are released at the end of the session.
  */
 async function lockDirtyHours(
-  transaction: Sql,
+  session: Session,
   source: DirtyHoursSource,
   limits: DirtyHoursLimits,
 ): Promise<LockedHours> {
@@ -105,11 +114,11 @@ async function lockDirtyHours(
     waitedSeconds: found[0]?.waited_seconds ?? 0,
     more,
   });
-  while (found.length < limits.hours && rows < limits.rows) {
-    const [group] = await transaction.query<{ number: number; held: boolean }>(
-      buildLockSql(source, limits.minAgeSeconds),
-      [source.lockKey, triedGroups],
-    );
+  while (found.length < Math.min(limits.hours, fullRunHours) && rows < limits.rows) {
+    const [group] = await session.query<{ number: number; held: boolean }>(buildLockSql(source, limits.minAgeSeconds), [
+      source.lockKey,
+      triedGroups,
+    ]);
     if (group === undefined) return finish(found.length > 0 ? 'counted' : isBusy ? 'busy' : 'idle', false);
     triedGroups.push(group.number);
     if (!group.held) {
@@ -118,7 +127,7 @@ async function lockDirtyHours(
     }
     const sql = buildReadSql(source, limits.minAgeSeconds);
     const maxima = [limits.rows - rows, limits.hours - found.length];
-    for (const hour of await transaction.query<DirtyHourRow>(sql, [group.number, ...maxima])) {
+    for (const hour of await session.query<DirtyHourRow>(sql, [group.number, ...maxima])) {
       found.push(hour);
       rows += hour.sequences.length;
     }
@@ -134,7 +143,7 @@ const buildLockSql = ({ table, order }: DirtyHoursSource, minAgeSeconds: number)
     SELECT tenant_group FROM ${table} WHERE tenant_group <> ALL ($2::int[])
       ${minAgeSeconds > 0 ? `AND ${buildAgeCondition(minAgeSeconds)}` : ''} ORDER BY ${order} LIMIT 1
   )
-  SELECT tenant_group AS number, pg_try_advisory_xact_lock($1, tenant_group) AS held FROM oldest`;
+  SELECT tenant_group AS number, pg_try_advisory_lock($1, tenant_group) AS held FROM oldest`;
 
 const buildReadSql = ({ table, order }: DirtyHoursSource, minAgeSeconds: number) => `
   SELECT tenant_id, extract(epoch FROM hour)::bigint AS hour_seconds, array_agg(sequence::text) AS sequences,

@@ -7,9 +7,9 @@
  *
  * The workspaces are divided into groups, so that several processes can each count some of them at the same time:
  *
- *   1. Begin a transaction and take the advisory lock of the group with the oldest dirty hour that no other roll-up run
- *      has locked. If there is none, return `busy`.
- *   2. Read the dirty hours of the group. Repeat 1 and 2 up to the limit of hours. An hour marked dirty from here on
+ *   1. Take the advisory lock of the group with the oldest dirty hour that no other roll-up run has locked. If there is
+ *      none, return `busy`.
+ *   2. Read the dirty hours of the group. Repeat 1 and 2 until the run has many hours. An hour marked dirty from here on
  *      stays dirty for the next run.
  *   3. Take the run's number from a sequence, under the locks, so that a later run of a group always has a higher number
  *      and its rows replace the rows of earlier runs.
@@ -19,11 +19,13 @@
  *      lower `roll_up` than the rows of the next run, and do not replace them.
  *   5. Sum the days of those hours again from all their hours. A crash in this step has the same effect as in step 4.
  *      Until this step is done, reports by day differ from reports by hour.
- *   6. Delete exactly the `usage_dirty_hours` rows that were read, by their sequence numbers, mark their hours dirty for the
- *      facts of runs (`pipelines/runs/stats/count-facts.ts`), and commit, which releases the locks. After a crash before
- *      the commit, the hours are counted again.
+ *   6. In a transaction, delete exactly the `usage_dirty_hours` rows that were read, by their sequence numbers, and mark
+ *      their hours dirty for the facts of runs (`pipelines/runs/stats/count-facts.ts`). Then release the locks. After a
+ *      crash before the commit, the hours are counted again.
  *
- * The transaction writes nothing before step 6, so Postgres can vacuum while ClickHouse counts.
+ * The locks belong to the connection and not to a transaction: no transaction is open while ClickHouse counts, which can
+ * take minutes. If the connection breaks, Postgres releases the locks, another run may count the same hours, and step 6 of
+ * this run fails.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runOnEachShard } from '../../infra/clickhouse/layout.ts';
@@ -106,14 +108,14 @@ export async function runRollUp(deps: RollUpDeps, limits: RollUpLimits = {}): Pr
     deps.database,
     usageDirtyHours,
     { hours: maxHours, rows: maxRows, minAgeSeconds: 0 },
-    async ({ hours, sequences }, rollUp, transaction) => {
+    async ({ hours }, rollUp) => {
       await runOnEachShard(deps.clickhouse, (stored, shard) => ({
         ...countHours(hours, rollUp, { traces: stored('traces'), shard }),
         timeoutMs,
       }));
       await deps.clickhouse.command({ ...sumDays(hours, rollUp), timeoutMs });
-      await transaction.query(finishHoursSql, [sequences]);
     },
+    async ({ sequences }, transaction) => void (await transaction.query(finishHoursSql, [sequences])),
   );
   if (outcome.outcome === 'counted') delaySeconds.observe(waitedSeconds + (performance.now() - startedAtMs) / 1_000);
   return outcome;

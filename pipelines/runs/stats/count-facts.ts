@@ -67,8 +67,8 @@ export async function runFactRollUp(
     database,
     factDirtyHours,
     { hours: maxHours, rows: maxHours, minAgeSeconds },
-    async ({ hours, sequences }, rollUp, transaction) => {
-      await runOnEachShard(clickhouse, (stored, shard) => listRuns(hours, rollUp, stored, shard));
+    ({ hours }, rollUp) => runOnEachShard(clickhouse, (stored, shard) => listRuns(hours, rollUp, stored, shard)),
+    async ({ hours, sequences }, transaction) => {
       await transaction.query('DELETE FROM fact_dirty_hours WHERE sequence = ANY($1::bigint[])', [sequences]);
       await transaction.query(
         `UPDATE fact_dirty_hours SET marked_at = clock_timestamp()
