@@ -8,7 +8,7 @@ const bytesPerMebibyte = 1024 * 1024;
 export async function printDiskUse(): Promise<void> {
   await withStores('disk', async ({ stores }) => {
     const rows = (await readDiskUse(stores)).map(({ workspaceId, workspace, organization, tier, runRows, bytes }) => [
-      ...[workspaceId, workspace, organization, tier, String(runRows), (bytes / bytesPerMebibyte).toFixed(1)],
+      ...[workspaceId, workspace, organization, tier ?? '-', String(runRows), (bytes / bytesPerMebibyte).toFixed(1)],
     ]);
     printTable([['WORKSPACE', 'NAME', 'ORGANISATION', 'TIER', 'RUN ROWS', 'MIB'], ...rows]);
   });

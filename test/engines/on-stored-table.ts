@@ -46,6 +46,17 @@ export async function queryEveryServer<Row>({ servers }: ClickHouse, sql: string
  */
 export const isLogicalTable = `(engine LIKE '%MergeTree' AND NOT endsWith(name, '${toLocalTable('')}') OR engine = 'Distributed')`;
 
+/** Returns the tables that store data of workspaces, and their columns with the workspace or deployment and the expiry. */
+export function listTenantTables(clickhouse: ClickHouse): Promise<{ table: string; keys: string[] }[]> {
+  return clickhouse.query({
+    name: 'test',
+    sql: `SELECT table, groupArray(name) AS keys FROM system.columns
+          WHERE database = currentDatabase() AND name IN ('tenant_id', 'organization_id', 'expires_at')
+            AND table IN (SELECT name FROM system.tables WHERE database = currentDatabase() AND ${isLogicalTable})
+          GROUP BY table HAVING keys != ['expires_at']`,
+  });
+}
+
 /** Returns the size of tables on the disks of all servers. */
 export async function storedBytes(clickhouse: ClickHouse, tables: readonly string[]): Promise<number> {
   const names = tables.flatMap((table) => [table, toLocalTable(table)]).map((name) => `'${name}'`);

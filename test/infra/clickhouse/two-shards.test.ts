@@ -24,7 +24,7 @@ import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { planBuckets } from '../../../pipelines/usage/rollup-query.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import { askClickhouseEngine, withDatabase } from '../../engines/ask-engines.ts';
-import { createTable, queryEveryServer, storedBytes } from '../../engines/on-stored-table.ts';
+import { createTable, listTenantTables, queryEveryServer, storedBytes } from '../../engines/on-stored-table.ts';
 import { type DedicatedShards, startDedicatedShards } from '../../engines/own-shards.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { wholeDay } from '../../pipelines/exports/exporting.ts';
@@ -218,7 +218,10 @@ async function runScenario(stores: FreshStores) {
     changed: Object.fromEntries(await Promise.all(tables)),
     contents: await rows('runs', 'id, name, inputs, outputs'),
     disk: await readDiskUse({ clickhouse, database }),
-    bytes: await storedBytes(clickhouse, ['runs', 'attachments', 'feedback']),
+    bytes: await storedBytes(
+      clickhouse,
+      (await listTenantTables(clickhouse)).map(({ table }) => table),
+    ),
   };
   await database.execute('UPDATE projects SET deleted_at = now() WHERE id = $1', [otherProjectId]);
   await deleteProjectRuns(stores, { workspaceId: tenantId, projectId: otherProjectId });
