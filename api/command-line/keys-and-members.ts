@@ -116,7 +116,8 @@ interface OperatorAccess {
   readonly operator: Caller;
 }
 
-async function withOperator(
+/** Runs `act` as the operator of the organisation that the options name. */
+export async function withOperator(
   command: string,
   { in: nameOrId }: OrganizationOptions,
   act: (access: OperatorAccess) => Promise<void>,

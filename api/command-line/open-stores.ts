@@ -4,6 +4,7 @@ import { loadConfig } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { readRunFile } from '../../infra/embedded/data-folder.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
+import { findCommandActor, runAsActor } from '../../infra/postgres/actor.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
@@ -105,7 +106,7 @@ export async function withStores<Result>(
     return jobs;
   };
   try {
-    return await work({ config, logger, stores, openJobs, shutdown });
+    return await runAsActor(findCommandActor(), () => work({ config, logger, stores, openJobs, shutdown }));
   } finally {
     await shutdown.run(logger);
   }

@@ -3,6 +3,7 @@ import { Command, Option } from 'commander';
 import type { ErrorCode } from '../../infra/errors/catalogue.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { releaseVersion } from '../server/release.ts';
+import type { AuditOptions } from './audit.ts';
 import { addDeploymentCommands } from './deployments/deployment-commands.ts';
 import type { DeadLetterOptions } from './dlq.ts';
 import { addExportCommands } from './export/export-commands.ts';
@@ -123,6 +124,19 @@ addOrganizationOption(members.command('remove <email>'))
   .action(async (email: string, options: OrganizationOptions) =>
     (await import('./keys-and-members.ts')).removeMember(email, options),
   );
+
+addOrganizationOption(program.command('audit'))
+  .description('print who changed what in the organisation, newest first; works while an instance runs')
+  .option('--since <time>', 'entries at or after this time')
+  .option('--until <time>', 'entries before this time')
+  .option('--actor <text>', 'entries of this kind, id or name of an actor')
+  .option(
+    '--action <action>',
+    'entries of this action, such as api_key.revoke, or of a kind of target, such as api_key',
+  )
+  .option('--limit <number>', 'maximum number of entries', '100')
+  .option('--json', 'one JSON object a line')
+  .action(async (options: AuditOptions) => (await import('./audit.ts')).printAuditLog(options));
 
 const organizationCommand = program
   .command('organizations')

@@ -16,7 +16,7 @@ import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import type { Rejection } from '../../pipelines/ingest/accept/draft.ts';
 import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';
-import { findOperatorKey } from '../../pipelines/tenants/sign-in-links.ts';
+import { findOperatorKey, type SignInKey } from '../../pipelines/tenants/sign-in-links.ts';
 import { loopbackOrigins } from '../server/cross-origin.ts';
 import type { Services } from '../server/services.ts';
 import { mainApiUrl } from './check-port.ts';
@@ -108,7 +108,7 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
   const lines: string[] = [];
   let services: Services | undefined;
   let bootstrapOutcome: BootstrapOutcome | undefined;
-  let operatorKeyId: string | undefined;
+  let operatorKey: SignInKey | undefined;
   if (loaded.mainApiServices) {
     services = loaded.mainApiServices.createMainApiServices(
       {
@@ -127,7 +127,7 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
       await loaded.mainApiServices.resealValues(services, logger);
     }
     bootstrapOutcome = await parts.bootstrap();
-    if (role === 'all') operatorKeyId = await findOperatorKey(database);
+    if (role === 'all') operatorKey = await findOperatorKey(database);
   }
   // This step is added before the agents, so that the main API ends after them.
   if (mainApi) shutdown.add('HTTP', () => listener.drain());
@@ -172,8 +172,8 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
         parts.folder?.writeRunFile({ url, ...addresses, destinations: config });
         printFirstKey(bootstrapOutcome, url);
         // Other users of the network could see the link on its way.
-        if (operatorKeyId !== undefined && loopbackOrigins.includes(url)) {
-          console.log(`Open ${url}/signin#once=${services?.signInLinks.issue(operatorKeyId)}  (signs in once)`);
+        if (operatorKey !== undefined && loopbackOrigins.includes(url)) {
+          console.log(`Open ${url}/signin#once=${services?.signInLinks.issue(operatorKey)}  (signs in once)`);
         }
       }
       for (const line of lines) console.log(line);

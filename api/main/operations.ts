@@ -10,6 +10,7 @@ import {
   revokeServiceKey,
 } from './api-keys.ts';
 import { getAttachment } from './attachments.ts';
+import { listAuditLogs } from './audit-logs.ts';
 import { exportGranularUsage, getGranularUsage, getOrganizationUsage } from './billing.ts';
 import { cancelBulkExport, createBulkExport, getBulkExport, listBulkExports } from './bulk-exports.ts';
 import { createCommitTag, deleteCommitTag, getCommitTag, listCommitTags, updateCommitTag } from './commit-tags.ts';
@@ -177,6 +178,7 @@ export const operations: readonly Operation[] = [
   getSettings,
   setHandle,
   ...signInOperations,
+  listAuditLogs,
   // organization
   listOrganizations,
   createOrganization,

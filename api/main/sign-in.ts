@@ -1,7 +1,10 @@
 /** Sign-in of the web application: an API key or a link is exchanged for a session, whose value is only in a cookie. */
+import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { Caller } from '../../pipelines/tenants/caller.ts';
+import { runAsActor } from '../../infra/postgres/actor.ts';
+import { type Caller, toActor } from '../../pipelines/tenants/caller.ts';
+import type { SignInKey } from '../../pipelines/tenants/sign-in-links.ts';
 import {
   endSession,
   findSessionEnd,
@@ -52,8 +55,9 @@ function requireSession(caller: Caller): asserts caller is SessionCaller {
 }
 
 /** Starts a session of a key and responds with it. */
-async function signIn(keyId: string, services: Services, request: Parameters<typeof buildSessionCookie>[1]) {
-  const token = await startSession(services.database, keyId);
+async function signIn(key: SignInKey, services: Services, request: FastifyRequest) {
+  const actor = toActor({ ...key, session: true }, request.ip);
+  const token = await runAsActor(actor, () => startSession(services.database, key.keyId));
   const caller = await services.authenticator.authenticate({ session: token });
   requireSession(caller);
   return new RawResponse({
@@ -103,10 +107,10 @@ const signInWithKey = defineOperation({
     response: { 201: Session },
   },
   handler: async ({ body, services, request }) => {
-    const { keyId } = await limitSignIn(services, request.ip, () =>
+    const key = await limitSignIn(services, request.ip, () =>
       services.authenticator.authenticate({ key: body.api_key.trim() }),
     );
-    return signIn(keyId, services, request);
+    return signIn(key, services, request);
   },
 });
 
@@ -124,12 +128,12 @@ const signInOnce = defineOperation({
     response: { 201: Session },
   },
   handler: async ({ body, services, request }) => {
-    const keyId = await limitSignIn(services, request.ip, async () => {
+    const key = await limitSignIn(services, request.ip, async () => {
       const found = services.signInLinks.redeem(body.token);
       if (found === undefined) throw runlakeError('SIGN_IN_LINK_INVALID');
       return found;
     });
-    return signIn(keyId, services, request);
+    return signIn(key, services, request);
   },
 });
 

@@ -1,6 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { getTenantContext, runForTenant } from '../../infra/fairness/tenant-context.ts';
+import { runForTenant } from '../../infra/fairness/tenant-context.ts';
+import { runAsActor } from '../../infra/postgres/actor.ts';
+import { toActor } from '../../pipelines/tenants/caller.ts';
+import type { Permission } from '../../pipelines/tenants/permissions.ts';
 import type { AuthorisationInput, CustomAccess } from './api-form.ts';
 import { toCanonicalPath } from './canonical-url.ts';
 import { ignoreUnknownNames } from './ignored-fields.ts';
@@ -60,17 +63,23 @@ export function registerOperation(
   }
 }
 
+/** Permissions of the frequent operations, which change nothing that the audit log contains. */
+const frequentChanges: ReadonlySet<Permission> = new Set(['runs:write', 'agents:run']);
+
 /**
- * Runs `work` for the caller's organisation. If the request is read-only, its queries are cancelled when the client
- * disconnects; for a request that a tool sends in this process, when the call of the tool ends.
+ * Runs `handle` for the caller's organisation, and its changes as those of the caller. If the request is read-only, its queries are cancelled when the client
+ * disconnects.
  */
 function runForCaller<Result>(
-  { access }: Operation,
-  { caller, disconnected }: FastifyRequest,
-  work: () => Promise<Result>,
+  { access, method }: Operation,
+  { caller, ip }: FastifyRequest,
+  { raw: response }: FastifyReply,
+  handle: () => Promise<Result>,
 ): Promise<Result> {
-  if (caller === undefined) return work();
+  if (caller === undefined) return handle();
   const { organizationId } = caller;
+  const isAudited = method !== 'GET' && !('permission' in access && frequentChanges.has(access.permission));
+  const work = isAudited ? () => runAsActor(toActor(caller, ip), handle) : handle;
   if (!cancelsQueriesOnDisconnect(access)) return runForTenant({ organizationId }, work);
   return runForTenant({ organizationId, disconnected: getTenantContext()?.disconnected ?? disconnected }, work);
 }

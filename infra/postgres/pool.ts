@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { runlakeError } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
+import { getActor, nameActor } from './actor.ts';
 import { parsePostgresAddress } from './address.ts';
 import { Connection, createSql } from './connection.ts';
 import type { Database, Session, Sql } from './database.ts';
@@ -66,7 +67,12 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
   }
 
   const sql = createSql((text, params, options) =>
-    withConnection((connection) => connection.send(text, timeoutMs, params, options)),
+    withConnection((connection) => {
+      const send = () => connection.send(text, timeoutMs, params, options);
+      // The setting that names the actor lasts for a transaction.
+      const isChange = getActor() !== undefined && !/^\s*SELECT\b/i.test(text);
+      return isChange ? runTransaction(connection, send, { statementTimeoutMs: timeoutMs, changed: false }) : send();
+    }),
   );
 
   const begin =
@@ -113,6 +119,8 @@ async function runTransaction<Result>(
   const limit = `SET LOCAL statement_timeout = ${Math.ceil(statementTimeoutMs)}`;
   await connection.send(changed ? `BEGIN; ${limit}` : 'BEGIN', statementTimeoutMs);
   try {
+    const actor = getActor();
+    if (actor !== undefined) await nameActor(connection, actor, statementTimeoutMs);
     const result = await work(
       createSql((sql, params, options) => connection.send(sql, statementTimeoutMs, params, options)),
     );

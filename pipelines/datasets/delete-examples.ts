@@ -4,6 +4,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
+import { recordAuditLog } from '../tenants/audit-logs.ts';
 import { writeVersionInTransaction } from './versions.ts';
 
 /**
@@ -51,6 +52,8 @@ export async function hardDeleteExamples(
     const deleted = new Set<string>();
     const sets = new Set<string>();
     for (const datasetId of await findDatasets(tx, condition, workspaceId, exampleIds)) {
+      const target = { kind: 'dataset', id: datasetId };
+      await recordAuditLog(tx, { workspaceId, action: 'example.delete', target, details: { example_ids: exampleIds } });
       await writeVersionInTransaction(tx, workspaceId, datasetId, async () => {
         const rows = await tx.query<{ id: string; current: boolean; sets: string[] }>(
           `DELETE FROM examples WHERE ${condition} AND dataset_id = $3 RETURNING id, valid_to = 'infinity' AS current,

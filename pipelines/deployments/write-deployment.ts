@@ -1,5 +1,6 @@
 /** Creates and changes deployments. Hosts do the work that follows: see `host.ts`. */
 import { randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
@@ -251,6 +252,14 @@ async function writeSnapshot(
   deploymentId: string,
   snapshot: Snapshot,
 ): Promise<LockedDeployment> {
+  const owner = `deployment ${deploymentId}` as const;
+  const [stored] = await tx.query<{ sealed: string | null }>(
+    'SELECT sealed_secrets AS sealed FROM deployments WHERE id = $1',
+    [deploymentId],
+  );
+  const sealed = stored?.sealed ?? null;
+  // Secrets that are sealed again differ: the audit log would show a change.
+  const isSame = isDeepStrictEqual(openSecrets(sealer, owner, sealed), snapshot.secrets);
   const [changed] = await tx.query<LockedDeployment>(
     `UPDATE deployments AS d SET source_config = $2, source_revision_config = $3, sealed_secrets = $4, secret_names = $5,
        secret_references = $6::text::json, updated_at = now() WHERE id = $1 RETURNING ${lockedColumns}`,
@@ -258,7 +267,7 @@ async function writeSnapshot(
       deploymentId,
       snapshot.sourceConfig,
       snapshot.sourceRevisionConfig,
-      sealSecrets(sealer, `deployment ${deploymentId}`, snapshot.secrets),
+      isSame ? sealed : sealSecrets(sealer, owner, snapshot.secrets),
       Object.keys(snapshot.secrets),
       JSON.stringify(snapshot.secretReferences),
     ],

@@ -7,6 +7,7 @@ import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { isRunDeleted } from '../retention/trace-marks.ts';
 import { readLiveProjectIds } from '../runs/locate-run.ts';
+import { recordAuditLog } from '../tenants/audit-logs.ts';
 import { readEnforcedConfigs, requireMatch } from './feedback-config.ts';
 import { type FeedbackDeps, type FeedbackEvent, getVersionAfter, toFeedbackMessage } from './feedback-event.ts';
 import { createFeedbackReader, parseFeedbackMembers, readChangedValues } from './feedback-values.ts';
@@ -106,6 +107,10 @@ export async function deleteFeedback(deps: FeedbackDeps, tenantId: string, id: s
     const last = await readLastEvent(deps, { tenantId, id, waitMs: deps.waitMs });
     if (last === undefined || last.deletedAtMicros !== undefined)
       throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
+    await recordAuditLog(deps.database, {
+      ...{ workspaceId: tenantId, action: 'feedback.delete', target: { kind: 'feedback', id } },
+      details: { key: last.key, run_id: last.runId },
+    });
     const deletion = buildDeletion(last);
     await deps.log.publish(feedbackEvents, [toFeedbackMessage(deletion, deps.log, deps.config)]);
     deps.recent.remember(deletion);

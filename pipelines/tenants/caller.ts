@@ -1,4 +1,5 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Actor } from '../../infra/postgres/actor.ts';
 import type { Permission } from './permissions.ts';
 import type { SignInSession } from './sign-in-session.ts';
 
@@ -21,6 +22,20 @@ export interface Caller {
   readonly expiresAt: Date | undefined;
   /** The session of the web application, if the request has no key. */
   readonly session?: SignInSession | undefined;
+}
+
+/** Returns the caller as the audit log names it. `ip` is the address that the request came from. */
+export function toActor(
+  {
+    session,
+    keyId,
+    userEmail,
+    organizationId,
+  }: Pick<Caller, 'keyId' | 'userEmail' | 'organizationId'> & { readonly session?: unknown },
+  ip: string,
+): Actor {
+  const kind = session === undefined ? 'api_key' : 'session';
+  return { kind, id: keyId, name: userEmail, organization_id: organizationId, ip };
 }
 
 /** A caller whose workspace is determined. */

@@ -22,6 +22,7 @@ const permissionTable = {
   'tags:manage': ['Create, change and delete tags, and give them to resources.', 'workspace', false],
   'api-keys:read': ['List API keys, without their secrets.', 'workspace', true],
   'api-keys:manage': ['Create and revoke API keys.', 'workspace', false],
+  'audit-logs:read': ['Read the audit log.', 'organization', true],
   'projects:read': ['List and read tracing projects.', 'workspace', true],
   'projects:create': ['Create tracing projects.', 'workspace', false],
   'projects:update': ['Rename and change tracing projects.', 'workspace', false],

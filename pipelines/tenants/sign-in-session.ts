@@ -44,7 +44,7 @@ export function hashToken(token: string): Buffer {
 }
 
 /** Starts a session of a key. @returns the value of the cookie. */
-export async function startSession(sql: Sql, keyId: string): Promise<string> {
+export async function startSession(sql: Database, keyId: string): Promise<string> {
   const token = generateToken();
   await sql.execute('DELETE FROM sign_in_sessions WHERE expires_at <= now()');
   await sql.execute(

@@ -8,6 +8,7 @@ interface KeyVictim {
 
 /** Attempts to read and to change members, API keys and sessions of another organisation, by operation. */
 export const keyAttempts: Readonly<Record<string, (victim: KeyVictim) => Attempt>> = {
+  listAuditLogs: () => ({ url: '/audit-logs', answers: own }),
   getSignIn: () => ({ url: '/session', answers: [401] }),
   signOut: () => ({ url: '/session', answers: [401] }),
   createMember: () => ({

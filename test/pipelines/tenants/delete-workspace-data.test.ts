@@ -27,6 +27,7 @@ const stays = {
     'projects',
     'bulk_exports',
     'bulk_export_destinations',
+    'audit_logs',
     'bulk_export_runs',
     'usage_dirty_hours',
     'fact_dirty_hours',

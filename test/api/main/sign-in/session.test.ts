@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createAuthenticator } from '../../../../pipelines/tenants/authenticate.ts';
 import { hashKey } from '../../../../pipelines/tenants/keys.ts';
-import { findOperatorKey } from '../../../../pipelines/tenants/sign-in-links.ts';
+import { findOperatorKey, type SignInKey } from '../../../../pipelines/tenants/sign-in-links.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 import { type Browser, openBrowser } from './browser.ts';
 
@@ -299,8 +299,8 @@ describe('a link that signs in once', () => {
     });
 
   it('works once, as the oldest admin key of the operator', async () => {
-    const keyId = (await findOperatorKey(api.database)) as string;
-    const token = api.services.signInLinks.issue(keyId);
+    const operatorKey = (await findOperatorKey(api.database)) as SignInKey;
+    const token = api.services.signInLinks.issue(operatorKey);
     const answers = await Promise.all([open(token), open(token)]);
     expect(answers.map(({ statusCode }) => statusCode).sort()).toEqual([201, 401]);
     const opened = answers.find(({ statusCode }) => statusCode === 201);
@@ -316,7 +316,7 @@ describe('a link that signs in once', () => {
       'UPDATE api_keys SET revoked_at = now() WHERE hash = $1 RETURNING id',
       [hashKey(key)],
     )) as [{ id: string }];
-    const answer = await open(api.services.signInLinks.issue(id));
+    const answer = await open(api.services.signInLinks.issue({ keyId: id, organizationId: acme.id, userEmail: '' }));
     expect([answer.statusCode, answer.json().code]).toEqual([401, 'SESSION_INVALID']);
   });
 });

@@ -1,0 +1,67 @@
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
+import { type AuditLogRecord, listAuditLogs } from '../../pipelines/tenants/audit-logs.ts';
+import { type OrganizationOptions, withOperator } from './keys-and-members.ts';
+import { printTable } from './print-table.ts';
+
+export interface AuditOptions extends OrganizationOptions {
+  readonly since?: string;
+  readonly until?: string;
+  readonly actor?: string;
+  readonly action?: string;
+  readonly limit: string;
+  readonly json?: boolean;
+}
+
+const maxEntries = 100_000;
+const pageSize = 1_000;
+
+/** Runs `runlake audit`. Prints entries, newest first. */
+export async function printAuditLog(options: AuditOptions): Promise<void> {
+  const limit = Number(options.limit);
+  if (!/^\d{1,6}$/.test(options.limit) || limit < 1 || limit > maxEntries) {
+    const reason = `--limit must be a number from 1 to ${maxEntries}, not '${options.limit}'.`;
+    throw runlakeError('BAD_REQUEST', { reason });
+  }
+  const filter = {
+    since: parseTimeOption('--since', options.since),
+    until: parseTimeOption('--until', options.until),
+    actor: options.actor,
+    action: options.action,
+  };
+  await withOperator('audit', options, async ({ database, operator }) => {
+    const entries: AuditLogRecord[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = { limit: Math.min(pageSize, limit - entries.length), cursor };
+      const { items, cursor: next } = await listAuditLogs(database, operator, filter, page);
+      entries.push(...items);
+      cursor = next ?? undefined;
+    } while (cursor !== undefined && entries.length < limit);
+    if (options.json === true) for (const entry of entries) console.log(JSON.stringify(entry));
+    else if (entries.length === 0) console.log('No matching entries.');
+    else printTable([['TIME', 'ACTOR', 'FROM', 'ACTION', 'TARGET', 'DETAILS'], ...entries.map(toCells)]);
+    if (cursor !== undefined) console.error(`There are older entries: --until ${entries.at(-1)?.at}`);
+  });
+}
+
+function toCells({ at, actor, ip, action, target, details }: AuditLogRecord): string[] {
+  const name = [actor.name, actor.kind === 'api_key' || actor.kind === 'session' ? '' : `(${actor.kind})`];
+  return [
+    at,
+    name.filter(Boolean).join(' '),
+    ip ?? '-',
+    action,
+    target?.name ?? target?.id ?? '-',
+    Object.keys(details).length === 0 ? '' : JSON.stringify(details),
+  ];
+}
+
+function parseTimeOption(option: string, text: string | undefined): string | undefined {
+  if (text === undefined) return undefined;
+  const micros = parseTime(text);
+  if (micros !== undefined) return new Date(Math.floor(micros / 1_000)).toISOString();
+  throw runlakeError('BAD_REQUEST', {
+    reason: `${option} must be a time such as 2026-01-31T12:00:00Z, not '${text}'.`,
+  });
+}
