@@ -78,7 +78,7 @@ export function toStartError(error: unknown, fallbackReason?: string): unknown {
 const operatorCodes: ReadonlySet<string> = new Set(['PORT_IN_USE', 'INTERNAL', 'DATABASE_QUERY_FAILED']);
 
 function createStartError(reason: string, cause: unknown): RunlakeError {
-  return runlakeError('DEPLOYMENT_START_FAILED', { reason: reason.replace(/\.$/, '') }, { cause });
+  return runlakeError('DEPLOYMENT_START_FAILED', { reason: reason.replace(/\.+$/, '') }, { cause });
 }
 
 /** Ports for replicas: of the configured range, otherwise any free port. */

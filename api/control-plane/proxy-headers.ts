@@ -1,5 +1,5 @@
 /** Headers of proxied requests and responses. */
-import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders } from 'node:http';
 import type { FastifyRequest } from 'fastify';
 import { forwardedPrefixHeader } from '../server/public-base.ts';
 import { removeSessionCookie } from '../server/session-cookie.ts';
@@ -9,6 +9,22 @@ const hopByHopHeaders: readonly string[] = [
   ...['connection', 'keep-alive', 'proxy-connection', 'proxy-authenticate', 'proxy-authorization'],
   ...['te', 'trailer', 'transfer-encoding', 'upgrade', 'http2-settings'],
 ];
+
+/**
+ * Headers of responses that apply to the whole origin, which a deployment shares with the main API and all other
+ * deployments: they would delete the data of others, control their pages, or send their requests elsewhere.
+ */
+const originWideHeaders: readonly string[] = [
+  ...['alt-svc', 'clear-site-data', 'nel', 'report-to', 'service-worker-allowed', 'strict-transport-security'],
+];
+
+/**
+ * Gives pages of graph code an origin of their own: with that of the main API, their scripts could act for each user who
+ * has opened it in the same browser. Scripts, forms and windows work; requests to the deployment itself are subject to
+ * its CORS settings (origin `null`). Responses that are no pages ignore it.
+ */
+const pagePolicy =
+  'sandbox allow-scripts allow-forms allow-modals allow-downloads allow-popups allow-popups-to-escape-sandbox';
 
 /**
  * Returns the headers that a replica gets. `Host` stays that of the client, because agent cards and redirects contain
@@ -45,6 +61,9 @@ export function toClientHeaders(
   { prefix, origins }: { readonly prefix: string; readonly origins: readonly string[] },
 ): OutgoingHttpHeaders {
   const sent: OutgoingHttpHeaders = removeHopByHop(headers);
+  for (const name of originWideHeaders) delete sent[name];
+  const { 'content-security-policy': ownPolicy } = headers;
+  sent['content-security-policy'] = ownPolicy === undefined ? pagePolicy : `${ownPolicy}, ${pagePolicy}`;
   const { location, 'content-location': contentLocation, 'set-cookie': cookies } = headers;
   const locates = status === 201 || (status >= 300 && status < 400);
   if (location !== undefined && locates) sent.location = addPrefix(location, prefix, origins);
@@ -54,6 +73,20 @@ export function toClientHeaders(
   // Without a path of their own, cookies of one deployment would be sent to all others.
   if (cookies !== undefined) sent['set-cookie'] = [cookies].flat().map((cookie) => limitCookie(cookie, prefix));
   return sent;
+}
+
+/** Returns the lines of the response to a handshake that the client gets. It keeps the headers of the connection. */
+export function toHandshakeLines(
+  { statusMessage = '', rawHeaders }: Pick<IncomingMessage, 'statusMessage' | 'rawHeaders'>,
+  prefix: string,
+): string[] {
+  const lines = [`HTTP/1.1 101 ${statusMessage}`];
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const [name = '', value = ''] = rawHeaders.slice(index, index + 2);
+    if (originWideHeaders.includes(name.toLowerCase())) continue;
+    lines.push(`${name}: ${name.toLowerCase() === 'set-cookie' ? limitCookie(value, prefix) : value}`);
+  }
+  return lines;
 }
 
 function removeHopByHop(headers: IncomingHttpHeaders): OutgoingHttpHeaders {

@@ -23,8 +23,11 @@ export const deploymentsSegment = 'deployments';
 /** Maximum number of bytes of a request body that are kept until a replica has accepted the request. */
 const maxKeptBodyBytes = 256 * 1024;
 
-/** Splits a request target into the path of the deployment, the path within it, and the query. */
-const targetPattern = new RegExp(`^(/+${deploymentsSegment}/+[^/?]+)([^?]*)(.*)$`, 's');
+/**
+ * Splits a request target into the path of the deployment, the path within it, and the query. A target may be a whole
+ * URL (RFC 9112, 3.2.2).
+ */
+const targetPattern = new RegExp(`^(?:https?://[^/?]*)?(/+${deploymentsSegment}/+[^/?]+)([^?]*)(.*)$`, 'is');
 
 /**
  * `replicas` is called for each request and each attempt. A WebSocket ends if one side has read nothing for

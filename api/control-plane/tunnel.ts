@@ -10,7 +10,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { ReplicaFinder } from '../../pipelines/deployments/find-replica-url.ts';
 import type { ProxyTarget } from './proxy.ts';
-import { toClientHeaders, toReplicaHeaders } from './proxy-headers.ts';
+import { toClientHeaders, toHandshakeLines, toReplicaHeaders } from './proxy-headers.ts';
 import { isConnectError } from './send-to-replica.ts';
 
 /** Time for a replica to accept or refuse a handshake. */
@@ -71,7 +71,7 @@ export async function openTunnel(
       const answer = await shakeHands(new URL(url), path + query, { headers, client: request.raw.socket });
       if ('socket' in answer) {
         reply.hijack();
-        join(request.raw, answer, stallTimeoutMs);
+        join(request.raw, answer, { prefix, stallTimeoutMs });
         return reply;
       }
       const { message } = answer;
@@ -123,7 +123,7 @@ async function shakeHands(
 function join(
   request: IncomingMessage,
   { message, socket: replica, head }: AcceptedHandshake,
-  stallTimeoutMs: number,
+  { prefix, stallTimeoutMs }: { readonly prefix: string; readonly stallTimeoutMs: number },
 ): void {
   const client = request.socket;
   for (const socket of [client, replica as Socket]) {
@@ -133,10 +133,7 @@ function join(
     });
     socket.setNoDelay(true);
   }
-  const lines = [`HTTP/1.1 101 ${message.statusMessage}`];
-  for (let index = 0; index < message.rawHeaders.length; index += 2)
-    lines.push(`${message.rawHeaders[index]}: ${message.rawHeaders[index + 1]}`);
-  client.write(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
+  client.write(`${toHandshakeLines(message, prefix).join('\r\n')}\r\n\r\n`, 'latin1');
   client.write(head);
   replica.write(firstBytes.get(request) ?? Buffer.alloc(0));
   pipeline(client, replica, () => client.destroySoon());

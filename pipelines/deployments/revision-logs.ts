@@ -1,7 +1,7 @@
 /**
  * Logs of revisions: the output of builds and replicas.
  *
- * Invariant: a stored line contains no value of a secret. A revision has at most {@link maxLogBytes} of log; the oldest
+ * Invariant: a stored line contains no value of a secret, and paths in the build are relative to it. A revision has at most {@link maxLogBytes} of log; the oldest
  * chunks are deleted first.
  */
 import type { Sql } from '../../infra/postgres/database.ts';
@@ -49,7 +49,7 @@ export function createMask(values: Iterable<string>): (line: string) => string {
 export interface RevisionLog {
   /** Adds output. Text with several lines is split. Never throws. */
   write(text: string): void;
-  /** Masks the secrets in a text that is stored elsewhere. */
+  /** Masks the secrets in a text that is stored elsewhere, and makes paths in the build relative. */
   mask(text: string): string;
   /** The last lines, for the reason of a failure. */
   tail(lines: number): string;
@@ -66,7 +66,9 @@ export function openRevisionLog(
     values,
   }: { readonly revisionId: string; readonly stage: LogStage; readonly values: Iterable<string> },
 ): RevisionLog {
-  const mask = createMask(values);
+  const maskSecrets = createMask(values);
+  const buildFolder = new RegExp(`(?:file://)?/[^\\s'"():]*/${revisionId}/`, 'g');
+  const mask = (text: string) => maskSecrets(text).replace(buildFolder, '');
   let lines: string[] = [];
   let last: string[] = [];
   let dropped = 0;

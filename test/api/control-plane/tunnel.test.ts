@@ -60,6 +60,19 @@ describe('a WebSocket', () => {
     expect(arrived).toEqual(['/stream?x=1', 'k', '/deployments/trips', 'ping', 4001, 'done']);
   });
 
+  it('sets cookies for its deployment only, and nothing for the whole origin', async () => {
+    const { url, sockets } = await startSocketServer();
+    sockets.on('headers', (headers) => {
+      headers.push('Set-Cookie: a=1; Path=/; Domain=example.com', 'X-Kept: 1', 'Clear-Site-Data: "*"');
+    });
+    const client = new WebSocket(toSocketUrl(await proxyFor(url)));
+    const [{ headers }] = await once(client, 'upgrade');
+    expect(headers['set-cookie']).toEqual(['a=1; Path=/deployments/trips/']);
+    expect(headers).toMatchObject({ 'x-kept': '1' });
+    expect(headers).not.toHaveProperty('clear-site-data');
+    client.terminate();
+  });
+
   it('is closed when the replica closes it or breaks off', async () => {
     const { url, sockets } = await startSocketServer();
     const proxy = await proxyFor(url);

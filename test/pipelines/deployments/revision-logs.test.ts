@@ -32,3 +32,13 @@ it('leaves what only resembles a secret', () => {
   const mask = createMask(['{\n  "a": 1\n}', 'four']);
   expect(mask('function () { return 1; } // four')).toBe('function () { return 1; } // four');
 });
+
+it('shows no path of the machine for files of the build', async () => {
+  const { latestRevisionId } = await under.create('paths');
+  const revisionId = String(latestRevisionId);
+  const log = openRevisionLog(under, { revisionId, stage: 'run', values: [] });
+  expect(log.mask(`'/data/builds/${revisionId}/src/a.js' cannot be loaded`)).toBe("'src/a.js' cannot be loaded");
+  expect(log.mask(`at file:///data/builds/${revisionId}/src/a.js:1:2 (/usr/lib/x.js)`)).toBe(
+    'at src/a.js:1:2 (/usr/lib/x.js)',
+  );
+});
