@@ -1,10 +1,7 @@
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import chromium from '@sparticuz/chromium';
+import axe from 'axe-core';
 import { type Browser, type BrowserContext, type Page, chromium as playwright } from 'playwright-core';
 import { expect } from 'vitest';
-
-const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /** Expects a value within ten seconds. */
 export function eventually<T>(read: () => T | Promise<T>) {
@@ -73,16 +70,12 @@ export function watchPage(page: Page): { readonly problems: string[] } {
 /** Fails if axe-core finds a violation of WCAG 2.2 AA on the page. */
 export async function expectAccessible(page: Page): Promise<void> {
   // `evaluate` is not subject to the content security policy of the page.
-  await page.evaluate(axeSource);
+  await page.evaluate(axe.source);
   const violations = await page.evaluate(async () => {
-    const { axe } = window as unknown as { axe: { run(context: Document, options: object): Promise<AxeResults> } };
+    const { axe: inPage } = window as unknown as { axe: typeof axe };
     const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
-    const found = await axe.run(document, { runOnly: { type: 'tag', values: tags } });
+    const found = await inPage.run(document, { runOnly: { type: 'tag', values: tags } });
     return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
   });
   expect(violations).toEqual([]);
-}
-
-interface AxeResults {
-  readonly violations: readonly { readonly id: string; readonly nodes: readonly { readonly html: string }[] }[];
 }
