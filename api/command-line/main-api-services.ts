@@ -28,13 +28,15 @@ import { SignInLinks } from '../../pipelines/tenants/sign-in-links.ts';
 import { UsageLimits } from '../../pipelines/usage/usage-limits.ts';
 import type { Services } from '../server/services.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
-import type { Stores } from './open-stores.ts';
+import { openDeadLetters } from './open-event-log.ts';
+import type { StoreAddresses, Stores } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 
 export interface MainApiDeps {
   readonly config: Config;
   readonly logger: Logger;
   readonly stores: Stores;
+  readonly addresses: StoreAddresses;
   readonly log: EventLog;
   /** Key that signs links. Must be the same on all processes that serve the API. */
   readonly secretKey: string;
@@ -50,6 +52,7 @@ export interface MainApiDeps {
 export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownSteps): Services {
   const { config, logger, log, secretKey, healthChecks, jobs, countRuns } = parts;
   const { database, clickhouse } = parts.stores;
+  let deadLetters: ReturnType<typeof openDeadLetters> | undefined;
   const authenticator = createAuthenticator({ database, logger });
   shutdown.add('authenticator', () => authenticator.close());
   const rateLimiter = openRateLimiter({
@@ -78,6 +81,11 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
     clickhouse,
     authenticator,
     rateLimiter,
+    system: {
+      check: async () => (await import('./system-checks.ts')).checkSystem(config, parts.addresses, parts.stores),
+      log,
+      openDeadLetters: () => (deadLetters ??= openDeadLetters({ config, logger, stores: parts.stores }, shutdown)),
+    },
     signInLinks: new SignInLinks(),
     projects,
     prices,

@@ -115,6 +115,7 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
         config,
         logger,
         stores,
+        addresses,
         log,
         jobs,
         secretKey,

@@ -149,6 +149,7 @@ import { sharedComparisonOperations } from './shared-comparisons.ts';
 import { sharedEntityOperations } from './shared-entities.ts';
 import { sharedExperimentOperations } from './shared-experiments.ts';
 import { signInOperations } from './sign-in.ts';
+import { systemOperations } from './system.ts';
 import { taggingOperations } from './taggings.ts';
 import { tagOperations } from './tags.ts';
 import { getRunGroupStats, getThreadPreview, getThreadsStats, groupRuns } from './thread-groups.ts';
@@ -179,6 +180,7 @@ export const operations: readonly Operation[] = [
   setHandle,
   ...signInOperations,
   listAuditLogs,
+  ...systemOperations,
   // organization
   listOrganizations,
   createOrganization,

@@ -1,5 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
+import type { DeadLetterQueue, EventLog } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { RateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import type { Sealer } from '../../infra/sealing/sealer.ts';
@@ -19,6 +20,7 @@ import type { ReadCounts } from '../../pipelines/prompts/read-counts.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { SignInLinks } from '../../pipelines/tenants/sign-in-links.ts';
 import type { UsageLimits } from '../../pipelines/usage/usage-limits.ts';
+import type { SystemCheck } from '../command-line/system-checks.ts';
 
 /**
  * The services that operations call. The role (`api/command-line`) creates them once. If an area needs a new service,
@@ -30,6 +32,12 @@ export interface Services {
   readonly clickhouse: ClickHouse;
   readonly authenticator: Authenticator;
   readonly rateLimiter: Omit<RateLimiter, 'close'>;
+  /** What the operator checks and repairs. */
+  readonly system: {
+    check(): Promise<SystemCheck[]>;
+    openDeadLetters(): Promise<DeadLetterQueue>;
+    readonly log: EventLog;
+  };
   /** Links of this process that sign in once. */
   readonly signInLinks: SignInLinks;
   readonly projects: ProjectResolver;

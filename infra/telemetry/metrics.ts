@@ -47,6 +47,8 @@ export type ReadSamples<Label extends string> = () => Samples<Label> | Promise<S
 type Samples<Label extends string> = readonly Sample<Label>[] | number | undefined;
 
 export interface ScrapedGauge<Label extends string> {
+  /** Returns the current values, as a scrape does. */
+  read(): Promise<readonly Sample<Label>[]>;
   /**
    * Sets the function that reads the values; replaces an earlier one.
    *
@@ -102,6 +104,7 @@ export function scrapedGauge<Label extends string>(
   }
   clear();
   return {
+    read: async () => (await current?.samples()) ?? [],
     setReader(look, minIntervalMs = 5_000) {
       const gaugeReader = new GaugeReader(name, look, minIntervalMs);
       current = gaugeReader;

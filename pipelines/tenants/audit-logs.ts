@@ -69,26 +69,25 @@ export async function listAuditLogs(
   return { items, cursor: rows.length > limit ? (items.at(-1)?.id ?? null) : null };
 }
 
-interface NewAuditLog {
-  readonly workspaceId: string;
+type NewAuditLog = ({ readonly workspaceId: string } | { readonly organizationId: string }) & {
   readonly action: string;
   readonly target: { readonly kind: string; readonly id: string };
   readonly details?: object;
-}
+};
 
 /**
  * Adds an entry for a change that is not made in a table of Postgres with a trigger. Call this function before the
  * change, so that no change is without an entry.
  */
-export async function recordAuditLog(
-  sql: Sql,
-  { workspaceId, action, target, details = {} }: NewAuditLog,
-): Promise<void> {
+export async function recordAuditLog(sql: Sql, entry: NewAuditLog): Promise<void> {
+  const { action, target, details = {} } = entry;
+  const [workspaceId, organizationId] =
+    'workspaceId' in entry ? [entry.workspaceId, null] : [null, entry.organizationId];
   const { kind, id, name, ip } = getActor() ?? { kind: 'system', id: null, name: null, ip: null };
   await sql.execute(
     `INSERT INTO audit_logs (organization_id, workspace_id, actor_kind, actor_id, actor_name, ip, action, target_kind,
        target_id, details)
-     SELECT organization_id, id, $2, $3, $4, $5, $6, $7, $8, $9 FROM workspaces WHERE id = $1`,
-    [workspaceId, kind, id, name, ip, action, target.kind, target.id, details],
+     VALUES (coalesce($10::uuid, (SELECT organization_id FROM workspaces WHERE id = $1)), $1::uuid, $2, $3, $4, $5, $6, $7, $8, $9)`,
+    [workspaceId, kind, id, name, ip, action, target.kind, target.id, details, organizationId],
   );
 }

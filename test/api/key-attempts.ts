@@ -8,6 +8,8 @@ interface KeyVictim {
 
 /** Attempts to read and to change members, API keys and sessions of another organisation, by operation. */
 export const keyAttempts: Readonly<Record<string, (victim: KeyVictim) => Attempt>> = {
+  getSystem: () => ({ url: '/system', answers: [403] }),
+  replayDeadLetters: () => ({ url: '/system/dead-letters/replay', payload: { ids: ['run-events/1'] }, answers: [403] }),
   listAuditLogs: () => ({ url: '/audit-logs', answers: own }),
   getSignIn: () => ({ url: '/session', answers: [401] }),
   signOut: () => ({ url: '/session', answers: [401] }),

@@ -61,6 +61,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
         config,
         logger,
         stores,
+        addresses: stores,
         log,
         secretKey: 'secret of the tests',
         healthChecks: [{ name: 'postgres', check: () => database.ping() }],

@@ -120,6 +120,7 @@ export async function startAgentServer(options: AgentServerOptions = {}): Promis
       config,
       logger,
       stores,
+      addresses: stores,
       log,
       secretKey,
       healthChecks: [],

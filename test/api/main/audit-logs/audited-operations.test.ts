@@ -251,6 +251,10 @@ const steps: Readonly<Record<string, () => Step | readonly Step[]>> = {
     ...{ method: 'POST', url: '/runs/delete/traces', actions: ['trace.delete'] },
     payload: { session_id: ids.projectId, trace_ids: [ids.runId] },
   }),
+  replayDeadLetters: () => ({
+    ...{ method: 'POST', url: '/system/dead-letters/replay', payload: { ids: ['run-events/1'] } },
+    actions: ['dead_letter.replay'],
+  }),
   deleteSession: () => ({ method: 'DELETE', url: `/sessions/${ids.projectId}`, actions: ['project.delete'] }),
 };
 
