@@ -139,7 +139,8 @@ export async function listHubPrompts({ api }: ToolContext, cursor: string | unde
   return {
     prompts: repos.map((repo) => ({
       name: String(repo.repo_handle),
-      ...(typeof repo.description === 'string' && { description: repo.description }),
+      // Some clients require a description.
+      description: String(repo.description || `The prompt ${repo.repo_handle} of the workspace.`),
       arguments: listPromptVariables(readLatestManifest(repo)),
     })),
     ...(repos.length === pageSize && { nextCursor: String(offset + pageSize) }),

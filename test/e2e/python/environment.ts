@@ -21,7 +21,8 @@ const environments = {
 export function pythonEnvironment(
   packages: keyof typeof environments = 'sdk',
 ): { python: string } | { missing: string } {
-  return makeEnvironment(...environments[packages]);
+  const [file, folder, purpose] = environments[packages];
+  return makeEnvironment(file, folder, purpose);
 }
 
 function makeEnvironment(file: string, folder: string, purpose: string): { python: string } | { missing: string } {
