@@ -110,11 +110,21 @@ describe('repeats in the sink', () => {
     expect(await read()).toEqual({ inputs: '"in"', outputs: '"v2"' });
   });
 
-  test('a new process recognises a repeated post', async () => {
-    await under.publish(post, { ...post, values: { inputs: json('newer') } });
+  test('a new process recognises a repeated post, except the one that began the run', async () => {
+    const posts = ['newer', 'newest'].map((inputs) => ({ ...post, values: { inputs: json(inputs) } }));
+    await under.publish(post, ...posts);
     under = await under.restarted();
+    await under.publish(again(posts[0] as RunEvent));
+    expect(await read()).toMatchObject({ inputs: '"newest"' });
     await under.publish(again(post));
-    expect(await read()).toMatchObject({ inputs: '"newer"' });
+    expect(await read()).toMatchObject({ inputs: '"in"' });
+  });
+
+  test('stores no version of a post that begins a run', async () => {
+    await under.publish(post, sibling, patch('v1'));
+    expect(await under.rows('SELECT id FROM event_versions')).toEqual([{ id: post.runId }]);
+    await under.publish(patch('v1'));
+    expect(await under.rows('SELECT id FROM event_versions FINAL')).toEqual([{ id: post.runId }]);
   });
 
   test('a new process knows when the window of a stored event ends', async () => {
