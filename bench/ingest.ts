@@ -20,7 +20,7 @@ import { type SendOptions, sendAll } from './ingest-load/send.ts';
 import { insertBatchesSoFar } from './ingest-load/stored.ts';
 import { zstdBodies } from './ingest-load/zstd-bodies.ts';
 
-const rounds = 5;
+const rounds = Number(process.env.BENCH_ROUNDS ?? 5);
 const bodiesPerRound = 300;
 const bodiesBeside = 100;
 const target = 0.35;
