@@ -10,7 +10,8 @@ const codeRules = [
     breaks: (text) => /\bnew (Aggregate|Eval|Range|Reference|Syntax|Type|URI)?Error \(|\bthrow new\b/.test(text),
     example: "throw new Error ( '' )",
     // The browser's form of error responses, and protocols that define their own error codes.
-    exempt: /^(infra\/errors\/|web\/src\/api\/client\.ts$|api\/agent-server\/(a2a\/|mcp\.ts$|protocol\/)|api\/server\/mcp-|api\/tools\/)/,
+    exempt:
+      /^(infra\/errors\/|web\/src\/api\/client\.ts$|api\/agent-server\/(a2a\/|mcp\.ts$|protocol\/)|api\/server\/mcp-|api\/tools\/)/,
   },
   {
     rule: 'only infra/config reads the environment',

@@ -41,6 +41,11 @@ const screens: readonly { name: string; path: () => string; ready: (page: Page) 
     path: () => `/runs/${trace[4]?.id}`,
     ready: (page) => page.getByText('You are the support agent').waitFor(),
   },
+  {
+    name: 'settings',
+    path: () => '/settings?tab=Audit%20log',
+    ready: (page) => page.getByRole('table').getByText('session').first().waitFor(),
+  },
   { name: 'usage', path: () => '/usage', ready: (page) => page.getByRole('table').getByText('Total').waitFor() },
 ];
 
@@ -140,7 +145,7 @@ describe('usage', () => {
     const traces = csv
       .slice(1)
       .filter((line) => line.includes('support-agent'))
-      .map((line) => Number(line.split(',')[header.indexOf('traces')]));
+      .map((line) => Number(line.split(',')[header.indexOf('Traces')]));
     expect(traces.reduce((sum, each) => sum + each, 0)).toBe(91);
     await context.close();
   });

@@ -91,6 +91,15 @@ const usage = createRoute({
   component: lazyRouteComponent(() => import('./screens/usage/usage.tsx'), 'Usage'),
 });
 
+const settings = createRoute({
+  getParentRoute: () => shell,
+  path: '/settings',
+  validateSearch: (search: Record<string, unknown>): { tab?: string | undefined } => ({
+    tab: optionalText(search.tab),
+  }),
+  component: lazyRouteComponent(() => import('./screens/settings/settings.tsx'), 'Settings'),
+});
+
 /** Search parameters of a trace: the tab of the run and, of a shared trace, the selected run. */
 function readTraceSearch(search: Record<string, unknown>): { tab?: string | undefined; run?: string | undefined } {
   return { tab: optionalText(search.tab), run: optionalText(search.run) };
@@ -99,7 +108,7 @@ function readTraceSearch(search: Record<string, unknown>): { tab?: string | unde
 const routeTree = rootRoute.addChildren([
   signIn,
   sharedTrace,
-  shell.addChildren([home, projects, traces, run, projectRun, sdkRun, usage]),
+  shell.addChildren([home, projects, traces, run, projectRun, sdkRun, usage, settings]),
 ]);
 
 export function createAppRouter(queries: QueryClient) {

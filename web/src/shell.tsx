@@ -8,7 +8,7 @@ import { showInvisible, Value } from './components/text.tsx';
 import { ThemeButton } from './theme.tsx';
 
 interface NavigationItem {
-  readonly to: '/projects' | '/usage';
+  readonly to: '/projects' | '/usage' | '/settings';
   readonly label: string;
   readonly icon: IconName;
 }
@@ -17,6 +17,7 @@ interface NavigationItem {
 const items: readonly NavigationItem[] = [
   { to: '/projects', label: 'Projects', icon: 'projects' },
   { to: '/usage', label: 'Usage', icon: 'usage' },
+  { to: '/settings', label: 'Settings', icon: 'settings' },
 ];
 
 /** Frame of all screens that need a session. The route leads to the sign-in screen if there is none. */

@@ -25,6 +25,78 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit-logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List who changed what, newest first
+         * @description Changes of keys, members, roles, workspaces, secrets, destinations, deployments, providers and shares, sign-ins, and deletions. Entries are kept forever. A key with access to some workspaces sees the entries of these.
+         *
+         *     Needs the permission `audit-logs:read`.
+         */
+        get: operations["listAuditLogs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/orgs/current/members": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the users of the organization
+         * @description Needs the permission `organization:read`.
+         */
+        get: operations["listMembers"];
+        put?: never;
+        /**
+         * Add a user to the organization
+         * @description The user is a member immediately. Create their keys with `user_email`.
+         *
+         *     Needs the permission `organization:manage`.
+         *
+         *     Not supported yet: read_only, role_id, workspace_ids, workspace_role_id, password.
+         */
+        post: operations["createMember"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/orgs/current/members/{user_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove a user from the organization
+         * @description Revokes the keys of the user, on other processes within two seconds. Usage and feedback stay attributed to the user. A key can remove a user only if it has all permissions of the keys of that user. The last user with a key that manages the organization stays.
+         *
+         *     Needs the permission `organization:manage`.
+         */
+        delete: operations["deleteMember"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workspaces": {
         parameters: {
             query?: never;
@@ -74,6 +146,28 @@ export interface paths {
          */
         post: operations["createApiKey"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/api-key/{api_key_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke an API key of the workspace
+         * @description This process refuses the key immediately, other processes within two seconds. Usage stays attributed to the key. A key can revoke itself, and other keys only if it has all of their permissions.
+         *
+         *     Needs the permission `api-keys:manage`.
+         */
+        delete: operations["revokeApiKey"];
         options?: never;
         head?: never;
         patch?: never;
@@ -623,6 +717,193 @@ export interface operations {
             };
         };
     };
+    listAuditLogs: {
+        parameters: {
+            query?: {
+                limit?: number;
+                /** @description The `cursor` of the previous page. */
+                cursor?: string;
+                since?: string;
+                /** @description Exclusive. */
+                until?: string;
+                /** @description Kind, id or name of the actor. */
+                actor?: string;
+                /** @description An action, or the kind of a target, such as `api_key`. */
+                action?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: {
+                            id: string;
+                            /** Format: date-time */
+                            at: string;
+                            /** @description `api_key`, `session`, `command` (the operator on the command line) or `system`; id of the API key, email of its user. */
+                            actor: {
+                                kind: string;
+                                id: string | null;
+                                name: string | null;
+                            };
+                            /** @description Kind of the target and what was done, such as `api_key.revoke`. */
+                            action: string;
+                            target: {
+                                kind: string;
+                                id: string | null;
+                                name: string | null;
+                            } | null;
+                            /** @description null: the change concerns the organization. */
+                            workspace_id: string | null;
+                            ip: string | null;
+                            /** @description Never contains secrets; `changed` lists the changed fields. */
+                            details: {
+                                [key: string]: unknown;
+                            };
+                        }[];
+                        cursor: string | null;
+                    };
+                };
+            };
+        };
+    };
+    listMembers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        organization_id: string;
+                        members: {
+                            /** Format: uuid */
+                            id: string;
+                            /** Format: uuid */
+                            organization_id: string;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: uuid */
+                            user_id: string;
+                            /** Format: uuid */
+                            ls_user_id: string;
+                            read_only: boolean;
+                            /** @enum {string} */
+                            access_scope: "organization";
+                            email: string;
+                            full_name: string | null;
+                            display_name: string | null;
+                        }[];
+                        /** @description Always empty: users become members immediately. */
+                        pending: {
+                            /** Format: uuid */
+                            id: string;
+                            /** Format: uuid */
+                            organization_id: string;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: uuid */
+                            user_id: string;
+                            /** Format: uuid */
+                            ls_user_id: string;
+                            read_only: boolean;
+                            /** @enum {string} */
+                            access_scope: "organization";
+                            email: string;
+                            full_name: string | null;
+                            display_name: string | null;
+                        }[];
+                    };
+                };
+            };
+        };
+    };
+    createMember: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** Format: email */
+                    email: string;
+                    full_name?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /** Format: uuid */
+                        organization_id: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: uuid */
+                        user_id: string;
+                        /** Format: uuid */
+                        ls_user_id: string;
+                        read_only: boolean;
+                        /** @enum {string} */
+                        access_scope: "organization";
+                        email: string;
+                        full_name: string | null;
+                        display_name: string | null;
+                    };
+                };
+            };
+        };
+    };
+    deleteMember: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
     listWorkspaces: {
         parameters: {
             query?: {
@@ -763,7 +1044,7 @@ export interface operations {
                     expires_at?: string | null;
                     workspaces?: string[] | null;
                     default_workspace_id?: string | null;
-                    permissions?: ("organization:read" | "organization:manage" | "organizations:manage" | "workspaces:read" | "workspaces:manage" | "usage-limits:manage" | "secrets:read" | "secrets:manage" | "tags:manage" | "api-keys:read" | "api-keys:manage" | "projects:read" | "projects:create" | "projects:update" | "projects:delete" | "runs:read" | "runs:write" | "runs:share" | "runs:delete" | "feedback:read" | "feedback:write" | "feedback:configure" | "datasets:read" | "datasets:create" | "datasets:update" | "datasets:delete" | "datasets:share" | "prompts:read" | "prompts:create" | "prompts:update" | "prompts:delete" | "prompts:share" | "annotation-queues:read" | "annotation-queues:create" | "annotation-queues:update" | "annotation-queues:delete" | "evaluators:read" | "evaluators:manage" | "model-prices:read" | "model-prices:manage" | "bulk-exports:read" | "bulk-exports:manage" | "oauth:read" | "oauth:authenticate" | "oauth:manage" | "agents:read" | "agents:run" | "deployments:read" | "deployments:write")[] | null;
+                    permissions?: ("organization:read" | "organization:manage" | "organizations:manage" | "workspaces:read" | "workspaces:manage" | "usage-limits:manage" | "secrets:read" | "secrets:manage" | "tags:manage" | "api-keys:read" | "api-keys:manage" | "audit-logs:read" | "projects:read" | "projects:create" | "projects:update" | "projects:delete" | "runs:read" | "runs:write" | "runs:share" | "runs:delete" | "feedback:read" | "feedback:write" | "feedback:configure" | "datasets:read" | "datasets:create" | "datasets:update" | "datasets:delete" | "datasets:share" | "prompts:read" | "prompts:create" | "prompts:update" | "prompts:delete" | "prompts:share" | "annotation-queues:read" | "annotation-queues:create" | "annotation-queues:update" | "annotation-queues:delete" | "evaluators:read" | "evaluators:manage" | "model-prices:read" | "model-prices:manage" | "bulk-exports:read" | "bulk-exports:manage" | "oauth:read" | "oauth:authenticate" | "oauth:manage" | "agents:read" | "agents:run" | "deployments:read" | "deployments:write")[] | null;
                     user_email?: string | null;
                 };
             };
@@ -795,6 +1076,46 @@ export interface operations {
                         user_email: string;
                         /** @description The secret key. It is never returned again. */
                         key: string;
+                    };
+                };
+            };
+        };
+    };
+    revokeApiKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                api_key_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        short_key: string;
+                        description: string;
+                        read_only: boolean;
+                        /** Format: date-time */
+                        created_at: string;
+                        last_used_at: string | null;
+                        expires_at: string | null;
+                        /** @description null: all workspaces of the organization. */
+                        workspace_names: string[] | null;
+                        default_workspace_name: string | null;
+                        /** @description `*`: all permissions, including those of later releases. */
+                        permissions: string[];
+                        /** Format: uuid */
+                        user_id: string;
+                        user_email: string;
                     };
                 };
             };

@@ -1,0 +1,99 @@
+import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
+import { type FormEvent, useState } from 'react';
+import { call } from '../../api/client.ts';
+import { EmptyState, ErrorState, LoadingState } from '../../components/states.tsx';
+import { Time, Value } from '../../components/text.tsx';
+
+/** Who changed what, newest first. */
+export function AuditLog() {
+  const [filter, setFilter] = useState<{ actor?: string; action?: string }>({});
+  const log = useInfiniteQuery({
+    queryKey: ['audit-logs', filter],
+    queryFn: ({ pageParam, signal }) =>
+      call('get', '/api/v1/audit-logs', {
+        query: { limit: 100, ...filter, ...(pageParam === null ? {} : { cursor: pageParam }) },
+        signal,
+      }),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.cursor,
+    placeholderData: keepPreviousData,
+  });
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const data = new FormData(event.currentTarget);
+    const [actor, action] = [String(data.get('actor')).trim(), String(data.get('action')).trim()];
+    setFilter({ ...(actor === '' ? {} : { actor }), ...(action === '' ? {} : { action }) });
+  };
+  const items = log.data?.pages.flatMap((page) => page.items) ?? [];
+  return (
+    <div className="settings-body stack">
+      <form className="row wrap" onSubmit={submit} aria-label="Filter the audit log">
+        <input
+          className="input"
+          name="actor"
+          aria-label="Actor"
+          placeholder="Actor, such as an email"
+          data-shortcut="/"
+        />
+        <input className="input" name="action" aria-label="Action" placeholder="Action, such as api_key" />
+        <button type="submit" className="button">
+          Filter
+        </button>
+      </form>
+      {log.error && items.length === 0 ? (
+        <ErrorState error={log.error} onRetry={() => void log.refetch()} />
+      ) : log.isPending ? (
+        <LoadingState />
+      ) : items.length === 0 ? (
+        <EmptyState title="No entries" />
+      ) : (
+        <section className="table-scroll" tabIndex={0} aria-label="Audit log">
+          <table className="plain-table">
+            <thead>
+              <tr>
+                <th>Time</th>
+                <th>Actor</th>
+                <th>Action</th>
+                <th>Target</th>
+                <th>Address</th>
+                <th>Details</th>
+              </tr>
+            </thead>
+            <tbody>
+              {items.map(({ id, at, actor, action, target, ip, details }) => (
+                <tr key={id}>
+                  <td>
+                    <Time at={at} />
+                  </td>
+                  <td className="settings-text" title={actor.kind}>
+                    <Value text={actor.name ?? actor.id ?? actor.kind} />
+                  </td>
+                  <td className="mono">{action}</td>
+                  <td className="settings-text">
+                    <Value text={target?.name ?? target?.id ?? ''} />
+                  </td>
+                  <td>{ip ?? ''}</td>
+                  <td className="settings-text mono">
+                    <Value text={Object.keys(details).length === 0 ? '' : JSON.stringify(details)} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+          {log.hasNextPage && (
+            <div className="row more">
+              <button
+                type="button"
+                className="button"
+                disabled={log.isFetchingNextPage}
+                onClick={() => void log.fetchNextPage()}
+              >
+                Show older entries
+              </button>
+            </div>
+          )}
+        </section>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,173 @@
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import type { FormEvent } from 'react';
+import { type Answer, call } from '../../api/client.ts';
+import { usePermission } from '../../api/session.ts';
+import { CodeBlock } from '../../components/copy-button.tsx';
+import { EmptyState, QueryState } from '../../components/states.tsx';
+import { Time, Value } from '../../components/text.tsx';
+import { ConfirmButton } from './confirm-button.tsx';
+
+type Key = Answer<'get', '/api/v1/api-key'>[number];
+const dayMs = 86_400_000;
+const lifetimes = [
+  { days: 0, label: 'Does not expire' },
+  { days: 30, label: 'Expires in 30 days' },
+  { days: 90, label: 'Expires in 90 days' },
+  { days: 365, label: 'Expires in a year' },
+];
+
+/** API keys of the workspace. A new key is shown once. */
+export function Keys() {
+  const client = useQueryClient();
+  const canManage = usePermission('api-keys:manage');
+  const keys = useQuery({
+    queryKey: ['api-keys'],
+    queryFn: ({ signal }) => call('get', '/api/v1/api-key', { signal }),
+  });
+  const refresh = () => client.invalidateQueries({ queryKey: ['api-keys'] });
+  const create = useMutation({
+    mutationFn: (body: { description: string; read_only: boolean; expires_at: string | null }) =>
+      call('post', '/api/v1/api-key', { body }),
+    onSuccess: refresh,
+  });
+  const revoke = useMutation({
+    mutationFn: (id: string) => call('delete', '/api/v1/api-key/{api_key_id}', { path: { api_key_id: id } }),
+    onSuccess: refresh,
+  });
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const form = event.currentTarget;
+    const data = new FormData(form);
+    const days = Number(data.get('days'));
+    create.mutate(
+      {
+        description: String(data.get('description')).trim(),
+        read_only: data.get('read-only') === 'on',
+        expires_at: days === 0 ? null : new Date(Date.now() + days * dayMs).toISOString(),
+      },
+      { onSuccess: () => form.reset() },
+    );
+  };
+  const error = create.error ?? revoke.error;
+  return (
+    <div className="settings-body stack">
+      {canManage && (
+        <form className="row wrap" onSubmit={submit} aria-label="Create a key">
+          <input
+            className="input"
+            name="description"
+            aria-label="Description"
+            placeholder="Description"
+            required
+            maxLength={200}
+          />
+          <select className="input" name="days" aria-label="Lifetime">
+            {lifetimes.map(({ days, label }) => (
+              <option key={days} value={days}>
+                {label}
+              </option>
+            ))}
+          </select>
+          <label className="row">
+            <input type="checkbox" name="read-only" /> Read only
+          </label>
+          <button type="submit" className="button primary" disabled={create.isPending}>
+            Create a key
+          </button>
+        </form>
+      )}
+      {error && (
+        <p role="alert" className="error-text">
+          {error.message}
+        </p>
+      )}
+      {create.data && (
+        <section className="stack" aria-label="New key">
+          <p role="status">
+            Copy the key now: it is shown only once. <Value text={create.data.description} />
+          </p>
+          <CodeBlock label="The new key" code={create.data.key} />
+        </section>
+      )}
+      <QueryState query={keys}>
+        {(found) =>
+          found.length === 0 ? (
+            <EmptyState title="This workspace has no keys of its own" />
+          ) : (
+            <KeyTable keys={found} {...(canManage ? { onRevoke: (id: string) => revoke.mutate(id) } : {})} />
+          )
+        }
+      </QueryState>
+    </div>
+  );
+}
+
+function KeyTable({ keys, onRevoke }: { readonly keys: readonly Key[]; readonly onRevoke?: (id: string) => void }) {
+  return (
+    <section className="table-scroll" tabIndex={0} aria-label="Keys">
+      <table className="plain-table">
+        <thead>
+          <tr>
+            <th>Key</th>
+            <th>Description</th>
+            <th>User</th>
+            <th>Access</th>
+            <th>Created</th>
+            <th>Last used</th>
+            <th>Expires</th>
+            {onRevoke && (
+              <th>
+                <span className="visually-hidden">Actions</span>
+              </th>
+            )}
+          </tr>
+        </thead>
+        <tbody>
+          {keys.map(
+            ({
+              id,
+              short_key,
+              description,
+              user_email,
+              read_only,
+              permissions,
+              created_at,
+              last_used_at,
+              expires_at,
+            }) => (
+              <tr key={id}>
+                <td className="mono">{short_key}</td>
+                <td className="settings-text">
+                  <Value text={description} />
+                </td>
+                <td className="settings-text">
+                  <Value text={user_email} />
+                </td>
+                <td title={permissions.join(', ')}>
+                  {read_only ? 'Read only' : permissions.includes('*') ? 'All' : `${permissions.length} permissions`}
+                </td>
+                <td>
+                  <Time at={created_at} />
+                </td>
+                <td>
+                  <Time at={last_used_at} />
+                </td>
+                <td>{expires_at ? <Time at={expires_at} /> : <span className="muted">Never</span>}</td>
+                {onRevoke && (
+                  <td>
+                    <ConfirmButton
+                      label="Revoke"
+                      name={`Revoke ${short_key}`}
+                      question={`Revoke ${short_key}? Programs that use it stop working at once.`}
+                      onConfirm={() => onRevoke(id)}
+                    />
+                  </td>
+                )}
+              </tr>
+            ),
+          )}
+        </tbody>
+      </table>
+    </section>
+  );
+}

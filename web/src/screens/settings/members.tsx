@@ -1,0 +1,98 @@
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import type { FormEvent } from 'react';
+import { call } from '../../api/client.ts';
+import { usePermission } from '../../api/session.ts';
+import { QueryState } from '../../components/states.tsx';
+import { Time, Value } from '../../components/text.tsx';
+import { ConfirmButton } from './confirm-button.tsx';
+
+/** Members of the organization. */
+export function Members() {
+  const client = useQueryClient();
+  const canManage = usePermission('organization:manage');
+  const members = useQuery({
+    queryKey: ['members'],
+    queryFn: ({ signal }) => call('get', '/api/v1/orgs/current/members', { signal }),
+  });
+  const refresh = () => client.invalidateQueries({ queryKey: ['members'] });
+  const add = useMutation({
+    mutationFn: (body: { email: string; full_name: string | null }) =>
+      call('post', '/api/v1/orgs/current/members', { body }),
+    onSuccess: refresh,
+  });
+  const remove = useMutation({
+    mutationFn: (id: string) => call('delete', '/api/v1/orgs/current/members/{user_id}', { path: { user_id: id } }),
+    onSuccess: refresh,
+  });
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const form = event.currentTarget;
+    const data = new FormData(form);
+    const name = String(data.get('name')).trim();
+    add.mutate({ email: String(data.get('email')).trim(), full_name: name || null }, { onSuccess: () => form.reset() });
+  };
+  const error = add.error ?? remove.error;
+  return (
+    <div className="settings-body stack">
+      {canManage && (
+        <form className="row wrap" onSubmit={submit} aria-label="Add a member">
+          <input className="input" name="email" type="email" aria-label="Email" placeholder="Email" required />
+          <input className="input" name="name" aria-label="Name" placeholder="Name" />
+          <button type="submit" className="button primary" disabled={add.isPending}>
+            Add a member
+          </button>
+        </form>
+      )}
+      {error && (
+        <p role="alert" className="error-text">
+          {error.message}
+        </p>
+      )}
+      <QueryState query={members}>
+        {({ members: found }) => (
+          <section className="table-scroll" tabIndex={0} aria-label="Members">
+            <table className="plain-table">
+              <thead>
+                <tr>
+                  <th>Email</th>
+                  <th>Name</th>
+                  <th>Since</th>
+                  {canManage && (
+                    <th>
+                      <span className="visually-hidden">Actions</span>
+                    </th>
+                  )}
+                </tr>
+              </thead>
+              <tbody>
+                {found.map(({ id, user_id, email, full_name, created_at }) => (
+                  <tr key={id}>
+                    <td className="settings-text">
+                      <Value text={email} />
+                    </td>
+                    <td className="settings-text">
+                      <Value text={full_name ?? ''} />
+                    </td>
+                    <td>
+                      <Time at={created_at} />
+                    </td>
+                    {canManage && (
+                      <td>
+                        <ConfirmButton
+                          label="Remove"
+                          name={`Remove ${email}`}
+                          question={`Remove ${email}? The keys of this member are revoked.`}
+                          onConfirm={() => remove.mutate(user_id)}
+                        />
+                      </td>
+                    )}
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </section>
+        )}
+      </QueryState>
+    </div>
+  );
+}
