@@ -23,6 +23,7 @@ import { ReadCounts } from '../../pipelines/prompts/read-counts.ts';
 import { locateRuns } from '../../pipelines/runs/locate-run.ts';
 import { createShareSealer, resealShares } from '../../pipelines/shares/share-tokens.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
+import { openOidcClient } from '../../pipelines/tenants/oidc.ts';
 import { createSecretSealer, resealSecrets } from '../../pipelines/tenants/secrets.ts';
 import { SignInLinks } from '../../pipelines/tenants/sign-in-links.ts';
 import { UsageLimits } from '../../pipelines/usage/usage-limits.ts';
@@ -75,6 +76,8 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
   const secretSealer = createSecretSealer(config, secretKey);
   const oauth = openOAuth(config, { database, secretSealer, logger });
   shutdown.add('connections to OAuth providers', async () => oauth.close());
+  const oidc = openOidcClient(config);
+  shutdown.add('connections to the OpenID Connect provider', async () => oidc?.close());
   return {
     config,
     database,
@@ -86,6 +89,7 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
       log,
       openDeadLetters: () => (deadLetters ??= openDeadLetters({ config, logger, stores: parts.stores }, shutdown)),
     },
+    oidc,
     signInLinks: new SignInLinks(),
     projects,
     prices,

@@ -93,6 +93,7 @@ import { getInfo, getInfoHealth, getSettings, setHandle } from './info.ts';
 import { createBatch, createMultipart, createOtlp, createRun, updateRun } from './ingest.ts';
 import { createMember, deleteMember, listMembers } from './members.ts';
 import { createModelPrice, deleteModelPrice, listModelPrices, updateModelPrice } from './model-prices.ts';
+import { oidcOperations } from './oidc.ts';
 import {
   createOrganization,
   deleteOrganization,
@@ -179,6 +180,7 @@ export const operations: readonly Operation[] = [
   getSettings,
   setHandle,
   ...signInOperations,
+  ...oidcOperations,
   listAuditLogs,
   ...systemOperations,
   // organization

@@ -39,13 +39,13 @@ const Session = Type.Object({
 
 type SessionCaller = Caller & { readonly session: SignInSession };
 
-async function describeSession({ database }: Services, caller: SessionCaller) {
+async function describeSession({ database, oidc }: Services, caller: SessionCaller) {
   return {
     ...(await readSessionNames(database, caller)),
     permissions: [...caller.permissions],
     csrf_token: caller.session.csrfToken,
     expires_at: findSessionEnd(caller.session),
-    application: { version: releaseVersion, oidc: false },
+    application: { version: releaseVersion, oidc: oidc !== undefined },
   };
 }
 

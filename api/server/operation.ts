@@ -111,12 +111,12 @@ export interface OperationSchema {
 /** A response whose status, headers or raw body are set by the handler. Buffers and streams are sent unchanged. */
 export class RawResponse {
   readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
+  readonly headers: Readonly<Record<string, string | string[]>>;
   readonly body: unknown;
 
   constructor(options: {
     status?: number;
-    headers?: Readonly<Record<string, string>>;
+    headers?: Readonly<Record<string, string | string[]>>;
     body?: Buffer | Readable | object;
   }) {
     this.status = options.status ?? 200;

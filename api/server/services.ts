@@ -18,6 +18,7 @@ import type { OAuthDeps } from '../../pipelines/oauth/oauth-deps.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import type { ReadCounts } from '../../pipelines/prompts/read-counts.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
+import type { OidcClient } from '../../pipelines/tenants/oidc.ts';
 import type { SignInLinks } from '../../pipelines/tenants/sign-in-links.ts';
 import type { UsageLimits } from '../../pipelines/usage/usage-limits.ts';
 import type { SystemCheck } from '../command-line/system-checks.ts';
@@ -38,6 +39,8 @@ export interface Services {
     openDeadLetters(): Promise<DeadLetterQueue>;
     readonly log: EventLog;
   };
+  /** Sign-in through OpenID Connect, if it is configured. */
+  readonly oidc: OidcClient | undefined;
   /** Links of this process that sign in once. */
   readonly signInLinks: SignInLinks;
   readonly projects: ProjectResolver;

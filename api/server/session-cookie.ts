@@ -36,6 +36,32 @@ export function removeSessionCookie(cookie: string): string | undefined {
   return kept.join(';').trim() || undefined;
 }
 
+/** Cookie between the redirect to an OpenID Connect provider and the one back. */
+const pendingCookieName = 'runlake_oidc';
+const pendingCookiePattern = new RegExp(`(?:^|;)\\s*${pendingCookieName}=([^;\\s]*)`);
+const pendingSeconds = 600;
+
+export function readPendingCookie({ cookie }: IncomingHttpHeaders): string | undefined {
+  return pendingCookiePattern.exec(cookie ?? '')?.[1] || undefined;
+}
+
+/** Like {@link buildSessionCookie}. The provider's page opens the callback, so `SameSite` must not be `Strict`. */
+export function buildPendingCookie(
+  sealed: string | undefined,
+  request: FastifyRequest,
+  config: Pick<Config, 'publicUrl'>,
+): string {
+  const age = sealed === undefined ? 0 : pendingSeconds;
+  return [
+    ...[`${pendingCookieName}=${sealed ?? ''}`, 'Path=/', 'HttpOnly', 'SameSite=Lax', `Max-Age=${age}`],
+    ...(isReachedByTls(request, config) ? ['Secure'] : []),
+  ].join('; ');
+}
+
+function isReachedByTls(request: FastifyRequest, { publicUrl }: Pick<Config, 'publicUrl'>): boolean {
+  return publicUrl === undefined ? request.protocol === 'https' : publicUrl.startsWith('https:');
+}
+
 /**
  * Builds the header `Set-Cookie` of a session.
  *
@@ -44,16 +70,15 @@ export function removeSessionCookie(cookie: string): string | undefined {
 export function buildSessionCookie(
   token: string | undefined,
   request: FastifyRequest,
-  { publicUrl }: Pick<Config, 'publicUrl'>,
+  config: Pick<Config, 'publicUrl'>,
 ): string {
-  const isSecure = publicUrl === undefined ? request.protocol === 'https' : publicUrl.startsWith('https:');
   return [
     `${sessionCookieName}=${token ?? ''}`,
     'Path=/',
     'HttpOnly',
     'SameSite=Strict',
     `Max-Age=${token === undefined ? 0 : sessionLifetimeSeconds}`,
-    ...(isSecure ? ['Secure'] : []),
+    ...(isReachedByTls(request, config) ? ['Secure'] : []),
   ].join('; ');
 }
 

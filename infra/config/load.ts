@@ -129,6 +129,9 @@ function findContradictions(values: Readonly<Record<string, unknown>>): string[]
   if ((values.kafkaUser === undefined) !== (values.kafkaPassword === undefined)) {
     found.push('RUNLAKE_KAFKA_USER and RUNLAKE_KAFKA_PASSWORD must be set together');
   }
+  if ((values.oidcIssuer === undefined) !== (values.oidcClientId === undefined)) {
+    found.push('RUNLAKE_OIDC_ISSUER and RUNLAKE_OIDC_CLIENT_ID must be set together');
+  }
   const unsupportedSslMode = findUnknownSslMode(String(values.databaseUrl));
   if (unsupportedSslMode !== undefined) {
     found.push(`RUNLAKE_DATABASE_URL: sslmode is '${unsupportedSslMode}' but must be one of ${sslModes.join(', ')}`);

@@ -9,7 +9,7 @@ export type { Setting } from './setting.ts';
 
 const web = url('http', 'https');
 
-/** Every setting of Runlake, at most 72. Only `infra/config` reads the environment. */
+/** Every setting of Runlake, at most 77. Only `infra/config` reads the environment. */
 export const settings = {
   // Addresses and folders
   dataDir: required('RUNLAKE_DATA_DIR', text, '.runlake', 'Folder for the embedded engines and for work files.'),
@@ -39,6 +39,31 @@ export const settings = {
     'URL under which clients reach the main API; used for links in responses. Unset: the host of each request.',
     true,
   ),
+  // Sign-in of members
+  oidcIssuer: optional(
+    'RUNLAKE_OIDC_ISSUER',
+    web,
+    "Issuer of the OpenID Connect provider through which members of the first organisation, the operator's, sign in; its metadata is read from /.well-known/openid-configuration there. Unset: members sign in with API keys only.",
+  ),
+  oidcClientId: optional('RUNLAKE_OIDC_CLIENT_ID', text, 'Client id at the OpenID Connect provider.'),
+  oidcClientSecret: optional(
+    'RUNLAKE_OIDC_CLIENT_SECRET',
+    text,
+    'Client secret at the OpenID Connect provider. Unset: a public client.',
+    true,
+  ),
+  oidcRoleClaim: required(
+    'RUNLAKE_OIDC_ROLE_CLAIM',
+    text,
+    'roles',
+    'Claim of the ID token or of the user info that gives the role of a member: a text or a list of texts.',
+  ),
+  oidcRoles: optional(
+    'RUNLAKE_OIDC_ROLES',
+    Type.String({ pattern: '^[^=,]+=(?:admin|editor|viewer)(?:,[^=,]+=(?:admin|editor|viewer))*$' }),
+    'Roles by value of the claim, as runlake-admins=admin,staff=editor,*=viewer; `*` is any member. The most powerful role applies. Unset: the values are the names of the roles.',
+  ),
+
   logLevel: required(
     'RUNLAKE_LOG_LEVEL',
     Type.Union([

@@ -2,6 +2,26 @@ import { caller, type ErrorEntry, transient } from './entry.ts';
 
 /** Errors of OAuth providers and of the authentications of users with them. No message contains text of a provider. */
 export const oauthErrors = {
+  OIDC_NOT_CONFIGURED: caller(
+    404,
+    'Sign-in through OpenID Connect is not configured.',
+    'Sign in with an API key. The operator can set RUNLAKE_OIDC_ISSUER and RUNLAKE_OIDC_CLIENT_ID.',
+  ),
+  OIDC_SIGN_IN_EXPIRED: caller(
+    401,
+    'The sign-in took too long, or the browser sent no cookie.',
+    'Sign in again within ten minutes, in the same browser.',
+  ),
+  OIDC_EMAIL_MISSING: caller(
+    403,
+    'The OpenID Connect provider names no verified email address of the user.',
+    'Let the provider release the claims of the scope `email`.',
+  ),
+  OIDC_ROLE_MISSING: caller(
+    403,
+    "The claim '{claim}' gives the user no role.",
+    'Give the user a role at the provider, or set RUNLAKE_OIDC_ROLE_CLAIM and RUNLAKE_OIDC_ROLES.',
+  ),
   OAUTH_ENDPOINT_NOT_ALLOWED: caller(
     400,
     '{host} is {range}, which is not allowed for OAuth providers.',

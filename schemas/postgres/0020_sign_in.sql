@@ -1,3 +1,6 @@
+-- The role of a member who signs in through OpenID Connect. Sessions are the only use of such a key: its hash is random.
+ALTER TABLE api_keys ADD COLUMN IF NOT EXISTS sign_in_role text CHECK (sign_in_role IN ('admin', 'editor', 'viewer'));
+
 -- Sessions of the web application. A session has the permissions of its API key, as they are at each request.
 CREATE TABLE IF NOT EXISTS sign_in_sessions (
   id uuid PRIMARY KEY,

@@ -34,6 +34,8 @@ export const client = { id: 'runlake-client', secret: 'client-secret-of-the-test
 export interface OAuthServerOptions {
   readonly redirectUris: readonly string[];
   readonly authMethod?: 'client_secret_post' | 'client_secret_basic' | 'none';
+  /** Claims of the user besides `sub`; read at each request. */
+  readonly claims?: () => Readonly<Record<string, unknown>>;
   /** Further routes of the same HTTP server; returns whether it has responded. */
   readonly handle?: (request: IncomingMessage, response: ServerResponse) => boolean;
 }
@@ -98,6 +100,7 @@ export async function startOAuthServer(options: OAuthServerOptions): Promise<OAu
       },
     ],
     scopes,
+    claims: { email: ['email', 'email_verified'], profile: ['name', 'roles', 'groups'] },
     cookies: { keys: ['cookie key of the tests'] },
     features: {
       devInteractions: { enabled: false },
@@ -118,7 +121,10 @@ export async function startOAuthServer(options: OAuthServerOptions): Promise<OAu
     },
     issueRefreshToken: () => server.issuesRefreshTokens,
     rotateRefreshToken: true,
-    findAccount: (_context: unknown, accountId: string) => ({ accountId, claims: () => ({ sub: accountId }) }),
+    findAccount: (_context: unknown, accountId: string) => ({
+      accountId,
+      claims: () => ({ sub: accountId, ...options.claims?.() }),
+    }),
     interactions: { url: (_context: unknown, { uid }: { uid: string }) => `/interaction/${uid}` },
   });
   const record = (result: string) => (context: unknown) => {

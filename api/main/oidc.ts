@@ -1,0 +1,84 @@
+/** Sign-in through OpenID Connect. The browser leaves for the provider and comes back with a code. */
+import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { runAsActor } from '../../infra/postgres/actor.ts';
+import { toActor } from '../../pipelines/tenants/caller.ts';
+import type { PendingSignIn } from '../../pipelines/tenants/oidc.ts';
+import { findMemberKey } from '../../pipelines/tenants/roles.ts';
+import { startSession } from '../../pipelines/tenants/sign-in-session.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
+import { buildPublicUrl } from '../server/public-base.ts';
+import type { Services } from '../server/services.ts';
+import { buildPendingCookie, buildSessionCookie, readPendingCookie } from '../server/session-cookie.ts';
+
+/** Row of the sealed cookie. */
+const cookieRow = 'oidc sign-in';
+
+const startOidcSignIn = defineOperation({
+  operationId: 'startOidcSignIn',
+  method: 'GET',
+  path: '/session/oidc',
+  tag: 'session',
+  summary: 'Sign in through OpenID Connect',
+  description: 'Redirects to the provider, which redirects to `/session/oidc/callback`.',
+  access: { public: true, tenantScope: 'none' },
+  errors: ['OIDC_NOT_CONFIGURED', 'OAUTH_PROVIDER_UNAVAILABLE', 'OAUTH_PROVIDER_REFUSED', 'OAUTH_RESPONSE_TOO_LARGE'],
+  schema: { response: { 302: Type.Null() } },
+  handler: async ({ services, request }) => {
+    if (services.oidc === undefined) throw runlakeError('OIDC_NOT_CONFIGURED');
+    const redirectUri = buildPublicUrl('/session/oidc/callback', request, services.config);
+    const { url, pending } = await services.oidc.start(redirectUri);
+    const sealed = services.secretSealer.seal(JSON.stringify(pending), cookieRow);
+    return redirect(url, [buildPendingCookie(sealed, request, services.config)]);
+  },
+});
+
+const finishOidcSignIn = defineOperation({
+  operationId: 'finishOidcSignIn',
+  method: 'GET',
+  path: '/session/oidc/callback',
+  tag: 'session',
+  summary: 'End of the sign-in through OpenID Connect',
+  description: 'Starts a session and redirects to `/`; after a failure to `/signin?error=CODE`.',
+  access: { public: true, tenantScope: 'none' },
+  errors: ['OIDC_NOT_CONFIGURED'],
+  schema: { response: { 302: Type.Null() } },
+  handler: async ({ services, request }) => {
+    const { config } = services;
+    if (services.oidc === undefined) throw runlakeError('OIDC_NOT_CONFIGURED');
+    const forgotten = buildPendingCookie(undefined, request, config);
+    try {
+      const token = await signInMember(services, services.oidc, request);
+      return redirect('/', [forgotten, buildSessionCookie(token, request, config)]);
+    } catch (error) {
+      if (!isRunlakeError(error)) throw error;
+      request.log.warn({ err: error, requestId: request.id }, 'sign-in through OpenID Connect failed');
+      return redirect(`/signin?error=${error.code}`, [forgotten]);
+    }
+  },
+});
+
+/** @returns the value of the session cookie. */
+async function signInMember(
+  { database, secretSealer, config }: Services,
+  oidc: NonNullable<Services['oidc']>,
+  request: FastifyRequest,
+): Promise<string> {
+  const sealed = readPendingCookie(request.headers);
+  if (sealed === undefined) throw runlakeError('OIDC_SIGN_IN_EXPIRED');
+  const pending = JSON.parse(secretSealer.open(sealed, cookieRow).text) as PendingSignIn;
+  const member = await oidc.finish(new URL(request.originalUrl, pending.redirectUri).searchParams, pending);
+  const { ip } = request;
+  const key = await findMemberKey(database, member, { ip, limits: config });
+  return runAsActor(toActor({ ...key, session: true }, ip), () => startSession(database, key.keyId));
+}
+
+function redirect(location: string, cookies: string[]): RawResponse {
+  return new RawResponse({
+    status: 302,
+    headers: { location, 'set-cookie': cookies, 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' },
+  });
+}
+
+export const oidcOperations = [startOidcSignIn, finishOidcSignIn];

@@ -1,0 +1,160 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { client, type OAuthServer, startOAuthServer } from '../../control-plane/oauth-server.ts';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { type Browser, openBrowser } from './browser.ts';
+
+/** Sign-in through a real OpenID Connect provider (oidc-provider). */
+const publicUrl = 'http://runlake.example';
+const callback = `${publicUrl}/api/v1/session/oidc/callback`;
+let provider: OAuthServer;
+let claims: Record<string, unknown>;
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+
+const configure = (issuer: string, more: object = {}) => ({
+  ...{ publicUrl, oidcIssuer: issuer, oidcClientId: client.id, oidcClientSecret: client.secret },
+  ...{ oidcRoleClaim: 'groups', oidcRoles: 'ops=admin,staff=editor,*=viewer', ...more },
+});
+
+beforeAll(async () => {
+  provider = await startOAuthServer({ redirectUris: [callback], claims: () => claims });
+  api = await startApi({ config: configure(provider.issuer) });
+  acme = await addOrganization(api.database, 'acme');
+});
+beforeEach(() => {
+  claims = { email: 'anna@acme.example', email_verified: true, name: 'Anna', groups: ['staff'] };
+});
+afterAll(async () => {
+  await api.close();
+  await provider.close();
+});
+
+const start = async (at = api) => {
+  const answer = await at.server.inject('/api/v1/session/oidc');
+  expect(answer.statusCode).toBe(302);
+  const cookie = String(answer.headers['set-cookie']);
+  expect(cookie).toMatch(/^runlake_oidc=s1\.[\w.-]+; Path=\/; HttpOnly; SameSite=Lax; Max-Age=600$/);
+  return { url: String(answer.headers.location), cookie: cookie.split(';')[0] ?? '' };
+};
+const comeBack = (url: URL, cookie: string | undefined, at = api) =>
+  at.server.inject({ url: url.pathname + url.search, headers: cookie === undefined ? {} : { cookie } });
+/** Signs in. Returns the browser, or the location to which a failure redirects. */
+const signIn = async (at = api): Promise<{ location: string; browser: Browser }> => {
+  const { url, cookie } = await start(at);
+  const answer = await comeBack(await provider.visit(url), cookie, at);
+  expect(answer.statusCode).toBe(302);
+  const browser = openBrowser(at.server);
+  browser.session = /runlake_session=([^;,]+)/.exec([answer.headers['set-cookie']].flat().join(';'))?.[1];
+  return { location: String(answer.headers.location), browser };
+};
+const getSession = async ({ browser }: { browser: Browser }) => (await browser.send('GET', '/api/v1/session')).json();
+
+describe('a member', () => {
+  it('signs in with the role that the claim gives, and is added once', async () => {
+    const signedIn = await signIn();
+    expect(signedIn.location).toBe('/');
+    const session = await getSession(signedIn);
+    expect(session).toMatchObject({
+      organization: { id: acme.id },
+      workspace: { id: acme.workspaceIds[0] },
+      user: { email: 'anna@acme.example', full_name: 'Anna' },
+      application: { oidc: true },
+    });
+    expect(session.permissions).toEqual(expect.arrayContaining(['runs:read', 'datasets:update', 'organization:read']));
+    for (const withheld of ['api-keys:manage', 'secrets:manage', 'deployments:write', 'organization:manage'])
+      expect(session.permissions).not.toContain(withheld);
+    expect((await getSession(await signIn())).user.id).toBe(session.user.id);
+    const keys = (await api.ask(acme.adminKey, 'GET', '/orgs/current/service-keys')).body;
+    const own = keys.filter((key: { user_id: string }) => key.user_id === session.user.id);
+    expect(own).toMatchObject([{ description: 'Sign-in through OpenID Connect as editor', short_key: 'sign-in' }]);
+  });
+
+  it('loses the sessions of a former role', async () => {
+    const editor = await signIn();
+    claims.groups = 'ops';
+    const admin = await signIn();
+    expect((await getSession(admin)).permissions).toContain('organization:manage');
+    api.services.authenticator.forgetAll();
+    expect((await getSession(editor)).code).toBe('SESSION_INVALID');
+    claims.groups = [];
+    const viewer = await getSession(await signIn());
+    expect(viewer.permissions.every((name: string) => name.endsWith(':read'))).toBe(true);
+    const { items } = (await api.ask(acme.adminKey, 'GET', '/audit-logs?action=member.role&limit=2')).body;
+    expect(items.map(({ details }: { details: object }) => details)).toEqual([
+      { from: 'admin', to: 'viewer' },
+      { from: 'editor', to: 'admin' },
+    ]);
+    expect(items[0].actor).toMatchObject({ kind: 'session', name: 'anna@acme.example' });
+  });
+
+  it('loses the sessions when an administrator removes the member', async () => {
+    claims.email = 'leaves@acme.example';
+    const signedIn = await signIn();
+    const { user } = await getSession(signedIn);
+    const removed = await api.ask(acme.adminKey, 'DELETE', `/orgs/current/members/${user.id}`);
+    expect(removed.status).toBeLessThan(300);
+    expect((await getSession(signedIn)).code).toBe('SESSION_INVALID');
+  });
+});
+
+describe('a sign-in fails', () => {
+  it.each([
+    ['without an email address', { email: undefined }, 'OIDC_EMAIL_MISSING'],
+    ['with an email address that is not verified', { email_verified: false }, 'OIDC_EMAIL_MISSING'],
+  ])('%s', async (_, changed, code) => {
+    claims = { ...claims, ...changed };
+    const { location, browser } = await signIn();
+    expect(location).toBe(`/signin?error=${code}`);
+    expect(browser.session).toBeUndefined();
+  });
+
+  it('without a role', async () => {
+    const strict = await startApi({ config: configure(provider.issuer, { oidcRoles: undefined }) });
+    await addOrganization(strict.database, 'strict');
+    expect((await signIn(strict)).location).toBe('/signin?error=OIDC_ROLE_MISSING');
+    claims.groups = ['viewer', 'admin'];
+    expect((await getSession(await signIn(strict))).permissions).toContain('organization:manage');
+    await strict.close();
+  });
+
+  it('if the user denies it', async () => {
+    const { url, cookie } = await start();
+    const answer = await comeBack(await provider.visit(url, 'deny'), cookie);
+    expect(answer.headers.location).toBe('/signin?error=OAUTH_PROVIDER_REFUSED');
+  });
+
+  it('with a code that was used, a forged state, or the cookie of another browser', async () => {
+    const { url, cookie } = await start();
+    const back = await provider.visit(url);
+    const forged = new URL(back);
+    forged.searchParams.set('state', 'forged');
+    const failures = [
+      await comeBack(forged, cookie),
+      await comeBack(back, (await start()).cookie),
+      await comeBack(back, undefined),
+      await comeBack(back, 'runlake_oidc=s1.x.forged'),
+    ];
+    for (const { headers } of failures) {
+      expect(headers.location).toMatch(/^\/signin\?error=(OAUTH_PROVIDER_REFUSED|OIDC_SIGN_IN_EXPIRED|SEAL_BROKEN)$/);
+      expect(String(headers['set-cookie'])).not.toContain('runlake_session');
+    }
+    expect((await comeBack(back, cookie)).headers.location).toBe('/');
+    expect((await comeBack(back, cookie)).headers.location).toBe('/signin?error=OAUTH_PROVIDER_REFUSED');
+  });
+
+  it('while the provider is down', async () => {
+    const down = await startApi({ config: configure('http://127.0.0.1:9') });
+    const answer = await down.server.inject('/api/v1/session/oidc');
+    expect([answer.statusCode, answer.json().code]).toEqual([502, 'OAUTH_PROVIDER_UNAVAILABLE']);
+    await down.close();
+  });
+});
+
+it('says that it is not configured', async () => {
+  const plain = await startApi();
+  for (const path of ['oidc', 'oidc/callback?code=x']) {
+    const answer = await plain.server.inject(`/api/v1/session/${path}`);
+    expect([answer.statusCode, answer.json().code]).toEqual([404, 'OIDC_NOT_CONFIGURED']);
+  }
+  await plain.close();
+});
