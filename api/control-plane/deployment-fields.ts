@@ -58,7 +58,10 @@ export const SourceConfig = Type.Object({
   repo_url: optional(Text({ maxLength: 2_048 }), { description: 'Git repository over https, http or ssh.' }),
   deployment_type: optional(OneOf(deploymentTypes)),
   build_on_push: optional(Type.Boolean()),
-  custom_url: optional(Text({ maxLength: 2_048 }), { description: 'Default: the address below this installation.' }),
+  custom_url: optional(Text({ maxLength: 2_048 }), {
+    description:
+      'Address that clients use. Only for images; read-only for sources that are built. Default: the address below this installation.',
+  }),
   resource_spec: optional(ResourceSpec),
   listener_id: optional(Uuid()),
   listener_config: optional(JsonObject()),

@@ -48,6 +48,8 @@ const createDeployment = defineOperation({
   },
 });
 
+const uuidPattern = '[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}';
+
 const listDeployments = defineOperation({
   operationId: 'listDeployments',
   method: 'GET',
@@ -64,7 +66,7 @@ const listDeployments = defineOperation({
       deployment_type: Type.Optional(OneOf(deploymentTypes)),
       deployment_ids: Type.Optional(
         Type.String({
-          pattern: '^[0-9a-fA-F-]{36}(?:,\\s*[0-9a-fA-F-]{36})*$',
+          pattern: `^${uuidPattern}(?:,\\s*${uuidPattern})*$`,
           maxLength: 3_800,
           description: 'Separated by commas.',
         }),

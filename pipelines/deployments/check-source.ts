@@ -47,11 +47,35 @@ export function checkSource(
     if (image_uri != null && !/^[a-z0-9][\w.:/@-]{0,511}$/i.test(image_uri))
       throw createError('source_revision_config.image_uri', 'it is not the name of an image');
   }
+  if (sourceConfig.custom_url != null) checkCustomUrl(sourceConfig.custom_url);
   if (sourceConfig.build_on_push)
     throw createError('source_config.build_on_push', 'Runlake does not watch repositories; create a revision instead');
   const { min_scale: min, max_scale: max } = sourceConfig.resource_spec ?? {};
   if (min != null && max != null && min > max)
     throw createError('source_config.resource_spec.min_scale', `${min} is larger than max_scale (${max})`);
+}
+
+/** Clients show it as a link. @throws DEPLOYMENT_INVALID */
+function checkCustomUrl(text: string): void {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '')
+    throw createError('source_config.custom_url', 'it is not an http or https URL without credentials');
+}
+
+/**
+ * Returns a source config as it is stored. Responses contain the address below this installation as `custom_url`, and
+ * clients send it back; only owners of images may set another one.
+ *
+ * @param slug of the deployment, unless it is being created.
+ */
+export function removeReadOnly<Given extends SourceConfig | null | undefined>(
+  given: Given,
+  source: DeploymentSource,
+  slug?: string,
+): Given {
+  if (given?.custom_url == null) return given;
+  const isOwn = slug !== undefined && given.custom_url.endsWith(`/deployments/${slug}`);
+  return isBuildable(source) || isOwn ? { ...given, custom_url: null } : given;
 }
 
 /** Whether the revision has what it needs to run. A deployment of an uploaded source is created before its upload. */

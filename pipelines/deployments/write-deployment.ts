@@ -9,7 +9,7 @@ import type { Sealer } from '../../infra/sealing/sealer.ts';
 import type { ProjectResolver } from '../projects/resolve-project.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
-import { checkSource } from './check-source.ts';
+import { checkSource, removeReadOnly } from './check-source.ts';
 import { createRevision } from './create-revision.ts';
 import type { DeploymentRecord, DeploymentSource, SourceConfig, SourceRevisionConfig } from './deployment.ts';
 import {
@@ -52,7 +52,8 @@ export async function createDeployment(
   deployment: NewDeployment,
 ): Promise<DeploymentRecord> {
   const { database, projects, secretSealer, config } = deps;
-  const { name, source, sourceConfig, secretReferences } = deployment;
+  const { name, source, secretReferences } = deployment;
+  const sourceConfig = removeReadOnly(deployment.sourceConfig, source);
   const sourceRevisionConfig = { ...deployment.sourceRevisionConfig, repo_commit_sha: null };
   checkSource({ source, sourceConfig, sourceRevisionConfig }, config.deploymentsDriver);
   if (sourceRevisionConfig.source_tarball_path != null) {
@@ -167,7 +168,10 @@ export async function updateDeployment(
       }
     }
     const source = change.revisionSource ?? deployment.source;
-    const sourceConfig = mergeGiven(deployment.sourceConfig, change.sourceConfig);
+    const sourceConfig = mergeGiven(
+      deployment.sourceConfig,
+      removeReadOnly(change.sourceConfig, source, deployment.slug),
+    );
     const sourceRevisionConfig = {
       ...mergeGiven(deployment.sourceRevisionConfig, change.sourceRevisionConfig),
       repo_commit_sha: null,

@@ -7,7 +7,7 @@ let acme: OrganizationUnderTest;
 let key: string;
 
 beforeAll(async () => {
-  api = await startApi({ config: { maxDeployments: 4 } });
+  api = await startApi({ config: { maxDeployments: 5 } });
   acme = await addOrganization(api.database, 'acme');
   [key] = acme.workspaceKeys;
 });
@@ -117,6 +117,26 @@ it.each<[what: string, change: object]>([
     422,
     [expect.objectContaining({ loc: expect.any(Array), msg: expect.any(String) })],
   ]);
+});
+
+it.each(['x', '-'.repeat(36), `${randomUUID()},`, `${randomUUID()} ${randomUUID()}`])(
+  'a list by the ids %j gets 422',
+  async (ids) => {
+    const url = `/v2/deployments?deployment_ids=${encodeURIComponent(ids)}`;
+    expect((await api.ask(key, 'GET', url)).status).toBe(422);
+  },
+);
+
+it('the address of a source that is built is read-only, so that a response can be sent back', async () => {
+  const { body: made } = await create({
+    name: 'sent back',
+    source_config: { ...valid.source_config, custom_url: 'x' },
+  });
+  expect(made.source_config.custom_url).toMatch(/\/deployments\/sent-back$/);
+  const { source_config } = made;
+  await api.ask(key, 'PATCH', `/v2/deployments/${made.id}`, { source_config });
+  const stored = await api.database.query('SELECT source_config FROM deployments WHERE id = $1', [made.id]);
+  expect(JSON.stringify(stored)).not.toMatch(/custom_url":"/);
 });
 
 it('a name is unique in its workspace until its deployment is deleted', async () => {

@@ -109,3 +109,14 @@ it('a change of the source creates a revision, and ends the unfinished one', asy
   const forced = await updateDeployment(under, under.caller, deploymentId, {}, { always: true });
   expect(forced.latestRevisionId).not.toBe(changed.latestRevisionId);
 });
+
+it('only an image has an address of its own, which is a URL', async () => {
+  const change = (custom_url: string) =>
+    updateDeployment(under, under.caller, deploymentId, { sourceConfig: { custom_url } }, { always: false });
+  for (const url of ['javascript:alert(1)', 'trips.example', 'https://me:token@trips.example'])
+    await expect(change(url)).rejects.toMatchObject({ code: 'DEPLOYMENT_INVALID' });
+  const { slug, sourceConfig } = await change('https://trips.example/agents');
+  expect(sourceConfig.custom_url).toBe('https://trips.example/agents');
+  const sentBack = await change(`https://runlake.example/deployments/${slug}`);
+  expect(sentBack.sourceConfig.custom_url).toBe('https://trips.example/agents');
+});
