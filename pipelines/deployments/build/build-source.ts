@@ -4,7 +4,7 @@
  * Invariant: a build folder that is returned is complete, and no process can change it any more.
  *
  *   1. If the marker of the revision exists, its folder is complete; it is returned.
- *   2. The folder of an earlier, interrupted build is deleted.
+ *   2. Wait for a free slot; the folder of an earlier, interrupted build is deleted.
  *   3. Fetch the source, install its packages, run its build command, each under the account of this build, within the
  *      limits of time and disk space.
  *   4. Release the account, which kills all its processes. Check the langgraph.json.
@@ -27,6 +27,7 @@ import {
 } from '../../../infra/isolation/process-accounts.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
 import { listPrivatePaths } from '../../agents/workers/front/graph-isolation.ts';
 import { parseUuid } from '../../ingest/run-event/uuid.ts';
 import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from '../deployment.ts';
@@ -50,6 +51,7 @@ export interface BuildDeps {
     | 'allowPrivateEndpoints'
     | 'deploymentsMaxSourceBytes'
     | 'deploymentsBuildTimeoutMs'
+    | 'deploymentsBuildsAtOnce'
     | 'deploymentsMaxBuildBytes'
   >;
 }
@@ -125,6 +127,23 @@ export function createBuilder(deps: BuildDeps): Builder {
   let accounts: Promise<ProcessAccounts | undefined> | undefined;
   const inProgress = new Map<string, Promise<Build>>();
   const cachesInUse = new Set<string>();
+  let freeSlots = config.deploymentsBuildsAtOnce;
+  const waiting = new Set<() => void>();
+
+  /** Waits for a slot. Builds for revisions and for replicas that are started again share the slots. */
+  async function takeSlot(signal: AbortSignal): Promise<void> {
+    while (freeSlots === 0) {
+      const freed = new Promise<void>((resolve) => waiting.add(resolve));
+      await raceWithAbort(freed, signal);
+    }
+    freeSlots -= 1;
+  }
+
+  function releaseSlot(): void {
+    freeSlots += 1;
+    for (const wake of waiting) wake();
+    waiting.clear();
+  }
 
   async function openAccounts(): Promise<ProcessAccounts | undefined> {
     if (config.agentsIsolation === 'off') return undefined;
@@ -154,6 +173,19 @@ export function createBuilder(deps: BuildDeps): Builder {
     const folder = join(getFolders().builds, request.revisionId);
     const done = await readMarker(folder);
     if (done !== undefined) return done;
+    await takeSlot(signal);
+    try {
+      return await makeInSlot(request, folder, { signal, onLog });
+    } finally {
+      releaseSlot();
+    }
+  }
+
+  async function makeInSlot(
+    request: BuildRequest,
+    folder: string,
+    { signal, onLog }: { readonly signal: AbortSignal; readonly onLog: (text: string) => void },
+  ): Promise<Build> {
     accounts ??= openAccounts();
     const account = (await accounts)?.take();
     if (account === undefined) await requireOperatorWorkspace(request.workspaceId);

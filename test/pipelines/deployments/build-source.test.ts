@@ -235,6 +235,18 @@ it('limits the disk space', async () => {
   await by.close();
 });
 
+it('builds at most as many sources at once as the setting allows, also for replicas', async () => {
+  const by = createBuilder(depsOf({ deploymentsBuildsAtOnce: 1 }));
+  const marker = join(tmpdir(), `runlake-building-${randomUUID()}`);
+  // Fails if another build has created the folder and not yet removed it.
+  const command = `mkdir -m 777 ${marker} && sleep 0.3 && rmdir ${marker}`;
+  const builds = Array.from({ length: 3 }, () => build({ files: echoSource('hi'), build: command }, { by }));
+  const aborted = AbortSignal.abort(new Error('not wanted any more'));
+  await expect(build({ files: echoSource('hi') }, { by, signal: aborted })).rejects.toThrow('not wanted any more');
+  expect(await Promise.all(builds)).toHaveLength(3);
+  await by.close();
+});
+
 it('ends when its signal is aborted, with the reason of the signal', async () => {
   const controller = new AbortController();
   const building = build({ files: echoSource('hi'), install: 'sleep 600' }, { signal: controller.signal });
