@@ -30,6 +30,8 @@ try {
   for (const trace of [small, large]) await sendRuns(runlake.url, runlake.apiKey, trace);
 
   const context = await openContext(browser, runlake.url);
+  // The compiler of this file calls this function around each named function, also in those that run on the page.
+  await context.addInitScript('globalThis.__name = (named) => named');
   const page = await context.newPage();
   await signIn(page, runlake.apiKey);
   const table = `/projects/${project}?range=7d`;
