@@ -11,6 +11,7 @@ import { reportToHost } from './follow-host.ts';
 import type { CreateKeyOptions, OrganizationOptions } from './keys-and-members.ts';
 import type { CreateOrganizationOptions } from './organizations.ts';
 import type { Role } from './role.ts';
+import { addTraceCommands } from './traces/trace-commands.ts';
 
 /**
  * Errors whose remedy concerns a request or an API key. A command has neither. The messages of these errors already say
@@ -205,6 +206,7 @@ addFilterOptions(
 
 addExportCommands(program);
 addDeploymentCommands(program);
+addTraceCommands(program);
 
 const [first] = process.argv.slice(2);
 const knownCommands = ['help', ...program.commands.map((command) => command.name())];

@@ -24,12 +24,12 @@ describe('printConfig', () => {
     const secret = Object.values<Setting>(settings).filter((setting) => setting.secret);
     expect(secret.map(({ variable }) => variable)).toEqual([
       'RUNLAKE_PUBLIC_URL',
+      'RUNLAKE_OIDC_CLIENT_SECRET',
       'RUNLAKE_CLICKHOUSE_URL',
       'RUNLAKE_DATABASE_URL',
       'RUNLAKE_REDIS_URL',
       'RUNLAKE_SCHEMA_REGISTRY_URL',
       'RUNLAKE_KAFKA_PASSWORD',
-      'RUNLAKE_OIDC_CLIENT_SECRET',
       'RUNLAKE_SECRET_KEY',
       'RUNLAKE_FORMER_SECRET_KEYS',
       'RUNLAKE_BOOTSTRAP_API_KEY',

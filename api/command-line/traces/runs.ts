@@ -1,0 +1,153 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
+import { type MainApiClient, withMainApi } from '../deployments/main-api-client.ts';
+import { isId } from '../pick-named.ts';
+import { printTable, toPrintable } from '../print-table.ts';
+
+export interface RunOptions {
+  readonly workspace?: string;
+  readonly json?: boolean;
+}
+
+export interface RunListOptions extends RunOptions {
+  readonly project?: string;
+  readonly filter?: string;
+  readonly errors?: boolean;
+  readonly children?: boolean;
+  readonly since?: string;
+  readonly limit?: string;
+}
+
+/** The fields of a run that the commands print. */
+interface Run {
+  readonly id: string;
+  readonly name: string;
+  readonly run_type: string;
+  readonly status: string;
+  readonly start_time: string;
+  readonly end_time: string | null;
+  readonly error: string | null;
+  readonly total_tokens: number | null;
+  readonly total_cost: string | number | null;
+  readonly app_path: string;
+}
+
+const maxListed = 10_000;
+const maxPageRuns = 100;
+const header = ['TIME', 'ID', 'NAME', 'TYPE', 'STATUS', 'SECONDS', 'TOKENS', 'COST', 'ERROR'];
+const listedFields = [
+  ...['id', 'name', 'run_type', 'status', 'start_time', 'end_time', 'error'],
+  ...['total_tokens', 'total_cost', 'app_path'],
+];
+
+/** Runs `runlake runs list`. */
+export async function listRuns(options: RunListOptions): Promise<void> {
+  const limit = parseLimit(options.limit ?? '20');
+  await withMainApi(options, async (client) => {
+    const query = await buildQuery(client, options);
+    const runs: Run[] = [];
+    let cursor: string | null = null;
+    do {
+      const page = { limit: Math.min(limit - runs.length, maxPageRuns), ...(cursor !== null && { cursor }) };
+      const answer: RunPage = await client.ask('POST', '/runs/query', { ...query, ...page });
+      runs.push(...answer.runs);
+      cursor = answer.cursors.next;
+    } while (cursor !== null && runs.length < limit);
+    if (options.json === true) for (const run of runs) console.log(JSON.stringify(run));
+    else if (runs.length === 0) console.log('No matching runs.');
+    else printTable([header, ...runs.map(toCells)]);
+  });
+}
+
+interface RunPage {
+  readonly runs: readonly Run[];
+  readonly cursors: { readonly next: string | null };
+}
+
+/** Runs `runlake runs show <id>`. */
+export async function showRun(id: string, options: RunOptions): Promise<void> {
+  if (!isId(id)) throw runlakeError('BAD_REQUEST', { reason: `'${toPrintable(id)}' is not the id of a run.` });
+  await withMainApi(options, async (client) => {
+    const run = await client.ask<Run & Readonly<Record<string, unknown>>>('GET', `/runs/${id}`);
+    if (options.json === true) return console.log(JSON.stringify(run, undefined, 2));
+    for (const [index, cell] of toCells(run).entries()) {
+      if (cell !== '') console.log(`${(header[index] ?? '').padEnd(8)} ${toPrintable(cell)}`);
+    }
+    console.log(`LINK     ${toPrintable(client.endpoint + run.app_path)}`);
+    for (const name of ['inputs', 'outputs', 'extra', 'feedback_stats']) {
+      if (run[name] == null) continue;
+      console.log(`\n${name}:`);
+      for (const line of JSON.stringify(run[name], undefined, 2).split('\n')) console.log(toPrintable(line));
+    }
+  });
+}
+
+const pollMs = 1_000;
+/** Runs that arrive later than this after their start are not printed. */
+const lateMs = 60_000;
+
+/** Runs `runlake runs tail`: prints runs as they arrive, until the process is interrupted. */
+export async function tailRuns(options: RunListOptions): Promise<void> {
+  await withMainApi(options, async (client) => {
+    const printed = new LRUCache<string, true>({ max: 100_000 });
+    const interrupted = new AbortController();
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupted.abort());
+    const startedAtMs = Date.now();
+    const { start_time: _since, ...query } = await buildQuery(client, options);
+    while (!interrupted.signal.aborted) {
+      const since = new Date(Math.max(startedAtMs, Date.now() - lateMs)).toISOString();
+      const { runs }: RunPage = await client.ask('POST', '/runs/query', {
+        ...{ ...query, start_time: since, limit: maxPageRuns },
+      });
+      for (const run of [...runs].reverse()) {
+        if (printed.has(run.id)) continue;
+        printed.set(run.id, true);
+        console.log(options.json === true ? JSON.stringify(run) : toCells(run).map(toPrintable).join('  ').trimEnd());
+      }
+      await wait(pollMs, undefined, { signal: interrupted.signal }).catch(() => undefined);
+    }
+  });
+}
+
+/** Returns the body of a query for runs. @throws BAD_REQUEST if there is no such project. */
+async function buildQuery(client: MainApiClient, options: RunListOptions) {
+  const { project, filter, errors, children, since } = options;
+  if (since !== undefined && parseTime(since) === undefined) {
+    const reason = `--since must be a time such as 2026-01-31T12:00:00Z, not '${since}'.`;
+    throw runlakeError('BAD_REQUEST', { reason });
+  }
+  return {
+    select: listedFields,
+    ...(project !== undefined && { session: [await findProject(client, project)] }),
+    ...(filter !== undefined && { filter }),
+    ...(errors === true && { error: true }),
+    ...(children !== true && { is_root: true }),
+    ...(since !== undefined && { start_time: since }),
+  };
+}
+
+async function findProject(client: MainApiClient, nameOrId: string): Promise<string> {
+  if (isId(nameOrId)) return nameOrId;
+  const path = `/sessions?name=${encodeURIComponent(nameOrId)}&limit=1`;
+  const [found] = await client.ask<{ readonly id: string }[]>('GET', path);
+  if (found !== undefined) return found.id;
+  throw runlakeError('BAD_REQUEST', { reason: `The workspace has no project '${toPrintable(nameOrId)}'.` });
+}
+
+function toCells(run: Run): string[] {
+  const { start_time: start, end_time: end, error } = run;
+  const seconds = end === null ? '' : ((Date.parse(end) - Date.parse(start)) / 1_000).toFixed(2);
+  return [
+    ...[start, run.id, run.name, run.run_type, run.status, seconds],
+    ...[run.total_tokens ? String(run.total_tokens) : '', run.total_cost ? String(run.total_cost) : ''],
+    error?.split('\n')[0] ?? '',
+  ];
+}
+
+function parseLimit(text: string): number {
+  const limit = Number(text);
+  if (/^\d{1,5}$/.test(text) && limit >= 1 && limit <= maxListed) return limit;
+  throw runlakeError('BAD_REQUEST', { reason: `--limit must be a number from 1 to ${maxListed}, not '${text}'.` });
+}

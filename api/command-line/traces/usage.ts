@@ -1,0 +1,67 @@
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
+import { type MainApiClient, withMainApi } from '../deployments/main-api-client.ts';
+import { printTable, toPrintable } from '../print-table.ts';
+
+export interface UsageOptions {
+  readonly workspace?: string;
+  readonly json?: boolean;
+  readonly start?: string;
+  readonly end?: string;
+  readonly groupBy: string;
+}
+
+interface Usage {
+  readonly stride: object;
+  readonly usage: readonly {
+    readonly time_bucket: string;
+    readonly dimensions: Readonly<Record<string, string | null>>;
+    readonly traces: number;
+  }[];
+}
+
+const hourMs = 3_600_000;
+const defaultRangeMs = 7 * 24 * hourMs;
+
+/** Runs `runlake usage`. */
+export async function printUsage(options: UsageOptions): Promise<void> {
+  const end = readTime('--end', options.end, Date.now() + hourMs);
+  const start = readTime('--start', options.start, Date.parse(end) - defaultRangeMs);
+  await withMainApi(options, async (client) => {
+    const query = new URLSearchParams({ start_time: start, end_time: end, group_by: options.groupBy });
+    for (const id of await findWorkspaces(client, options.workspace)) query.append('workspace_ids', id);
+    const answer = await client.ask<Usage>('GET', `/orgs/current/billing/granular-usage?${query}`);
+    if (options.json === true) {
+      for (const row of answer.usage) console.log(JSON.stringify(row));
+      return;
+    }
+    if (answer.usage.length === 0) return console.log('No traces in this range.');
+    const rows = answer.usage.map(({ time_bucket: bucket, dimensions, traces }) => [
+      ...[bucket, nameOf(dimensions), String(traces)],
+    ]);
+    const total = answer.usage.reduce((sum, { traces }) => sum + traces, 0);
+    printTable([['FROM', options.groupBy.toUpperCase(), 'TRACES'], ...rows, ['total', '', String(total)]]);
+  });
+}
+
+/** Returns the named workspace, or all workspaces that the key has access to. */
+async function findWorkspaces(client: MainApiClient, named: string | undefined): Promise<string[]> {
+  if (named !== undefined) return [named];
+  const workspaces = await client.ask<{ readonly id: string }[]>('GET', '/workspaces?include_deleted=true');
+  return workspaces.map(({ id }) => id);
+}
+
+/** Names before ids, because a dimension has both. */
+function nameOf(dimensions: Readonly<Record<string, string | null>>): string {
+  const names = Object.entries(dimensions).filter(([key]) => !key.endsWith('_id'));
+  const shown = names.length > 0 ? names : Object.entries(dimensions);
+  return toPrintable(shown.map(([, value]) => value ?? '-').join(', '));
+}
+
+function readTime(option: string, text: string | undefined, fallbackMs: number): string {
+  if (text === undefined) return new Date(fallbackMs).toISOString();
+  // A day without a time starts at midnight UTC.
+  const micros = parseTime(/^\d{4}-\d\d-\d\d$/.test(text) ? `${text}T00:00:00Z` : text);
+  if (micros !== undefined) return new Date(Math.floor(micros / 1_000)).toISOString();
+  throw runlakeError('BAD_REQUEST', { reason: `${option} must be a time such as 2026-01-31, not '${text}'.` });
+}
