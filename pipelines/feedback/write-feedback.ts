@@ -5,6 +5,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
+import { isRepeatOfStoredEvent } from '../ingest/sink/event-versions.ts';
 import { isRunDeleted } from '../retention/trace-marks.ts';
 import { readLiveProjectIds } from '../runs/locate-run.ts';
 import { recordAuditLog } from '../tenants/audit-logs.ts';
@@ -151,7 +152,8 @@ function buildDeletion(last: FeedbackEvent): FeedbackEvent {
 
 /**
  * Creates a feedback entry and returns it as JSON when it is durable. The run need not be stored yet. If a feedback
- * entry with the same id exists, it is replaced, even if it refers to another run.
+ * entry with the same id exists, it is replaced, even if it refers to another run. A request that is repeated within
+ * minutes changes nothing and returns the feedback entry as it is now.
  *
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE;
  *   PROJECT_UNKNOWN for feedback on a missing project; NOT_FOUND for feedback on a deleted trace; errors of the log and
@@ -173,13 +175,17 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
     const hasMoved = last !== undefined && last.runId !== runId && last.deletedAtMicros === undefined;
     const deletions = hasMoved ? [buildDeletion(last)] : [];
     const event: FeedbackEvent = { ...read, receivedAtMicros: getVersionAfter(deletions[0] ?? last) };
-    await deps.log.publish(
-      feedbackEvents,
-      [...deletions, event].map((each) => toFeedbackMessage(each, deps.log, deps.config)),
-    );
+    const messages = [...deletions, event].map((each) => toFeedbackMessage(each, deps.log, deps.config));
+    const answer = async (answered: FeedbackEvent) => {
+      const [json] = await formatFeedback(deps, tenantId, [answered], { withUserNames: false });
+      return json as Buffer;
+    };
+    // The next change must not be based on a repeat, which the sink stores without effect.
+    if (last !== undefined && (await isRepeatOfStoredEvent(feedbackEvents, messages.at(-1)!, deps.clickhouse)))
+      return answer(last.deletedAtMicros === undefined ? last : event);
+    await deps.log.publish(feedbackEvents, messages);
     deps.recent.remember(event);
-    const [json] = await formatFeedback(deps, tenantId, [event], { withUserNames: false });
-    return json as Buffer;
+    return answer(event);
   });
 }
 

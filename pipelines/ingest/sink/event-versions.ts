@@ -28,6 +28,7 @@ import {
   readUuidAt,
   skipString,
 } from '../../../infra/event-log/avro.ts';
+import type { LogMessage } from '../../../infra/event-log/event-log.ts';
 import { fixedWidthBytes, type Topic } from '../../../schemas/topics.ts';
 import type { ValidRecord, ValidRunEvent } from './split-into-batches.ts';
 
@@ -159,6 +160,20 @@ export class EventVersions {
       this.#set(words, 0, BigInt(stored), micros);
     }
   }
+}
+
+/** Later than every version. */
+const latestVersion = (1n << 63n) - 1n;
+
+/** Returns whether an event that is accepted now repeats a stored event. @throws errors of ClickHouse. */
+export async function isRepeatOfStoredEvent(
+  topic: Topic,
+  { key, value }: LogMessage,
+  clickhouse: ClickHouse,
+): Promise<boolean> {
+  const record = { partition: 0, offset: 0, key, value, headers: {}, version: latestVersion };
+  const { repeats } = await new EventVersions(1).assign(topic, [{ record, schemaId: 0 }], clickhouse);
+  return repeats > 0;
 }
 
 const toDigest = (words: Uint32Array, at: number): bigint =>

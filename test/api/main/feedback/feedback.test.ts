@@ -343,3 +343,27 @@ describe('the statistics of a run', () => {
     );
   });
 });
+
+describe('a request that is sent again', () => {
+  const times = { created_at: '2026-01-01T00:00:00Z', modified_at: '2026-01-01T00:00:00Z' };
+  const read = async (id: string) => (await ask('GET', `/feedback/${id}`)).json;
+
+  it('does not undo a newer change, also not by a later one', async () => {
+    const first = { id: randomUUID(), run_id: randomUUID(), score: 1, ...times };
+    await send(first);
+    await ask('PATCH', `/feedback/${first.id}`, { comment: 'changed' });
+    expect(await send(first)).toMatchObject({ id: first.id, comment: 'changed' });
+    await ask('PATCH', `/feedback/${first.id}`, { score: 2 });
+    expect(await read(first.id)).toMatchObject({ score: 2, comment: 'changed' });
+  });
+
+  it('does not restore deleted feedback', async () => {
+    const first = { id: randomUUID(), run_id: randomUUID(), score: 1, ...times };
+    await send(first);
+    await ask('DELETE', `/feedback/${first.id}`);
+    await send(first);
+    expect((await ask('GET', `/feedback/${first.id}`)).status).toBe(404);
+    await send({ ...first, score: 3 });
+    expect(await read(first.id)).toMatchObject({ score: 3 });
+  });
+});
