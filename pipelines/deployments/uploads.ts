@@ -15,7 +15,7 @@ import { pipeline } from 'node:stream/promises';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
-import { readDeployment } from './read-deployments.ts';
+import { lockDeployment } from './lock-deployment.ts';
 import type { SourceStore } from './source-store.ts';
 
 export interface UploadDeps {
@@ -36,20 +36,23 @@ export interface UploadLink {
   readonly token: string;
 }
 
-/** Creates an upload for a deployment. @throws NOT_FOUND */
+/** Creates an upload for a deployment. @throws NOT_FOUND, also if it is being deleted */
 export async function createUpload(
   { database, uploadSigner }: UploadDeps,
   workspaceId: string,
   deploymentId: string,
 ): Promise<UploadLink> {
-  const { id } = await readDeployment(database, workspaceId, deploymentId);
   const uploadId = randomUUID();
-  const objectPath = `${workspaceId}/${id}/${uploadId}.tar.gz`;
-  await database.execute(
-    `INSERT INTO source_uploads (id, deployment_id, workspace_id, object_path, expires_at)
-     VALUES ($1, $2, $3, $4, now() + make_interval(secs => $5))`,
-    [uploadId, id, workspaceId, objectPath, unusedSeconds],
-  );
+  const objectPath = await database.transaction(async (tx) => {
+    const { id } = await lockDeployment(tx, workspaceId, deploymentId);
+    const path = `${workspaceId}/${id}/${uploadId}.tar.gz`;
+    await tx.execute(
+      `INSERT INTO source_uploads (id, deployment_id, workspace_id, object_path, expires_at)
+       VALUES ($1, $2, $3, $4, now() + make_interval(secs => $5))`,
+      [uploadId, id, workspaceId, path, unusedSeconds],
+    );
+    return path;
+  });
   const token = uploadSigner.sign(uploadId, Math.floor(Date.now() / 1_000) + linkSeconds);
   return { uploadId, objectPath, token };
 }
@@ -79,12 +82,17 @@ export async function receiveUpload(
     const meter = createMeter(config.deploymentsMaxSourceBytes);
     await pipeline(body, meter.stream, createWriteStream(path, { mode: 0o600 }));
     const { sha256, bytes } = meter.result();
-    await (await sourceStore.open()).upload(upload.objectPath, path);
+    const store = await sourceStore.open();
+    await store.upload(upload.objectPath, path);
     const marked = await database.execute(
       `UPDATE source_uploads SET uploaded_at = now(), size_bytes = $2, sha256 = $3 WHERE id = $1 AND uploaded_at IS NULL`,
       [upload.id, bytes, sha256],
     );
-    if (marked === 0) throw runlakeError('UPLOAD_LINK_INVALID');
+    if (marked > 0) return;
+    // Another request has used the link, or the deployment was deleted with its objects in the meantime.
+    const rows = await database.query('SELECT FROM source_uploads WHERE id = $1', [upload.id]);
+    if (rows.length === 0) await store.delete(upload.objectPath);
+    throw runlakeError('UPLOAD_LINK_INVALID');
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

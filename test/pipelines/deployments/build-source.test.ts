@@ -9,6 +9,7 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { createTokenSigner } from '../../../infra/signing/token-signer.ts';
 import { type Builder, createBuilder } from '../../../pipelines/deployments/build/build-source.ts';
 import { chooseInstall } from '../../../pipelines/deployments/build/install-packages.ts';
+import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
 import { createSourceStore } from '../../../pipelines/deployments/source-store.ts';
 import { createUpload, readSource, receiveUpload } from '../../../pipelines/deployments/uploads.ts';
 import { echoSource, packFiles } from '../../api/control-plane/deployment-client.ts';
@@ -290,6 +291,22 @@ it('a link for an upload works once, and only while it is valid', async () => {
   await expect(send(10, expired)).rejects.toMatchObject({ code: 'UPLOAD_LINK_INVALID' });
   await (await deps.sourceStore.open()).put(objectPath, Buffer.from('other content'));
   await expect(readSource(deps, deploymentId, objectPath, wait)).rejects.toMatchObject({ code: 'BUILD_FAILED' });
+});
+
+it('leaves no source of a deployment that is deleted during its upload', async () => {
+  const deps = depsOf();
+  const { id } = await under.create('deleted during its upload');
+  const { token, objectPath } = await createUpload(deps, under.workspaceId, id);
+  const body = async function* () {
+    yield Buffer.alloc(10);
+    await requestDeletion(under.database, under.workspaceId, id, { deletesProject: false });
+    await expect(createUpload(deps, under.workspaceId, id)).rejects.toMatchObject({ code: 'NOT_FOUND' });
+    await under.database.execute('DELETE FROM deployments WHERE id = $1', [id]);
+  };
+  await expect(receiveUpload(deps, token, Readable.from(body()))).rejects.toMatchObject({
+    code: 'UPLOAD_LINK_INVALID',
+  });
+  expect(existsSync(join(dataDir, 'deployments', 'sources', objectPath))).toBe(false);
 });
 
 it('without isolation, builds only for the organisation of the operator', async () => {
