@@ -46,6 +46,11 @@ const screens: readonly { name: string; path: () => string; ready: (page: Page) 
     path: () => '/settings?tab=Audit%20log',
     ready: (page) => page.getByRole('table').getByText('session').first().waitFor(),
   },
+  {
+    name: 'system',
+    path: () => '/system',
+    ready: (page) => page.getByText('The queue is empty').waitFor(),
+  },
   { name: 'usage', path: () => '/usage', ready: (page) => page.getByRole('table').getByText('Total').waitFor() },
 ];
 

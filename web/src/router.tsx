@@ -99,6 +99,11 @@ const settings = createRoute({
   }),
   component: lazyRouteComponent(() => import('./screens/settings/settings.tsx'), 'Settings'),
 });
+const system = createRoute({
+  getParentRoute: () => shell,
+  path: '/system',
+  component: lazyRouteComponent(() => import('./screens/system/system.tsx'), 'System'),
+});
 
 /** Search parameters of a trace: the tab of the run and, of a shared trace, the selected run. */
 function readTraceSearch(search: Record<string, unknown>): { tab?: string | undefined; run?: string | undefined } {
@@ -108,7 +113,7 @@ function readTraceSearch(search: Record<string, unknown>): { tab?: string | unde
 const routeTree = rootRoute.addChildren([
   signIn,
   sharedTrace,
-  shell.addChildren([home, projects, traces, run, projectRun, sdkRun, usage, settings]),
+  shell.addChildren([home, projects, traces, run, projectRun, sdkRun, usage, settings, system]),
 ]);
 
 export function createAppRouter(queries: QueryClient) {

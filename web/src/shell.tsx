@@ -8,9 +8,11 @@ import { showInvisible, Value } from './components/text.tsx';
 import { ThemeButton } from './theme.tsx';
 
 interface NavigationItem {
-  readonly to: '/projects' | '/usage' | '/settings';
+  readonly to: '/projects' | '/usage' | '/settings' | '/system';
   readonly label: string;
   readonly icon: IconName;
+  /** Only those with this permission see the link. */
+  readonly permission?: string;
 }
 
 /** The built screens, in the order of the navigation. */
@@ -18,6 +20,7 @@ const items: readonly NavigationItem[] = [
   { to: '/projects', label: 'Projects', icon: 'projects' },
   { to: '/usage', label: 'Usage', icon: 'usage' },
   { to: '/settings', label: 'Settings', icon: 'settings' },
+  { to: '/system', label: 'System', icon: 'system', permission: 'organizations:manage' },
 ];
 
 /** Frame of all screens that need a session. The route leads to the sign-in screen if there is none. */
@@ -27,7 +30,7 @@ export function Shell() {
 }
 
 function Frame() {
-  const { organization } = useSession();
+  const { organization, permissions } = useSession();
   const [isOpen, setOpen] = useState(false);
   return (
     <div className="shell">
@@ -51,12 +54,14 @@ function Frame() {
           <Icon name="menu" />
         </button>
         <nav className={isOpen ? 'nav open' : 'nav'} aria-label="Screens">
-          {items.map(({ to, label, icon }) => (
-            <Link key={to} to={to} onClick={() => setOpen(false)}>
-              <Icon name={icon} />
-              {label}
-            </Link>
-          ))}
+          {items
+            .filter(({ permission }) => permission === undefined || permissions.includes(permission))
+            .map(({ to, label, icon }) => (
+              <Link key={to} to={to} onClick={() => setOpen(false)}>
+                <Icon name={icon} />
+                {label}
+              </Link>
+            ))}
         </nav>
         <span className="spacer" />
         <Account />

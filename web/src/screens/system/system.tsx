@@ -1,0 +1,170 @@
+import { useMutation, useQuery } from '@tanstack/react-query';
+import { type Answer, call } from '../../api/client.ts';
+import { formatBytes, formatCount, formatSeconds } from '../../components/format.ts';
+import { Permitted, QueryState } from '../../components/states.tsx';
+import { Time, Value } from '../../components/text.tsx';
+import './system.css';
+
+type Report = Answer<'get', '/api/v1/system'>;
+const pollMs = 10_000;
+
+/** The state of the installation, for its operator. */
+export function System() {
+  return (
+    <Permitted permission="organizations:manage">
+      <SystemReport />
+    </Permitted>
+  );
+}
+
+function SystemReport() {
+  const system = useQuery({
+    queryKey: ['system'],
+    queryFn: ({ signal }) => call('get', '/api/v1/system', { signal }),
+    refetchInterval: pollMs,
+  });
+  return (
+    <>
+      <header className="page-head">
+        <h1>System</h1>
+        {system.data && <span className="muted">Runlake {system.data.version}</span>}
+      </header>
+      <QueryState query={system}>
+        {(report) => (
+          <div className="page-body system">
+            <Checks checks={report.checks} />
+            <Lag report={report} />
+            <DeadLetters deadLetters={report.dead_letters} onReplayed={() => void system.refetch()} />
+          </div>
+        )}
+      </QueryState>
+    </>
+  );
+}
+
+function Checks({ checks }: { readonly checks: Report['checks'] }) {
+  return (
+    <section aria-labelledby="checks" className="stack">
+      <h2 id="checks">Checks</h2>
+      <ul className="checks-list">
+        {checks.map(({ name, is_ok, message, remedy }) => (
+          <li key={name}>
+            <span className={is_ok ? 'status success' : 'status error'}>
+              <span aria-hidden="true">{is_ok ? '✓' : '✕'}</span>
+              <span>{is_ok ? 'ok' : 'failed'}</span>
+            </span>
+            <strong>{name}</strong>
+            <span className="value">{message}</span>
+            {remedy && <span className="muted remedy">{remedy}</span>}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Lag({ report }: { readonly report: Report }) {
+  const { consumer_lag: lag, freshness } = report;
+  const byTopic = new Map<string, number>();
+  for (const { topic, events } of lag) byTopic.set(topic, (byTopic.get(topic) ?? 0) + events);
+  return (
+    <section aria-labelledby="freshness" className="stack">
+      <h2 id="freshness">Freshness</h2>
+      <dl className="figures">
+        <div>
+          <dt>Usage is behind by</dt>
+          <dd>{formatSeconds(freshness.usage_delay_seconds)}</dd>
+        </div>
+        {[...byTopic].map(([topic, events]) => (
+          <div key={topic}>
+            <dt>Consumer lag of {topic}</dt>
+            <dd>{formatCount(events)}</dd>
+          </div>
+        ))}
+      </dl>
+    </section>
+  );
+}
+
+function DeadLetters({
+  deadLetters,
+  onReplayed,
+}: {
+  readonly deadLetters: Report['dead_letters'];
+  readonly onReplayed: () => void;
+}) {
+  const { waiting, newest } = deadLetters;
+  const count = waiting.reduce((sum, { events }) => sum + events, 0);
+  const replay = useMutation({
+    mutationFn: (ids: string[]) => call('post', '/api/v1/system/dead-letters/replay', { body: { ids } }),
+    onSuccess: onReplayed,
+  });
+  const ids = newest.filter(({ replayed_at }) => replayed_at === null).map(({ id }) => id);
+  return (
+    <section aria-labelledby="dead-letters" className="stack">
+      <div className="row">
+        <h2 id="dead-letters">Dead-letter queue</h2>
+        <span className="muted">{formatCount(count)} records were not replayed</span>
+        <span className="spacer" />
+        {ids.length > 0 && (
+          <button type="button" className="button" disabled={replay.isPending} onClick={() => replay.mutate(ids)}>
+            Replay these {ids.length}
+          </button>
+        )}
+      </div>
+      {replay.error && (
+        <p role="alert" className="error-text">
+          {replay.error.message}
+        </p>
+      )}
+      {replay.data && (
+        <div role="status">
+          <p>
+            {replay.data.replayed.length} replayed, {replay.data.refused.length} refused.
+          </p>
+          {replay.data.refused.map(({ id, reason }) => (
+            <p key={id} className="error-text">
+              <code>{id}</code> {reason}
+            </p>
+          ))}
+        </div>
+      )}
+      {newest.length === 0 ? (
+        <p className="muted">The queue is empty: every accepted record was stored.</p>
+      ) : (
+        <div className="table-scroll" role="region" aria-label="Newest dead-letter records" tabIndex={0}>
+          <table className="plain-table">
+            <thead>
+              <tr>
+                <th>Time</th>
+                <th>Topic</th>
+                <th>Step</th>
+                <th>Reason</th>
+                <th className="number">Size</th>
+                <th>Replayed</th>
+              </tr>
+            </thead>
+            <tbody>
+              {newest.map(({ id, time, topic, step, reason, size_bytes, replayed_at }) => (
+                <tr key={id}>
+                  <td>
+                    <Time at={time} />
+                  </td>
+                  <td>{topic}</td>
+                  <td>{step}</td>
+                  <td className="reason">
+                    <Value text={reason} />
+                  </td>
+                  <td className="number">{formatBytes(size_bytes)}</td>
+                  <td>
+                    <Time at={replayed_at} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
