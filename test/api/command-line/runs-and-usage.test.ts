@@ -1,0 +1,137 @@
+import { spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { builtProgram } from '../../built-program.ts';
+import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
+import { runCommand } from './run-command.ts';
+
+/** `runlake runs`, `runlake usage` and `runlake audit`, and the link of the start. */
+let runlake: RunlakeProcess;
+let environment: Record<string, string>;
+const failedId = randomUUID();
+
+const send = async (name: string, more: object = {}) => {
+  const now = new Date().toISOString();
+  const run = { id: randomUUID(), name, run_type: 'chain', inputs: { city: 'Lyon' }, start_time: now, end_time: now };
+  const answer = await fetch(`${runlake.url}/runs`, {
+    method: 'POST',
+    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+    body: JSON.stringify({ ...run, session_name: 'trips', ...more }),
+  });
+  expect(answer.status).toBe(202);
+};
+const run = async (...args: string[]) => {
+  const { code, text: output } = await runCommand(args, environment);
+  return { code, output };
+};
+const parseLines = (text: string) =>
+  text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+
+beforeAll(async () => {
+  runlake = await startRunlake();
+  environment = {
+    LANGSMITH_ENDPOINT: runlake.url,
+    LANGSMITH_API_KEY: runlake.apiKey,
+    RUNLAKE_DATA_DIR: runlake.dataDir,
+  };
+  await send('plan');
+  await send('book', { id: failedId, error: 'no seats\nat line 1' });
+});
+afterAll(() => runlake?.remove());
+
+it('lists runs, newest first, with filters', async () => {
+  const { output, code } = await run('runs', 'list', '--project', 'trips');
+  expect(code).toBe(0);
+  const [header, first, second] = output.split('\n');
+  expect(header).toMatch(/^TIME +ID +NAME +TYPE +STATUS/);
+  expect(first).toMatch(new RegExp(`${failedId} +book +chain +error .*no seats$`));
+  expect(second).toMatch(/plan +chain +success/);
+  expect(parseLines((await run('runs', 'list', '--errors', '--json')).output)).toMatchObject([{ id: failedId }]);
+  const filtered = await run('runs', 'list', '--filter', 'eq(name, "plan")', '--json');
+  expect(parseLines(filtered.output)).toMatchObject([{ name: 'plan' }]);
+  expect((await run('runs', 'list', '--limit', '1', '--json')).output.trim().split('\n')).toHaveLength(1);
+});
+
+it('shows a run with its values and its link', async () => {
+  const { output } = await run('runs', 'show', failedId);
+  expect(output).toContain('"city": "Lyon"');
+  expect(output).toMatch(new RegExp(`LINK +${runlake.url}/o/.*/projects/p/.*/r/${failedId}`));
+  expect(JSON.parse((await run('runs', 'show', failedId, '--json')).output)).toMatchObject({ id: failedId });
+});
+
+it.each([
+  [['runs', 'list', '--project', 'none'], "no project 'none'"],
+  [['runs', 'list', '--limit', '0'], '--limit'],
+  [['runs', 'list', '--since', 'noon'], '--since'],
+  [['runs', 'list', '--filter', 'eq('], 'Invalid filter'],
+  [['runs', 'show', 'x'], 'not the id of a run'],
+  [['usage', '--start', 'noon'], '--start'],
+  [['audit', '--limit', 'x'], '--limit'],
+])('%j is refused', async (args, text) => {
+  const { code, output } = await run(...args);
+  expect(code).toBe(1);
+  expect(output).toContain(text);
+});
+
+it('prints runs as they start', async () => {
+  const child = spawn(process.execPath, [builtProgram, 'runs', 'tail', '--json'], {
+    env: { PATH: process.env.PATH, ...environment },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  try {
+    let output = '';
+    child.stdout.on('data', (chunk) => {
+      output += chunk;
+    });
+    // The command prints only what starts after it does, so one of these runs is the first.
+    await expect
+      .poll(
+        async () => {
+          await send('tailed');
+          return output;
+        },
+        { timeout: 30_000, interval: 500 },
+      )
+      .toContain('"tailed"');
+    expect(output).not.toContain('"plan"');
+    const ids = parseLines(output.slice(0, output.lastIndexOf('\n'))).map(({ id }) => id);
+    expect(new Set(ids).size).toBe(ids.length);
+  } finally {
+    child.kill('SIGINT');
+  }
+  expect(await new Promise((resolve) => child.once('exit', resolve))).toBe(0);
+});
+
+it('prints usage by project', async () => {
+  await expect
+    .poll(async () => (await run('usage', '--group-by', 'project')).output, { timeout: 30_000 })
+    .toMatch(/trips/);
+  const { output } = await run('usage', '--group-by', 'project', '--json');
+  expect(parseLines(output)).toMatchObject([{ dimensions: { project_name: 'trips' }, traces: expect.any(Number) }]);
+});
+
+it('prints the audit log', async () => {
+  await run('keys', 'create', '--description', 'from the terminal');
+  const { output } = await run('audit', '--action', 'api_key');
+  expect(output).toMatch(/^TIME +ACTOR +FROM +ACTION +TARGET/);
+  expect(output).toMatch(/\(command\) +- +api_key\.create +from the terminal/);
+  // The next line says that there are older entries.
+  const [line = ''] = (await run('audit', '--json', '--limit', '1')).output.split('\n');
+  const entry = JSON.parse(line);
+  expect(entry).toMatchObject({ action: 'api_key.create', actor: { kind: 'command' } });
+});
+
+it('prints a link that signs in once', async () => {
+  const token = /\/signin#once=([\w-]{43}) {2}\(signs in once\)/.exec(runlake.output())?.[1];
+  const open = () =>
+    fetch(`${runlake.url}/api/v1/session/once`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ token }),
+    });
+  expect((await open()).status).toBe(201);
+  expect((await open()).status).toBe(401);
+});
