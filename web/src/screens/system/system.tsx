@@ -1,6 +1,7 @@
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { type Answer, call } from '../../api/client.ts';
 import { formatBytes, formatCount, formatSeconds } from '../../components/format.ts';
+import { Status } from '../../components/run-marks.tsx';
 import { Permitted, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import './system.css';
@@ -49,10 +50,7 @@ function Checks({ checks }: { readonly checks: Report['checks'] }) {
       <ul className="checks-list">
         {checks.map(({ name, is_ok, message, remedy }) => (
           <li key={name}>
-            <span className={is_ok ? 'status success' : 'status error'}>
-              <span aria-hidden="true">{is_ok ? '✓' : '✕'}</span>
-              <span>{is_ok ? 'ok' : 'failed'}</span>
-            </span>
+            <Status status={is_ok ? 'success' : 'error'} />
             <strong>{name}</strong>
             <span className="value">{message}</span>
             {remedy && <span className="muted remedy">{remedy}</span>}
