@@ -37,7 +37,7 @@ export async function printUsage(options: UsageOptions): Promise<void> {
     }
     if (answer.usage.length === 0) return console.log('No traces in this range.');
     const rows = answer.usage.map(({ time_bucket: bucket, dimensions, traces }) => [
-      ...[bucket, nameOf(dimensions), String(traces)],
+      ...[bucket, formatDimensions(dimensions), String(traces)],
     ]);
     const total = answer.usage.reduce((sum, { traces }) => sum + traces, 0);
     printTable([['FROM', options.groupBy.toUpperCase(), 'TRACES'], ...rows, ['total', '', String(total)]]);
@@ -52,7 +52,7 @@ async function findWorkspaces(client: MainApiClient, named: string | undefined):
 }
 
 /** Names before ids, because a dimension has both. */
-function nameOf(dimensions: Readonly<Record<string, string | null>>): string {
+function formatDimensions(dimensions: Readonly<Record<string, string | null>>): string {
   const names = Object.entries(dimensions).filter(([key]) => !key.endsWith('_id'));
   const shown = names.length > 0 ? names : Object.entries(dimensions);
   return toPrintable(shown.map(([, value]) => value ?? '-').join(', '));

@@ -38,7 +38,7 @@ beforeAll(async () => {
     RUNLAKE_DATA_DIR: runlake.dataDir,
   };
   await send('plan');
-  await send('book', { id: failedId, error: 'no seats\nat line 1' });
+  await send('book', { id: failedId, error: 'sold out\nat line 1' });
 });
 afterAll(() => runlake?.remove());
 
@@ -47,7 +47,7 @@ it('lists runs, newest first, with filters', async () => {
   expect(code).toBe(0);
   const [header, first, second] = output.split('\n');
   expect(header).toMatch(/^TIME +ID +NAME +TYPE +STATUS/);
-  expect(first).toMatch(new RegExp(`${failedId} +book +chain +error .*no seats$`));
+  expect(first).toMatch(new RegExp(`${failedId} +book +chain +error .*sold out$`));
   expect(second).toMatch(/plan +chain +success/);
   expect(parseLines((await run('runs', 'list', '--errors', '--json')).output)).toMatchObject([{ id: failedId }]);
   const filtered = await run('runs', 'list', '--filter', 'eq(name, "plan")', '--json');

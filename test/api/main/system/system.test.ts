@@ -61,17 +61,17 @@ it('lists dead letters, and replays each once', async () => {
     { topic: topic!.name, reason: 'it is unreadable', step: 'framing', size_bytes: 10, replayed_at: null },
   ]);
   expect(dead_letters.waiting).toContainEqual({ topic: topic!.name, events: 1 });
-  const [{ id: deadLetterId }] = dead_letters.newest;
-  const refused = await replay({ ids: [deadLetterId, deadLetterId, `${topic!.name}/missing`] });
+  const [{ id: recordId }] = dead_letters.newest;
+  const refused = await replay({ ids: [recordId, recordId, `${topic!.name}/missing`] });
   expect(refused.body).toEqual({
     replayed: [],
     refused: [
-      { id: deadLetterId, reason: expect.stringContaining('cannot be read') },
+      { id: recordId, reason: expect.stringContaining('cannot be read') },
       { id: `${topic!.name}/missing`, reason: 'no such record' },
     ],
   });
-  const forced = await replay({ ids: [deadLetterId], force: true });
-  expect(forced.body).toEqual({ replayed: [deadLetterId], refused: [] });
+  const forced = await replay({ ids: [recordId], force: true });
+  expect(forced.body).toEqual({ replayed: [recordId], refused: [] });
   expect((await getSystem()).dead_letters.newest.at(-1).replayed_at).toEqual(expect.any(String));
 });
 
