@@ -32,18 +32,17 @@ export const getBillingUsage = defineTool({
   },
   output: { usage: { type: 'array', items: { type: 'object' } } },
   run: async (values, { api }) => {
-    const { starting_on, ending_before, on_current_plan } = values;
-    const usage = await withStatus(
-      api.get('/orgs/current/billing/usage', { starting_on, ending_before, on_current_plan }),
-    );
+    const { starting_on, ending_before, on_current_plan, workspace } = values;
+    const [usage, workspaces] = await Promise.all([
+      withStatus(api.get('/orgs/current/billing/usage', { starting_on, ending_before, on_current_plan })),
+      listWorkspaces(api).catch((error: unknown) => {
+        // A key may read the usage and not the workspaces; then their ids are their names.
+        if (!isForbidden(error) || (workspace !== undefined && !isUuid(workspace))) throw error;
+        return undefined;
+      }),
+    ]);
     if (!Array.isArray(usage) || usage.length === 0)
       throw runlakeError('TOOL_FOUND_NOTHING', { reason: 'Unexpected billing usage response' });
-    const { workspace } = values;
-    const workspaces = await listWorkspaces(api).catch((error: unknown) => {
-      // A key may read the usage and not the workspaces; then their ids are their names.
-      if (!isForbidden(error) || (workspace !== undefined && !isUuid(workspace))) throw error;
-      return undefined;
-    });
     const only =
       workspace && (workspaces === undefined ? workspace.toLowerCase() : findWorkspace(workspaces, workspace).id);
     const names = new Map(workspaces?.map(({ id, display_name: name }) => [id, name]));

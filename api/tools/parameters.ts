@@ -149,7 +149,12 @@ export function readArguments<P extends Parameters>(
   parameters: P,
   sent: Readonly<Record<string, unknown>>,
 ): ValuesOf<P> {
-  const values = Object.entries(parameters).map(([name, parameter]) => [name, parameter.read(sent[name], name)]);
+  const values = Object.entries(parameters).map(([name, parameter]) => {
+    // Half of a character cannot be part of a URL or of a stored text.
+    if ([sent[name]].flat().some((value) => typeof value === 'string' && /\p{Surrogate}/u.test(value)))
+      throw refuse(name, 'must be valid Unicode');
+    return [name, parameter.read(sent[name], name)];
+  });
   return Object.fromEntries(values) as ValuesOf<P>;
 }
 
