@@ -37,8 +37,7 @@ export function guaranteesPage(): Page {
         'within ten minutes of the first event. So a patch that is meant to restore old values within that time must differ in some ' +
         'field, for example `end_time`. Exceptions, in which the repeat is the newest event: the sink handles it more than a day after it ' +
         'stored the first event; two sinks handle the two at the same time, which needs partitions that were added between them; the price of its model has ' +
-        'changed between them; it repeats the ' +
-        'post that began a run of which there is a newer post, and the sink process has not handled both or has handled more than 200,000 events since; ' +
+        'changed between them; it is a post that repeats a post, in a trace that the sink process has known since before its last 200,000 runs; ' +
         'it is a change of feedback (`PATCH /feedback/{id}`), or feedback without `created_at` and `modified_at`.',
       '- **A run is stored once**, also if its events state different start times or were sent without one to several API processes: ' +
         'the first event decides the time under which the run is stored. Exceptions: two posts (or a patch and then a post) ' +

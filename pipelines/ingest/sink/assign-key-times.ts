@@ -51,7 +51,7 @@ export class KeyTimes {
   }
 
   /**
-   * Returns `events` in their order, with `isFirst` and `mayBeRepeat`. Records whose time differs from the key time of their run are
+   * Returns `events` in their order, with `mayBeRepeat`. Records whose time differs from the key time of their run are
    * replaced by copies.
    *
    * @param traces Locations of the traces of the events, by `readTraceKey`.
@@ -84,14 +84,12 @@ export class KeyTimes {
     return events.map((event, index) => {
       const at = index * runKeyWords;
       this.#events++;
-      const isNew = this.#known.get(keys, at) === undefined;
-      if (isNew) {
+      if (this.#known.get(keys, at) === undefined) {
         this.#known.set(keys, at, readStartTimeMicros(event.record.value), wereUnknown.has(at) ? -1 : this.#events);
       }
       const firstEvent = this.#known.get(keys, at, 1) as number;
       const mayBeRepeat = firstEvent <= Math.max(this.#eventsBeforeGap, this.#events - minRememberedEvents);
-      const isFirst = isNew && !wereUnknown.has(at);
-      return moveToKeyTime({ ...event, isFirst, mayBeRepeat }, this.#known.get(keys, at) as number);
+      return moveToKeyTime({ ...event, mayBeRepeat }, this.#known.get(keys, at) as number);
     });
   }
 }

@@ -10,8 +10,7 @@
  *      be forgotten: the sink then reads its version from `event_versions`, except for runs of which it remembers all
  *      events (`assign-key-times.ts`).
  *   2. Each insert of events also inserts their versions, and a batch is acknowledged after both. Equal events have the
- *      same key, so another process that has the partition later finds the version. The post that begins a run is only
- *      remembered: patches win over it in any case, and most runs have no other post.
+ *      same key, so another process that has the partition later finds the version.
  *
  * A redelivered event and a replayed dead-letter record have the version that they had before, and keep it.
  */
@@ -30,7 +29,7 @@ import {
 } from '../../../infra/event-log/avro.ts';
 import type { LogMessage } from '../../../infra/event-log/event-log.ts';
 import { fixedWidthBytes, type Topic } from '../../../schemas/topics.ts';
-import type { ValidRecord, ValidRunEvent } from './split-into-batches.ts';
+import type { ValidRecord } from './split-into-batches.ts';
 
 /** Minimum number of events whose version a process remembers. A process holds at most twice as many, in 20 MB. */
 export const minRememberedEvents = 200_000;
@@ -73,7 +72,7 @@ export class EventVersions {
    * @param events Events in the order of their versions. An event with `mayBeRepeat` false is looked up in memory only.
    * @throws errors of ClickHouse.
    */
-  async assign<R extends ValidRecord & Pick<ValidRunEvent, 'isFirst' | 'mayBeRepeat'>>(
+  async assign<R extends ValidRecord & { readonly mayBeRepeat?: boolean }>(
     topic: Topic,
     events: readonly R[],
     clickhouse: ClickHouse,
@@ -108,7 +107,7 @@ export class EventVersions {
         return { ...event, record: { ...record, version: known.version }, original, stamp };
       }
       if (known === undefined || isAfter) this.#set(digests, at, record.version, receivedAtMicros);
-      return event.isFirst ? event : { ...event, stamp: { digest, receivedAtMicros } };
+      return { ...event, stamp: { digest, receivedAtMicros } };
     });
     return { events: stamped, repeats };
   }

@@ -14,7 +14,7 @@ export interface ValidRecord {
   readonly statesLocation?: boolean;
   /** Present for topics with `expires`. */
   readonly lifetime?: Lifetime;
-  /** Present if the version of the event is to be stored. */
+  /** Present for topics with `repeats`. */
   readonly stamp?: EventStamp;
 }
 
@@ -22,8 +22,6 @@ export interface ValidRecord {
 export interface ValidRunEvent extends ValidRecord {
   /** Trace key from `readTraceKey`. */
   readonly traceKey: string;
-  /** True for a post that is certainly the first event of its run. */
-  readonly isFirst?: boolean;
   /** False if the process remembers all events of the run. */
   readonly mayBeRepeat?: boolean;
 }
