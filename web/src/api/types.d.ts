@@ -229,8 +229,6 @@ export interface paths {
          * @description The list is empty if no project has the given name.
          *
          *     Needs the permission `projects:read`.
-         *
-         *     Not supported yet: dataset_version.
          */
         get: operations["listSessions"];
         put?: never;
@@ -1271,6 +1269,8 @@ export interface operations {
                 /** @description true: without experiments on datasets; false: only experiments. */
                 reference_free?: boolean;
                 reference_dataset?: string[];
+                /** @description Only experiments whose metadata has this `dataset_version`. */
+                dataset_version?: string;
                 /** @description Statistics of the root runs. They need the permission `runs:read`. Without it they are null. */
                 include_stats?: boolean;
                 /** @description Statistics of runs that started at or after this time. */
