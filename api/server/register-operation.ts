@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { runForTenant } from '../../infra/fairness/tenant-context.ts';
+import { getTenantContext, runForTenant } from '../../infra/fairness/tenant-context.ts';
 import { runAsActor } from '../../infra/postgres/actor.ts';
 import { toActor } from '../../pipelines/tenants/caller.ts';
 import type { Permission } from '../../pipelines/tenants/permissions.ts';
@@ -67,13 +67,13 @@ export function registerOperation(
 const frequentChanges: ReadonlySet<Permission> = new Set(['runs:write', 'agents:run']);
 
 /**
- * Runs `handle` for the caller's organisation, and its changes as those of the caller. If the request is read-only, its queries are cancelled when the client
- * disconnects.
+ * Runs `handle` for the caller's organisation, and its changes as those of the caller. If the request is read-only, its
+ * queries are cancelled when the client disconnects; for a request that a tool sends in this process, when the call of
+ * the tool ends.
  */
 function runForCaller<Result>(
   { access, method }: Operation,
-  { caller, ip }: FastifyRequest,
-  { raw: response }: FastifyReply,
+  { caller, ip, disconnected }: FastifyRequest,
   handle: () => Promise<Result>,
 ): Promise<Result> {
   if (caller === undefined) return handle();
