@@ -1,8 +1,8 @@
 /**
  * Logs of revisions: the output of builds and replicas.
  *
- * Invariant: a stored line contains no value of a secret, and paths in the build are relative to it. A revision has at most {@link maxLogBytes} of log; the oldest
- * chunks are deleted first.
+ * Invariant: a stored line contains no value of a secret, and paths in the build are relative to it. A revision has at
+ * most {@link maxLogChunks} chunks of log; the oldest are deleted first.
  */
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
