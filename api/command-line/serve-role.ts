@@ -1,10 +1,10 @@
 /**
  * Composes the parts of a role in one process.
  *
- * Start order (each part adds its shutdown step to `shutdown`): lock of the in-process log → schema → event log → roll-up
- * and sink → jobs and their workers → bulk exports → HTTP → agents → deployments → tools. `api` runs no sink, roll-up or
- * workers; `ingest` runs no exports and no API; `exports`, `agents` and `tools` run only those. HTTP listens from the beginning and accepts
- * requests when all parts are up.
+ * Start order (each part adds its shutdown step to `shutdown`): lock of the in-process log → schema → event log →
+ * roll-up and sink → jobs and their workers → bulk exports → HTTP → agents → deployments → tools. `api` runs no sink,
+ * roll-up or workers; `ingest` runs no exports and no API; `exports`, `agents` and `tools` run only those. HTTP listens
+ * from the beginning and accepts requests when all parts are up.
  */
 import type { Config } from '../../infra/config/settings.ts';
 import { type DataFolder, loadOrCreateSecretKey } from '../../infra/embedded/data-folder.ts';

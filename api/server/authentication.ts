@@ -18,8 +18,9 @@ declare module 'fastify' {
  * Authenticates the sender of `request` and authorises the sender for an operation with `access`.
  *
  * @param api `workspaceId` is the workspace that the API serves, if it serves only one.
- * @throws API_KEY_MISSING, API_KEY_INVALID, SESSION_INVALID, CSRF_TOKEN_REQUIRED, WORKSPACE_REQUIRED, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN, FORBIDDEN;
- *   DEPLOYMENT_FORBIDDEN if the key has no access to that workspace or X-Tenant-Id names another workspace.
+ * @throws API_KEY_MISSING, API_KEY_INVALID, SESSION_INVALID, CSRF_TOKEN_REQUIRED, WORKSPACE_REQUIRED,
+ *   WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN, FORBIDDEN; DEPLOYMENT_FORBIDDEN if the key has no access to that
+ *   workspace or X-Tenant-Id names another workspace.
  */
 export async function identifyCaller(
   request: FastifyRequest,

@@ -35,8 +35,8 @@ const jsonErrors = ['INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP'] as const;
 const bodyErrors = ['BAD_REQUEST', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', 'UNSUPPORTED_ENCODING'] as const;
 
 /**
- * Returns all errors that a request to `operation` of an API can result in: the errors of all steps that the request passes, and
- * the errors of the operation itself. The API tests fail if a response has a code that is not in this list.
+ * Returns all errors that a request to `operation` of an API can result in: the errors of all steps that the request
+ * passes, and the errors of the operation itself. The API tests fail if a response has a code that is not in this list.
  */
 export function listErrors(
   operation: Operation,

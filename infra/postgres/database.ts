@@ -28,8 +28,8 @@ export interface TransactionOptions {
 
 export interface Session extends Sql {
   /**
-   * Runs `work` in a transaction: commits when `work` resolves; rolls back when it rejects, and rejects with the same error.
-   * The isolation level is read committed. `tx` must not be used after `work` has settled.
+   * Runs `work` in a transaction: commits when `work` resolves; rolls back when it rejects, and rejects with the same
+   * error. The isolation level is read committed. `tx` must not be used after `work` has settled.
    */
   transaction<Result>(work: (tx: Sql) => Promise<Result>, options?: TransactionOptions): Promise<Result>;
 }

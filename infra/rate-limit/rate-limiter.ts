@@ -49,8 +49,9 @@ const failedSignIns = 20;
 const failureWindowSeconds = 60;
 
 /**
- * Opens rate limits that all processes share. Windows are one second, except for failed sign-ins. While Redis or Postgres is unavailable, each
- * process counts separately, so that no request is refused merely because the store of the counts fails.
+ * Opens rate limits that all processes share. Windows are one second, except for failed sign-ins. While Redis or
+ * Postgres is unavailable, each process counts separately, so that no request is refused merely because the store of
+ * the counts fails.
  */
 export function openRateLimiter(options: RateLimiterOptions): RateLimiter {
   const { database, redisUrl, authorities, perKey, perOrganization, logger } = options;

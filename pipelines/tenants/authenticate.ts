@@ -23,14 +23,15 @@ export interface Credentials {
 /**
  * Authenticates requests by API key or by session.
  *
- * Keys and sessions are cached for {@link keyCacheMs}: another process accepts a revoked key for at most that time. In the process
- * that revokes a key, {@link Authenticator.forgetKey} removes it at once.
+ * Keys and sessions are cached for {@link keyCacheMs}: another process accepts a revoked key for at most that time. In
+ * the process that revokes a key, {@link Authenticator.forgetKey} removes it at once.
  */
 export interface Authenticator {
   /**
    * Authenticates a request.
    *
-   * @throws API_KEY_INVALID or SESSION_INVALID, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN if the key belongs to another organisation.
+   * @throws API_KEY_INVALID or SESSION_INVALID, WORKSPACE_FORBIDDEN, ORGANIZATION_FORBIDDEN if the key belongs to
+   *   another organisation.
    */
   authenticate(credentials: Credentials): Promise<Caller>;
   forgetKey(hash: Buffer): void;

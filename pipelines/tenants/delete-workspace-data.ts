@@ -1,14 +1,14 @@
 /**
- * Deletes all data of a deleted workspace. `traces` and the roll-ups of usage stay, because bills are based on them. The rows
- * of the organisation, workspaces, users, keys and projects also stay, because reports show their names.
+ * Deletes all data of a deleted workspace. `traces` and the roll-ups of usage stay, because bills are based on them.
+ * The rows of the organisation, workspaces, users, keys and projects also stay, because reports show their names.
  *
  * Invariant: rows are deleted only if `deleted_at` of their workspace is set; it is never cleared.
  *
  *   1. Cancel exports and delete the credentials of destinations.
  *   2. Request the deletion of the deployments of the control plane and delete their secrets; a host stops their
  *      replicas and deletes the rest. Delete the rows of all agent servers (`agents/delete-agent-rows.ts`).
- *   3. Delete shares, datasets, repos, queues, configs, OAuth tokens, evaluators, prices, deferred events, and dead-letter
- *      records of the embedded log.
+ *   3. Delete shares, datasets, repos, queues, configs, OAuth tokens, evaluators, prices, deferred events, and
+ *      dead-letter records of the embedded log.
  *   4. Delete rows in ClickHouse.
  *   5. Set `purged_at`.
  *

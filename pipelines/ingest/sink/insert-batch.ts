@@ -7,8 +7,8 @@
  *   1. With a log that does not redeliver batches, record the insert and its hours (`EventLog.inFlightInserts`). After a
  *      crash before this step nothing is stored.
  *   2. Insert the rows and the versions of their events (`event-versions.ts`). If ClickHouse refuses the data, bisect the
- *      batch. An insert that fails for another reason may have stored
- *      a part of its rows; the log redelivers the batch, or its publishers repeat it.
+ *      batch. An insert that fails for another reason may have stored a part of its rows; the log redelivers the batch,
+ *      or its publishers repeat it.
  *   3. In one transaction, mark the hours dirty and delete the record of step 1. If the process crashes before this
  *      step, the log redelivers the batch, or recovery finds the record and marks the same hours.
  */
