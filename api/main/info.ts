@@ -60,7 +60,7 @@ export const getInfo = defineOperation({
   summary: 'Get the capabilities of the server, which clients read first',
   access: { public: true, tenantScope: 'none' },
   schema: { response: { 200: Info } },
-  handler: async ({ services: { config } }) => ({
+  handler: async ({ services: { config, oidc } }) => ({
     version: COMPATIBLE_VERSION,
     git_sha: null,
     license_expiration_time: null,
@@ -73,7 +73,8 @@ export const getInfo = defineOperation({
       size_limit: Math.max(1, Math.min(100, Math.floor(config.maxParts / 9))),
       size_limit_bytes: Math.min(20 * 1024 * 1024, config.maxBodyBytes),
     },
-    instance_flags: flags,
+    // The sign-in page of the web application reads the last one.
+    instance_flags: { ...flags, openid_connect: oidc !== undefined },
     customer_info: null,
   }),
 });

@@ -45,6 +45,27 @@ describe('sign-in', () => {
     await context.close();
   });
 
+  it('offers OpenID Connect where it is configured, and says why it failed', async () => {
+    const context = await openContext(browser, runlake.url);
+    const page = await context.newPage();
+    await page.goto('/signin');
+    const link = page.getByRole('link', { name: 'Sign in with your organisation' });
+    await page.getByRole('button', { name: 'Sign in' }).waitFor();
+    expect(await link.count()).toBe(0);
+    await page.route('**/api/v1/info', async (route) => {
+      const info = await (await route.fetch()).json();
+      await route.fulfill({ json: { ...info, instance_flags: { ...info.instance_flags, openid_connect: true } } });
+    });
+    await page.goto('/signin?error=OIDC_SIGN_IN_EXPIRED');
+    await link.waitFor();
+    expect(await page.getByRole('alert').textContent()).toContain('took too long');
+    await expectAccessible(page);
+    await link.click();
+    expect(new URL(page.url()).pathname).toBe('/api/v1/session/oidc');
+    expect(await page.locator('body').textContent()).toContain('OIDC_NOT_CONFIGURED');
+    await context.close();
+  });
+
   it('shows the lines for a first trace on an empty installation, and opens the trace when it arrives', async () => {
     const context = await openContext(browser, runlake.url);
     const page = await context.newPage();

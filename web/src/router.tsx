@@ -26,7 +26,10 @@ const optionalText = (value: unknown) => (typeof value === 'string' && value !==
 const signIn = createRoute({
   getParentRoute: () => rootRoute,
   path: '/signin',
-  validateSearch: (search: Record<string, unknown>): { to?: string | undefined } => ({ to: optionalText(search.to) }),
+  validateSearch: (search: Record<string, unknown>): { to?: string | undefined; error?: string | undefined } => ({
+    to: optionalText(search.to),
+    error: optionalText(search.error),
+  }),
   component: lazyRouteComponent(() => import('./screens/sign-in.tsx'), 'SignIn'),
 });
 const sharedTrace = createRoute({

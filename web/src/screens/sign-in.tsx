@@ -1,20 +1,32 @@
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate, useRouter } from '@tanstack/react-router';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
+import { call } from '../api/client.ts';
 import { sessionQuery, useSessionChanges } from '../api/session.ts';
 import { Brand } from '../shell.tsx';
 
 const route = getRouteApi('/signin');
 
-/** Exchanges an API key, or the one-time token in the fragment of the address, for a session. */
+/** What the page says when OpenID Connect brought the member back without a session, by code of the error. */
+const refusals: Readonly<Record<string, string>> = {
+  OIDC_SIGN_IN_EXPIRED: 'The sign-in took too long. Sign in again within ten minutes, in the same browser.',
+  OIDC_EMAIL_MISSING: 'The identity provider does not confirm an email address for you. Ask its administrator.',
+  OIDC_ROLE_MISSING: 'The identity provider gives you no role in Runlake. Ask its administrator.',
+};
+
+/**
+ * Exchanges an API key, or the one-time token in the fragment of the address, for a session; or goes to the identity
+ * provider, if the installation has one.
+ */
 export function SignIn() {
-  const { to } = route.useSearch();
+  const { to, error } = route.useSearch();
   const navigate = useNavigate();
   const router = useRouter();
   const session = useQuery(sessionQuery);
+  const info = useQuery({ queryKey: ['info'], queryFn: ({ signal }) => call('get', '/api/v1/info', { signal }) });
   const { signIn, signInOnce } = useSessionChanges();
   const [key, setKey] = useState('');
-  const [problem, setProblem] = useState<string>();
+  const [problem, setProblem] = useState(error && (refusals[error] ?? `Sign-in failed (${error}). Try again.`));
   const [isBusy, setBusy] = useState(false);
   const isSent = useRef(false);
 
@@ -82,6 +94,11 @@ export function SignIn() {
         <button type="submit" className="button primary" disabled={isBusy || key.trim() === ''}>
           {isBusy ? 'Signing in …' : 'Sign in'}
         </button>
+        {info.data?.instance_flags.openid_connect === true && (
+          <a className="button" href="/api/v1/session/oidc">
+            Sign in with your organisation
+          </a>
+        )}
       </form>
     </main>
   );

@@ -45,6 +45,7 @@ describe('/info', () => {
         examples_multipart_enabled: false,
         ch_query_enabled: true,
         sdb_query_enabled: true,
+        openid_connect: false,
       },
       customer_info: null,
     });
