@@ -23,17 +23,21 @@ beforeEach(() => {
   marker = randomUUID();
 });
 
-/** Replaces the next query of the main API with one that takes `seconds`, in the same context. */
+/** Queries of `fetch_runs`. Background work of the server queries ClickHouse, too. */
+const queriesOfCall = ['stored-times', 'probe-runs', 'find-runs', 'find-candidates'];
+
+/** Lets the next query of a call take `seconds` longer, in the same context. */
 function slowDownNextQuery(on: ToolsUnderTest = server, seconds = 50): void {
   const { clickhouse } = on.api.services;
   const send = clickhouse.query.bind(clickhouse);
   const slow = async (given: Query) => {
+    if (!queriesOfCall.includes(given.name)) return send(given);
     spy.mockRestore();
     const sql = `SELECT /* ${marker} */ sleepEachRow(0.1) FROM numbers(${seconds * 10}) SETTINGS max_block_size = 1`;
     await send({ name: given.name, sql, timeoutMs: 60_000 });
     return send(given);
   };
-  const spy = vi.spyOn(clickhouse, 'query').mockImplementationOnce(slow as typeof send);
+  const spy = vi.spyOn(clickhouse, 'query').mockImplementation(slow as typeof send);
 }
 
 async function countSlowQueries(): Promise<number> {
