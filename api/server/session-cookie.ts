@@ -37,7 +37,7 @@ export function removeSessionCookie(cookie: string): string | undefined {
 }
 
 /** Cookie between the redirect to an OpenID Connect provider and the one back. */
-const pendingCookieName = 'runlake_oidc';
+export const pendingCookieName = 'runlake_oidc';
 const pendingCookiePattern = new RegExp(`(?:^|;)\\s*${pendingCookieName}=([^;\\s]*)`);
 const pendingSeconds = 600;
 

@@ -7,7 +7,7 @@ import { type CustomAccess, mainApi } from '../../api/server/api-form.ts';
 import { buildServer } from '../../api/server/build-server.ts';
 import { errorsOfAnyRequest, listErrors } from '../../api/server/operation-errors.ts';
 import type { Services } from '../../api/server/services.ts';
-import { sessionCookieName } from '../../api/server/session-cookie.ts';
+import { pendingCookieName, sessionCookieName } from '../../api/server/session-cookie.ts';
 import { toolOperations, toolsApi } from '../../api/tools/operations.ts';
 import type { Page } from '../../docs/pages/markdown.ts';
 import { handwrittenPages, referencePages } from '../../docs/pages/reference-pages.ts';
@@ -68,7 +68,7 @@ function metricsInCode(): string[] {
         return [...text.matchAll(/'(runlake_[a-z_]+)'/g)].map(([, name]) => String(name));
       }),
   );
-  const others = ['runlake_', sessionCookieName];
+  const others = ['runlake_', sessionCookieName, pendingCookieName];
   return [...new Set(names)].filter((name) => !others.includes(name) && !/^runlake_(process|nodejs)_/.test(name));
 }
 
@@ -133,7 +133,8 @@ describe('errors in the API description', () => {
     );
     const answered = new Set<string>([...errorsOfAnyRequest, ...answers]);
     const unanswered = Object.entries<ErrorEntry>(catalogue).filter(([code]) => !answered.has(code));
-    // An error of class `caller` answers an operation, is the reason of a failed revision, stands in `errors` of an export run, or in the result of a tool.
+    // An error of class `caller` answers an operation, is the reason of a failed revision, or stands in `errors` of an
+    // export run, in the result of a tool or in the address of the sign-in page.
     const callers = unanswered.filter(([, entry]) => entry.class === 'caller').map(([code]) => code);
     expect(sorted(callers)).toEqual([
       'BUILD_FAILED',
@@ -141,6 +142,9 @@ describe('errors in the API description', () => {
       'DESTINATION_FILE_MISSING',
       'DESTINATION_OBJECT_MISSING',
       'EXPORT_PROJECT_DELETED',
+      'OIDC_EMAIL_MISSING',
+      'OIDC_ROLE_MISSING',
+      'OIDC_SIGN_IN_EXPIRED',
       'TOOL_ANSWER_TOO_LARGE',
       'TOOL_CALLS_LIMITED',
       'TOOL_FOUND_NOTHING',

@@ -5,7 +5,7 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 describe.each(Object.entries<ErrorEntry>(catalogue))('%s', (code, entry) => {
   it('has a status that fits its class, a message and a remedy', () => {
     // The caller chose the store, or sends too much: the status is 4xx, although the error may be temporary.
-    const isCallerError = entry.class === 'caller' || code.startsWith('DESTINATION_') || code === 'RATE_LIMITED';
+    const isCallerError = entry.class === 'caller' || /^(?:DESTINATION_.*|(?:RATE|SIGN_IN)_LIMITED)$/.test(code);
     const [from, to] = isCallerError ? [400, 499] : [500, 599];
     expect(entry.status).toBeGreaterThanOrEqual(from);
     expect(entry.status).toBeLessThanOrEqual(to);
