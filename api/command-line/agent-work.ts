@@ -202,7 +202,6 @@ export function startWork(
     revisionId: parseAgentsRevision(config)?.id,
   });
   shutdown.add('graph runs', () => executor.stop(config.drainTimeoutMs));
-  shutdown.add('deployment watch', () => watch.stop());
   watch.onDeleted(() => executor.stop(0));
   const stopMetrics = reportAgentMetrics({ database: stores.database, deploymentId, executor, pool });
   shutdown.add('metrics of graph runs', async () => stopMetrics());

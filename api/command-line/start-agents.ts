@@ -111,6 +111,7 @@ export async function startAgentWork(
   const isolatedGraphs = await isolateGraphs(parts, file, servedDeployment, shutdown);
   const pool = await openGraphPool(parts, isolatedGraphs, 'work', shutdown);
   const watch = watchDeployment(stores.database, servedDeployment, logger);
+  shutdown.add('deployment watch', () => watch.stop());
   const { executor } = startWork(parts, { servedDeployment, file, watch }, pool, shutdown);
   const { deploymentId } = servedDeployment;
   await listenForNotifications(
@@ -161,6 +162,7 @@ export async function openAgents(
   const { deploymentId, operator } = deployment;
   const { organizationId, workspaceId } = operator;
   const watch = watchDeployment(database, deployment, logger);
+  shutdown.add('deployment watch', () => watch.stop());
 
   const isolatedGraphs = await isolateGraphs(parts, file, deployment, shutdown);
   const { accounts, words: graphCode } = isolatedGraphs;

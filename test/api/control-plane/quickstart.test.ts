@@ -174,3 +174,7 @@ it('restores every deployment after a SIGKILL', async () => {
   }
   expect(await invoke(await findReplica(before.resources.at(-1).id), 'hello')).toMatchObject({ status: 200 });
 }, 120_000);
+
+it('ends after SIGTERM, although a revision could not start', async () => {
+  expect(await runlake.stop()).toBe(0);
+});
