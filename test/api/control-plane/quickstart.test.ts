@@ -18,6 +18,9 @@ afterAll(async () => {
   await runlake?.remove();
 });
 
+/** A source whose graph cannot be loaded. */
+const unusable = { ...echoSource('x'), 'echo.js': 'throw new Error("broken at import");' };
+
 /** Returns the address of the replica that serves a deployment. */
 async function findReplica(deploymentId: string): Promise<string> {
   const database = openDatabase({
@@ -105,7 +108,6 @@ it('a failed build leaves the previous revision serving, and its log says why, w
   expect(await invoke(await findReplica(first.id), 'hello')).toMatchObject({ body: { reply: 'still here' } });
 
   // A graph that cannot be loaded fails when it is started.
-  const unusable = { ...echoSource('x'), 'echo.js': 'throw new Error("broken at import");' };
   const { latest_revision_id: id } = await client.push(first.id, unusable, {
     source_config: { build_command: 'true' },
   });
@@ -176,5 +178,9 @@ it('restores every deployment after a SIGKILL', async () => {
 }, 120_000);
 
 it('ends after SIGTERM, although a revision could not start', async () => {
+  const { body } = await client.ask('GET', '/v2/deployments');
+  const [{ id }] = body.resources;
+  const pushed = await client.push(id, unusable, { source_config: { build_command: 'true' } });
+  expect(await client.awaitEnd(id, pushed.latest_revision_id)).toMatchObject({ status: 'DEPLOY_FAILED' });
   expect(await runlake.stop()).toBe(0);
-});
+}, 60_000);
