@@ -1,7 +1,6 @@
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { type AuditLogRecord, listAuditLogs } from '../../pipelines/tenants/audit-logs.ts';
 import { type OrganizationOptions, withOperator } from './keys-and-members.ts';
+import { parseLimit, parseTimeOption } from './parse-options.ts';
 import { printTable } from './print-table.ts';
 
 export interface AuditOptions extends OrganizationOptions {
@@ -18,14 +17,10 @@ const pageSize = 1_000;
 
 /** Runs `runlake audit`. Prints entries, newest first. */
 export async function printAuditLog(options: AuditOptions): Promise<void> {
-  const limit = Number(options.limit);
-  if (!/^\d{1,6}$/.test(options.limit) || limit < 1 || limit > maxEntries) {
-    const reason = `--limit must be a number from 1 to ${maxEntries}, not '${options.limit}'.`;
-    throw runlakeError('BAD_REQUEST', { reason });
-  }
+  const limit = parseLimit(options.limit, maxEntries);
   const filter = {
-    since: parseTimeOption('--since', options.since),
-    until: parseTimeOption('--until', options.until),
+    since: toIsoTime('--since', options.since),
+    until: toIsoTime('--until', options.until),
     actor: options.actor,
     action: options.action,
   };
@@ -57,11 +52,6 @@ function toCells({ at, actor, ip, action, target, details }: AuditLogRecord): st
   ];
 }
 
-function parseTimeOption(option: string, text: string | undefined): string | undefined {
-  if (text === undefined) return undefined;
-  const micros = parseTime(text);
-  if (micros !== undefined) return new Date(Math.floor(micros / 1_000)).toISOString();
-  throw runlakeError('BAD_REQUEST', {
-    reason: `${option} must be a time such as 2026-01-31T12:00:00Z, not '${text}'.`,
-  });
+function toIsoTime(option: string, text: string | undefined): string | undefined {
+  return text === undefined ? undefined : new Date(Math.floor(parseTimeOption(option, text) / 1_000)).toISOString();
 }

@@ -8,10 +8,10 @@ import type {
 } from '../../infra/event-log/event-log.ts';
 import { readReplayTimes, replayThroughJob } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { decodeRecord, replayDeadLetter } from '../../pipelines/dead-letters/replay-dead-letter.ts';
-import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { topics } from '../../schemas/topics.ts';
 import { openDeadLetters, openEventLog } from './open-event-log.ts';
 import { type Stores, withStores } from './open-stores.ts';
+import { parseLimit, parseTimeOption } from './parse-options.ts';
 import { printTable, toPrintable } from './print-table.ts';
 
 export interface DeadLetterOptions {
@@ -27,7 +27,7 @@ const maxDeadLetters = 1_000;
 /** Runs `runlake dlq list`. */
 export async function listDeadLetters(options: DeadLetterOptions & { readonly json?: boolean }): Promise<void> {
   const filter = parseFilter(options);
-  const limit = parseLimit(options);
+  const limit = parseLimit(options.limit, maxDeadLetters);
   await withDeadLetters(async ({ deadLetters, stores }) => {
     const heads = await deadLetters.list(filter, limit);
     const replayTimes = await readReplayTimes(
@@ -73,7 +73,7 @@ export async function replayDeadLetters(
   selectionOptions: DeadLetterOptions & { readonly all?: boolean; readonly force?: boolean },
 ): Promise<void> {
   const filter = parseFilter(selectionOptions);
-  const limit = parseLimit(selectionOptions);
+  const limit = parseLimit(selectionOptions.limit, maxDeadLetters);
   const hasFilter = [
     selectionOptions.topic,
     selectionOptions.step,
@@ -125,21 +125,7 @@ function parseFilter({ topic, step, since, until }: DeadLetterOptions): DeadLett
 }
 
 function parseMilliseconds(option: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const micros = parseTime(text);
-  if (micros === undefined) {
-    throw runlakeError('BAD_REQUEST', {
-      reason: `${option} must be a time such as 2026-01-31T12:00:00Z, not '${text}'.`,
-    });
-  }
-  return Math.floor(micros / 1_000);
-}
-
-function parseLimit({ limit }: DeadLetterOptions): number {
-  if (/^\d{1,4}$/.test(limit) && Number(limit) >= 1 && Number(limit) <= maxDeadLetters) return Number(limit);
-  throw runlakeError('BAD_REQUEST', {
-    reason: `--limit must be a number from 1 to ${maxDeadLetters}, not '${limit}'.`,
-  });
+  return text === undefined ? undefined : Math.floor(parseTimeOption(option, text) / 1_000);
 }
 
 function formatTime({ deadLetteredAtMs }: DeadLetterHead): string {

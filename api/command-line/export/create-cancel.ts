@@ -2,11 +2,14 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 import { cancelExport, createExport } from '../../../pipelines/exports/create-cancel.ts';
 import { readClock } from '../../../pipelines/exports/export-deps.ts';
 import type { ExportFormat } from '../../../pipelines/exports/record.ts';
-import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { formatExport } from '../../main/bulk-exports.ts';
+import { parseTimeOption } from '../parse-options.ts';
 import { toPrintable } from '../print-table.ts';
 import { findDestination, findExport, findProject, findWorkspace, withExports } from './export-access.ts';
 import { formatNumber, watchUntilEnd } from './watch.ts';
+
+/** Times that `--start` and `--end` accept, for messages. */
+const dayOrTime = '2026-01-31 or 2026-01-31T12:00:00Z';
 
 export interface CreateOptions {
   readonly project: string;
@@ -33,8 +36,8 @@ const optionByField: Readonly<Record<string, string>> = {
 
 /** Runs `runlake export create`. With --watch, the exit code is 0 only if the export is COMPLETED. */
 export async function createExportFromOptions(options: CreateOptions): Promise<void> {
-  const startTimeMicros = parseMicros('--start', options.start);
-  const endTimeMicros = options.end === undefined ? undefined : parseMicros('--end', options.end);
+  const startTimeMicros = parseTimeOption('--start', options.start, dayOrTime);
+  const endTimeMicros = options.end === undefined ? undefined : parseTimeOption('--end', options.end, dayOrTime);
   const intervalHours = options.intervalHours === undefined ? undefined : parseHours(options.intervalHours);
   if (endTimeMicros === undefined && intervalHours === undefined) {
     throw runlakeError('BAD_REQUEST', { reason: 'Specify --end, or --interval-hours for a schedule.' });
@@ -88,13 +91,6 @@ function toOptionError(error: unknown): unknown {
     return `${optionByField[field] ?? field}: ${message}.`;
   });
   return runlakeError('BAD_REQUEST', { reason: toPrintable(reasons.join(' ')) });
-}
-
-function parseMicros(option: string, text: string): number {
-  const micros = parseTime(text);
-  if (micros !== undefined) return micros;
-  const reason = `${option} must be a time such as 2026-01-31 or 2026-01-31T12:00:00Z, not '${toPrintable(text)}'.`;
-  throw runlakeError('BAD_REQUEST', { reason });
 }
 
 function parseHours(text: string): number {

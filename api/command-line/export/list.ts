@@ -4,6 +4,7 @@ import { type ExportWithProgress, listExports } from '../../../pipelines/exports
 import type { ExportStatus } from '../../../pipelines/exports/states.ts';
 import { listProjects } from '../../../pipelines/projects/project.ts';
 import { formatExport } from '../../main/bulk-exports.ts';
+import { parseLimit } from '../parse-options.ts';
 import { isId, type NamedRecord } from '../pick-named.ts';
 import { printTable, toPrintable } from '../print-table.ts';
 import { type ExportAccess, findProject, findWorkspaces, listAllDestinations, withExports } from './export-access.ts';
@@ -23,7 +24,7 @@ const maxExports = 1_000;
 
 /** Runs `runlake export list`. */
 export async function printExports(options: ListOptions): Promise<void> {
-  const limit = parseLimit(options.limit);
+  const limit = parseLimit(options.limit, maxExports);
   const { source } = options;
   if (source !== undefined && !isId(source)) {
     throw runlakeError('BAD_REQUEST', {
@@ -104,11 +105,4 @@ async function printExportTable(
 
 function formatMinute(time: string): string {
   return `${time.slice(0, 16)}Z`;
-}
-
-function parseLimit(text: string): number {
-  if (/^\d{1,4}$/.test(text) && Number(text) >= 1 && Number(text) <= maxExports) return Number(text);
-  throw runlakeError('BAD_REQUEST', {
-    reason: `--limit must be a number from 1 to ${maxExports}, not '${toPrintable(text)}'.`,
-  });
 }

@@ -1,8 +1,8 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { type MainApiClient, withMainApi } from '../deployments/main-api-client.ts';
+import { parseLimit, parseTimeOption } from '../parse-options.ts';
 import { isId } from '../pick-named.ts';
 import { printTable, toPrintable } from '../print-table.ts';
 
@@ -44,7 +44,7 @@ const listedFields = [
 
 /** Runs `runlake runs list`. */
 export async function listRuns(options: RunListOptions): Promise<void> {
-  const limit = parseLimit(options.limit ?? '20');
+  const limit = parseLimit(options.limit ?? '20', maxListed);
   await withMainApi(options, async (client) => {
     const query = await buildQuery(client, options);
     const runs: Run[] = [];
@@ -114,10 +114,7 @@ export async function tailRuns(options: RunListOptions): Promise<void> {
 /** Returns the body of a query for runs. @throws BAD_REQUEST if there is no such project. */
 async function buildQuery(client: MainApiClient, options: RunListOptions) {
   const { project, filter, errors, children, since } = options;
-  if (since !== undefined && parseTime(since) === undefined) {
-    const reason = `--since must be a time such as 2026-01-31T12:00:00Z, not '${since}'.`;
-    throw runlakeError('BAD_REQUEST', { reason });
-  }
+  if (since !== undefined) parseTimeOption('--since', since);
   return {
     select: listedFields,
     ...(project !== undefined && { session: [await findProject(client, project)] }),
@@ -144,10 +141,4 @@ function toCells(run: Run): string[] {
     ...[run.total_tokens ? String(run.total_tokens) : '', run.total_cost ? String(run.total_cost) : ''],
     error?.split('\n')[0] ?? '',
   ];
-}
-
-function parseLimit(text: string): number {
-  const limit = Number(text);
-  if (/^\d{1,5}$/.test(text) && limit >= 1 && limit <= maxListed) return limit;
-  throw runlakeError('BAD_REQUEST', { reason: `--limit must be a number from 1 to ${maxListed}, not '${text}'.` });
 }

@@ -1,6 +1,5 @@
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { type MainApiClient, withMainApi } from '../deployments/main-api-client.ts';
+import { parseTimeOption } from '../parse-options.ts';
 import { printTable, toPrintable } from '../print-table.ts';
 
 export interface UsageOptions {
@@ -60,8 +59,5 @@ function formatDimensions(dimensions: Readonly<Record<string, string | null>>): 
 
 function readTime(option: string, text: string | undefined, fallbackMs: number): string {
   if (text === undefined) return new Date(fallbackMs).toISOString();
-  // A day without a time starts at midnight UTC.
-  const micros = parseTime(/^\d{4}-\d\d-\d\d$/.test(text) ? `${text}T00:00:00Z` : text);
-  if (micros !== undefined) return new Date(Math.floor(micros / 1_000)).toISOString();
-  throw runlakeError('BAD_REQUEST', { reason: `${option} must be a time such as 2026-01-31, not '${text}'.` });
+  return new Date(Math.floor(parseTimeOption(option, text, '2026-01-31') / 1_000)).toISOString();
 }
