@@ -10,7 +10,7 @@ import { startSession } from '../../pipelines/tenants/sign-in-session.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { buildPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
-import { buildPendingCookie, buildSessionCookie, readPendingCookie } from '../server/session-cookie.ts';
+import { buildPendingCookie, buildSessionCookie, pendingCookieName, readCookie } from '../server/session-cookie.ts';
 
 /** Row of the sealed cookie. */
 const cookieRow = 'oidc sign-in';
@@ -65,7 +65,7 @@ async function signInMember(
   oidc: NonNullable<Services['oidc']>,
   request: FastifyRequest,
 ): Promise<string> {
-  const sealed = readPendingCookie(request.headers);
+  const sealed = readCookie(request.headers, pendingCookieName);
   if (sealed === undefined) throw runlakeError('OIDC_SIGN_IN_EXPIRED');
   const pending = JSON.parse(secretSealer.open(sealed, cookieRow).text) as PendingSignIn;
   const member = await oidc.finish(new URL(request.originalUrl, pending.redirectUri).searchParams, pending);

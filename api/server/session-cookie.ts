@@ -6,11 +6,17 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type SignInSession, sessionLifetimeSeconds } from '../../pipelines/tenants/sign-in-session.ts';
 
 export const sessionCookieName = 'runlake_session';
-const sessionCookiePattern = new RegExp(`(?:^|;)\\s*${sessionCookieName}=([^;\\s]*)`);
+/** Cookie between the redirect to an OpenID Connect provider and the one back. */
+export const pendingCookieName = 'runlake_oidc';
+const pendingSeconds = 600;
 
-/** Returns the value of the session cookie. An empty value counts as absent. */
-export function readSessionCookie({ cookie }: IncomingHttpHeaders): string | undefined {
-  return sessionCookiePattern.exec(cookie ?? '')?.[1] || undefined;
+export function readSessionCookie(headers: IncomingHttpHeaders): string | undefined {
+  return readCookie(headers, sessionCookieName);
+}
+
+/** Returns the value of a cookie of this module. An empty value counts as absent. */
+export function readCookie({ cookie }: IncomingHttpHeaders, name: string): string | undefined {
+  return new RegExp(`(?:^|;)\\s*${name}=([^;\\s]*)`).exec(cookie ?? '')?.[1] || undefined;
 }
 
 /**
@@ -36,32 +42,6 @@ export function removeSessionCookie(cookie: string): string | undefined {
   return kept.join(';').trim() || undefined;
 }
 
-/** Cookie between the redirect to an OpenID Connect provider and the one back. */
-export const pendingCookieName = 'runlake_oidc';
-const pendingCookiePattern = new RegExp(`(?:^|;)\\s*${pendingCookieName}=([^;\\s]*)`);
-const pendingSeconds = 600;
-
-export function readPendingCookie({ cookie }: IncomingHttpHeaders): string | undefined {
-  return pendingCookiePattern.exec(cookie ?? '')?.[1] || undefined;
-}
-
-/** Like {@link buildSessionCookie}. The provider's page opens the callback, so `SameSite` must not be `Strict`. */
-export function buildPendingCookie(
-  sealed: string | undefined,
-  request: FastifyRequest,
-  config: Pick<Config, 'publicUrl'>,
-): string {
-  const age = sealed === undefined ? 0 : pendingSeconds;
-  return [
-    ...[`${pendingCookieName}=${sealed ?? ''}`, 'Path=/', 'HttpOnly', 'SameSite=Lax', `Max-Age=${age}`],
-    ...(isReachedByTls(request, config) ? ['Secure'] : []),
-  ].join('; ');
-}
-
-function isReachedByTls(request: FastifyRequest, { publicUrl }: Pick<Config, 'publicUrl'>): boolean {
-  return publicUrl === undefined ? request.protocol === 'https' : publicUrl.startsWith('https:');
-}
-
 /**
  * Builds the header `Set-Cookie` of a session.
  *
@@ -72,14 +52,36 @@ export function buildSessionCookie(
   request: FastifyRequest,
   config: Pick<Config, 'publicUrl'>,
 ): string {
-  return [
-    `${sessionCookieName}=${token ?? ''}`,
-    'Path=/',
-    'HttpOnly',
-    'SameSite=Strict',
-    `Max-Age=${token === undefined ? 0 : sessionLifetimeSeconds}`,
-    ...(isReachedByTls(request, config) ? ['Secure'] : []),
-  ].join('; ');
+  const cookie = { name: sessionCookieName, sameSite: 'Strict', maxAgeSeconds: sessionLifetimeSeconds };
+  return buildCookie(cookie, token, isReachedByTls(request, config));
+}
+
+/** Like {@link buildSessionCookie}. The provider's page opens the callback, so `SameSite` must not be `Strict`. */
+export function buildPendingCookie(
+  sealed: string | undefined,
+  request: FastifyRequest,
+  config: Pick<Config, 'publicUrl'>,
+): string {
+  const cookie = { name: pendingCookieName, sameSite: 'Lax', maxAgeSeconds: pendingSeconds };
+  return buildCookie(cookie, sealed, isReachedByTls(request, config));
+}
+
+function buildCookie(
+  {
+    name,
+    sameSite,
+    maxAgeSeconds,
+  }: { readonly name: string; readonly sameSite: string; readonly maxAgeSeconds: number },
+  value: string | undefined,
+  isSecure: boolean,
+): string {
+  const age = value === undefined ? 0 : maxAgeSeconds;
+  const fields = [`${name}=${value ?? ''}`, 'Path=/', 'HttpOnly', `SameSite=${sameSite}`, `Max-Age=${age}`];
+  return [...fields, ...(isSecure ? ['Secure'] : [])].join('; ');
+}
+
+function isReachedByTls(request: FastifyRequest, { publicUrl }: Pick<Config, 'publicUrl'>): boolean {
+  return publicUrl === undefined ? request.protocol === 'https' : publicUrl.startsWith('https:');
 }
 
 /**
