@@ -59,6 +59,39 @@ export function ErrorState({
   );
 }
 
+/** Says below a form or a button that what it does failed. Renders nothing without `message`. */
+export function Problem({ message }: { readonly message: string | undefined }) {
+  if (message === undefined) return null;
+  return (
+    <p className="error-text" role="alert">
+      {message}
+    </p>
+  );
+}
+
+interface Pages {
+  readonly hasNextPage: boolean;
+  readonly isFetchingNextPage: boolean;
+  readonly fetchNextPage: () => unknown;
+}
+
+/** A button that loads the next page of a list. Renders nothing after the last page. */
+export function MoreButton({ pages, label }: { readonly pages: Pages; readonly label: string }) {
+  if (!pages.hasNextPage) return null;
+  return (
+    <div className="row more">
+      <button
+        type="button"
+        className="button"
+        disabled={pages.isFetchingNextPage}
+        onClick={() => void pages.fetchNextPage()}
+      >
+        {pages.isFetchingNextPage ? 'Loading …' : label}
+      </button>
+    </div>
+  );
+}
+
 /** Renders `children` if the session has the permission, otherwise says which permission is missing. */
 export function Permitted({
   permission,

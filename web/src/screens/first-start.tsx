@@ -4,7 +4,7 @@ import { useState } from 'react';
 import { call } from '../api/client.ts';
 import { usePermission } from '../api/session.ts';
 import { CodeBlock } from '../components/copy-button.tsx';
-import { QueryState } from '../components/states.tsx';
+import { Problem, QueryState } from '../components/states.tsx';
 import { Tabs } from '../components/tabs.tsx';
 
 const pollMs = 2000;
@@ -52,11 +52,7 @@ export function FirstStart() {
         </div>
       )}
       {key.data && <p role="status">The key is in the lines below. It is shown only now.</p>}
-      {key.error && (
-        <p className="error-text" role="alert">
-          {key.error.message}
-        </p>
-      )}
+      <Problem message={key.error?.message} />
       <Tabs label="Language" tabs={languages} selected={language} onSelect={setLanguage}>
         <CodeBlock label={`${language} lines`} code={snippets[language](window.location.origin, shownKey)} />
       </Tabs>

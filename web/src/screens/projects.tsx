@@ -4,8 +4,7 @@ import { useDeferredValue, useState } from 'react';
 import { type Answer, call } from '../api/client.ts';
 import { usePermission, useWorkspaces } from '../api/session.ts';
 import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../components/format.ts';
-import { Sparkline } from '../components/sparkline.tsx';
-import { EmptyState, ErrorState, LoadingState, Permitted } from '../components/states.tsx';
+import { EmptyState, ErrorState, LoadingState, MoreButton, Permitted } from '../components/states.tsx';
 import { Time, Value } from '../components/text.tsx';
 import { FirstStart } from './first-start.tsx';
 import './projects.css';
@@ -113,18 +112,7 @@ function ProjectList() {
               ))}
             </tbody>
           </table>
-          {projects.hasNextPage && (
-            <div className="row more">
-              <button
-                type="button"
-                className="button"
-                disabled={projects.isFetchingNextPage}
-                onClick={() => void projects.fetchNextPage()}
-              >
-                {projects.isFetchingNextPage ? 'Loading …' : 'Show more projects'}
-              </button>
-            </div>
-          )}
+          <MoreButton pages={projects} label="Show more projects" />
         </section>
       )}
     </>
@@ -200,4 +188,29 @@ function useTracesByDay(isEnabled: boolean) {
 
 function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0);
+}
+
+/** Small bars, oldest first, with a text for readers that do not see them. */
+function Sparkline({ values, label }: { readonly values: readonly number[]; readonly label: string }) {
+  const max = Math.max(1, ...values);
+  const step = 6;
+  const height = 18;
+  return (
+    <svg className="sparkline" width={values.length * step} height={height} role="img" aria-label={label}>
+      <title>{label}</title>
+      {values.map((value, index) => {
+        const length = value === 0 ? 1 : Math.max(2, (value / max) * height);
+        return (
+          <rect
+            key={index}
+            x={index * step}
+            y={height - length}
+            width={step - 2}
+            height={length}
+            fill={value === 0 ? 'var(--line-strong)' : 'var(--accent)'}
+          />
+        );
+      })}
+    </svg>
+  );
 }

@@ -3,6 +3,7 @@ import { getRouteApi, useNavigate, useRouter } from '@tanstack/react-router';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { call } from '../api/client.ts';
 import { sessionQuery, useSessionChanges } from '../api/session.ts';
+import { Problem } from '../components/states.tsx';
 import { Brand } from '../shell.tsx';
 
 const route = getRouteApi('/signin');
@@ -23,7 +24,11 @@ export function SignIn() {
   const navigate = useNavigate();
   const router = useRouter();
   const session = useQuery(sessionQuery);
-  const info = useQuery({ queryKey: ['info'], queryFn: ({ signal }) => call('get', '/api/v1/info', { signal }) });
+  const info = useQuery({
+    queryKey: ['info'],
+    queryFn: ({ signal }) => call('get', '/api/v1/info', { signal }),
+    staleTime: Number.POSITIVE_INFINITY,
+  });
   const { signIn, signInOnce } = useSessionChanges();
   const [key, setKey] = useState('');
   const [problem, setProblem] = useState(error && (refusals[error] ?? `Sign-in failed (${error}). Try again.`));
@@ -86,11 +91,7 @@ export function SignIn() {
         <p className="muted" id="key-note">
           The first start of Runlake prints an admin key. The browser keeps a session, not the key.
         </p>
-        {problem && (
-          <p className="error-text" role="alert">
-            {problem}
-          </p>
-        )}
+        <Problem message={problem} />
         <button type="submit" className="button primary" disabled={isBusy || key.trim() === ''}>
           {isBusy ? 'Signing in …' : 'Sign in'}
         </button>

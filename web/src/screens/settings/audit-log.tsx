@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { call } from '../../api/client.ts';
-import { EmptyState, ErrorState, LoadingState } from '../../components/states.tsx';
+import { EmptyState, ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 
 /** Who changed what, newest first. */
@@ -80,18 +80,7 @@ export function AuditLog() {
               ))}
             </tbody>
           </table>
-          {log.hasNextPage && (
-            <div className="row more">
-              <button
-                type="button"
-                className="button"
-                disabled={log.isFetchingNextPage}
-                onClick={() => void log.fetchNextPage()}
-              >
-                Show older entries
-              </button>
-            </div>
-          )}
+          <MoreButton pages={log} label="Show older entries" />
         </section>
       )}
     </div>

@@ -3,7 +3,7 @@ import type { FormEvent } from 'react';
 import { type Answer, call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { CodeBlock } from '../../components/copy-button.tsx';
-import { EmptyState, QueryState } from '../../components/states.tsx';
+import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { ConfirmButton } from './confirm-button.tsx';
 
@@ -76,11 +76,7 @@ export function Keys() {
           </button>
         </form>
       )}
-      {error && (
-        <p role="alert" className="error-text">
-          {error.message}
-        </p>
-      )}
+      <Problem message={error?.message} />
       {create.data && (
         <section className="stack" aria-label="New key">
           <p role="status">

@@ -2,7 +2,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import type { FormEvent } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
-import { QueryState } from '../../components/states.tsx';
+import { Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { ConfirmButton } from './confirm-button.tsx';
 
@@ -43,11 +43,7 @@ export function Members() {
           </button>
         </form>
       )}
-      {error && (
-        <p role="alert" className="error-text">
-          {error.message}
-        </p>
-      )}
+      <Problem message={error?.message} />
       <QueryState query={members}>
         {({ members: found }) => (
           <section className="table-scroll" tabIndex={0} aria-label="Members">

@@ -2,7 +2,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { type Answer, call } from '../../api/client.ts';
 import { formatBytes, formatCount, formatSeconds } from '../../components/format.ts';
 import { Status } from '../../components/run-marks.tsx';
-import { Permitted, QueryState } from '../../components/states.tsx';
+import { Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import './system.css';
 
@@ -110,11 +110,7 @@ function DeadLetters({
           </button>
         )}
       </div>
-      {replay.error && (
-        <p role="alert" className="error-text">
-          {replay.error.message}
-        </p>
-      )}
+      <Problem message={replay.error?.message} />
       {replay.data && (
         <div role="status">
           <p>

@@ -2,7 +2,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
-import { EmptyState, Permitted, QueryState } from '../../components/states.tsx';
+import { EmptyState, Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { JsonTree, LongText } from './json-tree.tsx';
 import type { Run } from './trace-source.ts';
@@ -98,11 +98,7 @@ function FeedbackForm({ run, onSent }: { readonly run: Run; readonly onSent: () 
       <button type="submit" className="button" disabled={send.isPending}>
         Add
       </button>
-      {(problem ?? send.error) && (
-        <p role="alert" className="error-text">
-          {problem ?? send.error?.message}
-        </p>
-      )}
+      <Problem message={problem ?? send.error?.message} />
     </form>
   );
 }

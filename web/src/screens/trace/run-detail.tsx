@@ -5,7 +5,6 @@ import { RunType, Status } from '../../components/run-marks.tsx';
 import { ErrorState, LoadingState } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
 import { Time, Value } from '../../components/text.tsx';
-import { Attachments } from './attachments.tsx';
 import { CopyMenu } from './copy-menu.tsx';
 import { JsonTree, LongText } from './json-tree.tsx';
 import { type FullRun, type Run, type TraceSource, useFullRun } from './trace-source.ts';
@@ -222,5 +221,41 @@ function Raw({ data }: { readonly data: FullRun }) {
         <LongText text={data.text} maxLength={50_000} />
       </pre>
     </div>
+  );
+}
+
+interface AttachmentUrl {
+  readonly presigned_url?: string;
+  readonly mime_type?: string;
+}
+/** Images that a browser shows without running anything. */
+const images = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
+
+/** Attachments of a run: images inline, others as downloads. */
+function Attachments({ run }: { readonly run: Run }) {
+  const found = Object.entries((run.s3_urls ?? {}) as Record<string, AttachmentUrl>).filter(([key]) =>
+    key.startsWith('attachment.'),
+  );
+  if (found.length === 0) return null;
+  return (
+    <section aria-label="Attachments" className="stack">
+      <h2>Attachments</h2>
+      <ul className="attachments">
+        {found.map(([key, { presigned_url: url, mime_type: type = '' }]) => {
+          const name = key.slice('attachment.'.length);
+          // The API can have another name for itself than the browser; the path is the same.
+          const path = url === undefined ? undefined : new URL(url, window.location.origin).pathname;
+          return (
+            <li key={key}>
+              {path !== undefined && images.includes(type) && <img src={path} alt={name} loading="lazy" />}
+              <a href={path} download={name}>
+                <Value text={name} />
+              </a>
+              <span className="muted">{type}</span>
+            </li>
+          );
+        })}
+      </ul>
+    </section>
   );
 }

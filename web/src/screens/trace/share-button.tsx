@@ -4,6 +4,7 @@ import { usePermission } from '../../api/session.ts';
 import { CopyButton } from '../../components/copy-button.tsx';
 import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
+import { Problem } from '../../components/states.tsx';
 
 /** Shares the trace of a run by a public link, and ends that. */
 export function ShareButton({ runId }: { readonly runId: string }) {
@@ -33,11 +34,7 @@ function ShareForm({ runId }: { readonly runId: string }) {
   const link = `${window.location.origin}/public/${token}/r`;
   return (
     <div className="stack share-form">
-      {error && (
-        <p role="alert" className="error-text">
-          {error.message}
-        </p>
-      )}
+      <Problem message={error?.message} />
       {token ? (
         <>
           <p>Anyone with the link can read this trace.</p>
