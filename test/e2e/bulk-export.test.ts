@@ -4,6 +4,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { ask as send } from '../histories/server-of-histories.ts';
 import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 
@@ -20,16 +21,8 @@ afterAll(async () => {
   await rm(root, { recursive: true, force: true });
 });
 
-async function ask<T = { id: string }>(method: string, path: string, body?: object): Promise<T> {
-  const answer = await fetch(`${runlake.url}/api/v1${path}`, {
-    method,
-    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-    ...(body && { body: JSON.stringify(body) }),
-  });
-  const text = await answer.text();
-  expect([answer.status, text]).toEqual([expect.toSatisfy((status: number) => status < 300), expect.anything()]);
-  return JSON.parse(text) as T;
-}
+const ask = <T = { id: string }>(method: string, path: string, body?: object) =>
+  send<T>(runlake, `/api/v1${path}`, { method, body });
 
 const beginMs = Math.floor(Date.now() / 86_400_000 - 1) * 86_400_000;
 const start_time = new Date(beginMs).toISOString();

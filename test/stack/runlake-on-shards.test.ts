@@ -11,6 +11,7 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../infra/clickhouse/client.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { type DedicatedShards, startDedicatedShards } from '../engines/own-shards.ts';
+import { ask as send } from '../histories/server-of-histories.ts';
 import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 
@@ -41,16 +42,8 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-async function ask<T = { id: string }>(method: string, path: string, body?: object): Promise<T> {
-  const answer = await fetch(`${runlake.url}/api/v1${path}`, {
-    method,
-    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-    ...(body && { body: JSON.stringify(body) }),
-  });
-  const text = await answer.text();
-  expect([answer.status, text]).toEqual([expect.toSatisfy((status: number) => status < 300), expect.anything()]);
-  return JSON.parse(text) as T;
-}
+const ask = <T = { id: string }>(method: string, path: string, body?: object) =>
+  send<T>(runlake, `/api/v1${path}`, { method, body });
 
 const traces = 40;
 const beginMs = Math.floor(Date.now() / 86_400_000 - 1) * 86_400_000;

@@ -2,6 +2,7 @@ import chromium from '@sparticuz/chromium';
 import axe from 'axe-core';
 import { type Browser, type BrowserContext, type Page, chromium as playwright } from 'playwright-core';
 import { expect } from 'vitest';
+import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 
 /** Expects a value within ten seconds. */
 export function eventually<T>(read: () => T | Promise<T>) {
@@ -44,6 +45,38 @@ export async function signIn(page: Page, apiKey: string, path = '/'): Promise<vo
   await page.getByLabel('API key').fill(apiKey);
   await page.getByRole('button', { name: 'Sign in' }).click();
   await page.getByRole('navigation', { name: 'Screens' }).waitFor();
+}
+
+export interface SignedInBrowser {
+  readonly runlake: RunlakeProcess;
+  readonly browser: Browser;
+  /** Closes the last page and opens another one in the same session. */
+  openPage(): Promise<{ readonly page: Page; readonly problems: string[] }>;
+  close(): Promise<void>;
+}
+
+/** Starts Runlake, and Chromium with a session of its admin key. `prepare` runs before the browser opens a page. */
+export async function startSignedIn(
+  prepare: (runlake: RunlakeProcess) => Promise<void> = async () => undefined,
+): Promise<SignedInBrowser> {
+  const [runlake, browser] = await Promise.all([startRunlake(), startBrowser()]);
+  await prepare(runlake);
+  const context = await openContext(browser, runlake.url);
+  let page = await context.newPage();
+  await signIn(page, runlake.apiKey);
+  return {
+    runlake,
+    browser,
+    async openPage() {
+      await page.close();
+      page = await context.newPage();
+      return { page, ...watchPage(page) };
+    },
+    async close() {
+      await browser.close();
+      await runlake.remove();
+    },
+  };
 }
 
 /** Collects what must not happen on a page: exceptions, refusals of the content security policy, requests to other hosts. */

@@ -1,28 +1,20 @@
-import type { Browser, BrowserContext, Page } from 'playwright-core';
+import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
-import { eventually, expectAccessible, openContext, signIn, startBrowser, watchPage } from './browser.ts';
+import type { RunlakeProcess } from '../runlake-process.ts';
+import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
 
 describe('the settings screen', () => {
+  let signedIn: SignedInBrowser;
   let runlake: RunlakeProcess;
-  let browser: Browser;
-  let context: BrowserContext;
   let page: Page;
   let problems: string[];
   beforeAll(async () => {
-    [runlake, browser] = await Promise.all([startRunlake(), startBrowser()]);
-    context = await openContext(browser, runlake.url);
-    page = await context.newPage();
-    await signIn(page, runlake.apiKey);
+    signedIn = await startSignedIn();
+    ({ runlake } = signedIn);
   });
-  afterAll(async () => {
-    await browser?.close();
-    await runlake?.remove();
-  });
+  afterAll(() => signedIn?.close());
   beforeEach(async () => {
-    await page.close();
-    page = await context.newPage();
-    ({ problems } = watchPage(page));
+    ({ page, problems } = await signedIn.openPage());
     await page.goto('/settings');
   });
   const statusOf = async (key: string) =>

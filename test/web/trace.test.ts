@@ -1,29 +1,28 @@
-import type { Browser, BrowserContext, Page } from 'playwright-core';
+import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
-import { eventually, expectAccessible, openContext, signIn, startBrowser, watchPage } from './browser.ts';
+import type { RunlakeProcess } from '../runlake-process.ts';
+import {
+  eventually,
+  expectAccessible,
+  openContext,
+  type SignedInBrowser,
+  startSignedIn,
+  watchPage,
+} from './browser.ts';
 import { buildAgentTrace, buildLargeTrace, buildTrace, type SentRun, sendRuns } from './send-traces.ts';
 
 describe('the trace screen', () => {
+  let signedIn: SignedInBrowser;
   let runlake: RunlakeProcess;
-  let browser: Browser;
-  let context: BrowserContext;
   let page: Page;
   let problems: string[];
   beforeAll(async () => {
-    [runlake, browser] = await Promise.all([startRunlake(), startBrowser()]);
-    context = await openContext(browser, runlake.url);
-    page = await context.newPage();
-    await signIn(page, runlake.apiKey);
+    signedIn = await startSignedIn();
+    ({ runlake } = signedIn);
   });
-  afterAll(async () => {
-    await browser?.close();
-    await runlake?.remove();
-  });
+  afterAll(() => signedIn?.close());
   beforeEach(async () => {
-    await page.close();
-    page = await context.newPage();
-    ({ problems } = watchPage(page));
+    ({ page, problems } = await signedIn.openPage());
   });
   const tree = () => page.getByRole('tree', { name: 'Runs' });
   const selected = () => page.getByRole('treeitem', { selected: true });
@@ -189,7 +188,7 @@ describe('the trace screen', () => {
     await page.getByRole('button', { name: 'Share' }).click();
     await page.getByRole('button', { name: 'Create a public link' }).click();
     const link = await page.getByRole('textbox', { name: 'Public link' }).inputValue();
-    const stranger = await openContext(browser, runlake.url);
+    const stranger = await openContext(signedIn.browser, runlake.url);
     const other = await stranger.newPage();
     const watched = watchPage(other);
     await other.goto(link);

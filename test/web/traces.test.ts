@@ -1,4 +1,4 @@
-import type { Browser, BrowserContext, Page } from 'playwright-core';
+import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { operatorsByType, runFilterFields } from '../../pipelines/runs/filter/fields.ts';
 import {
@@ -8,8 +8,8 @@ import {
   operators,
   toExpression,
 } from '../../web/src/screens/traces/filter-language.ts';
-import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
-import { eventually, expectAccessible, openContext, signIn, startBrowser, watchPage } from './browser.ts';
+import type { RunlakeProcess } from '../runlake-process.ts';
+import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { buildAgentTrace, buildTrace, sendRuns } from './send-traces.ts';
 
 describe('the filter language of the bar', () => {
@@ -32,31 +32,23 @@ describe('the filter language of the bar', () => {
 });
 
 describe('the traces screen', () => {
+  let signedIn: SignedInBrowser;
   let runlake: RunlakeProcess;
-  let browser: Browser;
-  let context: BrowserContext;
   let page: Page;
   let problems: string[];
   beforeAll(async () => {
-    [runlake, browser] = await Promise.all([startRunlake(), startBrowser()]);
-    const now = Date.now() - 60_000;
-    const runs = Array.from({ length: 250 }, (_, index) =>
-      buildAgentTrace('support-agent', now - index * 100_000, index),
-    );
-    await sendRuns(runlake.url, runlake.apiKey, runs.flat());
-    context = await openContext(browser, runlake.url);
-    const first = await context.newPage();
-    await signIn(first, runlake.apiKey);
-    await first.close();
+    signedIn = await startSignedIn(async ({ url, apiKey }) => {
+      const now = Date.now() - 60_000;
+      const runs = Array.from({ length: 250 }, (_, index) =>
+        buildAgentTrace('support-agent', now - index * 100_000, index),
+      );
+      await sendRuns(url, apiKey, runs.flat());
+    });
+    ({ runlake } = signedIn);
   });
-  afterAll(async () => {
-    await browser?.close();
-    await runlake?.remove();
-  });
+  afterAll(() => signedIn?.close());
   beforeEach(async () => {
-    await page?.close();
-    page = await context.newPage();
-    ({ problems } = watchPage(page));
+    ({ page, problems } = await signedIn.openPage());
     await page.goto('/projects');
     await page.getByRole('link', { name: 'support-agent' }).click();
     await page.getByRole('table', { name: 'Runs' }).waitFor();

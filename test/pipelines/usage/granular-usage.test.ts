@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { nilUuid } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import {
   generateUsageRows,
   maxPrefetchedNames,
@@ -15,7 +14,7 @@ import { buildUsageQuery, type Grouping, groupings } from '../../../pipelines/us
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { planBuckets, type UsageRange } from '../../../pipelines/usage/rollup-query.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { hourMicros, insertRuns, type RunRow, runRow, toDirtyHours, uuidOf } from './trace-rows.ts';
+import { hourMicros, ingestRuns, type RunRow, runRow, uuidOf } from './trace-rows.ts';
 
 let stores: Awaited<ReturnType<typeof freshStores>>;
 beforeAll(async () => {
@@ -28,10 +27,7 @@ const dayMs = 24 * hourMs;
 const parseRange = (start: string, end: string): UsageRange => ({ startMs: Date.parse(start), endMs: Date.parse(end) });
 const total = (rows: readonly UsageRow[]) => rows.reduce((sum, { traces }) => sum + traces, 0);
 
-async function ingest(rows: readonly RunRow[]): Promise<void> {
-  await insertRuns(stores.clickhouse, rows);
-  await markHoursDirty(stores.database, toDirtyHours(rows));
-}
+const ingest = (rows: readonly RunRow[]) => ingestRuns(stores, rows);
 async function ask(organizationId: string, workspaceIds: readonly string[], range: UsageRange, groupBy: Grouping) {
   const usage = await readGranularUsage(stores, { organizationId, workspaceIds, range, groupBy });
   return { stride: usage.stride, rows: [...generateUsageRows(usage)] };

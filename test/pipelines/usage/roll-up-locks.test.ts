@@ -2,11 +2,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
-import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { hasDirtyHours, runRollUp } from '../../../pipelines/usage/rollup.ts';
-import { runOnStoredTable, wrapCommands } from '../../engines/on-stored-table.ts';
+import { wrapCommands } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { insertRuns, type RunRow, readTraceCount, runRow, toDirtyHours } from './trace-rows.ts';
+import { emptyUsageTables, ingestRuns, type RunRow, readTraceCount, runRow } from './trace-rows.ts';
 
 let stores: Awaited<ReturnType<typeof freshStores>>;
 let clickhouse: ClickHouse;
@@ -17,16 +16,9 @@ beforeAll(async () => {
   ({ clickhouse, database } = stores);
 });
 afterAll(() => stores?.close());
-beforeEach(async () => {
-  for (const table of ['runs', 'traces', 'usage_hourly', 'usage_daily']) {
-    await runOnStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
-  }
-});
+beforeEach(() => emptyUsageTables(stores));
 
-async function ingest(rows: readonly RunRow[]): Promise<void> {
-  await insertRuns(clickhouse, rows);
-  await markHoursDirty(database, toDirtyHours(rows));
-}
+const ingest = (rows: readonly RunRow[]) => ingestRuns(stores, rows);
 const rollUp = (limits = {}) => runRollUp({ database, clickhouse }, limits);
 const around = (name: string, act: (run: () => Promise<void>) => Promise<void>): ClickHouse =>
   wrapCommands(clickhouse, (command, run) => (command.name === name ? act(run) : run()));

@@ -3,12 +3,11 @@ import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { hasDirtyHours, type RollUpOptions, startRollUp } from '../../../pipelines/usage/rollup.ts';
 import type { RollUp } from '../../../pipelines/usage/rollup-loop.ts';
-import { runOnStoredTable, wrapCommands } from '../../engines/on-stored-table.ts';
+import { wrapCommands } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { hourMicros, insertRuns, type RunRow, readTraceCount, runRow, toDirtyHours } from './trace-rows.ts';
+import { emptyUsageTables, hourMicros, ingestRuns, type RunRow, readTraceCount, runRow } from './trace-rows.ts';
 
 const logger = createLogger('silent', 'test');
 let stores: Awaited<ReturnType<typeof freshStores>>;
@@ -21,12 +20,7 @@ beforeAll(async () => {
   ({ clickhouse, database } = stores);
 });
 afterAll(() => stores?.close());
-beforeEach(async () => {
-  for (const table of ['runs', 'traces', 'usage_hourly', 'usage_daily']) {
-    await runOnStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
-  }
-  await database.query('DELETE FROM usage_dirty_hours');
-});
+beforeEach(() => emptyUsageTables(stores));
 afterEach(async () => {
   await rollUp?.stop();
   rollUp = undefined;
@@ -36,10 +30,7 @@ function start(options: Partial<RollUpOptions>): RollUp {
   rollUp = startRollUp({ database, clickhouse, intervalMs: 60_000, logger, ...options });
   return rollUp;
 }
-async function ingest(...rows: RunRow[]): Promise<void> {
-  await insertRuns(clickhouse, rows);
-  await markHoursDirty(database, toDirtyHours(rows));
-}
+const ingest = (...rows: RunRow[]) => ingestRuns(stores, rows);
 const untilCounted = (traces: number, timeout: number) =>
   expect.poll(() => readTraceCount(clickhouse), { timeout, interval: 20 }).toBe(traces);
 

@@ -13,7 +13,9 @@ import { queryEveryServer, runOnStoredTable, wrapCommands } from '../../engines/
 import { freshStores, getClusterVariable } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
 import {
+  emptyUsageTables,
   hourMicros,
+  ingestRuns,
   insertRuns,
   type RunRow,
   readCountsBy,
@@ -32,17 +34,9 @@ beforeAll(async () => {
   ({ clickhouse, database } = stores);
 });
 afterAll(() => stores?.close());
-beforeEach(async () => {
-  for (const table of ['runs', 'traces', 'usage_hourly', 'usage_daily']) {
-    await runOnStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
-  }
-  await database.query('DELETE FROM usage_dirty_hours');
-});
+beforeEach(() => emptyUsageTables(stores));
 
-async function ingest(rows: readonly RunRow[]): Promise<void> {
-  await insertRuns(clickhouse, rows);
-  await markHoursDirty(database, toDirtyHours(rows));
-}
+const ingest = (rows: readonly RunRow[]) => ingestRuns(stores, rows);
 const rollUp = (limits = {}) => runRollUp({ database, clickhouse }, limits);
 const hour = (row: RunRow) => Math.floor(row.traceMicros / hourMicros) * 3_600;
 

@@ -2,6 +2,9 @@ import { createHash, randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
+import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
+import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 
 /** A run as the sink stores it, with only the columns that affect usage. Times are in microseconds since 1970. */
 export interface RunRow {
@@ -112,4 +115,23 @@ export async function readTraceCount(clickhouse: ClickHouse, dimension = 'worksp
 function textOf(micros: number): string {
   const whole = new Date(Math.floor(micros / 1_000)).toISOString().slice(0, -1);
   return `${whole}${String(micros % 1_000).padStart(3, '0')}`;
+}
+
+interface UsageStores {
+  readonly clickhouse: ClickHouse;
+  readonly database: Database;
+}
+
+/** Deletes all runs, traces and usage. */
+export async function emptyUsageTables({ clickhouse, database }: UsageStores): Promise<void> {
+  for (const table of ['runs', 'traces', 'usage_hourly', 'usage_daily']) {
+    await runOnStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
+  }
+  await database.query('DELETE FROM usage_dirty_hours');
+}
+
+/** Inserts runs and marks their hours dirty, as the sink does. */
+export async function ingestRuns({ clickhouse, database }: UsageStores, rows: readonly RunRow[]): Promise<void> {
+  await insertRuns(clickhouse, rows);
+  await markHoursDirty(database, toDirtyHours(rows));
 }
