@@ -9,7 +9,9 @@
  *   2. Insert the rows and the versions of their events (`event-versions.ts`). If ClickHouse refuses the data, bisect the
  *      batch. An insert that fails for another reason may have stored a part of its rows; the log redelivers the batch,
  *      or its publishers repeat it.
- *   3. In one transaction, mark the hours dirty and delete the record of step 1. If the process crashes before this
+ *   3. Send the refused records to the dead-letter queue. All inserts of the batch have succeeded, so that a batch that is
+ *      redelivered after a failed insert does not write a dead-letter record each time.
+ *   4. In one transaction, mark the hours dirty and delete the record of step 1. If the process crashes before this
  *      step, the log redelivers the batch, or recovery finds the record and marks the same hours.
  */
 import { randomUUID } from 'node:crypto';
@@ -82,7 +84,7 @@ interface InsertDeps {
   readonly log: EventLog;
   readonly clickhouse: ClickHouse;
   readonly database: Database;
-  /** Ids of inserts that are between steps 1 and 3; recovery skips them. */
+  /** Ids of inserts that are between steps 1 and 4; recovery skips them. */
   readonly inFlight: Set<string>;
 }
 
@@ -113,7 +115,7 @@ export async function insertBatch(insert: BatchInsert, deps: InsertDeps): Promis
     // Both have ended, so no insert is in progress when the batch is repeated.
     if (stored.status === 'rejected') throw stored.reason;
     if (versions.status === 'rejected') throw versions.reason;
-    const refusedRecords = stored.value;
+    const refusedRecords = await sendToDeadLetters(insert.topic, stored.value, deps);
     await database.transaction(async (transaction) => {
       await markHoursDirty(transaction, hours);
       await log.inFlightInserts?.complete(id, transaction);
@@ -135,21 +137,27 @@ interface PartDeps extends InsertDeps {
   readonly bisection: BisectionBudget;
 }
 
+/** Records that ClickHouse refused together, and why. */
+interface RefusedPart {
+  readonly records: readonly ValidRecord[];
+  readonly refusal: RunlakeError;
+}
+
 /**
  * Performs step 2 for a part of the batch.
  *
- * @returns the refused records.
+ * @returns the refused records, in parts that were not bisected further.
  */
 async function insertOrBisect(
   insert: BatchInsert,
   records: readonly ValidRecord[],
   deps: PartDeps,
-): Promise<LogRecord[]> {
+): Promise<RefusedPart[]> {
   const { bisection } = deps;
   const refusal = await insertPart(insert, records, deps);
   if (refusal === undefined) return [];
   const minRecords = bisection.insertsLeft > 0 ? 1 : bisection.minRecords;
-  if (records.length <= minRecords) return sendToDeadLetters(insert.topic, records, refusal, deps);
+  if (records.length <= minRecords) return [{ records, refusal }];
   bisection.insertsLeft -= 2;
   const middle = Math.ceil(records.length / 2);
   const refused = await insertOrBisect(insert, records.slice(0, middle), deps);
@@ -200,22 +208,26 @@ async function insertPart(
   return undefined;
 }
 
+/** Performs step 3. @returns the refused records, as they were in the log. */
 async function sendToDeadLetters(
   topic: Topic,
-  records: readonly ValidRecord[],
-  refusal: RunlakeError,
-  { log }: PartDeps,
-) {
-  const originals = records.map(({ record, original = record }) => original);
-  const cause = String(refusal.cause ?? refusal.message);
-  const reason =
-    originals.length === 1 ? cause : `one of ${originals.length} records that were inserted together: ${cause}`;
-  for (let from = 0; from < originals.length; from += maxConcurrentDeadLetters) {
-    const some = originals.slice(from, from + maxConcurrentDeadLetters);
-    await Promise.all(some.map((record) => log.deadLetter(topic, record, reason, 'insert')));
+  refused: readonly RefusedPart[],
+  { log }: InsertDeps,
+): Promise<LogRecord[]> {
+  const sent: LogRecord[] = [];
+  for (const { records, refusal } of refused) {
+    const originals = records.map(({ record, original = record }) => original);
+    const cause = String(refusal.cause ?? refusal.message);
+    const reason =
+      originals.length === 1 ? cause : `one of ${originals.length} records that were inserted together: ${cause}`;
+    for (let from = 0; from < originals.length; from += maxConcurrentDeadLetters) {
+      const some = originals.slice(from, from + maxConcurrentDeadLetters);
+      await Promise.all(some.map((record) => log.deadLetter(topic, record, reason, 'insert')));
+    }
+    deadLetters.inc({ topic: topic.name, step: 'insert' }, originals.length);
+    sent.push(...originals);
   }
-  deadLetters.inc({ topic: topic.name, step: 'insert' }, originals.length);
-  return originals;
+  return sent;
 }
 
 /**

@@ -6,6 +6,7 @@ import { openKafkaDeadLetterQueue } from '../../../../infra/event-log/kafka/dead
 import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { eventVersionsInsert } from '../../../../pipelines/ingest/sink/event-versions.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { readRunStream } from '../../../../pipelines/streams/read-streams.ts';
 import { runEvents, streamEvents, type Topic, topics } from '../../../../schemas/topics.ts';
@@ -33,7 +34,8 @@ describe.runIf(servers)('the sink over Kafka', () => {
   let kafka: KafkaUnderTest;
   let log: KafkaLog;
   let sink: Sink;
-  let failAfterNextInsert = false;
+  /** Table whose next insert is stored but reported as failed. */
+  let failsAfterInsertInto: string | undefined;
   beforeAll(async () => {
     stores = await freshStores();
   });
@@ -52,9 +54,9 @@ describe.runIf(servers)('the sink over Kafka', () => {
       ...stores.clickhouse,
       async insertBody(insert) {
         await stores.clickhouse.insertBody(insert);
-        const fails = failAfterNextInsert;
-        failAfterNextInsert = false;
-        if (fails) throw new Error('this insert was made to fail');
+        if (insert.table !== failsAfterInsertInto) return;
+        failsAfterInsertInto = undefined;
+        throw new Error('this insert was made to fail');
       },
     };
     const { database } = stores;
@@ -111,7 +113,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
   };
 
   test('poison records of every kind go to the dead-letter queue once and unchanged, without the good ones of their batch, also after redelivery', async () => {
-    failAfterNextInsert = true;
+    failsAfterInsertInto = eventVersionsInsert.table;
     const good: RunEvent[] = [];
     const poison = poisonCases.map(([what, step, make], index) => {
       good.push(runEvent({ startTimeMicros: noonMicros + index }));
@@ -153,13 +155,13 @@ describe.runIf(servers)('the sink over Kafka', () => {
 
   test('an insert that was stored but failed is redelivered and stored once', async () => {
     const events = Array.from({ length: 20 }, (_, index) => runEvent({ startTimeMicros: noonMicros + index }));
-    failAfterNextInsert = true;
+    failsAfterInsertInto = runEvents.table;
     await publish(...events);
     await untilStored(events);
     const last = runEvent();
     await publish(last);
     await untilStored([last]);
-    expect(failAfterNextInsert).toBe(false);
+    expect(failsAfterInsertInto).toBeUndefined();
     const list = events.map(({ runId }) => `'${runId}'`).join();
     expect(await rows(`SELECT count() AS count FROM runs FINAL WHERE id IN (${list})`)).toEqual([
       { count: events.length },
@@ -223,7 +225,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
       threads.map((thread) => streamMessage(streamEvent({ ...thread, seq, kept }), log));
     const [first, left, last] = [round(0), round(1, false), round(2)];
     const poison = Buffer.concat([first[0]?.value as Buffer, Buffer.from('x')]);
-    failAfterNextInsert = true;
+    failsAfterInsertInto = streamEvents.table;
     await log.publish(streamEvents, [...first, ...left, { key: 'poison', value: poison }]);
     await log.publish(streamEvents, [...last, ...first]);
     const kafkaRecords = await kafka.consume(streamEvents, 4 * threads.length + 1);
@@ -239,7 +241,7 @@ describe.runIf(servers)('the sink over Kafka', () => {
       ).rows.map(({ seq, partition, offset }) => ({ seq, partition, offset }));
     const areAllStored = async () => (await Promise.all(threads.map(read))).every(({ length }) => length === 2);
     await until('the stream events to be stored', areAllStored, timeoutMs);
-    expect(failAfterNextInsert).toBe(false);
+    expect(failsAfterInsertInto).toBeUndefined();
     // Returns the first position of each event.
     const locationOf = (value: Buffer | undefined) => {
       const { partition, offset } = kafkaRecords.find((each) => each.value?.equals(value as Buffer)) ?? {};
