@@ -206,7 +206,7 @@ describe('the trace screen', () => {
 
   it('says that a run does not exist', async () => {
     await page.goto('/runs/00000000-0000-4000-8000-000000000000');
-    await page.getByRole('alert').getByText('Not found').waitFor();
+    await page.getByRole('alert').getByRole('heading', { name: 'Not found' }).waitFor();
     await expectAccessible(page);
   });
 });

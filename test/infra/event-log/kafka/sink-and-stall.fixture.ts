@@ -1,5 +1,5 @@
 /**
- * A sink that stops at a step of its first insert and reports that to its parent. It then waits to be killed, or for a
+ * A sink that stops at a step of its first insert of runs and reports that to its parent. It then waits to be killed, or for a
  * message to continue. Argument: JSON with the log's configuration, the stores' addresses and the step.
  */
 import { openClickHouse } from '../../../../infra/clickhouse/client.ts';
@@ -26,7 +26,8 @@ await startKafkaSink(
   { log, clickhouse, database },
   {
     config,
-    around: async (_insert, real) => {
+    around: async ({ table }, real) => {
+      if (table !== runEvents.table) return real();
       if (stallsAt === 'after the insert') await real();
       process.send?.('stalled');
       if (stallsAt !== 'before the insert, until it is resumed') await new Promise(() => {});
