@@ -17,7 +17,7 @@ import { awaitRunEnd } from '../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../pipelines/agents/runs/cancel-run.ts';
 import { requestFollowedRun } from '../../pipelines/agents/runs/request-run.ts';
 import { describeGraph } from '../../pipelines/agents/schemas/describe-graph.ts';
-import { answerWithoutSession, withMcpErrors } from '../server/mcp-http.ts';
+import { answerWithoutSession, mcpServerOptions, withMcpErrors } from '../server/mcp-http.ts';
 import { releaseVersion } from '../server/release.ts';
 import { executeRequestPart } from './access/agent-access.ts';
 import { allowAllRule, type Values } from './access/rules.ts';
@@ -81,7 +81,10 @@ export const deleteMcp = defineAgentOperation({
 });
 
 function createServer(input: AgentInput): Server {
-  const server = new Server({ name: 'runlake', version: releaseVersion }, { capabilities: { tools: {} } });
+  const server = new Server(
+    { name: 'runlake', version: releaseVersion },
+    { ...mcpServerOptions, capabilities: { tools: {} } },
+  );
   server.setRequestHandler(ListToolsRequestSchema, ({ params }) =>
     withMcpErrors(input.request.log, listTools(input, params?.cursor)),
   );

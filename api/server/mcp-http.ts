@@ -12,16 +12,22 @@
  */
 import { Readable } from 'node:stream';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
-import type { Server } from '@modelcontextprotocol/sdk/server/index.js';
+import type { Server, ServerOptions } from '@modelcontextprotocol/sdk/server/index.js';
 import {
   type HandleRequestOptions,
   WebStandardStreamableHTTPServerTransport,
 } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
 import { ErrorCode, McpError } from '@modelcontextprotocol/sdk/types.js';
+import { AjvJsonSchemaValidator } from '@modelcontextprotocol/sdk/validation/ajv';
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { createLiveBody } from './live-body.ts';
 import { RawResponse } from './operation.ts';
+
+/** Options of each server. By default each creates a validator, which takes longer than a quick request. */
+export const mcpServerOptions = {
+  jsonSchemaValidator: new AjvJsonSchemaValidator(),
+} as const satisfies ServerOptions;
 
 export interface McpRequest {
   readonly request: FastifyRequest;

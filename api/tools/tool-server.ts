@@ -13,7 +13,7 @@ import {
 } from '@modelcontextprotocol/sdk/types.js';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { withMcpErrors } from '../server/mcp-http.ts';
+import { mcpServerOptions, withMcpErrors } from '../server/mcp-http.ts';
 import { releaseVersion } from '../server/release.ts';
 import { getBillingUsage, listExports, queryUsage } from './billing.ts';
 import { CallSlots, callTool, requireAnswerSize, runWithinLimits } from './call-tool.ts';
@@ -83,7 +83,7 @@ export function createToolServers({ config, logger }: ToolServerDeps): (fixed?: 
   return (fixed) => {
     const server = new Server(
       { name: 'runlake', title: 'Runlake', version: releaseVersion },
-      { capabilities: { tools: {}, resources: {}, prompts: {} }, instructions },
+      { ...mcpServerOptions, capabilities: { tools: {}, resources: {}, prompts: {} }, instructions },
     );
     const findCaller = ({ authInfo }: Extra) => fixed ?? (authInfo?.extra as unknown as ToolCaller);
     /** Answers a request that is not a call of a tool, within the same limits. */

@@ -70,8 +70,9 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
     withConnection((connection) => {
       const send = () => connection.send(text, timeoutMs, params, options);
       // The setting that names the actor lasts for a transaction.
-      const isChange = getActor() !== undefined && !/^\s*SELECT\b/i.test(text);
-      return isChange ? runTransaction(connection, send, { statementTimeoutMs: timeoutMs, changed: false }) : send();
+      return getActor() !== undefined && changingWords.test(text)
+        ? runTransaction(connection, send, { statementTimeoutMs: timeoutMs, changed: false })
+        : send();
     }),
   );
 
@@ -100,6 +101,9 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
     close: () => pool.end(),
   };
 }
+
+/** A statement without any of these words changes no row. */
+const changingWords = /\b(?:INSERT|UPDATE|DELETE)\b/i;
 
 /**
  * Runs `work` between BEGIN and COMMIT on `connection`.
