@@ -54,8 +54,11 @@ export const v2Envelope: PageEnvelope = {
   after: (next) => `,"next_cursor":${JSON.stringify(next)},"has_more":${next !== null}}`,
 };
 
-/** Number of runs that {@link listRuns} reads at once. */
-const rowsPerListRead = 1_000;
+/**
+ * Number of runs that {@link listRuns} reads at once. Their ids, in the form of a query parameter, must be smaller than
+ * 128 KiB, which is the limit of ClickHouse (`http_max_field_value_size`).
+ */
+const rowsPerListRead = 2_500;
 
 /** Envelope of a response of version 2 without pages. */
 export const v2ListEnvelope: PageEnvelope = { before: '{"items":', after: () => '}' };
