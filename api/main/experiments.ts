@@ -1,8 +1,15 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { requireComparison } from '../../pipelines/datasets/comparisons.ts';
-import { readExamplesWithRuns, readV2ExamplesWithRuns } from '../../pipelines/datasets/experiment-runs.ts';
+import {
+  type ExperimentFilters,
+  readExamplesWithRuns,
+  readV2ExamplesWithRuns,
+} from '../../pipelines/datasets/experiment-runs.ts';
 import { readFeedbackStatsByRun } from '../../pipelines/feedback/feedback-stats.ts';
+import { toUniqueIds } from '../../pipelines/ingest/run-event/uuid.ts';
+import { parseRunFilter } from '../../pipelines/runs/filter/run-filter.ts';
 import type { ReadDeps } from '../../pipelines/runs/query-runs.ts';
 import { selectWithPreviews } from '../../pipelines/runs/run-select.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
@@ -16,6 +23,34 @@ import { createRunExtras } from './run-extras.ts';
 import { Run } from './runs.ts';
 import { buildPageFields, PageResponse, SelectList, V2Run, v2Errors } from './v2-runs.ts';
 
+const Filters = () =>
+  optional(
+    Type.Unsafe<Record<string, string[]>>(
+      Type.Record(Type.String(), Type.Array(Type.String(), { maxItems: 10 }), { maxProperties: 10 }),
+    ),
+    {
+      description:
+        'Filters by experiment. Only examples are returned that have, in each of these experiments, a run that satisfies all its filters.',
+    },
+  );
+
+/** @throws INVALID_FILTER; BAD_REQUEST for an experiment that is not requested. */
+function readFilters(
+  filters: Record<string, string[]> | null | undefined,
+  experimentIds: readonly string[],
+): ExperimentFilters {
+  const requested = new Set(toUniqueIds(experimentIds));
+  return new Map(
+    Object.entries(filters ?? {})
+      .filter(([, texts]) => texts.length > 0)
+      .map(([id, texts]) => {
+        if (!requested.has(id.toLowerCase()))
+          throw runlakeError('BAD_REQUEST', { reason: 'filters names an experiment that is not requested.' });
+        return [id.toLowerCase(), texts.map((text) => parseRunFilter('filters', text))] as const;
+      }),
+  );
+}
+
 export const listExperimentRuns = defineOperation({
   operationId: 'listExperimentRuns',
   method: 'POST',
@@ -26,16 +61,17 @@ export const listExperimentRuns = defineOperation({
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
   unsupported: {
     query: ['format'],
-    body: ['filters', 'sort_params', 'include_annotator_detail'],
+    body: ['sort_params', 'include_annotator_detail'],
     flags: ['include_annotator_detail'],
   },
-  errors: ['NOT_FOUND', 'BAD_REQUEST', ...clickhouseErrors],
+  errors: ['NOT_FOUND', 'BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
   schema: {
     params: DatasetParams,
     body: Type.Object({
       session_ids: Type.Array(Uuid(), { minItems: 1, maxItems: 100, description: 'Experiments on the dataset.' }),
       example_ids: optional(Type.Array(Uuid(), { maxItems: 1_000 })),
       comparative_experiment_id: optional(Uuid({ description: 'Only its feedback is in `feedback_stats`.' })),
+      filters: Filters(),
       limit: optional(Type.Integer({ minimum: 1, maximum: 100, default: 10 })),
       offset: optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 })),
       preview: optional(
@@ -54,6 +90,7 @@ export const listExperimentRuns = defineOperation({
       datasetId: params.dataset_id,
       projectIds: body.session_ids,
       exampleIds: body.example_ids ?? undefined,
+      filters: readFilters(body.filters, body.session_ids),
       limit: body.limit ?? 10,
       offset: body.offset ?? 0,
     };
@@ -104,14 +141,15 @@ export const queryExperimentRuns = defineOperation({
     'always `id` and `reference_example_id`. Needs the permission `runs:read` too.',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
   errorStyle: 'problem',
-  unsupported: { body: ['filters', 'sort'] },
-  errors: ['BAD_REQUEST', ...v2Errors],
+  unsupported: { body: ['sort'] },
+  errors: ['BAD_REQUEST', 'INVALID_FILTER', ...v2Errors],
   schema: {
     params: DatasetParams,
     body: Type.Object({
       experiment_ids: Type.Array(Uuid(), { minItems: 1, maxItems: 100, description: 'Experiments on the dataset.' }),
       example_ids: optional(Type.Array(Uuid(), { maxItems: 1_000 })),
       comparative_experiment_id: optional(Uuid({ description: 'Only its feedback is in `feedback_stats`.' })),
+      filters: Filters(),
       selects: optional(SelectList()),
       ...buildPageFields(100, 20),
     }),
@@ -124,6 +162,7 @@ export const queryExperimentRuns = defineOperation({
       datasetId: params.dataset_id,
       projectIds: body.experiment_ids,
       exampleIds: body.example_ids ?? undefined,
+      filters: readFilters(body.filters, body.experiment_ids),
       selects: body.selects ?? [],
       limit: body.page_size ?? 20,
       cursor: body.cursor || undefined,

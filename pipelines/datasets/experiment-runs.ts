@@ -3,7 +3,8 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { PageRequest } from '../../infra/postgres/list-page.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
-import { type ReadDeps, readEachRun, v2Envelope } from '../runs/query-runs.ts';
+import type { RunCondition } from '../runs/filter/sql-terms.ts';
+import { type ReadDeps, readAllRuns, readEachRun, v2Envelope } from '../runs/query-runs.ts';
 import { type Selection, selectFields, selectV2Fields } from '../runs/run-select.ts';
 import { type ExampleLinkDeps, type SelectableField, selectableFields } from './example.ts';
 import { countExamples, readExamples } from './read-examples.ts';
@@ -16,7 +17,11 @@ interface ExperimentQuery extends PageRequest {
   readonly exampleIds?: readonly string[] | undefined;
   /** Time of the version to read. Default: the newest version. */
   readonly asOf?: string | undefined;
+  /** Conditions by experiment. Only examples are read that have, in each of these experiments, a run that satisfies them. */
+  readonly filters?: ExperimentFilters | undefined;
 }
+
+export type ExperimentFilters = ReadonlyMap<string, readonly RunCondition[]>;
 
 const allFields: ReadonlySet<SelectableField> = new Set(selectableFields);
 /**
@@ -46,7 +51,7 @@ export async function readExamplesWithRuns(
   links: ExampleLinkDeps,
   { selected = selectFields(undefined), fields = allFields }: ExampleSelection = {},
 ): Promise<Buffer | Readable> {
-  const { datasetId, projectIds, exampleIds, asOf, limit, offset } = query;
+  const { datasetId, projectIds, asOf, limit, offset } = query;
   await requireDataset(deps.database, workspaceId, datasetId);
   const experimentIds = toUniqueIds(projectIds);
   const experiments = await deps.database.query(
@@ -55,10 +60,38 @@ export async function readExamplesWithRuns(
     [workspaceId, datasetId, experimentIds],
   );
   if (experiments.length < experimentIds.length) throw runlakeError('NOT_FOUND', { what: 'Session' });
-  const page = { datasetId, ids: exampleIds, asOf, order: 'recent', fields, limit, offset } as const;
-  return readExamples(deps.database, workspaceId, page, links, (ids) =>
-    readRunsByExample(deps, { tenantId: workspaceId, projectIds: experimentIds, exampleIds: ids }, selected),
+  const ids = await findFilteredExamples(deps, workspaceId, query);
+  const page = { datasetId, ids, asOf, order: 'recent', fields, limit, offset } as const;
+  return readExamples(deps.database, workspaceId, page, links, (found) =>
+    readRunsByExample(deps, { tenantId: workspaceId, projectIds: experimentIds, exampleIds: found }, selected),
   );
+}
+
+/** Maximum number of runs whose examples are read at once. */
+const runsPerFilterRead = 10_000;
+const referenceExample = selectFields(['reference_example_id']);
+
+/** Returns the requested examples that satisfy the filters of a query; undefined if it requests all. */
+async function findFilteredExamples(
+  deps: ReadDeps,
+  tenantId: string,
+  { exampleIds, filters = new Map() }: Pick<ExperimentQuery, 'exampleIds' | 'filters'>,
+): Promise<readonly string[] | undefined> {
+  const requested = exampleIds && toUniqueIds(exampleIds);
+  let found = requested;
+  for (const [projectId, conditions] of filters) {
+    const filter = { conditions: { run: conditions, trace: [], tree: [] }, referenceExampleIds: requested };
+    const query = { tenantId, projectIds: [projectId], filter, selected: referenceExample, order: 'desc' } as const;
+    const matching = new Set<string>();
+    for await (const run of readAllRuns<{ reference_example_id: string | null }>(deps, {
+      ...query,
+      limitRows: runsPerFilterRead,
+    })) {
+      if (run.reference_example_id !== null) matching.add(run.reference_example_id);
+    }
+    found = found?.filter((id) => matching.has(id)) ?? [...matching];
+  }
+  return found;
 }
 
 interface V2ExperimentQuery extends Omit<ExperimentQuery, 'offset' | 'asOf'> {
@@ -78,14 +111,16 @@ export async function readV2ExamplesWithRuns(
   { selects, cursor, ...query }: V2ExperimentQuery,
   links: ExampleLinkDeps,
 ): Promise<Readable> {
-  const { datasetId, exampleIds, limit } = query;
+  const { datasetId, limit } = query;
   const { offset, asOf } =
     cursor === undefined
       ? { offset: 0, asOf: await readNewestVersionTime(deps.database, workspaceId, datasetId) }
       : readExampleCursor(cursor);
   // Always select REFERENCE_EXAMPLE_ID, which assigns each run to its example.
   const selected = selectV2Fields([...new Set(['ID', ...selects, 'REFERENCE_EXAMPLE_ID'])]);
-  const items = await readExamplesWithRuns(deps, workspaceId, { ...query, asOf, offset }, links, { selected });
+  const exampleIds = await findFilteredExamples(deps, workspaceId, query);
+  const page = { ...query, exampleIds, filters: undefined, asOf, offset };
+  const items = await readExamplesWithRuns(deps, workspaceId, page, links, { selected });
   const count = await countExamples(deps.database, workspaceId, { datasetId, ids: exampleIds, asOf });
   const next = offset + limit < count ? encodeExampleCursor({ offset: offset + limit, asOf }) : null;
   return Readable.from(

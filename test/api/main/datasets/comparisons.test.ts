@@ -187,10 +187,46 @@ describe('experiment runs of version 2', () => {
       [{ experiment_ids: ids, page_size: 101 }, 422],
       [{ experiment_ids: ids, selects: ['NOTHING'] }, 422],
       [{ experiment_ids: ids, comparative_experiment_id: randomUUID() }, 404],
-      [{ experiment_ids: ids, filters: { [ids[0]]: ['eq(name, "x")'] } }, 400],
+      [{ experiment_ids: ids, sort: { sort_by: 'latency' } }, 400],
+      [{ experiment_ids: ids, filters: { [randomUUID()]: ['eq(name, "x")'] } }, 400],
+      [{ experiment_ids: ids, filters: { [ids[0]]: ['eq(name'] } }, 400],
     ] as const) {
       expect([payload, (await query(payload)).status]).toEqual([payload, status]);
     }
+  });
+});
+
+describe('filters by experiment', () => {
+  const split = (sum: number) => `eq(output_key, "sum"), eq(output_value, ${sum})`;
+  // The first experiment answers n, the second n + 1.
+  it.each<[string, () => Record<string, string[]>, number[]]>([
+    ['of one experiment', () => ({ [ids[0]]: [`or(and(${split(2)}), and(${split(3)}))`] }), [2, 3]],
+    [
+      'of two experiments apply together',
+      () => ({ [ids[0]]: [`and(${split(2)})`], [ids[1].toUpperCase()]: [`and(${split(3)})`] }),
+      [2],
+    ],
+    ['in a list apply together', () => ({ [ids[0]]: [`and(${split(2)})`, 'eq(is_root, true)'] }), [2]],
+    ['that match nothing', () => ({ [ids[0]]: [`and(${split(2)})`], [ids[1]]: [`and(${split(2)})`] }), []],
+    ['without expressions', () => ({ [ids[0]]: [] }), [1, 2, 3]],
+  ])('%s', async (_, filters, numbers) => {
+    const example_ids = (await ask('GET', `/examples?dataset=${datasetId}`)).body
+      .filter(({ inputs }: Body) => inputs.n <= 3)
+      .map(({ id }: Body) => id);
+    const v1 = await ask('POST', `/datasets/${datasetId}/runs`, { session_ids: ids, filters: filters(), example_ids });
+    expect(v1.body.map(({ inputs }: Body) => inputs.n).sort()).toEqual(numbers);
+    const body = { experiment_ids: ids, filters: filters(), page_size: 1, example_ids };
+    const found: number[] = [];
+    for (let cursor: string | undefined; ; ) {
+      const { body: page } = await ask('POST', `/v2/datasets/${datasetId}/experiment-runs`, { ...body, cursor });
+      for (const { inputs, runs } of page.items) {
+        expect(runs).toHaveLength(2);
+        found.push(inputs.n);
+      }
+      if (!page.has_more) break;
+      cursor = page.next_cursor;
+    }
+    expect(found.sort()).toEqual(numbers);
   });
 });
 
