@@ -14,7 +14,7 @@ const createUploadUrl = defineOperation({
     'PUT the tarball (tar, usually compressed with gzip) to `upload_url` within an hour; no key is needed. Then PATCH the deployment with ' +
     '`source_revision_config.source_tarball_path` set to `object_path`.',
   access: writeAccess,
-  errors: ['NOT_FOUND'],
+  errors: ['NOT_FOUND', 'UPLOADS_LIMITED'],
   schema: {
     params: DeploymentParams,
     response: { 200: Type.Object({ upload_url: Type.String(), object_path: Type.String() }) },

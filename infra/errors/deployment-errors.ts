@@ -11,6 +11,11 @@ export const deploymentErrors = {
     'The upload link is not valid, was used, or has expired.',
     'Request another link with POST /v2/deployments/{deployment_id}/upload-url.',
   ),
+  UPLOADS_LIMITED: caller(
+    422,
+    'The deployment has {limit} upload links or sources that no revision uses.',
+    'Use one of them, or try again later: they are deleted after a day.',
+  ),
   SOURCE_TOO_LARGE: caller(
     413,
     'The source is larger than {limitBytes} bytes (RUNLAKE_DEPLOYMENTS_MAX_SOURCE_BYTES).',

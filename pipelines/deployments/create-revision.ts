@@ -7,9 +7,14 @@ import { openSecrets, sealSecrets } from './deployment-secrets.ts';
 import type { LockedDeployment } from './lock-deployment.ts';
 import { endUnfinishedRevisions, recordTransition } from './states.ts';
 
+/** Number of revisions of a deployment that are kept, for rollbacks. */
+const keptRevisions = 100;
+
 /**
  * Creates a revision from the present state of a locked deployment. Unfinished revisions end. If the source is not
  * complete, no revision is created.
+ * Revisions older than the newest {@link keptRevisions} are deleted with their logs, except one that serves; hosts then
+ * delete their sources.
  *
  * @param options `required`: an incomplete source is an error.
  * @throws DEPLOYMENT_INVALID
@@ -47,5 +52,12 @@ export async function createRevision(
     deploymentId,
     id,
   ]);
+  await tx.execute(
+    `DELETE FROM deployment_revisions AS r USING deployments AS d, deployment_revisions AS newest
+     WHERE d.id = $1 AND r.deployment_id = d.id AND newest.id = $2 AND r.number <= newest.number - ${keptRevisions}
+       AND r.id IS DISTINCT FROM d.active_revision_id
+       AND NOT EXISTS (SELECT FROM deployment_replicas AS p WHERE p.revision_id = r.id)`,
+    [deploymentId, id],
+  );
   await tx.execute("SELECT pg_notify('deployments', $1)", [deploymentId]);
 }

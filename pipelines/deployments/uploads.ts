@@ -28,6 +28,11 @@ export interface UploadDeps {
 const linkSeconds = 3_600;
 /** Links and sources that no revision uses are deleted after this time. */
 const unusedSeconds = 24 * 3_600;
+/** Maximum number of links and sources of a deployment that no revision uses. */
+const maxUnused = 20;
+/** SQL: no revision uses the upload `u`. */
+const isUnusedSql = `NOT EXISTS (SELECT FROM deployment_revisions AS r WHERE r.deployment_id = u.deployment_id
+  AND r.source_revision_config->>'source_tarball_path' = u.object_path)`;
 
 export interface UploadLink {
   readonly uploadId: string;
@@ -36,7 +41,7 @@ export interface UploadLink {
   readonly token: string;
 }
 
-/** Creates an upload for a deployment. @throws NOT_FOUND, also if it is being deleted */
+/** Creates an upload for a deployment. @throws NOT_FOUND, also if it is being deleted; UPLOADS_LIMITED */
 export async function createUpload(
   { database, uploadSigner }: UploadDeps,
   workspaceId: string,
@@ -45,6 +50,11 @@ export async function createUpload(
   const uploadId = randomUUID();
   const objectPath = await database.transaction(async (tx) => {
     const { id } = await lockDeployment(tx, workspaceId, deploymentId);
+    const unused = await tx.query(
+      `SELECT FROM source_uploads AS u WHERE u.deployment_id = $1 AND ${isUnusedSql} LIMIT ${maxUnused}`,
+      [id],
+    );
+    if (unused.length === maxUnused) throw runlakeError('UPLOADS_LIMITED', { limit: maxUnused });
     const path = `${workspaceId}/${id}/${uploadId}.tar.gz`;
     await tx.execute(
       `INSERT INTO source_uploads (id, deployment_id, workspace_id, object_path, expires_at)
@@ -156,9 +166,7 @@ export async function deleteUnusedUploads({
   sourceStore,
 }: Pick<UploadDeps, 'database' | 'sourceStore'>): Promise<void> {
   const unused = await database.query<{ id: string; objectPath: string }>(
-    `SELECT u.id, u.object_path AS "objectPath" FROM source_uploads AS u WHERE u.expires_at < now() AND NOT EXISTS (
-       SELECT FROM deployment_revisions AS r WHERE r.deployment_id = u.deployment_id
-         AND r.source_revision_config->>'source_tarball_path' = u.object_path) LIMIT 100`,
+    `SELECT u.id, u.object_path AS "objectPath" FROM source_uploads AS u WHERE u.expires_at < now() AND ${isUnusedSql} LIMIT 100`,
   );
   for (const { id, objectPath } of unused) {
     await (await sourceStore.open()).delete(objectPath);

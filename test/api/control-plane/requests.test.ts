@@ -7,7 +7,7 @@ let acme: OrganizationUnderTest;
 let key: string;
 
 beforeAll(async () => {
-  api = await startApi({ config: { maxDeployments: 5 } });
+  api = await startApi({ config: { maxDeployments: 8 } });
   acme = await addOrganization(api.database, 'acme');
   [key] = acme.workspaceKeys;
 });
@@ -186,9 +186,26 @@ it('changes a deployment: given fields only, and no field that is fixed', async 
   expect([status, body.status]).toEqual([201, 'CREATING']);
 });
 
+it('limits the uploads of a deployment that no revision uses', async () => {
+  const { body: made } = await create({
+    name: 'uploads',
+    source: 'internal_source',
+    source_config: {},
+    source_revision_config: {},
+  });
+  const requestLink = () => api.ask(key, 'POST', `/v2/deployments/${made.id}/upload-url`, {});
+  const answers = await Promise.all(Array.from({ length: 22 }, requestLink));
+  expect(answers.map(({ status }) => status).sort()).toEqual([...Array(20).fill(200), 422, 422]);
+  const { object_path } = answers.find(({ status }) => status === 200)?.body ?? {};
+  await api.database.execute('UPDATE source_uploads SET uploaded_at = now() WHERE object_path = $1', [object_path]);
+  const change = { source_revision_config: { source_tarball_path: object_path } };
+  expect((await api.ask(key, 'PATCH', `/v2/deployments/${made.id}`, change)).status).toBe(200);
+  expect((await requestLink()).status).toBe(200);
+});
+
 it('limits the number of deployments of a workspace', async () => {
   const answers = [];
-  for (let index = 0; index < 5; index += 1) answers.push((await create({ name: `many ${index}` })).status);
+  for (let index = 0; index < 8; index += 1) answers.push((await create({ name: `many ${index}` })).status);
   expect(answers.filter((status) => status === 422).length).toBeGreaterThan(0);
 });
 

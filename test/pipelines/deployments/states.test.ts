@@ -110,6 +110,24 @@ it('a change of the source creates a revision, and ends the unfinished one', asy
   expect(forced.latestRevisionId).not.toBe(changed.latestRevisionId);
 });
 
+it('keeps the newest 100 revisions, and the one that serves', async () => {
+  const { database } = under;
+  const { id, latestRevisionId: first } = await under.create('many-revisions');
+  await database.execute('UPDATE deployments SET active_revision_id = $2 WHERE id = $1', [id, first]);
+  await database.execute(
+    `INSERT INTO deployment_revisions (id, deployment_id, workspace_id, number, source, source_config, source_revision_config, status)
+     SELECT gen_random_uuid(), deployment_id, workspace_id, n, source, source_config, source_revision_config, 'SKIPPED'
+     FROM deployment_revisions, generate_series(2, 104) AS n WHERE id = $1`,
+    [first],
+  );
+  await updateDeployment(under, under.caller, id, {}, { always: true });
+  const numbers = await database.query<{ number: number }>(
+    'SELECT number FROM deployment_revisions WHERE deployment_id = $1 ORDER BY number',
+    [id],
+  );
+  expect(numbers.map(({ number }) => number)).toEqual([1, ...Array.from({ length: 100 }, (_, index) => index + 6)]);
+});
+
 it('only an image has an address of its own, which is a URL', async () => {
   const change = (custom_url: string) =>
     updateDeployment(under, under.caller, deploymentId, { sourceConfig: { custom_url } }, { always: false });
