@@ -158,7 +158,9 @@ const updateOAuthProvider = defineOperation({
   path: '/v2/auth/providers/:provider_id',
   tag,
   summary: 'Change an OAuth provider',
-  description: 'Fields that are absent or null stay unchanged. `redirect_uri` is built anew, except for MCP servers.',
+  description:
+    'Fields that are absent or null stay unchanged. `redirect_uri` is built anew, except for MCP servers. `token_url` and ' +
+    '`revocation_url` cannot move to another origin, because they get the secret of the client and the tokens of users.',
   access: manageAccess,
   errors: ['NOT_FOUND'],
   schema: { params: ProviderParams, body: ProviderChange, response: { 200: Provider } },

@@ -117,6 +117,8 @@ export async function updateProvider(
   change: ProviderChange,
 ): Promise<ProviderRecord> {
   const provider = await readProvider(deps.database, organizationId, providerId);
+  requireKnownOrigin('token_url', change.tokenUrl, [provider.token_url]);
+  requireKnownOrigin('revocation_url', change.revocationUrl, [provider.token_url, provider.revocation_url]);
   if (change.authUrl != null) checkUrl(deps, 'auth_url', change.authUrl);
   if (change.tokenUrl != null) checkUrl(deps, 'token_url', change.tokenUrl);
   if (change.revocationUrl != null) checkUrl(deps, 'revocation_url', change.revocationUrl);
@@ -165,6 +167,19 @@ export function checkUrl({ allowPrivate }: Pick<OAuthDeps, 'allowPrivate'>, fiel
   if (url.protocol === 'http:' && !allowPrivate) throw createFieldError(field, 'must start with https://');
   if (url.username !== '' || url.password !== '') throw createFieldError(field, 'must not contain credentials');
   if (url.hash !== '') throw createFieldError(field, 'must not contain a fragment');
+}
+
+/**
+ * Checks that a change sends nothing to another host: the client's secret and the refresh tokens of users go to these
+ * URLs, and who may change a provider may not read them.
+ *
+ * @throws INVALID_REQUEST with the field.
+ */
+function requireKnownOrigin(field: string, changed: string | null | undefined, known: readonly (string | null)[]) {
+  if (changed == null) return;
+  const origins = known.flatMap((url) => (url === null ? [] : [new URL(url).origin]));
+  if (URL.canParse(changed) && origins.includes(new URL(changed).origin)) return;
+  throw createFieldError(field, `must begin with ${origins[0]}; create another provider for another server`);
 }
 
 /** Without a secret, only PKCE proves that the client that redeems a code is the one that asked for it. */

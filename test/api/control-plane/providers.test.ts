@@ -103,6 +103,27 @@ it('refuses the public client of the original, which Runlake does not have', asy
   expect(await ask('POST', '/v2/auth/authenticate', payload)).toMatchObject({ status: 400 });
 });
 
+it('keep the servers that get their secrets and tokens', async () => {
+  await ask('POST', url, provider('kept'));
+  const change = async (field: string, to: string) => (await ask('PATCH', `${url}/kept`, { [field]: to })).status;
+  expect(await change('token_url', 'https://mail.example/v2/token')).toBe(200);
+  expect(await change('revocation_url', 'https://mail.example/revoke')).toBe(200);
+  for (const field of ['token_url', 'revocation_url'])
+    for (const other of [
+      'https://thief.example/token',
+      'https://mail.example:8443/token',
+      'http://mail.example/token',
+      'x',
+    ])
+      expect([field, other, await change(field, other)]).toEqual([field, other, 422]);
+  const { body } = await ask('GET', `${url}/kept`);
+  expect(body).toMatchObject({
+    token_url: 'https://mail.example/v2/token',
+    revocation_url: 'https://mail.example/revoke',
+  });
+  await ask('DELETE', `${url}/kept`);
+});
+
 it('have a client without a secret', async () => {
   const { body } = await ask('POST', url, provider('public', { client_secret: null }));
   expect(body).toMatchObject({ token_endpoint_auth_method: 'none' });
