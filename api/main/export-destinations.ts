@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { recheckDestination } from '../../pipelines/exports/destinations/check-destination.ts';
 import {
   type DestinationRecord,
   listDestinations as list,
@@ -204,5 +205,38 @@ export const updateDestination = defineOperation({
     const change = { displayName: body.display_name, credentials: body.credentials };
     const { destinations } = services;
     return formatDestination(await update(destinations, caller.workspaceId, params.destination_id, change));
+  },
+});
+
+const Check = Type.Object({
+  step: Type.Union([Type.Literal('reach'), Type.Literal('write'), Type.Literal('read'), Type.Literal('delete')]),
+  outcome: Type.Union(
+    [Type.Literal('passed'), Type.Literal('forbidden'), Type.Literal('failed'), Type.Literal('not_run')],
+    { description: '`forbidden`: the permission is missing, but exports do not need it.' },
+  ),
+  message: nullable(Type.String({ description: 'Why the step failed.' })),
+  remedy: nullable(Type.String()),
+});
+
+export const checkDestination = defineOperation({
+  operationId: 'checkBulkExportDestination',
+  method: 'POST',
+  path: '/bulk-exports/destinations/:destination_id/check',
+  tag: 'bulk exports',
+  summary: 'Check a destination with its stored credentials',
+  description:
+    'The server connects to the store, and writes, reads and deletes a small object below `tmp/` in the prefix. Responds with 200 also if a step failed.',
+  access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
+  errors: ['NOT_FOUND', 'DESTINATION_CREDENTIALS_REQUIRED', 'DESTINATION_TYPE_OFF', 'OVERLOADED'],
+  schema: { params: DestinationParams, response: { 200: Type.Object({ checks: Type.Array(Check) }) } },
+  handler: async ({ caller, params, services }) => {
+    const checks = await recheckDestination(services.destinations, caller.workspaceId, params.destination_id);
+    return {
+      checks: checks.map(({ step, outcome, error }) => ({
+        ...{ step, outcome },
+        message: error?.message ?? null,
+        remedy: error?.remedy ?? null,
+      })),
+    };
   },
 });

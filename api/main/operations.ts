@@ -65,6 +65,7 @@ import {
 } from './examples.ts';
 import { listExperimentRuns, queryExperimentRuns } from './experiments.ts';
 import {
+  checkDestination,
   createDestination,
   deleteDestination,
   getDestination,
@@ -381,6 +382,7 @@ export const operations: readonly Operation[] = [
   listDestinations,
   getDestination,
   updateDestination,
+  checkDestination,
   deleteDestination,
   createBulkExport,
   listBulkExports,

@@ -58,6 +58,10 @@ export const exportAttempts: Readonly<
     payload: { display_name: 'stolen' },
     answers: closed,
   }),
+  checkBulkExportDestination: ({ destinationId }) => ({
+    url: `/bulk-exports/destinations/${destinationId}/check`,
+    answers: closed,
+  }),
   deleteBulkExportDestination: ({ destinationId }) => ({
     url: `/bulk-exports/destinations/${destinationId}`,
     answers: closed,

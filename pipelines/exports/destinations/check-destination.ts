@@ -1,20 +1,24 @@
 import { randomUUID } from 'node:crypto';
-import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
-import { createDestinationError, type ObjectStep } from '../../../infra/objects/object-store.ts';
+import { createDestinationError } from '../../../infra/objects/object-store.ts';
 import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
-import type { DestinationCredentials, DestinationDeps } from './destination.ts';
-import { connectDestination, type DestinationSettings } from './open-destination.ts';
+import { type DestinationCredentials, type DestinationDeps, readDestination } from './destination.ts';
+import { connectDestination, type DestinationSettings, openDestination } from './open-destination.ts';
 
 /** Timeouts for a check. They are short, because a caller is waiting for the response. */
 const checkLimits: S3Limits = { attempts: 2, connectTimeoutMs: 3_000, idleTimeoutMs: 5_000, callTimeoutMs: 6_000 };
 
 const testObjectText = 'Runlake wrote this object to check that exports can be written here. It can be deleted.';
 
+const checkSteps = ['reach', 'write', 'read', 'delete'] as const;
+
 interface DestinationCheck {
-  readonly step: ObjectStep;
+  readonly step: (typeof checkSteps)[number];
   /** `forbidden` means that the permission is missing, but is not needed for exports. */
-  readonly outcome: 'passed' | 'forbidden';
+  readonly outcome: 'passed' | 'forbidden' | 'failed' | 'not_run';
+  /** Why the step failed. */
+  readonly error?: RunlakeError;
 }
 
 /**
@@ -85,5 +89,40 @@ export async function tryDestination(
     } finally {
       await store.close();
     }
+  });
+}
+
+/**
+ * Repeats the checks of {@link checkDestination} with the stored credentials. The steps after a failed one are not run.
+ *
+ * @throws NOT_FOUND; OVERLOADED as {@link tryDestination}; errors of {@link openDestination}.
+ */
+export async function recheckDestination(
+  deps: DestinationDeps,
+  workspaceId: string,
+  id: string,
+): Promise<DestinationCheck[]> {
+  // Credentials are sealed for the id as stored, and the caller may have sent it in upper case.
+  const { id: destinationId } = await readDestination(deps.database, workspaceId, id);
+  return deps.checks.runCheck(workspaceId, async () => {
+    const limits = deps.limits ?? checkLimits;
+    const store = await openDestination({ ...deps, limits }, { workspaceId, destinationId });
+    try {
+      return await checkDestination(store);
+    } catch (error) {
+      return describeFailure(error);
+    } finally {
+      await store.close();
+    }
+  });
+}
+
+function describeFailure(error: unknown): DestinationCheck[] {
+  if (!isRunlakeError(error) || !error.code.startsWith('DESTINATION_')) throw error;
+  // An address that is not allowed is refused before the first step.
+  const failed = Math.max(0, checkSteps.indexOf(error.parameters.step as DestinationCheck['step']));
+  return checkSteps.map((step, index) => {
+    if (index === failed) return { step, outcome: 'failed', error };
+    return { step, outcome: index < failed ? 'passed' : 'not_run' };
   });
 }

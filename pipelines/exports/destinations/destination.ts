@@ -69,14 +69,14 @@ class CheckLimiter {
    *
    * @throws OVERLOADED if the workspace has reached its limit; errors of `check`.
    */
-  async runCheck(workspaceId: string, check: () => Promise<void>): Promise<void> {
+  async runCheck<T>(workspaceId: string, check: () => Promise<T>): Promise<T> {
     const inFlight = this.#inFlight.get(workspaceId) ?? 0;
     if (inFlight >= maxConcurrentChecks) {
       throw runlakeError('OVERLOADED', { what: 'checks of destinations of this workspace' }, { retryAfterSeconds: 5 });
     }
     this.#inFlight.set(workspaceId, inFlight + 1);
     try {
-      await check();
+      return await check();
     } finally {
       const left = (this.#inFlight.get(workspaceId) as number) - 1;
       if (left > 0) this.#inFlight.set(workspaceId, left);

@@ -18,6 +18,7 @@ export const unaudited: Readonly<Record<string, string>> = {
   createTagging: labels,
   deleteTagging: labels,
   listTagsOfResources: readsOnly,
+  checkBulkExportDestination: 'It changes nothing; the object that it writes is deleted again.',
   createSession: content,
   updateSession: content,
   deleteSessions: sameAs('deleteSession'),

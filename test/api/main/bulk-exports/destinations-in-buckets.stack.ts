@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { sealCredentials } from '../../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../../pipelines/exports/destinations/open-destination.ts';
 import { findStackS3, type S3Identity, type StackS3 } from '../../../infra/objects/s3/s3-of-stack.ts';
 import { asking } from '../../ask.ts';
@@ -85,6 +86,21 @@ describe.runIf(stack)('destinations in buckets', () => {
       [body.id],
     );
     expect(row).toEqual({ sealed_credentials: null, credentials_keys: [] });
+  });
+
+  it('are checked with the stored credentials', async () => {
+    const { body } = await ask('POST', routes, bucket());
+    const check = async () => (await ask('POST', `${routes}/${body.id}/check`)).body.checks;
+    const outcomes = async () => (await check()).map(({ outcome }: { outcome: string }) => outcome);
+    expect(await outcomes()).toEqual(['passed', 'passed', 'passed', 'passed']);
+    // A key with other permissions, as after a change of its policy.
+    const { sealed } = sealCredentials(api.services.destinations.sealer, body.id, credentials('reader'));
+    await api.database.execute('UPDATE bulk_export_destinations SET sealed_credentials = $2 WHERE id = $1', [
+      body.id,
+      sealed,
+    ]);
+    expect(await outcomes()).toEqual(['passed', 'failed', 'not_run', 'not_run']);
+    await expectSecretsHidden(await check());
   });
 
   it('accept an endpoint that contains the bucket, and return it without the bucket', async () => {

@@ -104,6 +104,35 @@ describe('a destination', () => {
     expect((await asked(reader, 'DELETE', `${routes}/${id}`)).status).toBe(403);
   });
 
+  it('is checked step by step, also when a step fails', async () => {
+    const { id } = await create({ config: { prefix: 'checked' } });
+    const check = async (target = id) => {
+      const { status, body } = await ask('POST', `${routes}/${target}/check`);
+      expect(status).toBe(200);
+      return body.checks;
+    };
+    const passed = ['reach', 'write', 'read', 'delete'].map((step) => ({
+      ...{ step, outcome: 'passed', message: null, remedy: null },
+    }));
+    expect(await check()).toEqual(passed);
+    expect(await check(id.toUpperCase())).toEqual(passed);
+    expect(readdirSync(join(root, 'checked/tmp'))).toEqual([]);
+
+    // A file in place of the folder.
+    rmSync(join(root, 'checked'), { recursive: true });
+    writeFileSync(join(root, 'checked'), '');
+    expect(await check()).toEqual([
+      passed[0],
+      { step: 'write', outcome: 'failed', message: expect.stringContaining('step write'), remedy: expect.any(String) },
+      { step: 'read', outcome: 'not_run', message: null, remedy: null },
+      { step: 'delete', outcome: 'not_run', message: null, remedy: null },
+    ]);
+    rmSync(join(root, 'checked'));
+    expect(await check()).toEqual(passed);
+    expect((await asked(acme.workspaceKeys[1], 'POST', `${routes}/${id}/check`)).status).toBe(404);
+    expect((await ask('POST', `${routes}/${randomUUID()}/check`)).status).toBe(404);
+  });
+
   it('is not deleted while an unfinished export uses it', async () => {
     const { id } = await create();
     const project = await ask('POST', '/sessions', { name: randomUUID() });
