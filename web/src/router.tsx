@@ -9,6 +9,7 @@ import {
 } from '@tanstack/react-router';
 import { sessionQuery } from './api/session.ts';
 import { EmptyState, ErrorState, LoadingState } from './components/states.tsx';
+import { readDatasetSearch } from './screens/datasets/search.ts';
 import { readTracesSearch } from './screens/traces/search.ts';
 import { readUsageSearch } from './screens/usage/search.ts';
 import { Shell } from './shell.tsx';
@@ -93,6 +94,20 @@ const usage = createRoute({
   validateSearch: readUsageSearch,
   component: lazyRouteComponent(() => import('./screens/usage/usage.tsx'), 'Usage'),
 });
+const datasets = createRoute({
+  getParentRoute: () => shell,
+  path: '/datasets',
+  validateSearch: (search: Record<string, unknown>): { name?: string | undefined } => ({
+    name: optionalText(search.name),
+  }),
+  component: lazyRouteComponent(() => import('./screens/datasets/datasets.tsx'), 'Datasets'),
+});
+const dataset = createRoute({
+  getParentRoute: () => shell,
+  path: '/datasets/$datasetId',
+  validateSearch: readDatasetSearch,
+  component: lazyRouteComponent(() => import('./screens/datasets/dataset.tsx'), 'Dataset'),
+});
 
 const settings = createRoute({
   getParentRoute: () => shell,
@@ -116,7 +131,7 @@ function readTraceSearch(search: Record<string, unknown>): { tab?: string | unde
 const routeTree = rootRoute.addChildren([
   signIn,
   sharedTrace,
-  shell.addChildren([home, projects, traces, run, projectRun, sdkRun, usage, settings, system]),
+  shell.addChildren([home, projects, traces, run, projectRun, sdkRun, datasets, dataset, usage, settings, system]),
 ]);
 
 export function createAppRouter(queries: QueryClient) {

@@ -69,14 +69,15 @@ export async function callText<P extends Path<'get'>>(path: P, options: CallOpti
   return response.text();
 }
 
-/** Sends a request to an operation that is not a part of the generated types. */
+/** Sends a request to an operation that is not a part of the generated types. `body` is sent as JSON, or is a form. */
 export async function send(method: string, url: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
   const headers = new Headers({ accept: 'application/json' });
-  if (body !== undefined) headers.set('content-type', 'application/json');
+  const isForm = body instanceof FormData;
+  if (body !== undefined && !isForm) headers.set('content-type', 'application/json');
   if (method !== 'get' && csrfToken !== undefined) headers.set('x-csrf-token', csrfToken);
   if (workspaceId !== undefined) headers.set('x-tenant-id', workspaceId);
   const init: RequestInit = { method: method.toUpperCase(), headers, credentials: 'same-origin' };
-  if (body !== undefined) init.body = JSON.stringify(body);
+  if (body !== undefined) init.body = isForm ? body : JSON.stringify(body);
   if (signal) init.signal = signal;
   const response = await fetch(url, init).catch((cause: unknown) => {
     if (signal?.aborted) throw cause;

@@ -555,6 +555,178 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v2/datasets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the datasets of the workspace, page by page
+         * @description A dataset that is created or deleted meanwhile, or whose value for `sort_by` changes, can shift pages.
+         *
+         *     Needs the permission `datasets:read`.
+         */
+        get: operations["listV2Datasets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{dataset_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a dataset
+         * @description Needs the permission `datasets:read`.
+         */
+        get: operations["getDataset"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a dataset with all versions of its examples
+         * @description Experiments on the dataset stay.
+         *
+         *     Needs the permission `datasets:delete`.
+         */
+        delete: operations["deleteDataset"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a dataset
+         * @description Absent fields stay unchanged; null clears a field, except for the name. Changed schemas apply to later writes of examples.
+         *
+         *     Needs the permission `datasets:update`.
+         *
+         *     Not supported yet: patch_examples, transformations.
+         */
+        patch: operations["updateDataset"];
+        trace?: never;
+    };
+    "/api/v1/datasets/{dataset_id}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the versions of a dataset, newest first
+         * @description Each write to the examples of a dataset makes a version. `X-Pagination-Total` is the number of versions.
+         *
+         *     Needs the permission `datasets:read`.
+         */
+        get: operations["listDatasetVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{dataset_id}/splits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the splits of a dataset
+         * @description Needs the permission `datasets:read`.
+         */
+        get: operations["listDatasetSplits"];
+        /**
+         * Add examples to a split, or remove them from it
+         * @description All or none, as one version.
+         *
+         *     Needs the permission `datasets:update`.
+         */
+        put: operations["updateDatasetSplit"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/examples": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List examples
+         * @description Of a dataset, or those with the given ids. `order=recent` is by the last change, `recently_created` by creation.
+         *
+         *     Needs the permission `datasets:read`.
+         */
+        get: operations["listExamples"];
+        put?: never;
+        /**
+         * Create an example
+         * @description Needs the permission `datasets:update`.
+         *
+         *     Not supported yet: use_legacy_message_format.
+         */
+        post: operations["createExample"];
+        /**
+         * Delete examples from the newest version
+         * @description All or none. Earlier versions keep them.
+         *
+         *     Needs the permission `datasets:update`.
+         */
+        delete: operations["deleteExamples"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/examples/{example_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an example
+         * @description Needs the permission `datasets:read`.
+         */
+        get: operations["getExample"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete an example from the newest version
+         * @description Earlier versions keep it.
+         *
+         *     Needs the permission `datasets:update`.
+         */
+        delete: operations["deleteExample"];
+        options?: never;
+        head?: never;
+        /**
+         * Update an example
+         * @description Absent and null fields stay unchanged. New metadata replaces the former metadata, except for the splits.
+         *
+         *     Needs the permission `datasets:update`.
+         *
+         *     Not supported yet: overwrite.
+         */
+        patch: operations["updateExample"];
+        trace?: never;
+    };
     "/api/v1/orgs/current/billing/granular-usage": {
         parameters: {
             query?: never;
@@ -601,6 +773,34 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/platform/datasets/{dataset_id}/examples": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create examples with attachments as multipart/form-data
+         * @description All or none, as one version. Parts: `<id>` (JSON: created_at, metadata, split, source_run_id, use_source_run_io, use_source_run_attachments), `<id>.inputs`, `<id>.outputs` (JSON objects), `<id>.attachment.<name>` (bytes).
+         *
+         *     Needs the permission `datasets:update`.
+         */
+        post: operations["createExampleParts"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Update examples with attachments as multipart/form-data
+         * @description All or none, as one version. The parts are those of the creation, and `<id>.attachments_operations` (JSON: rename, retain). Absent inputs, outputs, metadata and splits stay. Without attachments_operations, new attachments replace all former ones.
+         *
+         *     Needs the permission `datasets:update`.
+         */
+        patch: operations["updateExampleParts"];
         trace?: never;
     };
 }
@@ -2936,6 +3136,646 @@ export interface operations {
             };
         };
     };
+    listV2Datasets: {
+        parameters: {
+            query?: {
+                id?: string[];
+                name?: string;
+                /** @description Case-insensitive. */
+                name_contains?: string;
+                data_type?: ("kv" | "llm" | "chat")[];
+                /** @description A JSON object. Only items whose metadata contains all of its pairs. */
+                metadata?: string;
+                /** @description Only those that have all of these tag values. */
+                tag_value_id?: string[];
+                /** @description By `last_session_start_time`, datasets without experiments are the oldest. */
+                sort_by?: "name" | "created_at" | "modified_at" | "last_session_start_time" | "example_count" | "session_count";
+                /** @description Accepted; the response has all fields. */
+                exclude?: "example_count"[];
+                /** @description Accepted; there are no datasets of corrections. */
+                exclude_corrections_datasets?: boolean;
+                sort_order?: "asc" | "desc";
+                page_size?: number;
+                /** @description `next_cursor` of the previous page. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: {
+                            /** Format: uuid */
+                            id: string;
+                            /**
+                             * Format: uuid
+                             * @description Id of the workspace.
+                             */
+                            tenant_id: string;
+                            name: string;
+                            description: string | null;
+                            data_type: "kv" | "llm" | "chat";
+                            inputs_schema_definition: {
+                                [key: string]: unknown;
+                            } | null;
+                            outputs_schema_definition: {
+                                [key: string]: unknown;
+                            } | null;
+                            metadata: {
+                                [key: string]: unknown;
+                            } | null;
+                            baseline_experiment_id: string | null;
+                            externally_managed: boolean;
+                            /** @description Number of examples in the newest version. */
+                            example_count: number;
+                            /** @description Number of experiments. */
+                            session_count: number;
+                            last_session_start_time: string | null;
+                            transformations: null;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            modified_at: string;
+                        }[];
+                        next_cursor: string | null;
+                        has_more: boolean;
+                    };
+                };
+            };
+        };
+    };
+    getDataset: {
+        parameters: {
+            query?: {
+                /** @description Accepted; clients send it. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        name: string;
+                        description: string | null;
+                        data_type: "kv" | "llm" | "chat";
+                        inputs_schema_definition: {
+                            [key: string]: unknown;
+                        } | null;
+                        outputs_schema_definition: {
+                            [key: string]: unknown;
+                        } | null;
+                        metadata: {
+                            [key: string]: unknown;
+                        } | null;
+                        baseline_experiment_id: string | null;
+                        externally_managed: boolean;
+                        /** @description Number of examples in the newest version. */
+                        example_count: number;
+                        /** @description Number of experiments. */
+                        session_count: number;
+                        last_session_start_time: string | null;
+                        transformations: null;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        modified_at: string;
+                    };
+                };
+            };
+        };
+    };
+    deleteDataset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    updateDataset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    name?: string | null;
+                    description?: string | null;
+                    inputs_schema_definition?: {
+                        [key: string]: unknown;
+                    } | null;
+                    outputs_schema_definition?: {
+                        [key: string]: unknown;
+                    } | null;
+                    metadata?: {
+                        [key: string]: unknown;
+                    } | null;
+                    baseline_experiment_id?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        name: string;
+                        description: string | null;
+                        data_type: "kv" | "llm" | "chat";
+                        inputs_schema_definition: {
+                            [key: string]: unknown;
+                        } | null;
+                        outputs_schema_definition: {
+                            [key: string]: unknown;
+                        } | null;
+                        metadata: {
+                            [key: string]: unknown;
+                        } | null;
+                        baseline_experiment_id: string | null;
+                        externally_managed: boolean;
+                        /** @description Number of examples in the newest version. */
+                        example_count: number;
+                        /** @description Number of experiments. */
+                        session_count: number;
+                        last_session_start_time: string | null;
+                        transformations: null;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        modified_at: string;
+                    };
+                };
+            };
+        };
+    };
+    listDatasetVersions: {
+        parameters: {
+            query?: {
+                /** @description Only versions with a tag that contains this text. */
+                search?: string | null;
+                /** @description Only versions that added, changed or deleted this example. */
+                example?: string;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: date-time
+                         * @description Time of the write that made the version.
+                         */
+                        as_of: string;
+                        /** @description The newest version also has the tag `latest`. */
+                        tags: string[];
+                    }[];
+                };
+            };
+        };
+    };
+    listDatasetSplits: {
+        parameters: {
+            query?: {
+                /** @description A time, a tag, or `latest`. */
+                as_of?: string;
+            };
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": string[];
+                };
+            };
+        };
+    };
+    updateDatasetSplit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    split_name: string;
+                    examples: string[];
+                    /** @default false */
+                    remove?: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": string[];
+                };
+            };
+        };
+    };
+    listExamples: {
+        parameters: {
+            query?: {
+                dataset?: string;
+                id?: string[];
+                /** @description A time, a tag of the dataset, or `latest`. */
+                as_of?: string;
+                splits?: string[];
+                /** @description A JSON object. Only items whose metadata contains all of its pairs. */
+                metadata?: string;
+                /** @description Condition in the filter language; see the guide. */
+                filter?: string;
+                /** @description Parts of the JSON of inputs or outputs, ignoring case. */
+                full_text_contains?: string[];
+                order?: "recent" | "recently_created" | "id" | "random";
+                random_seed?: number;
+                /** @description Default: true for `recent` and `recently_created`. */
+                descending?: boolean;
+                /** @description Default: all fields except `attachment_urls`. Required fields are always returned. */
+                select?: ("id" | "name" | "dataset_id" | "created_at" | "modified_at" | "inputs" | "source_run_id" | "metadata" | "outputs" | "attachment_urls")[];
+                /** @description Accepted; inputs and outputs are always inline. */
+                inline_s3_urls?: boolean;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        /** Format: uuid */
+                        id: string;
+                        name: string;
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /**
+                         * Format: date-time
+                         * @description The version that created or changed the example.
+                         */
+                        modified_at: string;
+                        /** @description The JSON that was sent. */
+                        inputs: {
+                            [key: string]: unknown;
+                        };
+                        outputs?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description `dataset_split` is the list of splits. */
+                        metadata?: {
+                            [key: string]: unknown;
+                        };
+                        source_run_id?: string | null;
+                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
+                        attachment_urls?: {
+                            [key: string]: unknown;
+                        };
+                    }[];
+                };
+            };
+        };
+    };
+    createExample: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** Format: uuid */
+                    dataset_id: string;
+                    id?: string | null;
+                    created_at?: string | null;
+                    source_run_id?: string | null;
+                    use_source_run_io?: boolean | null;
+                    use_source_run_attachments?: string[] | null;
+                    inputs?: {
+                        [key: string]: unknown;
+                    } | null;
+                    outputs?: {
+                        [key: string]: unknown;
+                    } | null;
+                    metadata?: {
+                        [key: string]: unknown;
+                    } | null;
+                    split?: (string[] | string) | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        /** Format: uuid */
+                        id: string;
+                        name: string;
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /**
+                         * Format: date-time
+                         * @description The version that created or changed the example.
+                         */
+                        modified_at: string;
+                        /** @description The JSON that was sent. */
+                        inputs: {
+                            [key: string]: unknown;
+                        };
+                        outputs?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description `dataset_split` is the list of splits. */
+                        metadata?: {
+                            [key: string]: unknown;
+                        };
+                        source_run_id?: string | null;
+                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
+                        attachment_urls?: {
+                            [key: string]: unknown;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    deleteExamples: {
+        parameters: {
+            query: {
+                example_ids: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    getExample: {
+        parameters: {
+            query?: {
+                /** @description A time, a tag of the dataset, or `latest`. */
+                as_of?: string;
+                dataset?: string;
+            };
+            header?: never;
+            path: {
+                example_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        /** Format: uuid */
+                        id: string;
+                        name: string;
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /**
+                         * Format: date-time
+                         * @description The version that created or changed the example.
+                         */
+                        modified_at: string;
+                        /** @description The JSON that was sent. */
+                        inputs: {
+                            [key: string]: unknown;
+                        };
+                        outputs?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description `dataset_split` is the list of splits. */
+                        metadata?: {
+                            [key: string]: unknown;
+                        };
+                        source_run_id?: string | null;
+                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
+                        attachment_urls?: {
+                            [key: string]: unknown;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    deleteExample: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                example_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    updateExample: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                example_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    dataset_id?: string | null;
+                    /** @description Attachments that are neither renamed nor retained are removed. */
+                    attachments_operations?: {
+                        rename?: {
+                            [key: string]: string;
+                        } | null;
+                        retain?: string[] | null;
+                    } | null;
+                    inputs?: {
+                        [key: string]: unknown;
+                    } | null;
+                    outputs?: {
+                        [key: string]: unknown;
+                    } | null;
+                    metadata?: {
+                        [key: string]: unknown;
+                    } | null;
+                    split?: (string[] | string) | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        /** Format: uuid */
+                        id: string;
+                        name: string;
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /**
+                         * Format: date-time
+                         * @description The version that created or changed the example.
+                         */
+                        modified_at: string;
+                        /** @description The JSON that was sent. */
+                        inputs: {
+                            [key: string]: unknown;
+                        };
+                        outputs?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description `dataset_split` is the list of splits. */
+                        metadata?: {
+                            [key: string]: unknown;
+                        };
+                        source_run_id?: string | null;
+                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
+                        attachment_urls?: {
+                            [key: string]: unknown;
+                        };
+                    };
+                };
+            };
+        };
+    };
     getGranularUsage: {
         parameters: {
             query: {
@@ -3034,6 +3874,74 @@ export interface operations {
                 };
                 content: {
                     "text/csv; charset=utf-8": string;
+                };
+            };
+        };
+    };
+    createExampleParts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "multipart/form-data": unknown;
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        count: number;
+                        example_ids: string[];
+                        /**
+                         * Format: date-time
+                         * @description The new version of the dataset.
+                         */
+                        as_of: string;
+                    };
+                };
+            };
+        };
+    };
+    updateExampleParts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "multipart/form-data": unknown;
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        count: number;
+                        example_ids: string[];
+                        /**
+                         * Format: date-time
+                         * @description The new version of the dataset.
+                         */
+                        as_of: string;
+                    };
                 };
             };
         };

@@ -10,8 +10,9 @@ import { type KeyboardEvent, type ReactNode, useEffect, useRef } from 'react';
 import './virtual-table.css';
 
 const features = tableFeatures({ columnVisibilityFeature });
-const rowHeight = 32;
+const defaultRowHeight = 32;
 const columnGap = 12;
+const allColumns: ColumnVisibilityState = {};
 /** Rows below the last visible one at which the next page is requested. */
 const prefetchRows = 40;
 
@@ -35,15 +36,22 @@ export function VirtualTable<T>({
   visibility,
   rows,
   keyOf,
+  rowHeight = defaultRowHeight,
+  currentKey,
   onOpen,
   onNearEnd,
   footer,
 }: {
   readonly label: string;
   readonly columns: readonly TableColumn<T>[];
-  readonly visibility: ColumnVisibilityState;
+  /** Columns that are not shown. Default: all are shown. */
+  readonly visibility?: ColumnVisibilityState;
   readonly rows: readonly T[];
   readonly keyOf: (row: T) => string;
+  /** Height of each row in pixels. */
+  readonly rowHeight?: number;
+  /** Key of the row that is open beside the table. */
+  readonly currentKey?: string | undefined;
   readonly onOpen: (row: T) => void;
   readonly onNearEnd: () => void;
   readonly footer?: ReactNode;
@@ -61,7 +69,7 @@ export function VirtualTable<T>({
     ),
     data: rows as readonly (T & object)[],
     getRowId: keyOf,
-    state: { columnVisibility: visibility },
+    state: { columnVisibility: visibility ?? allColumns },
   });
   const shown = table
     .getVisibleLeafColumns()
@@ -127,7 +135,8 @@ export function VirtualTable<T>({
                 tabIndex={index === (items[0]?.index ?? 0) ? 0 : -1}
                 data-index={index}
                 aria-rowindex={index + 2}
-                style={{ ...style, transform: `translateY(${start}px)` }}
+                aria-current={row.id === currentKey ? 'true' : undefined}
+                style={{ ...style, height: rowHeight, transform: `translateY(${start}px)` }}
                 onClick={() => onOpen(row.original)}
               >
                 {row.getVisibleCells().map((cell, position) => (

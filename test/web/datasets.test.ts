@@ -1,0 +1,229 @@
+import { Client } from 'langsmith';
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { RunlakeProcess } from '../runlake-process.ts';
+import { eventually, expectAccessible, openContext, type SignedInBrowser, signIn, startSignedIn } from './browser.ts';
+
+const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
+const bidi = 'safe\u202etxt.exe\u200b';
+
+let signedIn: SignedInBrowser;
+let runlake: RunlakeProcess;
+let client: Client;
+let page: Page;
+let problems: string[];
+beforeAll(async () => {
+  signedIn = await startSignedIn();
+  ({ runlake } = signedIn);
+  client = new Client({ apiUrl: runlake.url, apiKey: runlake.apiKey });
+});
+afterAll(() => signedIn?.close());
+beforeEach(async () => {
+  ({ page, problems } = await signedIn.openPage());
+});
+
+const table = () => page.getByRole('table', { name: 'Examples' });
+const detail = () => page.getByRole('region', { name: 'Example', exact: true });
+const field = (name: string) => page.getByRole('textbox', { name });
+const rowCount = async () => Number(await table().getAttribute('aria-rowcount')) - 1;
+
+async function addDataset(name: string, count: number): Promise<string> {
+  const { id } = await client.createDataset(name, { description: `${name}, described` });
+  const examples = Array.from({ length: count }, (_, index) => ({
+    dataset_id: id,
+    inputs: { question: `What is ${index} + 1?` },
+    outputs: { answer: String(index + 1) },
+    metadata: { level: index % 3 },
+    split: index % 2 === 0 ? 'even' : 'odd',
+  }));
+  if (count > 0) await client.createExamples(examples);
+  return id;
+}
+
+describe('the list of datasets', () => {
+  it('says that there are none, and finds those that there are by name', async () => {
+    await page.goto('/datasets');
+    await page.getByText('There are no datasets yet').waitFor();
+    await expectAccessible(page);
+    await addDataset('sums of small numbers', 3);
+    await addDataset('capitals', 2);
+    await page.reload();
+    const row = page.getByRole('row').filter({ hasText: 'sums of small numbers' });
+    await row.getByText('sums of small numbers, described').waitFor();
+    await eventually(() => row.getByRole('cell').nth(2).textContent()).toBe('3');
+    await page.keyboard.press('/');
+    await page.keyboard.type('CAPI');
+    await eventually(() => page.getByRole('row').count()).toBe(2);
+    await eventually(() => new URL(page.url()).search).toBe('?name=CAPI');
+    await expectAccessible(page);
+    await page.getByRole('searchbox').fill('nothing like it');
+    await page.getByText('No dataset has this name').waitFor();
+    expect(problems).toEqual([]);
+  });
+});
+
+describe('the examples of a dataset', () => {
+  it('are listed page by page, of which only rows in view are rendered, and filtered', async () => {
+    const id = await addDataset('many sums', 250);
+    await page.goto(`/datasets/${id}`);
+    await table().waitFor();
+    expect(await rowCount()).toBe(100);
+    expect(await table().getByRole('row').count()).toBeLessThan(80);
+    await expectAccessible(page);
+    await eventually(async () => {
+      await page.locator('.virtual-scroll').evaluate((element) => element.scrollTo(0, element.scrollHeight));
+      return rowCount();
+    }).toBe(250);
+    await page.getByText('250 examples; these are all.').waitFor();
+    await page.getByLabel('Split').selectOption('odd');
+    await eventually(async () => table().getByRole('row').filter({ hasText: 'even' }).count()).toBe(0);
+    await eventually(rowCount).toBe(100);
+    await page.getByRole('searchbox', { name: 'Find in inputs and outputs' }).fill('is 17 +');
+    await page.keyboard.press('Enter');
+    await eventually(rowCount).toBe(1);
+    await page.reload();
+    await eventually(rowCount).toBe(1);
+    await page.getByLabel('Split').selectOption('even');
+    await page.getByText('No examples match').waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('are opened by keyboard', async () => {
+    const id = await addDataset('keys', 5);
+    await page.goto(`/datasets/${id}`);
+    await table().getByRole('row').nth(1).focus();
+    await page.keyboard.press('j');
+    await eventually(() => page.evaluate(() => document.activeElement?.getAttribute('data-index'))).toBe('1');
+    await page.keyboard.press('Enter');
+    await eventually(() => table().locator('[aria-current="true"]').getAttribute('data-index')).toBe('1');
+    const question = (await table().locator('[aria-current="true"]').getByRole('cell').first().textContent()) ?? '';
+    expect(question).toMatch(/^What is/);
+    await detail().getByText(question).waitFor();
+    await expectAccessible(page);
+    await page.keyboard.press('Escape');
+    await eventually(() => detail().count()).toBe(0);
+    await page.keyboard.press('?');
+    await page.getByRole('dialog').getByText('Next or previous example').waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('are added, changed and deleted as JSON, with all digits of numbers', async () => {
+    const id = await addDataset('edited', 0);
+    await page.goto(`/datasets/${id}`);
+    await page.getByText('The dataset has no examples yet').waitFor();
+    await expectAccessible(page);
+    await page.getByRole('button', { name: 'Add an example' }).click();
+    await field('Inputs').fill('{"n": 9007199254740993');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('This is not JSON').waitFor();
+    await expectAccessible(page);
+    await field('Inputs').fill('[1]');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('This is JSON, but not an object').waitFor();
+    await field('Inputs').fill('{"n": 9007199254740993}');
+    await field('Outputs').fill('{"even": false}');
+    await field('Metadata').fill('{"source": "me"}');
+    await field('Splits').fill('hard, new');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await detail().getByText('9007199254740993').waitFor();
+    await eventually(rowCount).toBe(1);
+    await detail().getByText('hard', { exact: true }).waitFor();
+
+    await page.getByRole('button', { name: 'Edit' }).click();
+    expect(await field('Inputs').inputValue()).toContain('9007199254740993');
+    await field('Outputs').fill('{"even": 0.5}');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await detail().getByText('0.5').waitFor();
+    const stored = await fetch(`${runlake.url}/api/v1/examples?dataset=${id}`, {
+      headers: { 'x-api-key': runlake.apiKey },
+    });
+    const [example] = await stored.json();
+    expect(example).toMatchObject({
+      outputs: { even: 0.5 },
+      metadata: { source: 'me', dataset_split: ['hard', 'new'] },
+    });
+    await page.getByRole('button', { name: 'Delete the example' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
+    await page.getByRole('button', { name: 'Delete the example' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+    await page.getByText('This version has no examples').waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('are refused with what the API says', async () => {
+    const { id } = await client.createDataset('with a schema', {
+      inputsSchema: { type: 'object', properties: { n: { type: 'number' } }, required: ['n'] },
+    });
+    await page.goto(`/datasets/${id}?example=new`);
+    await field('Inputs').fill('{"n": "one"}');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await eventually(() => page.getByRole('alert').textContent()).toContain('number');
+    await expectAccessible(page);
+    expect(problems).toEqual([]);
+  });
+
+  it('show hostile values as text', async () => {
+    const { id } = await client.createDataset(`${script}${bidi}`, { description: script });
+    await client.createExamples([
+      {
+        dataset_id: id,
+        inputs: { messages: [{ role: script, content: `${script} ${bidi}` }], [script]: 'lorem '.repeat(150_000) },
+        outputs: { [bidi]: script },
+        metadata: { [script]: script },
+        split: script,
+      },
+    ]);
+    await page.goto('/datasets');
+    await page.getByRole('link', { name: 'alert(1)' }).click();
+    await table().getByRole('row').nth(1).click();
+    await detail().getByText('alert(2)').first().waitFor();
+    expect(await page.getByRole('heading', { level: 1 }).textContent()).toContain('⟨U+202E⟩');
+    await expectAccessible(page);
+    await page.getByRole('button', { name: 'Edit' }).click();
+    await field('Metadata').waitFor();
+    expect(await page.locator('img[src=x]').count()).toBe(0);
+    expect(problems).toEqual([]);
+  });
+});
+
+describe('what is not there', () => {
+  it('a dataset that does not exist, and an example that is not in the version', async () => {
+    await page.goto('/datasets/00000000-0000-4000-8000-000000000000');
+    await page.getByRole('alert').getByRole('heading', { name: 'Not found' }).waitFor();
+    await expectAccessible(page);
+    const id = await addDataset('short', 1);
+    await page.goto(`/datasets/${id}?example=00000000-0000-4000-8000-000000000000`);
+    await page.getByRole('alert').getByText('This version of the dataset has no example').waitFor();
+  });
+
+  it('an API that fails, and recovers', async () => {
+    await page.route('**/api/v2/datasets*', (route) =>
+      route.fulfill({ status: 400, json: { detail: 'The database is away.' } }),
+    );
+    await page.goto('/datasets');
+    await eventually(() => page.getByRole('alert').textContent()).toContain('The database is away.');
+    await expectAccessible(page);
+    await page.unroute('**/api/v2/datasets*');
+    await page.getByRole('button', { name: 'Try again' }).click();
+    await page.getByRole('region', { name: 'Datasets' }).waitFor();
+  });
+
+  it('a permission', async () => {
+    const headers = { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' };
+    const created = await fetch(`${runlake.url}/api/v1/api-key`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify({ description: 'no datasets', permissions: ['projects:read'] }),
+    });
+    const { key } = await created.json();
+    const context = await openContext(signedIn.browser, runlake.url);
+    const other = await context.newPage();
+    await signIn(other, key, '/datasets');
+    await other.getByRole('main').getByText('datasets:read').waitFor();
+    await expectAccessible(other);
+    const id = await addDataset('forbidden', 1);
+    await other.goto(`/datasets/${id}`);
+    await other.getByRole('main').getByText('datasets:read').waitFor();
+    await context.close();
+  });
+});

@@ -1,0 +1,202 @@
+import { useQuery } from '@tanstack/react-query';
+import { type FormEvent, type ReactNode, useMemo } from 'react';
+import { call } from '../../api/client.ts';
+import { usePermission } from '../../api/session.ts';
+import { EmptyState, QueryState } from '../../components/states.tsx';
+import { showInvisible } from '../../components/text.tsx';
+import { ExampleDetail } from './example-detail.tsx';
+import { ExampleForm } from './example-form.tsx';
+import { createDatasetSource, useExamples } from './example-source.ts';
+import { Examples } from './examples.tsx';
+import type { DatasetSearch } from './search.ts';
+import { describeVersion, useVersions, type Version } from './use-versions.ts';
+
+/** The examples of a version of a dataset. Those of the newest version can be changed. */
+export function DatasetExamples({
+  datasetId,
+  search,
+  onChange,
+}: {
+  readonly datasetId: string;
+  readonly search: DatasetSearch;
+  readonly onChange: (changes: DatasetSearch) => void;
+}) {
+  const canUpdate = usePermission('datasets:update');
+  const versions = useVersions(datasetId);
+  return (
+    <QueryState query={versions}>
+      {({ pages }) => (
+        <ExamplesOfVersion
+          datasetId={datasetId}
+          versions={pages.flat()}
+          canEdit={canUpdate && search.version === undefined}
+          search={search}
+          onChange={onChange}
+        />
+      )}
+    </QueryState>
+  );
+}
+
+function ExamplesOfVersion({
+  datasetId,
+  versions,
+  canEdit,
+  search,
+  onChange,
+}: {
+  readonly datasetId: string;
+  readonly versions: readonly Version[];
+  readonly canEdit: boolean;
+  readonly search: DatasetSearch;
+  readonly onChange: (changes: DatasetSearch) => void;
+}) {
+  const { split, text, example } = search;
+  const source = useMemo(() => createDatasetSource(datasetId), [datasetId]);
+  // A fixed version keeps the pages together while others write to the dataset.
+  const version = search.version ?? versions[0]?.as_of;
+  const pages = useExamples(source, { version, split, text }, version !== undefined);
+  const close = () => onChange({ example: undefined });
+  return (
+    <>
+      <ExampleFilters datasetId={datasetId} versions={versions} search={search} onChange={onChange}>
+        {canEdit && (
+          <button type="button" className="button primary" onClick={() => onChange({ example: 'new' })}>
+            Add an example
+          </button>
+        )}
+      </ExampleFilters>
+      {version === undefined && example !== 'new' ? (
+        <EmptyState title="The dataset has no examples yet">
+          {canEdit ? 'Add one here, or with ' : 'Add one with '}
+          <code>client.createExamples(…)</code> of the SDK.
+        </EmptyState>
+      ) : version === undefined ? (
+        <div className="pane-detail">
+          <ExampleForm datasetId={datasetId} onSaved={(id) => onChange({ example: id })} onCancel={close} />
+        </div>
+      ) : (
+        <Examples
+          pages={pages}
+          selectedId={example}
+          isFiltered={split !== undefined || text !== undefined}
+          onSelect={(id) => onChange({ example: id })}
+        >
+          {example === 'new' && canEdit ? (
+            <ExampleForm datasetId={datasetId} onSaved={(id) => onChange({ example: id })} onCancel={close} />
+          ) : example !== undefined && example !== 'new' ? (
+            <ExampleDetail
+              key={example}
+              source={source}
+              id={example}
+              version={version}
+              editsDatasetId={canEdit ? datasetId : undefined}
+              onClose={close}
+            />
+          ) : null}
+        </Examples>
+      )}
+    </>
+  );
+}
+
+function ExampleFilters({
+  datasetId,
+  versions,
+  search: { version, split, text },
+  onChange,
+  children,
+}: {
+  readonly datasetId: string;
+  readonly versions: readonly Version[];
+  readonly search: DatasetSearch;
+  readonly onChange: (changes: DatasetSearch) => void;
+  readonly children: ReactNode;
+}) {
+  const splits = useQuery({
+    queryKey: ['dataset', datasetId, 'splits', version],
+    queryFn: ({ signal }) =>
+      call('get', '/api/v1/datasets/{dataset_id}/splits', {
+        path: { dataset_id: datasetId },
+        query: version === undefined ? {} : { as_of: version },
+        signal,
+      }),
+  });
+  const find = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    onChange({ text: String(new FormData(event.currentTarget).get('text')).trim() || undefined });
+  };
+  const known = splits.data ?? [];
+  return (
+    <div className="row wrap dataset-bar">
+      <form onSubmit={find} role="search">
+        <input
+          key={text}
+          className="input"
+          type="search"
+          name="text"
+          placeholder="Find in inputs and outputs"
+          aria-label="Find in inputs and outputs"
+          defaultValue={text}
+          maxLength={1000}
+          data-shortcut="/"
+        />
+      </form>
+      <select
+        className="input"
+        aria-label="Split"
+        value={split ?? ''}
+        onChange={({ target }) => onChange({ split: target.value || undefined })}
+      >
+        <option value="">All splits</option>
+        {[...new Set([...known, ...(split === undefined ? [] : [split])])].map((each) => (
+          <option key={each} value={each}>
+            {showInvisible(each.slice(0, 100))}
+          </option>
+        ))}
+      </select>
+      <VersionSelect
+        label="Version"
+        versions={versions}
+        version={version}
+        onSelect={(next) => onChange({ version: next, example: undefined })}
+      />
+      {version !== undefined && <span className="muted">Only the newest version can be changed.</span>}
+      <span className="spacer" />
+      {children}
+    </div>
+  );
+}
+
+/** Chooses one of the versions, or the newest one. */
+export function VersionSelect({
+  label,
+  versions,
+  version,
+  onSelect,
+}: {
+  readonly label: string;
+  readonly versions: readonly Version[];
+  readonly version: string | undefined;
+  readonly onSelect: (version: string | undefined) => void;
+}) {
+  const current = versions.find(
+    ({ as_of, tags }) => as_of === version || (version !== undefined && tags.includes(version)),
+  );
+  return (
+    <select
+      className="input version-select"
+      aria-label={label}
+      value={current?.as_of ?? version ?? ''}
+      onChange={({ target }) => onSelect(target.value || undefined)}
+    >
+      <option value="">Newest version</option>
+      {version !== undefined && current === undefined && <option value={version}>{showInvisible(version)}</option>}
+      {versions.map((each) => (
+        <option key={each.as_of} value={each.as_of}>
+          {describeVersion(each)}
+        </option>
+      ))}
+    </select>
+  );
+}

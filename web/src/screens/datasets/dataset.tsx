@@ -1,0 +1,63 @@
+import { useQuery } from '@tanstack/react-query';
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import { call } from '../../api/client.ts';
+import { formatCount } from '../../components/format.ts';
+import { ErrorState, Permitted } from '../../components/states.tsx';
+import { Tabs } from '../../components/tabs.tsx';
+import { Value } from '../../components/text.tsx';
+import { DatasetExamples } from './dataset-examples.tsx';
+import type { DatasetSearch } from './search.ts';
+import '../trace/trace.css';
+import './datasets.css';
+
+const route = getRouteApi('/shell/datasets/$datasetId');
+const tabs = ['Examples'] as const;
+
+/** A dataset: its examples, versions and experiments. */
+export function Dataset() {
+  return (
+    <Permitted permission="datasets:read">
+      <DatasetView />
+    </Permitted>
+  );
+}
+
+function DatasetView() {
+  const { datasetId } = route.useParams();
+  const search = route.useSearch();
+  const navigate = useNavigate({ from: '/datasets/$datasetId' });
+  const change = (changes: DatasetSearch) =>
+    void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
+  const dataset = useQuery({
+    queryKey: ['dataset', datasetId],
+    queryFn: ({ signal }) => call('get', '/api/v1/datasets/{dataset_id}', { path: { dataset_id: datasetId }, signal }),
+  });
+  if (dataset.error && !dataset.data)
+    return <ErrorState isPage error={dataset.error} onRetry={() => void dataset.refetch()} />;
+  const selected = tabs.find((each) => each === search.tab) ?? 'Examples';
+  return (
+    <div className="dataset">
+      <header className="page-head">
+        <Link to="/datasets" className="crumb">
+          Datasets
+        </Link>
+        <span className="crumb" aria-hidden="true">
+          /
+        </span>
+        <h1>
+          <Value text={dataset.data?.name ?? '…'} />
+        </h1>
+        {dataset.data && <span className="muted">{formatCount(dataset.data.example_count)} examples</span>}
+        <span className="spacer" />
+      </header>
+      {dataset.data?.description && (
+        <p className="dataset-description muted">
+          <Value text={dataset.data.description} />
+        </p>
+      )}
+      <Tabs label="Parts of the dataset" tabs={tabs} selected={selected} onSelect={(tab) => change({ tab })}>
+        {selected === 'Examples' && <DatasetExamples datasetId={datasetId} search={search} onChange={change} />}
+      </Tabs>
+    </div>
+  );
+}

@@ -1,0 +1,112 @@
+import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import { useDeferredValue } from 'react';
+import { call } from '../../api/client.ts';
+import { formatCount } from '../../components/format.ts';
+import { EmptyState, ErrorState, LoadingState, MoreButton, Permitted } from '../../components/states.tsx';
+import { Time, Value } from '../../components/text.tsx';
+import './datasets.css';
+
+const route = getRouteApi('/shell/datasets');
+const pageSize = 100;
+
+/** The datasets of the workspace. */
+export function Datasets() {
+  return (
+    <Permitted permission="datasets:read">
+      <DatasetList />
+    </Permitted>
+  );
+}
+
+function DatasetList() {
+  const { name = '' } = route.useSearch();
+  const navigate = useNavigate({ from: '/datasets' });
+  const wanted = useDeferredValue(name);
+  const datasets = useInfiniteQuery({
+    queryKey: ['datasets', wanted],
+    queryFn: ({ pageParam, signal }) =>
+      call('get', '/api/v2/datasets', {
+        query: {
+          page_size: pageSize,
+          ...(pageParam === undefined ? {} : { cursor: pageParam }),
+          ...(wanted === '' ? {} : { name_contains: wanted }),
+        },
+        signal,
+      }),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: ({ next_cursor }) => next_cursor ?? undefined,
+    placeholderData: keepPreviousData,
+  });
+  const rows = datasets.data?.pages.flatMap(({ items }) => items) ?? [];
+  return (
+    <>
+      <header className="page-head">
+        <h1>Datasets</h1>
+        <span className="spacer" />
+        <input
+          className="input"
+          type="search"
+          placeholder="Find a dataset"
+          aria-label="Find a dataset"
+          data-shortcut="/"
+          value={name}
+          onChange={({ target }) => void navigate({ search: { name: target.value || undefined }, replace: true })}
+        />
+      </header>
+      {datasets.error && rows.length === 0 ? (
+        <ErrorState error={datasets.error} onRetry={() => void datasets.refetch()} />
+      ) : datasets.isPending ? (
+        <LoadingState label="Loading datasets" />
+      ) : rows.length === 0 ? (
+        name === '' ? (
+          <EmptyState title="There are no datasets yet">
+            Create one with <code>client.createDataset(name)</code> of the SDK.
+          </EmptyState>
+        ) : (
+          <EmptyState title="No dataset has this name" />
+        )
+      ) : (
+        <section className="table-scroll" tabIndex={0} aria-label="Datasets">
+          <table className="plain-table">
+            <thead>
+              <tr>
+                <th>Name</th>
+                <th>Description</th>
+                <th className="number">Examples</th>
+                <th className="number">Experiments</th>
+                <th>Last experiment</th>
+                <th>Changed</th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map(
+                ({ id, name, description, example_count, session_count, last_session_start_time, modified_at }) => (
+                  <tr key={id}>
+                    <td className="text-cell">
+                      <Link to="/datasets/$datasetId" params={{ datasetId: id }}>
+                        <Value text={name} />
+                      </Link>
+                    </td>
+                    <td className="text-cell muted">
+                      <Value text={description ?? ''} />
+                    </td>
+                    <td className="number">{formatCount(example_count)}</td>
+                    <td className="number">{formatCount(session_count)}</td>
+                    <td>
+                      <Time at={last_session_start_time} />
+                    </td>
+                    <td>
+                      <Time at={modified_at} />
+                    </td>
+                  </tr>
+                ),
+              )}
+            </tbody>
+          </table>
+          <MoreButton pages={datasets} label="Show more datasets" />
+        </section>
+      )}
+    </>
+  );
+}

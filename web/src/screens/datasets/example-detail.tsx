@@ -1,0 +1,176 @@
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import { call } from '../../api/client.ts';
+import { CopyButton } from '../../components/copy-button.tsx';
+import { Icon } from '../../components/icon.tsx';
+import { Problem, QueryState } from '../../components/states.tsx';
+import { Time, Value } from '../../components/text.tsx';
+import { ConfirmButton } from '../settings/confirm-button.tsx';
+import { formatExact } from '../trace/exact-json.ts';
+import { JsonTree } from '../trace/json-tree.tsx';
+import { ValueView } from '../trace/value-view.tsx';
+import { ExampleForm } from './example-form.tsx';
+import { type Example, type ExampleSource, listSplits, omitSplits, useExample } from './example-source.ts';
+
+/** All fields of an example, with buttons that change it if `editsDatasetId` is the dataset that it is changed in. */
+export function ExampleDetail({
+  source,
+  id,
+  version,
+  editsDatasetId,
+  onClose,
+}: {
+  readonly source: ExampleSource;
+  readonly id: string;
+  readonly version: string | undefined;
+  readonly editsDatasetId?: string | undefined;
+  readonly onClose: () => void;
+}) {
+  const example = useExample(source, id, version);
+  const [isEditing, setEditing] = useState(false);
+  return (
+    <section className="example-detail stack" aria-label="Example">
+      <header className="row wrap">
+        <h2>Example</h2>
+        <CopyButton className="chip mono" label={id} text={() => id} />
+        <span className="spacer" />
+        {example.data && <CopyButton label="Copy" text={() => formatExact(example.data)} />}
+        {example.data && editsDatasetId !== undefined && !isEditing && (
+          <button type="button" className="button" onClick={() => setEditing(true)}>
+            Edit
+          </button>
+        )}
+        {editsDatasetId !== undefined && <DeleteButton id={id} datasetId={editsDatasetId} onDeleted={onClose} />}
+        <button type="button" className="button icon quiet" aria-label="Close" title="Close (Escape)" onClick={onClose}>
+          <Icon name="close" />
+        </button>
+      </header>
+      <QueryState query={example}>
+        {(found) =>
+          isEditing && editsDatasetId !== undefined ? (
+            <ExampleForm
+              datasetId={editsDatasetId}
+              example={found}
+              onSaved={() => setEditing(false)}
+              onCancel={() => setEditing(false)}
+            />
+          ) : (
+            <ExampleValues example={found} />
+          )
+        }
+      </QueryState>
+    </section>
+  );
+}
+
+function DeleteButton({
+  id,
+  datasetId,
+  onDeleted,
+}: {
+  readonly id: string;
+  readonly datasetId: string;
+  readonly onDeleted: () => void;
+}) {
+  const client = useQueryClient();
+  const remove = useMutation({
+    mutationFn: () => call('delete', '/api/v1/examples/{example_id}', { path: { example_id: id } }),
+    onSuccess: () => {
+      onDeleted();
+      return client.invalidateQueries({ queryKey: ['dataset', datasetId] });
+    },
+  });
+  return (
+    <>
+      <ConfirmButton
+        label="Delete"
+        name="Delete the example"
+        question="Delete the example from the newest version? Earlier versions keep it."
+        onConfirm={() => remove.mutate()}
+      />
+      <Problem message={remove.error?.message} />
+    </>
+  );
+}
+
+function ExampleValues({ example }: { readonly example: Example }) {
+  const { inputs, outputs, source_run_id, created_at, modified_at } = example;
+  const splits = listSplits(example);
+  const metadata = omitSplits(example);
+  return (
+    <>
+      <ValueView title="Inputs" value={inputs} />
+      {outputs ? <ValueView title="Outputs" value={outputs} /> : <p className="muted">The example has no outputs.</p>}
+      {Object.keys(metadata).length > 0 && (
+        <section aria-label="Metadata">
+          <h2>Metadata</h2>
+          <div className="json mono">
+            <JsonTree value={metadata} />
+          </div>
+        </section>
+      )}
+      <Attachments urls={example.attachment_urls} />
+      <dl className="run-figures">
+        {splits.length > 0 && (
+          <div>
+            <dt>Splits</dt>
+            <dd className="row wrap">
+              {splits.map((split) => (
+                <span key={split} className="badge">
+                  <Value text={split} />
+                </span>
+              ))}
+            </dd>
+          </div>
+        )}
+        <div>
+          <dt>Created</dt>
+          <dd>
+            <Time at={created_at} />
+          </dd>
+        </div>
+        <div>
+          <dt>Changed</dt>
+          <dd>
+            <Time at={modified_at} />
+          </dd>
+        </div>
+        {source_run_id && (
+          <div>
+            <dt>From</dt>
+            <dd>
+              <Link to="/runs/$runId" params={{ runId: source_run_id }}>
+                Run
+              </Link>
+            </dd>
+          </div>
+        )}
+      </dl>
+    </>
+  );
+}
+
+function Attachments({ urls }: { readonly urls: Example['attachment_urls'] }) {
+  const found = Object.entries(urls ?? {});
+  if (found.length === 0) return null;
+  return (
+    <section aria-label="Attachments">
+      <h2>Attachments</h2>
+      <ul className="attachments">
+        {found.map(([key, { presigned_url: url }]) => {
+          const name = key.replace(/^attachment\./, '');
+          // The API can have another name for itself than the browser; the path is the same.
+          const path = url === undefined ? undefined : new URL(url, window.location.origin).pathname;
+          return (
+            <li key={key}>
+              <a href={path} download={name}>
+                <Value text={name} />
+              </a>
+            </li>
+          );
+        })}
+      </ul>
+    </section>
+  );
+}

@@ -1,0 +1,106 @@
+import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
+import { callText, throwNotFound } from '../../api/client.ts';
+import { parseExact } from '../trace/exact-json.ts';
+
+const pageSize = 100;
+
+export interface Example {
+  readonly id: string;
+  readonly inputs: Readonly<Record<string, unknown>>;
+  readonly outputs?: Readonly<Record<string, unknown>> | null;
+  readonly metadata?: Readonly<Record<string, unknown>> | null;
+  readonly source_run_id?: string | null;
+  readonly attachment_urls?: Readonly<Record<string, { readonly presigned_url?: string }>> | null;
+  readonly created_at: string;
+  readonly modified_at: string;
+}
+
+export interface ExampleQuery {
+  /** A time or a tag. Undefined: the newest version. */
+  readonly version: string | undefined;
+  readonly split?: string | undefined;
+  readonly text?: string | undefined;
+}
+
+interface ExamplePage {
+  readonly as_of?: string;
+  readonly splits?: string[];
+  readonly full_text_contains?: string[];
+  readonly id?: string[];
+  readonly limit: number;
+  readonly offset: number;
+}
+
+/** Where examples are read: a dataset of the workspace, or a public link. Both return a JSON array. */
+export interface ExampleSource {
+  readonly key: readonly string[];
+  readonly list: (page: ExamplePage, signal: AbortSignal) => Promise<string>;
+}
+
+export function createDatasetSource(datasetId: string): ExampleSource {
+  return {
+    key: ['dataset', datasetId],
+    list: (page, signal) =>
+      callText('/api/v1/examples', {
+        query: {
+          ...page,
+          dataset: datasetId,
+          // The order of creation does not change when an example is edited.
+          order: 'recently_created',
+          select: [
+            'inputs',
+            'outputs',
+            'metadata',
+            'source_run_id',
+            ...(page.id ? (['attachment_urls'] as const) : []),
+          ],
+        },
+        signal,
+      }),
+  };
+}
+
+/** Reads the examples of a version page by page, in which numbers keep their digits. */
+export function useExamples(source: ExampleSource, { version, split, text }: ExampleQuery, isEnabled = true) {
+  return useInfiniteQuery({
+    queryKey: [...source.key, 'examples', version, split, text],
+    queryFn: async ({ pageParam, signal }) => {
+      const page = {
+        limit: pageSize,
+        offset: pageParam,
+        ...(version === undefined ? {} : { as_of: version }),
+        ...(split === undefined ? {} : { splits: [split] }),
+        ...(text === undefined ? {} : { full_text_contains: [text] }),
+      };
+      return parseExact(await source.list(page, signal)) as Example[];
+    },
+    initialPageParam: 0,
+    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    placeholderData: keepPreviousData,
+    enabled: isEnabled,
+  });
+}
+
+/** Reads an example of a version. */
+export function useExample(source: ExampleSource, id: string, version: string | undefined, isEnabled = true) {
+  return useQuery({
+    queryKey: [...source.key, 'example', id, version],
+    queryFn: async ({ signal }) => {
+      const page = { id: [id], limit: 1, offset: 0, ...(version === undefined ? {} : { as_of: version }) };
+      const [found] = parseExact(await source.list(page, signal)) as Example[];
+      return found ?? throwNotFound(`This version of the dataset has no example ${id}.`);
+    },
+    enabled: isEnabled,
+  });
+}
+
+export function listSplits({ metadata }: Example): readonly string[] {
+  const splits = metadata?.dataset_split;
+  return Array.isArray(splits) ? splits.map(String) : [];
+}
+
+/** Returns the metadata without the splits. */
+export function omitSplits({ metadata }: Example): Readonly<Record<string, unknown>> {
+  const { dataset_split: _, ...others } = metadata ?? {};
+  return others;
+}

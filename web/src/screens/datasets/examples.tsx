@@ -1,0 +1,102 @@
+import { type ReactNode, useCallback } from 'react';
+import { formatCount } from '../../components/format.ts';
+import { useShortcuts } from '../../components/shortcuts.tsx';
+import { EmptyState, ErrorState, LoadingState } from '../../components/states.tsx';
+import { Time, Value } from '../../components/text.tsx';
+import { type TableColumn, VirtualTable } from '../../components/virtual-table.tsx';
+import { formatExact } from '../trace/exact-json.ts';
+import { summarizePreview } from '../trace/messages.ts';
+import { type Example, listSplits, omitSplits, type useExamples } from './example-source.ts';
+
+const maxPreview = 2000;
+
+/** The examples of a version as a table, beside the one that is open. */
+export function Examples({
+  pages,
+  selectedId,
+  isFiltered,
+  onSelect,
+  children,
+}: {
+  readonly pages: ReturnType<typeof useExamples>;
+  readonly selectedId: string | undefined;
+  readonly isFiltered: boolean;
+  readonly onSelect: (id: string | undefined) => void;
+  /** The example that is open, or a form. */
+  readonly children?: ReactNode;
+}) {
+  const { hasNextPage, isFetchingNextPage, fetchNextPage } = pages;
+  const onNearEnd = useCallback(() => {
+    if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
+  }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
+  useShortcuts({
+    'j / k': { label: 'Next or previous example' },
+    Enter: { label: 'Open the example' },
+    Escape: { label: 'Close the example', run: () => onSelect(undefined) },
+  });
+  const rows = pages.data?.pages.flat() ?? [];
+  return (
+    <div className={children ? 'panes open' : 'panes'}>
+      {pages.error && rows.length === 0 ? (
+        <ErrorState error={pages.error} onRetry={() => void pages.refetch()} />
+      ) : pages.isPending ? (
+        <LoadingState label="Loading examples" />
+      ) : rows.length === 0 ? (
+        <EmptyState title={isFiltered ? 'No examples match' : 'This version has no examples'} />
+      ) : (
+        <VirtualTable
+          label="Examples"
+          columns={exampleColumns}
+          rows={rows}
+          keyOf={keyOf}
+          currentKey={selectedId}
+          onOpen={({ id }) => onSelect(id)}
+          onNearEnd={onNearEnd}
+          footer={
+            pages.isFetchNextPageError ? (
+              <>
+                The next page did not load.{' '}
+                <button type="button" className="button" onClick={() => void fetchNextPage()}>
+                  Try again
+                </button>
+              </>
+            ) : hasNextPage ? (
+              'Loading more …'
+            ) : (
+              `${formatCount(rows.length)} examples; these are all.`
+            )
+          }
+        />
+      )}
+      {children && <div className="pane-detail">{children}</div>}
+    </div>
+  );
+}
+
+const keyOf = ({ id }: Example) => id;
+
+const exampleColumns: readonly TableColumn<Example>[] = [
+  { id: 'inputs', label: 'Inputs', width: 140, grow: 2, render: ({ inputs }) => <JsonPreview value={inputs} /> },
+  { id: 'outputs', label: 'Outputs', width: 140, grow: 2, render: ({ outputs }) => <JsonPreview value={outputs} /> },
+  {
+    id: 'metadata',
+    label: 'Metadata',
+    width: 90,
+    grow: 1,
+    render: (example) => <JsonPreview value={omitSplits(example)} />,
+  },
+  {
+    id: 'splits',
+    label: 'Splits',
+    width: 90,
+    render: (example) => <Value text={listSplits(example).join(', ')} />,
+  },
+  { id: 'changed', label: 'Changed', width: 106, render: ({ modified_at }) => <Time at={modified_at} /> },
+];
+
+/** Inputs or outputs on one line: the last message or the only text, if there is one. */
+export function JsonPreview({ value }: { readonly value: object | null | undefined }) {
+  if (value === null || value === undefined || Object.keys(value).length === 0) return null;
+  const json = formatExact(value);
+  return <Value text={summarizePreview(json).slice(0, maxPreview)} title={json} />;
+}

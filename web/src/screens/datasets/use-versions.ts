@@ -1,0 +1,29 @@
+import { useInfiniteQuery } from '@tanstack/react-query';
+import { type Answer, call } from '../../api/client.ts';
+import { formatTime, parseTime } from '../../components/format.ts';
+import { showInvisible } from '../../components/text.tsx';
+
+const pageSize = 100;
+
+export type Version = Answer<'get', '/api/v1/datasets/{dataset_id}/versions'>[number];
+
+/** Reads the versions of a dataset, newest first, page by page. */
+export function useVersions(datasetId: string) {
+  return useInfiniteQuery({
+    queryKey: ['dataset', datasetId, 'versions'],
+    queryFn: ({ pageParam, signal }) =>
+      call('get', '/api/v1/datasets/{dataset_id}/versions', {
+        path: { dataset_id: datasetId },
+        query: { limit: pageSize, offset: pageParam },
+        signal,
+      }),
+    initialPageParam: 0,
+    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+  });
+}
+
+/** Returns the time of a version with its tags, as a text. */
+export function describeVersion({ as_of, tags }: Version): string {
+  const time = formatTime(parseTime(as_of), new Date());
+  return tags.length === 0 ? time : `${time} · ${tags.map(showInvisible).join(', ')}`;
+}
