@@ -47,6 +47,17 @@ export async function signIn(page: Page, apiKey: string, path = '/'): Promise<vo
   await page.getByRole('navigation', { name: 'Screens' }).waitFor();
 }
 
+/** Creates an API key with some of the permissions of the admin key. */
+export async function createKey(runlake: RunlakeProcess, body: object): Promise<{ id: string; key: string }> {
+  const response = await fetch(`${runlake.url}/api/v1/api-key`, {
+    method: 'POST',
+    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  expect(response.status).toBe(200);
+  return (await response.json()) as { id: string; key: string };
+}
+
 export interface SignedInBrowser {
   readonly runlake: RunlakeProcess;
   readonly browser: Browser;

@@ -42,6 +42,27 @@ const screens: readonly { name: string; path: () => string; ready: (page: Page) 
     ready: (page) => page.getByText('You are the support agent').waitFor(),
   },
   {
+    name: 'threads',
+    path: () => '/projects',
+    ready: async (page) => {
+      await page.getByRole('link', { name: 'support-agent' }).click();
+      await page.getByRole('link', { name: 'Threads' }).click();
+      await page.getByRole('table', { name: 'Threads' }).waitFor();
+      await page.locator('.figures dd', { hasText: '$' }).waitFor();
+    },
+  },
+  {
+    name: 'thread',
+    path: () => '/projects',
+    ready: async (page) => {
+      await page.getByRole('link', { name: 'support-agent' }).click();
+      await page.getByRole('link', { name: 'Threads' }).click();
+      await page.getByRole('link', { name: 'thread-3' }).click();
+      await page.getByText('Why was order 48213 shipped twice?').last().waitFor();
+      await eventually(() => page.getByText('Loading').count()).toBe(0);
+    },
+  },
+  {
     name: 'settings',
     path: () => '/settings?tab=Audit%20log',
     ready: (page) => page.getByRole('table').getByText('session').first().waitFor(),

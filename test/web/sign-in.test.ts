@@ -1,7 +1,7 @@
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
-import { expectAccessible, openContext, signIn, startBrowser, watchPage } from './browser.ts';
+import { createKey, expectAccessible, openContext, signIn, startBrowser, watchPage } from './browser.ts';
 import { buildAgentTrace, sendRuns } from './send-traces.ts';
 
 let runlake: RunlakeProcess;
@@ -13,16 +13,6 @@ afterAll(async () => {
   await browser?.close();
   await runlake?.remove();
 });
-
-async function createKey(body: object): Promise<{ id: string; key: string }> {
-  const response = await fetch(`${runlake.url}/api/v1/api-key`, {
-    method: 'POST',
-    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  });
-  expect(response.status).toBe(200);
-  return (await response.json()) as { id: string; key: string };
-}
 
 describe('sign-in', () => {
   it('refuses a wrong key with the words of the API, and stores no key', async () => {
@@ -92,7 +82,7 @@ describe('sign-in', () => {
   it('leads to the sign-in when the key is revoked, and back to the page afterwards', async () => {
     const context = await openContext(browser, runlake.url);
     const page = await context.newPage();
-    const { id, key } = await createKey({ description: 'to revoke' });
+    const { id, key } = await createKey(runlake, { description: 'to revoke' });
     await signIn(page, key, '/projects');
     await page.getByRole('link', { name: 'first' }).click();
     await page.getByRole('table', { name: 'Runs' }).waitFor();
@@ -135,7 +125,7 @@ describe('sign-in', () => {
   it('names the permission that is missing', async () => {
     const context = await openContext(browser, runlake.url);
     const page = await context.newPage();
-    const { key } = await createKey({ description: 'projects only', permissions: ['projects:read'] });
+    const { key } = await createKey(runlake, { description: 'projects only', permissions: ['projects:read'] });
     await signIn(page, key, '/usage');
     await page.getByText('No permission').waitFor();
     expect(await page.getByRole('main').textContent()).toContain('organization:read');

@@ -44,7 +44,9 @@ else if (readFileSync(file, 'utf8') !== text) {
 
 /** Returns the paths of the main API that are string literals of `web/src`. */
 function listCalls(): ReadonlySet<string> {
-  const files = readdirSync(sources, { recursive: true, encoding: 'utf8' }).filter((name) => /[^d]\.tsx?$/.test(name));
+  const files = readdirSync(sources, { recursive: true, encoding: 'utf8' }).filter((name) =>
+    /(?<!\.d)\.tsx?$/.test(name),
+  );
   const found = files.flatMap((name) => [...readFileSync(sources + name, 'utf8').matchAll(/'(\/api\/v\d\/[^']*)'/g)]);
   return new Set(found.map(([, path]) => path as string));
 }

@@ -9,7 +9,7 @@ import {
 } from '@tanstack/react-router';
 import { sessionQuery } from './api/session.ts';
 import { EmptyState, ErrorState, LoadingState } from './components/states.tsx';
-import { readDatasetSearch } from './screens/datasets/search.ts';
+import { readThreadsSearch } from './screens/threads/search.ts';
 import { readTracesSearch } from './screens/traces/search.ts';
 import { readUsageSearch } from './screens/usage/search.ts';
 import { Shell } from './shell.tsx';
@@ -66,6 +66,12 @@ const traces = createRoute({
   path: '/projects/$projectId',
   validateSearch: readTracesSearch,
   component: lazyRouteComponent(() => import('./screens/traces/traces.tsx'), 'Traces'),
+});
+const threads = createRoute({
+  getParentRoute: () => shell,
+  path: '/projects/$projectId/threads',
+  validateSearch: readThreadsSearch,
+  component: lazyRouteComponent(() => import('./screens/threads/threads.tsx'), 'Threads'),
 });
 const run = createRoute({
   getParentRoute: () => shell,
@@ -131,7 +137,7 @@ function readTraceSearch(search: Record<string, unknown>): { tab?: string | unde
 const routeTree = rootRoute.addChildren([
   signIn,
   sharedTrace,
-  shell.addChildren([home, projects, traces, run, projectRun, sdkRun, datasets, dataset, usage, settings, system]),
+  shell.addChildren([home, projects, traces, threads, run, projectRun, sdkRun, usage, settings, system]),
 ]);
 
 export function createAppRouter(queries: QueryClient) {

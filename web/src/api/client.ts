@@ -12,15 +12,16 @@ type Path<M extends Method> = {
 type Operation<M extends Method, P extends keyof paths> = paths[P] extends { [Key in M]: infer O } ? O : never;
 type Query<O> = O extends { parameters: { query?: infer Q } } ? Q : never;
 type Parameters<O> = O extends { parameters: { path: infer Values } } ? Values : never;
-type Body<O> = O extends { requestBody?: { content: { 'application/json': infer B } } } ? B : never;
+type RequestBody<O> = O extends { requestBody?: { content: { 'application/json': infer B } } } ? B : never;
 type Content<R> = R extends { content: infer C } ? C[Extract<keyof C, `application/json${string}`>] : undefined;
 export type Answer<M extends Method, P extends keyof paths> =
   Operation<M, P> extends { responses: infer R } ? Content<R[keyof R]> : never;
+export type Body<M extends Method, P extends keyof paths> = RequestBody<Operation<M, P>>;
 
 export interface CallOptions<M extends Method, P extends keyof paths> {
   readonly query?: Query<Operation<M, P>>;
   readonly path?: Parameters<Operation<M, P>>;
-  readonly body?: Body<Operation<M, P>>;
+  readonly body?: Body<M, P>;
   readonly signal?: AbortSignal;
 }
 

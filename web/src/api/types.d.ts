@@ -438,6 +438,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v2/threads/query": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Query the threads of a project, page by page
+         * @description A thread is the traces whose root runs have the same `thread_id`, `session_id` or `conversation_id` in their metadata. The thread with the newest trace is first. Only traces that match the times and filters count.
+         *
+         *     Needs the permission `runs:read`.
+         *
+         *     Not supported yet: thread_filter, ai_search.
+         */
+        post: operations["queryThreads"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/threads/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Get the selected statistics of the threads of a project
+         * @description Over the root runs that have a thread and match. Percentiles are exact.
+         *
+         *     Needs the permission `runs:read`.
+         *
+         *     Not supported yet: thread_filter.
+         */
+        post: operations["getThreadsStats"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/{run_id}/share": {
         parameters: {
             query?: never;
@@ -2639,6 +2687,152 @@ export interface operations {
                                 };
                             } | null;
                         }[];
+                    };
+                };
+            };
+        };
+    };
+    queryThreads: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** Format: uuid */
+                    project_id: string;
+                    min_start_time?: string | null;
+                    max_start_time?: string | null;
+                    filter?: string | null;
+                    trace_filter?: string | null;
+                    tree_filter?: string | null;
+                    page_size?: number | null;
+                    cursor?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        items: {
+                            thread_id: string;
+                            /** @description Number of traces. */
+                            count: number;
+                            /** Format: uuid */
+                            first_trace_id: string;
+                            /** Format: uuid */
+                            last_trace_id: string;
+                            /**
+                             * Format: uuid
+                             * @description The same as `last_trace_id`.
+                             */
+                            trace_id: string;
+                            first_inputs: string | null;
+                            last_outputs: string | null;
+                            last_error: string | null;
+                            /** Format: date-time */
+                            min_start_time: string;
+                            /** Format: date-time */
+                            max_start_time: string;
+                            /**
+                             * Format: date-time
+                             * @description The same as `max_start_time`.
+                             */
+                            start_time: string;
+                            latency_p50: number | null;
+                            latency_p99: number | null;
+                            total_tokens: number;
+                            total_cost: number | null;
+                            total_token_details: {
+                                [key: string]: number;
+                            };
+                            total_cost_details: {
+                                [key: string]: number;
+                            };
+                            num_errored_turns: number;
+                            feedback_stats: {
+                                [key: string]: {
+                                    [key: string]: unknown;
+                                };
+                            } | null;
+                        }[];
+                        next_cursor: string | null;
+                        has_more: boolean;
+                    };
+                    "text/event-stream": string;
+                };
+            };
+        };
+    };
+    getThreadsStats: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** Format: uuid */
+                    project_id: string;
+                    min_start_time?: string | null;
+                    max_start_time?: string | null;
+                    filter?: string | null;
+                    trace_filter?: string | null;
+                    tree_filter?: string | null;
+                    select: ("TRACE_COUNT" | "TOTAL_TOKENS" | "TOTAL_COST" | "ERROR_RATE" | "STREAMING_RATE" | "LATENCY_P50" | "LATENCY_P99" | "MEDIAN_TOKENS" | "FIRST_TOKEN_P50" | "FIRST_TOKEN_P99" | "PROMPT_TOKENS" | "COMPLETION_TOKENS" | "PROMPT_COST" | "COMPLETION_COST" | "PROMPT_TOKEN_DETAILS" | "COMPLETION_TOKEN_DETAILS" | "PROMPT_COST_DETAILS" | "COMPLETION_COST_DETAILS" | "THREAD_FEEDBACK_STATS" | "THREAD_COUNT")[];
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        thread_count?: number;
+                        trace_count?: number;
+                        total_tokens?: number | null;
+                        total_cost?: number | null;
+                        error_rate?: number | null;
+                        streaming_rate?: number | null;
+                        latency_p50_seconds?: number | null;
+                        latency_p99_seconds?: number | null;
+                        median_tokens?: number | null;
+                        first_token_p50_seconds?: number | null;
+                        first_token_p99_seconds?: number | null;
+                        prompt_tokens?: number | null;
+                        completion_tokens?: number | null;
+                        prompt_cost?: number | null;
+                        completion_cost?: number | null;
+                        prompt_token_details?: {
+                            [key: string]: number;
+                        } | null;
+                        completion_token_details?: {
+                            [key: string]: number;
+                        } | null;
+                        prompt_cost_details?: {
+                            [key: string]: number;
+                        } | null;
+                        completion_cost_details?: {
+                            [key: string]: number;
+                        } | null;
+                        thread_feedback_stats?: {
+                            [key: string]: {
+                                [key: string]: unknown;
+                            };
+                        } | null;
                     };
                 };
             };

@@ -62,7 +62,7 @@ export function RunDetail({
       >
         <div className="run-body">
           {tab === 'Run' && <RunValues run={run} />}
-          {tab === 'Metadata' && <Metadata run={run} />}
+          {tab === 'Metadata' && <Metadata run={run} isShared={source.isShared} />}
           {tab === 'Feedback' && (
             <Suspense fallback={<LoadingState />}>
               <Feedback run={run} />
@@ -144,7 +144,7 @@ function NoValue({ title, text }: { readonly title: string; readonly text: strin
   );
 }
 
-function Metadata({ run }: { readonly run: Run }) {
+function Metadata({ run, isShared }: { readonly run: Run; readonly isShared: boolean }) {
   const { metadata, ...extra } = (run.extra ?? {}) as Record<string, unknown>;
   const facts = [
     ['Id', run.id],
@@ -182,6 +182,14 @@ function Metadata({ run }: { readonly run: Run }) {
                 {label === 'Trace' || label === 'Parent' ? (
                   <Link to="/runs/$runId" params={{ runId: value }}>
                     {value}
+                  </Link>
+                ) : label === 'Thread' && !isShared ? (
+                  <Link
+                    to="/projects/$projectId/threads"
+                    params={{ projectId: run.session_id }}
+                    search={{ thread: value }}
+                  >
+                    <Value text={value} />
                   </Link>
                 ) : (
                   <LongText text={value} maxLength={300} />

@@ -49,7 +49,8 @@ export function ValueView({ title, value }: { readonly title: string; readonly v
   );
 }
 
-function Conversation({ messages }: { readonly messages: readonly Message[] }) {
+/** Messages, each with its role. */
+export function Conversation({ messages }: { readonly messages: readonly Message[] }) {
   return (
     <ol className="conversation">
       {messages.map(({ role, name, parts, toolCalls }, index) => (

@@ -106,12 +106,12 @@ export function storeColumnChoice(ids: readonly string[]): void {
 }
 
 /** A preview of inputs or outputs: the last message or the only text, if there is one, with the whole preview as tooltip. */
-function Preview({ text }: { readonly text: string | null | undefined }) {
+export function Preview({ text }: { readonly text: string | null | undefined }) {
   return <Value text={summarizePreview(text ?? '')} title={text ?? ''} />;
 }
 
 /** Returns the average scores by feedback key, such as `correct 0.9, helpful 1`. */
-function describeFeedback(stats: unknown): string {
+export function describeFeedback(stats: unknown): string {
   return Object.entries((stats ?? {}) as Record<string, { avg?: number | null; n?: number }>)
     .map(([key, { avg, n }]) => `${key} ${avg === null || avg === undefined ? `× ${n ?? 0}` : Number(avg.toFixed(2))}`)
     .join(', ');

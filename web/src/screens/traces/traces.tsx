@@ -1,20 +1,18 @@
-import { keepPreviousData, useQuery } from '@tanstack/react-query';
-import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useCallback, useState } from 'react';
-import { call } from '../../api/client.ts';
 import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import { EmptyState, ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
-import { Value } from '../../components/text.tsx';
 import { VirtualTable } from '../../components/virtual-table.tsx';
 import { readColumnChoice, runColumns, storeColumnChoice } from './columns.tsx';
 import { FilterBar } from './filter-bar.tsx';
+import { Figures, ProjectHead, useProject } from './project-head.tsx';
 import { QuickFilters } from './quick-filters.tsx';
 import { RangeMenu } from './range-menu.tsx';
 import type { TracesSearch } from './search.ts';
-import { type RunRow, type RunStats, useRuns } from './use-runs.ts';
+import { type RunRow, useRuns } from './use-runs.ts';
 import './traces.css';
 
 const route = getRouteApi('/shell/projects/$projectId');
@@ -34,11 +32,7 @@ function TracesOfProject() {
   const navigate = useNavigate({ from: '/projects/$projectId' });
   const change = (changes: Partial<TracesSearch>) =>
     void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
-  const project = useQuery({
-    queryKey: ['project', projectId],
-    queryFn: ({ signal }) => call('get', '/api/v1/sessions/{session_id}', { path: { session_id: projectId }, signal }),
-    placeholderData: keepPreviousData,
-  });
+  const project = useProject(projectId);
   const { pages, rows, stats, liveError, restart } = useRuns(projectId, search);
   const [columns, setColumns] = useState(readColumnChoice);
   const toggleLive = () => {
@@ -59,17 +53,7 @@ function TracesOfProject() {
   const visibility = Object.fromEntries(runColumns.map(({ id }) => [id, columns.includes(id)]));
   return (
     <div className="traces">
-      <header className="page-head">
-        <Link to="/projects" className="crumb">
-          Projects
-        </Link>
-        <span className="crumb" aria-hidden="true">
-          /
-        </span>
-        <h1>
-          <Value text={project.data?.name ?? '…'} />
-        </h1>
-        <span className="spacer" />
+      <ProjectHead projectId={projectId} name={project.data?.name} search={search}>
         <RunsMenu runs={search.runs} onChange={(runs) => change({ runs })} />
         <RangeMenu search={search} onChange={change} />
         <ColumnMenu
@@ -92,7 +76,7 @@ function TracesOfProject() {
           <span className={search.live ? 'live-dot on' : 'live-dot'} aria-hidden="true" />
           Live
         </button>
-      </header>
+      </ProjectHead>
       <div className="traces-filter">
         <FilterBar filter={search.filter} facets={stats?.run_facets ?? []} onChange={(filter) => change({ filter })} />
         <QuickFilters
@@ -101,7 +85,16 @@ function TracesOfProject() {
           onChange={(quick) => change({ quick })}
         />
       </div>
-      <Figures stats={stats} />
+      <Figures
+        figures={{
+          Runs: formatCount(stats?.run_count),
+          Errors: formatPercent(stats?.error_rate),
+          'Latency p50': formatSeconds(stats?.latency_p50),
+          'Latency p99': formatSeconds(stats?.latency_p99),
+          Tokens: formatCompact(stats?.total_tokens),
+          Cost: formatCost(stats?.total_cost),
+        }}
+      />
       {liveError && (
         <p className="notice error-text" role="alert">
           Live tail is interrupted: {liveError.message}
@@ -141,27 +134,6 @@ function TracesOfProject() {
         />
       )}
     </div>
-  );
-}
-
-function Figures({ stats }: { readonly stats: RunStats | undefined }) {
-  const figures = [
-    ['Runs', formatCount(stats?.run_count)],
-    ['Errors', formatPercent(stats?.error_rate)],
-    ['Latency p50', formatSeconds(stats?.latency_p50)],
-    ['Latency p99', formatSeconds(stats?.latency_p99)],
-    ['Tokens', formatCompact(stats?.total_tokens)],
-    ['Cost', formatCost(stats?.total_cost)],
-  ];
-  return (
-    <dl className="figures">
-      {figures.map(([label, value]) => (
-        <div key={label}>
-          <dt>{label}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
-    </dl>
   );
 }
 

@@ -1,9 +1,10 @@
-import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
-import { useMemo, useState } from 'react';
-import { type Answer, call } from '../../api/client.ts';
-import { buildConditions, type TracesSearch, toStatsConditions } from './search.ts';
+import { keepPreviousData, useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useEffect, useMemo, useState } from 'react';
+import { type Answer, type Body, call } from '../../api/client.ts';
+import { buildConditions, type RunConditions, type TracesSearch, toStatsConditions } from './search.ts';
 
 export type RunRow = Answer<'post', '/api/v2/runs/query'>['items'][number];
+type Select = NonNullable<Body<'post', '/api/v2/runs/query'>['selects']>[number];
 
 const pageSize = 100;
 const livePollMs = 2000;
@@ -28,38 +29,73 @@ const selects = [
   'FEEDBACK_STATS',
 ] as const;
 
+/** Rows that live updates may add before the pages are read anew. */
+const maxLiveRows = 2000;
+
 /**
- * Reads the runs that match `search`, newest first, page by page; with `live`, new and changed runs of the first page
- * every two seconds.
+ * Reads runs, newest first, page by page; with `isLive`, new runs and changes of the newest page every two seconds.
+ *
+ * @param key Everything that the conditions depend on.
  */
-export function useRuns(projectId: string, search: TracesSearch) {
-  const { live, ...filters } = search;
-  // A preset range ends now; a fixed point keeps the pages of one query together until `restart`.
-  const [now, setNow] = useState(Date.now);
-  const conditions = useMemo(() => buildConditions(projectId, search, now), [projectId, search, now]);
+export function useRunPages({
+  key,
+  conditions,
+  selects,
+  pageSize,
+  isLive,
+}: {
+  readonly key: readonly unknown[];
+  readonly conditions: RunConditions;
+  readonly selects: readonly Select[];
+  readonly pageSize: number;
+  readonly isLive: boolean;
+}) {
+  const client = useQueryClient();
   const read = (cursor: string | null, signal: AbortSignal) =>
     call('post', '/api/v2/runs/query', {
       body: { ...conditions, selects: [...selects], page_size: pageSize, cursor },
       signal,
     });
   const pages = useInfiniteQuery({
-    queryKey: ['runs', projectId, filters, now],
+    queryKey: ['runs', ...key],
     queryFn: ({ pageParam, signal }) => read(pageParam, signal),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => (page.has_more ? page.next_cursor : undefined),
     placeholderData: keepPreviousData,
     staleTime: Number.POSITIVE_INFINITY,
   });
+  const headKey = ['runs-head', ...key];
   const head = useQuery({
-    queryKey: ['runs-head', projectId, filters, now],
-    queryFn: ({ signal }) => read(null, signal),
-    enabled: live === true,
+    queryKey: headKey,
+    // Rows that newer ones have moved out of the first page stay.
+    queryFn: async ({ signal }) =>
+      mergeRows((await read(null, signal)).items, client.getQueryData<readonly RunRow[]>(headKey) ?? []),
+    enabled: isLive,
     refetchInterval: livePollMs,
   });
   const rows = useMemo(() => {
     const older = pages.data?.pages.flatMap(({ items }) => items) ?? [];
-    return live && head.data ? mergeHead(head.data.items, older) : older;
-  }, [pages.data, head.data, live]);
+    return isLive && head.data ? mergeRows(head.data, older) : older;
+  }, [pages.data, head.data, isLive]);
+  return { pages, rows, liveError: head.error, isFull: (head.data?.length ?? 0) > maxLiveRows };
+}
+
+/** Reads the runs that match `search`, and their statistics. */
+export function useRuns(projectId: string, search: TracesSearch) {
+  const { live, ...filters } = search;
+  // A preset range ends now; a fixed point keeps the pages of one query together until `restart`.
+  const [now, setNow] = useState(Date.now);
+  const conditions = useMemo(() => buildConditions(projectId, search, now), [projectId, search, now]);
+  const { pages, rows, liveError, isFull } = useRunPages({
+    key: [projectId, filters, now],
+    conditions,
+    selects,
+    pageSize,
+    isLive: live === true,
+  });
+  useEffect(() => {
+    if (isFull) setNow(Date.now());
+  }, [isFull]);
   const stats = useQuery({
     queryKey: ['run-stats', projectId, filters, now],
     queryFn: ({ signal }) =>
@@ -77,7 +113,7 @@ export function useRuns(projectId: string, search: TracesSearch) {
     pages,
     rows,
     stats: stats.data as RunStats | undefined,
-    liveError: head.error,
+    liveError,
     restart: () => setNow(Date.now()),
   };
 }
@@ -100,7 +136,7 @@ export interface Facet {
 }
 
 /** Returns the newest runs before the older ones; a run that is in both is shown as it is now. */
-function mergeHead(head: readonly RunRow[], older: readonly RunRow[]): RunRow[] {
+function mergeRows(head: readonly RunRow[], older: readonly RunRow[]): readonly RunRow[] {
   const known = new Set(head.map(({ id }) => id));
   return [...head, ...older.filter(({ id }) => !known.has(id))];
 }

@@ -1,0 +1,19 @@
+import { readTracesSearch, type TracesSearch } from '../traces/search.ts';
+
+/** Search parameters of the threads screen. */
+export interface ThreadsSearch extends Pick<TracesSearch, 'range' | 'from' | 'until' | 'filter'> {
+  /**
+   * Id of the thread to show in place of the list. Not a part of the path: clients choose ids, which can contain
+   * slashes or be `..`.
+   */
+  readonly thread?: string | undefined;
+}
+
+export function readThreadsSearch(search: Record<string, unknown>): ThreadsSearch {
+  const { range, from, until, filter } = readTracesSearch(search);
+  const { thread } = search;
+  return { range, from, until, filter, thread: typeof thread === 'string' && thread !== '' ? thread : undefined };
+}
+
+/** Returns the filter that selects the runs of a thread. */
+export const buildThreadFilter = (threadId: string): string => `eq(thread_id, ${JSON.stringify(threadId)})`;

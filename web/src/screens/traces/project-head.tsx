@@ -1,0 +1,67 @@
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import type { ReactNode } from 'react';
+import { call } from '../../api/client.ts';
+import { Value } from '../../components/text.tsx';
+import type { TracesSearch } from './search.ts';
+
+export function useProject(projectId: string) {
+  return useQuery({
+    queryKey: ['project', projectId],
+    queryFn: ({ signal }) => call('get', '/api/v1/sessions/{session_id}', { path: { session_id: projectId }, signal }),
+    placeholderData: keepPreviousData,
+  });
+}
+
+/** Head of the screens of a project, with links to its traces and threads in the same time range. */
+export function ProjectHead({
+  projectId,
+  name,
+  search,
+  children,
+}: {
+  readonly projectId: string;
+  readonly name: string | undefined;
+  readonly search: Pick<TracesSearch, 'range' | 'from' | 'until'>;
+  readonly children: ReactNode;
+}) {
+  const { range, from, until } = search;
+  const link = { params: { projectId }, search: { range, from, until } } as const;
+  return (
+    <header className="page-head">
+      <Link to="/projects" className="crumb">
+        Projects
+      </Link>
+      <span className="crumb" aria-hidden="true">
+        /
+      </span>
+      <h1>
+        <Value text={name ?? '…'} />
+      </h1>
+      <nav className="project-tabs" aria-label="Project">
+        <Link to="/projects/$projectId" {...link} activeOptions={{ exact: true, includeSearch: false }}>
+          Traces
+        </Link>
+        <Link to="/projects/$projectId/threads" {...link} activeOptions={{ includeSearch: false }}>
+          Threads
+        </Link>
+      </nav>
+      <span className="spacer" />
+      {children}
+    </header>
+  );
+}
+
+/** Figures above a list, by label. */
+export function Figures({ figures }: { readonly figures: Readonly<Record<string, ReactNode>> }) {
+  return (
+    <dl className="figures">
+      {Object.entries(figures).map(([label, value]) => (
+        <div key={label}>
+          <dt>{label}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
