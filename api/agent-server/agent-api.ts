@@ -7,6 +7,7 @@ import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { ApiProfile, CustomAccess } from '../server/api-form.ts';
 import { type CorsPolicy, loopbackOrigins, parseOrigins } from '../server/cross-origin.ts';
 import type { Services } from '../server/services.ts';
+import type { TicketReader } from '../server/session-ticket.ts';
 import { createAppRoutes } from './app-routes.ts';
 
 /** The parts of the agent server that depend on the langgraph.json, and their dependencies. */
@@ -15,6 +16,8 @@ export interface AgentApiOptions {
   readonly http?: HttpSettings;
   readonly app?: HttpApp;
   readonly watch?: Pick<DeploymentWatch, 'isDeleted'>;
+  /** Unset: only keys are accepted. */
+  readonly tickets?: TicketReader;
   /** Authenticates API keys if the routes of the custom app require them. */
   readonly authenticator: Authenticator;
   readonly rateLimiter: Services['rateLimiter'];
@@ -25,7 +28,7 @@ export interface AgentApiOptions {
  * workspace of the deployment, and `http` in the langgraph.json.
  */
 export function buildAgentApi(config: Config, workspaceId: string, parts?: AgentApiOptions): ApiProfile {
-  const { ownAccess, app, watch, http = {} } = parts ?? {};
+  const { ownAccess, app, watch, tickets, http = {} } = parts ?? {};
   const bodyLimit = { bytes: config.agentsMaxBodyBytes, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' };
   const crossOrigin = buildSharedOrigins(config.agentsCorsOrigins, http.cors);
   // The app handles preflights for its own routes, unless the operator or the langgraph.json sets allowed origins.
@@ -39,6 +42,7 @@ export function buildAgentApi(config: Config, workspaceId: string, parts?: Agent
     workspaceId,
     ...(http.disable_meta && { isDescribed: false }),
     ...(ownAccess && { customAccess: ownAccess }),
+    ...(tickets && { tickets }),
     ...(parts &&
       app && {
         extraRoutes: { ...createAppRoutes({ ...parts, app, workspaceId, bodyLimit }), crossOrigin: appCrossOrigin },

@@ -28,6 +28,7 @@ import { createSecretSealer, resealSecrets } from '../../pipelines/tenants/secre
 import { SignInLinks } from '../../pipelines/tenants/sign-in-links.ts';
 import { UsageLimits } from '../../pipelines/usage/usage-limits.ts';
 import type { Services } from '../server/services.ts';
+import { createTicketSigner } from '../server/session-ticket.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
 import { openDeadLetters } from './open-event-log.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
@@ -113,6 +114,7 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
     sentConfigs,
     destinations: createDestinationDeps(config, database, secretKey),
     exports: { database, log, jobs, limits: config, logger },
+    ticketSigner: createTicketSigner(secretKey),
     uploadSigner: createTokenSigner(secretKey, 'source uploads'),
     sourceStore,
     replicas: createReplicaFinder(database),

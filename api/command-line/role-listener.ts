@@ -74,7 +74,10 @@ export async function listenForRole(
   const api = await mainApi.listenHttp({
     server: {
       ...{ config, services, logger, operations: mainApi.operations },
-      mounted: mainApi.createDeploymentProxy({ find: (slug, options) => services.replicas.find(slug, options) }),
+      mounted: mainApi.createDeploymentProxy(
+        { find: (slug, options) => services.replicas.find(slug, options) },
+        { sessions: services },
+      ),
       getAwaitedDependency: () => what,
     },
     at: getApiAddress(config),

@@ -40,6 +40,7 @@ import { listServedOperations } from '../agent-server/operations.ts';
 import type { CustomAccess } from '../server/api-form.ts';
 import type { Operation } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
+import { createTicketSigner, type TicketReader } from '../server/session-ticket.ts';
 import { type AgentDeps, isolateGraphs, openGraphPool, startWork } from './agent-work.ts';
 import { getAgentServerAddress, getAgentServerUrl } from './check-port.ts';
 import type { AgentsPart } from './role.ts';
@@ -138,6 +139,7 @@ export interface OpenedAgents {
   readonly executor: Executor;
   /** Set if the langgraph.json has `auth`. Unset: requests are authenticated and authorised with API keys. */
   readonly ownAccess?: CustomAccess;
+  readonly tickets: TicketReader;
   readonly http: GraphsFile['http'];
   /** Set if the langgraph.json has `http.app`. */
   readonly app?: HttpApp;
@@ -255,6 +257,7 @@ export async function openAgents(
       recentAssistants: new RecentAssistants(),
     },
     executor,
+    tickets: { signer: createTicketSigner(parts.secretKey), deploymentId },
     http: file.http,
     operations: listServedOperations(file.http),
     graphCode,

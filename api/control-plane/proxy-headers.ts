@@ -3,6 +3,7 @@ import type { IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders } from '
 import type { FastifyRequest } from 'fastify';
 import { forwardedPrefixHeader } from '../server/public-base.ts';
 import { removeSessionCookie } from '../server/session-cookie.ts';
+import { ticketHeader } from '../server/session-ticket.ts';
 
 /** Headers that concern one connection, besides those that `Connection` lists. Source: RFC 9110, 7.6.1. */
 const hopByHopHeaders: readonly string[] = [
@@ -28,14 +29,20 @@ const pagePolicy =
 
 /**
  * Returns the headers that a replica gets. `Host` stays that of the client, because agent cards and redirects contain
- * it. `prefix` is the path of the deployment.
+ * it. `prefix` is the path of the deployment, `ticket` what the replica gets in place of the session.
  */
-export function toReplicaHeaders(request: FastifyRequest, prefix: string): OutgoingHttpHeaders {
+export function toReplicaHeaders(request: FastifyRequest, prefix: string, ticket?: string): OutgoingHttpHeaders {
   const { headers, protocol, ip, method } = request;
   const sent: OutgoingHttpHeaders = removeHopByHop(headers);
   // Graph code must not get the session of the user, which has all permissions of a key.
   if (sent.cookie !== undefined) sent.cookie = removeSessionCookie(String(sent.cookie));
   if (sent.cookie === undefined) delete sent.cookie;
+  // Only the proxy sends tickets.
+  delete sent[ticketHeader];
+  if (ticket !== undefined) {
+    sent[ticketHeader] = ticket;
+    delete sent['x-csrf-token'];
+  }
   // Node has already responded to `Expect`, and undici refuses it.
   delete sent.expect;
   // Fastify does not read the bodies of these methods.

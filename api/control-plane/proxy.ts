@@ -12,6 +12,7 @@ import type { ReplicaFinder } from '../../pipelines/deployments/find-replica-url
 import type { MountedRoutes } from '../server/api-form.ts';
 import { getRequestOrigin } from '../server/public-base.ts';
 import type { WebSocketAwareMessage } from '../server/web-sockets.ts';
+import { type ExchangeDeps, exchangeSession } from './exchange-session.ts';
 import { toClientHeaders, toReplicaHeaders } from './proxy-headers.ts';
 import { RequestBody } from './request-body.ts';
 import { type ProxiedRequest, ReplicaDispatcher } from './send-to-replica.ts';
@@ -32,9 +33,16 @@ const targetPattern = new RegExp(`^(?:https?://[^/?]*)?(/+${deploymentsSegment}/
 /**
  * `replicas` is called for each request and each attempt. A WebSocket ends if one side has read nothing for
  * `stallTimeoutMs` although bytes wait for it: until then nothing is read from the other side, so that the proxy does
- * not notice either that the other side has disconnected.
+ * not notice either that the other side has disconnected. `sessions` is read at each request; unset: requests with a
+ * session have no access.
  */
-export function createDeploymentProxy(replicas: ReplicaFinder, { stallTimeoutMs = 60_000 } = {}): MountedRoutes {
+export function createDeploymentProxy(
+  replicas: ReplicaFinder,
+  {
+    stallTimeoutMs = 60_000,
+    sessions,
+  }: { readonly stallTimeoutMs?: number | undefined; readonly sessions?: ExchangeDeps } = {},
+): MountedRoutes {
   return {
     segment: deploymentsSegment,
     register: async (scope) => {
@@ -55,7 +63,8 @@ export function createDeploymentProxy(replicas: ReplicaFinder, { stallTimeoutMs 
           logLevel: 'error',
           handler: async (request, reply) => {
             const { slug } = request.params;
-            const target = readTarget(request, slug);
+            const ticket = sessions && (await exchangeSession(request, slug, sessions));
+            const target = { ...readTarget(request, slug), ticket };
             if ((request.raw as WebSocketAwareMessage).upgrade)
               return openTunnel(request, reply, target, { replicas, stallTimeoutMs });
             return forward(request, reply, target, { dispatcher, replicas });
@@ -75,6 +84,8 @@ export interface ProxyTarget {
   readonly path: string;
   /** Query with its question mark, or an empty text. */
   readonly query: string;
+  /** What the replica gets in place of the session of the request. */
+  readonly ticket?: string | undefined;
 }
 
 /** @throws BAD_REQUEST if the path has a segment `..`. */
@@ -88,7 +99,7 @@ function readTarget({ originalUrl }: FastifyRequest, slug: string): ProxyTarget 
 function forward(
   request: FastifyRequest,
   reply: FastifyReply,
-  { slug, prefix, path }: ProxyTarget,
+  { slug, prefix, path, ticket }: ProxyTarget,
   { dispatcher, replicas }: { readonly dispatcher: ReplicaDispatcher; readonly replicas: ReplicaFinder },
 ): FastifyReply {
   const proxied: ProxiedRequest = {
@@ -105,7 +116,7 @@ function forward(
       getUpstream: () => 'http://replica',
       // The default repeats GET requests after 503 and takes the seconds of Retry-After as milliseconds.
       retryDelay: () => null,
-      rewriteRequestHeaders: () => toReplicaHeaders(request, prefix) as IncomingHttpHeaders,
+      rewriteRequestHeaders: () => toReplicaHeaders(request, prefix, ticket) as IncomingHttpHeaders,
       onResponse: (_request, _reply, { stream }) => sendBody(reply, stream),
       onError: (_reply, { error }) => reply.send(toRunlakeFailure(error)),
     }),

@@ -58,11 +58,11 @@ export function routeUpgrades(scope: FastifyInstance): void {
 export async function openTunnel(
   request: FastifyRequest,
   reply: FastifyReply,
-  { slug, prefix, path, query }: ProxyTarget,
+  { slug, prefix, path, query, ticket }: ProxyTarget,
   { replicas, stallTimeoutMs }: { readonly replicas: ReplicaFinder; readonly stallTimeoutMs: number },
 ): Promise<FastifyReply> {
   const { connection, upgrade } = request.headers;
-  const headers = { ...toReplicaHeaders(request, prefix), connection, upgrade };
+  const headers = { ...toReplicaHeaders(request, prefix, ticket), connection, upgrade };
   const tried = new Set<string>();
   for (;;) {
     const { url } = await replicas.find(slug, { avoid: tried });

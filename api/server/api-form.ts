@@ -5,6 +5,7 @@ import type { Caller } from '../../pipelines/tenants/caller.ts';
 import type { CorsPolicy } from './cross-origin.ts';
 import type { ApiTitle } from './openapi.ts';
 import type { Operation } from './operation.ts';
+import type { TicketReader } from './session-ticket.ts';
 import { originalRoutes, type Route } from './unserved-routes.ts';
 import { builtWebFolder } from './web-application.ts';
 
@@ -22,6 +23,8 @@ export interface ApiProfile extends ApiTitle {
    * all workspaces are accepted.
    */
   readonly workspaceId?: string;
+  /** Accepts tickets of the proxy in place of keys. Unset: they are ignored. */
+  readonly tickets?: TicketReader;
   /** Folder of the built web application, which the server serves at `/`. Unset: there is no web application. */
   readonly webFolder?: URL;
   /** Whether the server serves `/docs` and `/openapi.json`. Default: true. */

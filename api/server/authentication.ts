@@ -6,6 +6,7 @@ import { type Caller, requirePermission } from '../../pipelines/tenants/caller.t
 import type { ApiProfile } from './api-form.ts';
 import type { Access } from './operation.ts';
 import { readSessionCookie, requireCsrfToken } from './session-cookie.ts';
+import { findTicketSession } from './session-ticket.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -33,11 +34,12 @@ export async function identifyCaller(
   const servedWorkspace = api.workspaceId;
   const key = readApiKey(headers);
   const session = api.acceptsSessions && key === undefined ? readSessionCookie(headers) : undefined;
-  if (key === undefined && session === undefined) throw runlakeError('API_KEY_MISSING');
+  const sessionId = key === undefined ? findTicketSession(request.raw) : undefined;
+  if (key === undefined && session === undefined && sessionId === undefined) throw runlakeError('API_KEY_MISSING');
   const named = readHeader(headers['x-tenant-id']);
   const caller = await authenticator
     .authenticate({
-      ...{ key, session },
+      ...{ key, session, sessionId },
       workspace: named ?? servedWorkspace,
       organization: readHeader(headers['x-organization-id']),
     })
@@ -45,7 +47,8 @@ export async function identifyCaller(
       const isUnreachable = named === undefined && isRunlakeError(error) && error.code === 'WORKSPACE_FORBIDDEN';
       throw servedWorkspace !== undefined && isUnreachable ? runlakeError('DEPLOYMENT_FORBIDDEN') : error;
     });
-  if (caller.session) requireCsrfToken(request, caller.session);
+  // The proxy has verified the token of a session that sent a ticket.
+  if (caller.session && session !== undefined) requireCsrfToken(request, caller.session);
   if (servedWorkspace !== undefined && caller.workspaceId !== servedWorkspace)
     throw runlakeError('DEPLOYMENT_FORBIDDEN');
   if (access.tenantScope === 'workspace' && caller.workspaceId === undefined) throw runlakeError('WORKSPACE_REQUIRED');

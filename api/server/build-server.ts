@@ -37,6 +37,7 @@ import type { Operation } from './operation.ts';
 import { buildRoutePath, maskParameters, registerOperation, stripQuery } from './register-operation.ts';
 import { compileSerializer, compileValidator } from './schema-check.ts';
 import { dropSessionCookie } from './session-cookie.ts';
+import { takeTicket } from './session-ticket.ts';
 import { listUnbuiltRoutes, rejectUnservedRoutes } from './unserved-routes.ts';
 import { isPageRequest, listFileSegments, serveWebApplication, webPagePath } from './web-application.ts';
 import { acceptWebSockets, WebSocketAwareMessage } from './web-sockets.ts';
@@ -175,6 +176,7 @@ export async function buildServer({
     rewriteUrl: (raw) => {
       const { method = 'GET', url = '/', headers } = raw;
       if (!form.acceptsSessions) dropSessionCookie(raw as IncomingMessage);
+      takeTicket(raw as IncomingMessage, form.tickets);
       const path = stripQuery(url);
       if (form.extraRoutes?.takesPrecedence(method, path)) return customRoutePath;
       if (form.webFolder && isPageRequest(method, path, headers)) return webPagePath;

@@ -70,6 +70,8 @@ export interface Services {
   readonly oauth: OAuthDeps;
   /** Creates, reads and cancels bulk exports. Only processes with export workers execute them. */
   readonly exports: ExportDeps;
+  /** Signs what replicas of deployments accept in place of a session. */
+  readonly ticketSigner: TokenSigner;
   /** Signs links for uploads of sources. */
   readonly uploadSigner: TokenSigner;
   /** Stores uploaded sources of deployments. */

@@ -90,8 +90,12 @@ function isReachedByTls(request: FastifyRequest, { publicUrl }: Pick<Config, 'pu
  *
  * @throws CSRF_TOKEN_REQUIRED
  */
-export function requireCsrfToken({ method, headers }: FastifyRequest, { csrfToken }: SignInSession): void {
-  if (method === 'GET' || method === 'HEAD') return;
+export function requireCsrfToken({ method, headers }: FastifyRequest, session: SignInSession): void {
+  if (method !== 'GET' && method !== 'HEAD') checkCsrfToken(headers, session);
+}
+
+/** Like {@link requireCsrfToken}, for requests of any method. @throws CSRF_TOKEN_REQUIRED */
+export function checkCsrfToken(headers: IncomingHttpHeaders, { csrfToken }: SignInSession): void {
   const given = Buffer.from(String(headers['x-csrf-token'] ?? ''));
   const expected = Buffer.from(csrfToken);
   if (given.length !== expected.length || !timingSafeEqual(given, expected)) throw runlakeError('CSRF_TOKEN_REQUIRED');

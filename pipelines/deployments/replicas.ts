@@ -240,13 +240,17 @@ export function readReplicaAddresses(
   );
 }
 
-/** Whether a deployment with this slug exists. @throws NOT_FOUND */
-export async function requireSlug(
-  database: Sql,
-  slug: string,
-): Promise<{ readonly id: string; readonly isAsleep: boolean }> {
-  const [deployment] = await database.query<{ id: string; isAsleep: boolean }>(
-    'SELECT id, is_asleep AS "isAsleep" FROM deployments WHERE slug = $1 AND deletion_requested_at IS NULL',
+/** A deployment as its address finds it. */
+export interface AddressedDeployment {
+  readonly id: string;
+  readonly workspaceId: string;
+  readonly isAsleep: boolean;
+}
+
+/** Returns the deployment with this slug. @throws NOT_FOUND */
+export async function requireSlug(database: Sql, slug: string): Promise<AddressedDeployment> {
+  const [deployment] = await database.query<AddressedDeployment>(
+    'SELECT id, workspace_id AS "workspaceId", is_asleep AS "isAsleep" FROM deployments WHERE slug = $1 AND deletion_requested_at IS NULL',
     [slug],
   );
   if (deployment === undefined) throw runlakeError('NOT_FOUND', { what: 'Deployment' });

@@ -7,13 +7,15 @@ import { parseUuid } from '../ingest/run-event/uuid.ts';
 import type { Caller } from './caller.ts';
 import { hashKey } from './keys.ts';
 import { computeEffectivePermissions } from './permissions.ts';
-import { hashToken, readSession, type SignInSession } from './sign-in-session.ts';
+import { hashToken, readSession, readSessionById, type SignInSession } from './sign-in-session.ts';
 
 /** Credentials of a request; empty headers are omitted. A request has a key or a session. */
 export interface Credentials {
   readonly key?: string | undefined;
   /** Value of the session cookie. It is used only without a key. */
   readonly session?: string | undefined;
+  /** Id of a session whose cookie another process has verified. It is used only without a key and a cookie. */
+  readonly sessionId?: string | undefined;
   /** Value of the header `X-Tenant-Id`. */
   readonly workspace?: string | undefined;
   /** Value of the header `X-Organization-Id`. */
@@ -60,9 +62,14 @@ export function createAuthenticator({ database, logger }: { database: Database; 
   const sessions = new PromiseCache<SignInSession>({ max: 10_000, ttlMs: keyCacheMs });
 
   /** @throws SESSION_INVALID */
-  async function findSession(token: string): Promise<SignInSession> {
-    const hash = hashToken(token);
-    const session = await sessions.get(hash.toString('hex'), () => readSession(database, hash));
+  async function findSession({ session: token, sessionId }: Credentials): Promise<SignInSession | undefined> {
+    let session: SignInSession | undefined;
+    if (token !== undefined) {
+      const hash = hashToken(token);
+      session = await sessions.get(hash.toString('hex'), () => readSession(database, hash));
+    } else if (sessionId !== undefined) {
+      session = await sessions.get(sessionId, () => readSessionById(database, sessionId));
+    } else return undefined;
     if (session === undefined) throw runlakeError('SESSION_INVALID');
     return session;
   }
@@ -86,8 +93,9 @@ export function createAuthenticator({ database, logger }: { database: Database; 
   }
 
   return {
-    async authenticate({ key, session: token, workspace, organization }) {
-      const session = key === undefined && token !== undefined ? await findSession(token) : undefined;
+    async authenticate(credentials) {
+      const { key, workspace, organization } = credentials;
+      const session = key === undefined ? await findSession(credentials) : undefined;
       const hash = session?.keyHash ?? hashKey(key ?? '');
       const name = hash.toString('hex');
       const workspaceId = workspace && parseUuid(workspace);

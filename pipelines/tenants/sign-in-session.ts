@@ -90,6 +90,22 @@ export async function readSession(database: Database, hash: Buffer): Promise<Sig
     [row.id],
   );
   if (row.is_new) await confirmToken(database, hash);
+  return toSession(row);
+}
+
+/** Reads a session whose cookie another process has verified. The use is recorded there. */
+export async function readSessionById(database: Database, id: string): Promise<SignInSession | undefined> {
+  const [row] = await database.query<SessionRow>(
+    `SELECT s.id, s.csrf_token, s.key_id, k.hash AS key_hash, s.expires_at, false AS is_new, 0::float8 AS age
+     FROM sign_in_sessions s JOIN api_keys k ON k.id = s.key_id AND k.revoked_at IS NULL
+     WHERE s.id = $1 AND s.expires_at > now() AND s.last_used_at > now() - make_interval(secs => ${idleSeconds})`,
+    [id],
+    { name: 'read-session-by-id' },
+  );
+  return row && toSession(row);
+}
+
+function toSession(row: SessionRow): SignInSession {
   return {
     id: row.id,
     csrfToken: row.csrf_token,

@@ -27,9 +27,9 @@ export function watchErrors(operations: readonly Operation[] = allOperations): E
     if (code !== undefined && codes?.has(code) === false) undeclared.add(`${line.operation}: ${code}`);
   };
   const logger: Logger = Object.create(createLogger('silent', 'test'), {
-    debug: { value: recordError },
-    warn: { value: recordError },
-    error: { value: recordError },
+    debug: { value: recordError, writable: true },
+    warn: { value: recordError, writable: true },
+    error: { value: recordError, writable: true },
   });
   return {
     logger,

@@ -4,6 +4,7 @@ import { createMainApiServices } from '../../api/command-line/main-api-services.
 import { openEventLog } from '../../api/command-line/open-event-log.ts';
 import { ShutdownSteps } from '../../api/command-line/shutdown-steps.ts';
 import { startSink } from '../../api/command-line/start-storing.ts';
+import { createDeploymentProxy } from '../../api/control-plane/proxy.ts';
 import { operations as allOperations } from '../../api/main/operations.ts';
 import { buildServer } from '../../api/server/build-server.ts';
 import type { Operation } from '../../api/server/operation.ts';
@@ -75,7 +76,8 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
   };
   const operations = options.operations ?? allOperations;
   const errors = watchErrors(operations);
-  const server = await buildServer({ config, services, logger: errors.logger, operations });
+  const mounted = createDeploymentProxy(services.replicas, { sessions: services });
+  const server = await buildServer({ config, services, logger: errors.logger, operations, mounted });
   const settling = openSettling(stores.environment);
   server.addHook('onRequest', ({ method, url }) => settling.before(method, url));
   server.addHook('onSend', async ({ method, url }) => settling.after(method, url));

@@ -170,6 +170,12 @@ function ask(method: string, { url, payload, headers }: Omit<Attempt, 'answers'>
   });
 }
 
+/** Signs in with a key. Returns the headers of requests with the session. */
+async function startSession(key: string): Promise<typeof session> {
+  const signedIn = await ask('POST', { url: '/session', payload: { api_key: key } }, undefined);
+  return { cookie: String(signedIn.headers['set-cookie']), 'x-csrf-token': signedIn.json().csrf_token };
+}
+
 /** Reads all data of the victim with its own key. */
 async function readVictimData(): Promise<unknown> {
   const [key] = zebra.workspaceKeys;
@@ -260,8 +266,7 @@ beforeAll(async () => {
   // No stranger may end the sharing of the victim's trace.
   expect((await ask('PUT', { url: `/runs/${victim.runId}/share` }, key)).statusCode).toBe(200);
   await runRollUp(api.services);
-  const signedIn = await ask('POST', { url: '/session', payload: { api_key: stranger.adminKey } }, undefined);
-  session = { cookie: String(signedIn.headers['set-cookie']), 'x-csrf-token': signedIn.json().csrf_token };
+  session = await startSession(stranger.adminKey);
   before = await readVictimData();
   expect(before).toMatchObject({
     workspace: { display_name: 'okapi' },
@@ -389,6 +394,21 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
     // Reading everything of the victim takes most of the time of this suite.
     if ('permission' in access && access.permission.endsWith(':read')) return;
     expect(await readVictimData()).toEqual(before);
+  });
+});
+
+describe('the address of a deployment', () => {
+  it.each(['GET', 'POST', 'DELETE'])('is closed to the session of another workspace: %s', async (method) => {
+    const { body } = await ask('GET', { url: `/v2/deployments/${victim.deploymentId}` }, zebra.workspaceKeys[0]);
+    const { pathname } = new URL(JSON.parse(body).source_config.custom_url);
+    const neighbour = await startSession(zebra.workspaceKeys[1]);
+    for (const headers of [session, neighbour, { ...session, 'x-tenant-id': victim.workspaceId }]) {
+      const answer = await ask(method, { url: `${pathname}/threads/${randomUUID()}`, headers }, undefined);
+      expect([answer.statusCode, answer.json().code]).toEqual([
+        403,
+        expect.stringMatching(/^(DEPLOYMENT|WORKSPACE)_FORBIDDEN$/),
+      ]);
+    }
   });
 });
 
