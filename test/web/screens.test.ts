@@ -62,6 +62,16 @@ const screens: readonly { name: string; path: () => string; ready: (page: Page) 
       await eventually(() => page.getByText('Loading').count()).toBe(0);
     },
   },
+  { name: 'queues', path: () => '/queues', ready: (page) => page.getByText('Answers of the week').waitFor() },
+  {
+    name: 'queue',
+    path: () => '/queues',
+    ready: async (page) => {
+      await page.getByRole('link', { name: 'Answers of the week' }).click();
+      await page.getByText('Here is what I found').first().waitFor();
+      await page.getByRole('radio', { name: 'correct' }).waitFor();
+    },
+  },
   {
     name: 'settings',
     path: () => '/settings?tab=Audit%20log',
@@ -88,6 +98,37 @@ async function countUsage(now: number): Promise<number> {
   return rows.reduce((sum: number, { traces }: { traces: number }) => sum + traces, 0);
 }
 
+/** Creates an annotation queue with some of the traces. */
+async function createQueue(runs: readonly SentRun[]): Promise<void> {
+  const post = async (path: string, body: unknown) => {
+    const headers = { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' };
+    const response = await fetch(`${runlake.url}/api/v1/${path}`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify(body),
+    });
+    expect(response.status).toBe(200);
+    return response.json();
+  };
+  const categories = ['wrong', 'partly', 'correct'].map((label, value) => ({ value: value / 2, label }));
+  await post('feedback-configs', { feedback_key: 'correctness', feedback_config: { type: 'categorical', categories } });
+  await post('feedback-configs', { feedback_key: 'tone', feedback_config: { type: 'continuous', min: 0, max: 10 } });
+  const { id } = await post('annotation-queues', {
+    name: 'Answers of the week',
+    description: 'A sample of the support agent',
+    rubric_instructions: 'Compare each answer with the records.',
+    rubric_items: [
+      { feedback_key: 'correctness', is_required: true, description: 'Does the answer agree with the cited records?' },
+      { feedback_key: 'tone' },
+    ],
+  });
+  const answered = runs.filter((run) => run.name === 'support agent' && run.outputs !== undefined);
+  await post(
+    `annotation-queues/${id}/runs`,
+    answered.slice(0, 12).map((run) => run.id),
+  );
+}
+
 beforeAll(async () => {
   [runlake, browser] = await Promise.all([startRunlake(), startBrowser()]);
   const now = Date.now() - 60_000;
@@ -97,6 +138,7 @@ beforeAll(async () => {
     for (let index = 0; index < 90 - 20 * place; index++)
       runs.push(...buildAgentTrace(project, now - index * hourMs * (index < 30 ? 0.2 : 3 + place), index + place));
   await sendRuns(runlake.url, runlake.apiKey, runs);
+  await createQueue(runs);
   // The roll-up counts an hour within seconds.
   await vi.waitFor(async () => expect(await countUsage(now)).toBe(241), { timeout: 30_000, interval: 250 });
   if (writesScreens) mkdirSync(folder, { recursive: true });

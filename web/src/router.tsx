@@ -94,6 +94,20 @@ const sdkRun = createRoute({
     throw redirect({ to: '/runs/$runId', params: { runId: params.runId }, replace: true });
   },
 });
+const queues = createRoute({
+  getParentRoute: () => shell,
+  path: '/queues',
+  component: lazyRouteComponent(() => import('./screens/queues/queues.tsx'), 'Queues'),
+});
+const queue = createRoute({
+  getParentRoute: () => shell,
+  path: '/queues/$queueId',
+  validateSearch: (search: Record<string, unknown>): { item?: string | undefined; tab?: string | undefined } => ({
+    item: optionalText(search.item),
+    tab: optionalText(search.tab),
+  }),
+  component: lazyRouteComponent(() => import('./screens/queues/queue.tsx'), 'AnnotationQueue'),
+});
 const usage = createRoute({
   getParentRoute: () => shell,
   path: '/usage',
@@ -137,7 +151,7 @@ function readTraceSearch(search: Record<string, unknown>): { tab?: string | unde
 const routeTree = rootRoute.addChildren([
   signIn,
   sharedTrace,
-  shell.addChildren([home, projects, traces, threads, run, projectRun, sdkRun, usage, settings, system]),
+  shell.addChildren([home, projects, traces, threads, run, projectRun, sdkRun, queues, queue, usage, settings, system]),
 ]);
 
 export function createAppRouter(queries: QueryClient) {

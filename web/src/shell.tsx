@@ -8,7 +8,7 @@ import { showInvisible, Value } from './components/text.tsx';
 import { ThemeButton } from './theme.tsx';
 
 interface NavigationItem {
-  readonly to: '/projects' | '/datasets' | '/usage' | '/settings' | '/system';
+  readonly to: '/projects' | '/queues' | '/usage' | '/settings' | '/system';
   readonly label: string;
   readonly icon: IconName;
   /** Only those with this permission see the link. */
@@ -18,7 +18,7 @@ interface NavigationItem {
 /** The built screens, in the order of the navigation. */
 const items: readonly NavigationItem[] = [
   { to: '/projects', label: 'Projects', icon: 'projects' },
-  { to: '/datasets', label: 'Datasets', icon: 'datasets' },
+  { to: '/queues', label: 'Queues', icon: 'queues' },
   { to: '/usage', label: 'Usage', icon: 'usage' },
   { to: '/settings', label: 'Settings', icon: 'settings' },
   { to: '/system', label: 'System', icon: 'system', permission: 'organizations:manage' },

@@ -603,7 +603,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v2/datasets": {
+    "/api/v1/feedback-configs": {
         parameters: {
             query?: never;
             header?: never;
@@ -611,12 +611,112 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the datasets of the workspace, page by page
-         * @description A dataset that is created or deleted meanwhile, or whose value for `sort_by` changes, can shift pages.
-         *
-         *     Needs the permission `datasets:read`.
+         * List the feedback configs of the workspace
+         * @description Needs the permission `feedback:read`.
          */
-        get: operations["listV2Datasets"];
+        get: operations["listFeedbackConfigs"];
+        put?: never;
+        /**
+         * Define what the scores of a feedback key mean
+         * @description An identical config is returned unchanged; 409 if another one exists.
+         *
+         *     Needs the permission `feedback:configure`.
+         */
+        post: operations["createFeedbackConfig"];
+        /**
+         * Delete a feedback config
+         * @description The feedback stays. Give either the key or the id.
+         *
+         *     Needs the permission `feedback:configure`.
+         */
+        delete: operations["deleteFeedbackConfig"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a feedback config
+         * @description Absent and null fields stay unchanged. `add_categories` and `remove_categories` keep the other categories; 400 if a value or label to add exists, if a value to remove does not, or if fewer than two categories would remain.
+         *
+         *     Needs the permission `feedback:configure`.
+         */
+        patch: operations["updateFeedbackConfig"];
+        trace?: never;
+    };
+    "/api/v1/annotation-queues": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the annotation queues of the workspace
+         * @description Needs the permission `annotation-queues:read`.
+         */
+        get: operations["listAnnotationQueues"];
+        put?: never;
+        /**
+         * Create an annotation queue
+         * @description With `session_ids`, the root runs of these projects are in the queue from the beginning: all or none.
+         *
+         *     Needs the permission `annotation-queues:create`.
+         */
+        post: operations["createAnnotationQueue"];
+        /**
+         * Delete annotation queues
+         * @description Their runs stay. 207 if some of them do not exist; the others are deleted.
+         *
+         *     Needs the permission `annotation-queues:delete`.
+         */
+        delete: operations["deleteAnnotationQueues"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/annotation-queues/{queue_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an annotation queue
+         * @description Needs the permission `annotation-queues:read`.
+         */
+        get: operations["getAnnotationQueue"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete an annotation queue
+         * @description Its runs stay.
+         *
+         *     Needs the permission `annotation-queues:delete`.
+         */
+        delete: operations["deleteAnnotationQueue"];
+        options?: never;
+        head?: never;
+        /**
+         * Update an annotation queue
+         * @description Absent fields stay unchanged; null clears a field, except for the name.
+         *
+         *     Needs the permission `annotation-queues:update`.
+         */
+        patch: operations["updateAnnotationQueue"];
+        trace?: never;
+    };
+    "/api/v1/annotation-queues/{run_id}/queues": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the annotation queues that contain a run
+         * @description Needs the permission `annotation-queues:read`.
+         */
+        get: operations["listRunAnnotationQueues"];
         put?: never;
         post?: never;
         delete?: never;
@@ -625,7 +725,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/datasets/{dataset_id}": {
+    "/api/v1/annotation-queues/{queue_id}/runs": {
         parameters: {
             query?: never;
             header?: never;
@@ -633,81 +733,49 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get a dataset
-         * @description Needs the permission `datasets:read`.
+         * List the runs of an annotation queue, oldest first
+         * @description Needs the permission `runs:read` too. Deleted and expired runs are left out.
+         *
+         *     Needs the permission `annotation-queues:read`.
          */
-        get: operations["getDataset"];
+        get: operations["listAnnotationQueueRuns"];
         put?: never;
-        post?: never;
         /**
-         * Delete a dataset with all versions of its examples
-         * @description Experiments on the dataset stay.
+         * Add runs to an annotation queue
+         * @description All or none. Runs that are in the queue stay as they are.
          *
-         *     Needs the permission `datasets:delete`.
+         *     Needs the permission `annotation-queues:update`.
          */
-        delete: operations["deleteDataset"];
-        options?: never;
-        head?: never;
-        /**
-         * Update a dataset
-         * @description Absent fields stay unchanged; null clears a field, except for the name. Changed schemas apply to later writes of examples.
-         *
-         *     Needs the permission `datasets:update`.
-         *
-         *     Not supported yet: patch_examples, transformations.
-         */
-        patch: operations["updateDataset"];
-        trace?: never;
-    };
-    "/api/v1/datasets/{dataset_id}/versions": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the versions of a dataset, newest first
-         * @description Each write to the examples of a dataset makes a version. `X-Pagination-Total` is the number of versions.
-         *
-         *     Needs the permission `datasets:read`.
-         */
-        get: operations["listDatasetVersions"];
-        put?: never;
-        post?: never;
+        post: operations["addAnnotationQueueRuns"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/api/v1/datasets/{dataset_id}/splits": {
+    "/api/v1/annotation-queues/status/{queue_run_id}": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
+        get?: never;
+        put?: never;
         /**
-         * List the splits of a dataset
-         * @description Needs the permission `datasets:read`.
-         */
-        get: operations["listDatasetSplits"];
-        /**
-         * Add examples to a split, or remove them from it
-         * @description All or none, as one version.
+         * Reserve or complete a run of an annotation queue, for the user of the key
+         * @description `in_progress` reserves it for `reservation_minutes`; 409 for both if enough other users are reviewing it or have completed it. Null withdraws the review. `override_added_at` moves the run in the queue of this user.
          *
-         *     Needs the permission `datasets:update`.
+         *     Needs the permission `annotation-queues:update`.
          */
-        put: operations["updateDatasetSplit"];
-        post?: never;
+        post: operations["setAnnotationQueueRunStatus"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/api/v1/examples": {
+    "/api/v1/platform/annotation-queues/{queue_id}/items": {
         parameters: {
             query?: never;
             header?: never;
@@ -715,33 +783,27 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List examples
-         * @description Of a dataset, or those with the given ids. `order=recent` is by the last change, `recently_created` by creation.
+         * List the items of an annotation queue, page by page
+         * @description Oldest first, without the content of the runs. Deleted and expired runs are left out; a thread stays until it is removed or its project is deleted.
          *
-         *     Needs the permission `datasets:read`.
+         *     Needs the permission `annotation-queues:read`.
          */
-        get: operations["listExamples"];
+        get: operations["listAnnotationQueueItems"];
         put?: never;
         /**
-         * Create an example
-         * @description Needs the permission `datasets:update`.
+         * Add runs and threads to an annotation queue as items
+         * @description All or none. Items that are in the queue stay as they are. An item has a `run_id`, or a `thread_id` and the `project_id` of the thread.
          *
-         *     Not supported yet: use_legacy_message_format.
+         *     Needs the permission `annotation-queues:update`.
          */
-        post: operations["createExample"];
-        /**
-         * Delete examples from the newest version
-         * @description All or none. Earlier versions keep them.
-         *
-         *     Needs the permission `datasets:update`.
-         */
-        delete: operations["deleteExamples"];
+        post: operations["createAnnotationQueueItems"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/api/v1/examples/{example_id}": {
+    "/api/v1/platform/annotation-queues/{queue_id}/items/count": {
         parameters: {
             query?: never;
             header?: never;
@@ -749,30 +811,16 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get an example
-         * @description Needs the permission `datasets:read`.
+         * Count the items of an annotation queue
+         * @description Needs the permission `annotation-queues:read`.
          */
-        get: operations["getExample"];
+        get: operations["countAnnotationQueueItems"];
         put?: never;
         post?: never;
-        /**
-         * Delete an example from the newest version
-         * @description Earlier versions keep it.
-         *
-         *     Needs the permission `datasets:update`.
-         */
-        delete: operations["deleteExample"];
+        delete?: never;
         options?: never;
         head?: never;
-        /**
-         * Update an example
-         * @description Absent and null fields stay unchanged. New metadata replaces the former metadata, except for the splits.
-         *
-         *     Needs the permission `datasets:update`.
-         *
-         *     Not supported yet: overwrite.
-         */
-        patch: operations["updateExample"];
+        patch?: never;
         trace?: never;
     };
     "/api/v1/orgs/current/billing/granular-usage": {
@@ -3330,31 +3378,880 @@ export interface operations {
             };
         };
     };
-    listV2Datasets: {
+    listFeedbackConfigs: {
         parameters: {
             query?: {
-                id?: string[];
+                key?: string[];
+                /** @description Part of the key, ignoring case. */
+                name_contains?: string;
+                /** @description Only configs that are enforced, or only others. */
+                is_enforced?: boolean;
+                /** @description Accepted; a key has one config, and deleted ones are not kept. */
+                include_all_configs?: boolean;
+                /** @description By the last change. */
+                sort_by_desc?: boolean;
+                /** @description Accepted; all reads see earlier writes. */
+                read_after_write?: boolean;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        feedback_key: string;
+                        feedback_config: {
+                            type: "continuous" | "categorical" | "freeform";
+                            min: number | null;
+                            max: number | null;
+                            categories: {
+                                value: number;
+                                label: string | null;
+                            }[] | null;
+                            /** @description Absent means false. */
+                            allows_multiple_categories?: boolean;
+                        };
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        is_lower_score_better: boolean;
+                        is_enforced: boolean;
+                        /** @description Always true: a key has one config. */
+                        is_first: boolean;
+                        /** @description Always false: deleted configs are not kept. */
+                        is_deleted: boolean;
+                        /** Format: date-time */
+                        modified_at: string;
+                    }[];
+                };
+            };
+        };
+    };
+    createFeedbackConfig: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    feedback_key: string;
+                    feedback_config: {
+                        type: "continuous" | "categorical" | "freeform";
+                        min?: number | null;
+                        max?: number | null;
+                        categories?: {
+                            value: number;
+                            label?: string | null;
+                        }[] | null;
+                        allows_multiple_categories?: boolean | null;
+                    };
+                    /** @default false */
+                    is_lower_score_better?: boolean | null;
+                    /** @description Refuse feedback that does not match, however it is sent. */
+                    is_enforced?: boolean | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        feedback_key: string;
+                        feedback_config: {
+                            type: "continuous" | "categorical" | "freeform";
+                            min: number | null;
+                            max: number | null;
+                            categories: {
+                                value: number;
+                                label: string | null;
+                            }[] | null;
+                            /** @description Absent means false. */
+                            allows_multiple_categories?: boolean;
+                        };
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        is_lower_score_better: boolean;
+                        is_enforced: boolean;
+                        /** @description Always true: a key has one config. */
+                        is_first: boolean;
+                        /** @description Always false: deleted configs are not kept. */
+                        is_deleted: boolean;
+                        /** Format: date-time */
+                        modified_at: string;
+                    };
+                };
+            };
+        };
+    };
+    deleteFeedbackConfig: {
+        parameters: {
+            query?: {
+                feedback_key?: string;
+                id?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    updateFeedbackConfig: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    feedback_key: string;
+                    id?: string | null;
+                    feedback_config?: {
+                        type: "continuous" | "categorical" | "freeform";
+                        min?: number | null;
+                        max?: number | null;
+                        categories?: {
+                            value: number;
+                            label?: string | null;
+                        }[] | null;
+                        allows_multiple_categories?: boolean | null;
+                    } | null;
+                    add_categories?: {
+                        value: number;
+                        label?: string | null;
+                    }[] | null;
+                    remove_categories?: number[] | null;
+                    is_lower_score_better?: boolean | null;
+                    /** @description Refuse feedback that does not match, however it is sent. */
+                    is_enforced?: boolean | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        feedback_key: string;
+                        feedback_config: {
+                            type: "continuous" | "categorical" | "freeform";
+                            min: number | null;
+                            max: number | null;
+                            categories: {
+                                value: number;
+                                label: string | null;
+                            }[] | null;
+                            /** @description Absent means false. */
+                            allows_multiple_categories?: boolean;
+                        };
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        is_lower_score_better: boolean;
+                        is_enforced: boolean;
+                        /** @description Always true: a key has one config. */
+                        is_first: boolean;
+                        /** @description Always false: deleted configs are not kept. */
+                        is_deleted: boolean;
+                        /** Format: date-time */
+                        modified_at: string;
+                    };
+                };
+            };
+        };
+    };
+    listAnnotationQueues: {
+        parameters: {
+            query?: {
+                ids?: string[];
                 name?: string;
                 /** @description Case-insensitive. */
                 name_contains?: string;
-                data_type?: ("kv" | "llm" | "chat")[];
-                /** @description A JSON object. Only items whose metadata contains all of its pairs. */
-                metadata?: string;
                 /** @description Only those that have all of these tag values. */
                 tag_value_id?: string[];
-                /** @description By `last_session_start_time`, datasets without experiments are the oldest. */
-                sort_by?: "name" | "created_at" | "modified_at" | "last_session_start_time" | "example_count" | "session_count";
-                /** @description Accepted; the response has all fields. */
-                exclude?: "example_count"[];
-                /** @description Accepted; there are no datasets of corrections. */
-                exclude_corrections_datasets?: boolean;
-                sort_order?: "asc" | "desc";
+                /** @description Only queues with this default dataset. */
+                dataset_id?: string;
+                /** @description Only queues with the user of the key as reviewer. */
+                assigned_to_me?: boolean;
+                /** @description All queues are of this type. */
+                queue_type?: "single";
+                sort_by?: "name" | "created_at" | "updated_at";
+                sort_by_desc?: boolean;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        name: string;
+                        description: string | null;
+                        default_dataset: string | null;
+                        rubric_instructions: string | null;
+                        rubric_items: {
+                            feedback_key: string;
+                            description?: string | null;
+                            value_descriptions?: {
+                                [key: string]: string;
+                            } | null;
+                            score_descriptions?: {
+                                [key: string]: string;
+                            } | null;
+                            is_required?: boolean | null;
+                            is_assertion?: boolean | null;
+                        }[] | null;
+                        metadata: {
+                            [key: string]: unknown;
+                        } | null;
+                        num_reviewers_per_item: number;
+                        enable_reservations: boolean;
+                        reservation_minutes: number;
+                        reviewer_access_mode: "any" | "assigned";
+                        assigned_reviewers: {
+                            /** Format: uuid */
+                            id: string;
+                            name: string | null;
+                            email: string | null;
+                        }[];
+                        /** @enum {string} */
+                        queue_type: "single";
+                        total_runs: number;
+                        source_rule_id: null;
+                        run_rule_id: null;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    }[];
+                };
+            };
+        };
+    };
+    createAnnotationQueue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    id?: string | null;
+                    name: string;
+                    session_ids?: string[] | null;
+                    description?: string | null;
+                    default_dataset?: string | null;
+                    rubric_instructions?: string | null;
+                    rubric_items?: {
+                        feedback_key: string;
+                        description?: string | null;
+                        value_descriptions?: {
+                            [key: string]: string;
+                        } | null;
+                        score_descriptions?: {
+                            [key: string]: string;
+                        } | null;
+                        is_required?: boolean | null;
+                        is_assertion?: boolean | null;
+                    }[] | null;
+                    metadata?: {
+                        [key: string]: unknown;
+                    } | null;
+                    /**
+                     * @description A run is completed when this many users have completed it.
+                     * @default 1
+                     */
+                    num_reviewers_per_item?: number | null;
+                    /**
+                     * @description Hide a run from other users while enough users are reviewing it.
+                     * @default true
+                     */
+                    enable_reservations?: boolean | null;
+                    /** @default 1 */
+                    reservation_minutes?: number | null;
+                    /**
+                     * @description `any`: any user can review, and `num_reviewers_per_item` complete a run. `assigned`: only reviewers can, and all of them complete it.
+                     * @default any
+                     */
+                    reviewer_access_mode?: ("any" | "assigned") | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        name: string;
+                        description: string | null;
+                        default_dataset: string | null;
+                        rubric_instructions: string | null;
+                        rubric_items: {
+                            feedback_key: string;
+                            description?: string | null;
+                            value_descriptions?: {
+                                [key: string]: string;
+                            } | null;
+                            score_descriptions?: {
+                                [key: string]: string;
+                            } | null;
+                            is_required?: boolean | null;
+                            is_assertion?: boolean | null;
+                        }[] | null;
+                        metadata: {
+                            [key: string]: unknown;
+                        } | null;
+                        num_reviewers_per_item: number;
+                        enable_reservations: boolean;
+                        reservation_minutes: number;
+                        reviewer_access_mode: "any" | "assigned";
+                        assigned_reviewers: {
+                            /** Format: uuid */
+                            id: string;
+                            name: string | null;
+                            email: string | null;
+                        }[];
+                        /** @enum {string} */
+                        queue_type: "single";
+                        total_runs: number;
+                        source_rule_id: null;
+                        run_rule_id: null;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    };
+                };
+            };
+        };
+    };
+    deleteAnnotationQueues: {
+        parameters: {
+            query: {
+                queue_ids: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        deleted: string[];
+                        failed: {
+                            /** Format: uuid */
+                            queue_id: string;
+                            error: string;
+                        }[];
+                    };
+                };
+            };
+            /** @description Default Response */
+            207: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        deleted: string[];
+                        failed: {
+                            /** Format: uuid */
+                            queue_id: string;
+                            error: string;
+                        }[];
+                    };
+                };
+            };
+        };
+    };
+    getAnnotationQueue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                queue_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        name: string;
+                        description: string | null;
+                        default_dataset: string | null;
+                        rubric_instructions: string | null;
+                        rubric_items: {
+                            feedback_key: string;
+                            description?: string | null;
+                            value_descriptions?: {
+                                [key: string]: string;
+                            } | null;
+                            score_descriptions?: {
+                                [key: string]: string;
+                            } | null;
+                            is_required?: boolean | null;
+                            is_assertion?: boolean | null;
+                        }[] | null;
+                        metadata: {
+                            [key: string]: unknown;
+                        } | null;
+                        num_reviewers_per_item: number;
+                        enable_reservations: boolean;
+                        reservation_minutes: number;
+                        reviewer_access_mode: "any" | "assigned";
+                        assigned_reviewers: {
+                            /** Format: uuid */
+                            id: string;
+                            name: string | null;
+                            email: string | null;
+                        }[];
+                        /** @enum {string} */
+                        queue_type: "single";
+                        total_runs: number;
+                        source_rule_id: null;
+                        run_rule_id: null;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    };
+                };
+            };
+        };
+    };
+    deleteAnnotationQueue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                queue_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    updateAnnotationQueue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                queue_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    name?: string | null;
+                    description?: string | null;
+                    default_dataset?: string | null;
+                    rubric_instructions?: string | null;
+                    rubric_items?: {
+                        feedback_key: string;
+                        description?: string | null;
+                        value_descriptions?: {
+                            [key: string]: string;
+                        } | null;
+                        score_descriptions?: {
+                            [key: string]: string;
+                        } | null;
+                        is_required?: boolean | null;
+                        is_assertion?: boolean | null;
+                    }[] | null;
+                    metadata?: {
+                        [key: string]: unknown;
+                    } | null;
+                    /**
+                     * @description A run is completed when this many users have completed it.
+                     * @default 1
+                     */
+                    num_reviewers_per_item?: number | null;
+                    /**
+                     * @description Hide a run from other users while enough users are reviewing it.
+                     * @default true
+                     */
+                    enable_reservations?: boolean | null;
+                    /** @default 1 */
+                    reservation_minutes?: number | null;
+                    /**
+                     * @description `any`: any user can review, and `num_reviewers_per_item` complete a run. `assigned`: only reviewers can, and all of them complete it.
+                     * @default any
+                     */
+                    reviewer_access_mode?: ("any" | "assigned") | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        name: string;
+                        description: string | null;
+                        default_dataset: string | null;
+                        rubric_instructions: string | null;
+                        rubric_items: {
+                            feedback_key: string;
+                            description?: string | null;
+                            value_descriptions?: {
+                                [key: string]: string;
+                            } | null;
+                            score_descriptions?: {
+                                [key: string]: string;
+                            } | null;
+                            is_required?: boolean | null;
+                            is_assertion?: boolean | null;
+                        }[] | null;
+                        metadata: {
+                            [key: string]: unknown;
+                        } | null;
+                        num_reviewers_per_item: number;
+                        enable_reservations: boolean;
+                        reservation_minutes: number;
+                        reviewer_access_mode: "any" | "assigned";
+                        assigned_reviewers: {
+                            /** Format: uuid */
+                            id: string;
+                            name: string | null;
+                            email: string | null;
+                        }[];
+                        /** @enum {string} */
+                        queue_type: "single";
+                        total_runs: number;
+                        source_rule_id: null;
+                        run_rule_id: null;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    };
+                };
+            };
+        };
+    };
+    listRunAnnotationQueues: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        name: string;
+                        description: string | null;
+                        default_dataset: string | null;
+                        rubric_instructions: string | null;
+                        rubric_items: {
+                            feedback_key: string;
+                            description?: string | null;
+                            value_descriptions?: {
+                                [key: string]: string;
+                            } | null;
+                            score_descriptions?: {
+                                [key: string]: string;
+                            } | null;
+                            is_required?: boolean | null;
+                            is_assertion?: boolean | null;
+                        }[] | null;
+                        metadata: {
+                            [key: string]: unknown;
+                        } | null;
+                        num_reviewers_per_item: number;
+                        enable_reservations: boolean;
+                        reservation_minutes: number;
+                        reviewer_access_mode: "any" | "assigned";
+                        assigned_reviewers: {
+                            /** Format: uuid */
+                            id: string;
+                            name: string | null;
+                            email: string | null;
+                        }[];
+                        /** @enum {string} */
+                        queue_type: "single";
+                        total_runs: number;
+                        source_rule_id: null;
+                        run_rule_id: null;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    }[];
+                };
+            };
+        };
+    };
+    listAnnotationQueueRuns: {
+        parameters: {
+            query?: {
+                /** @description For the user of the key. */
+                status?: "needs_my_review" | "needs_others_review" | "completed";
+                /** @description Only completed runs, or only others. Default: all. */
+                archived?: boolean;
+                /** @description Accepted; the feedback is always included. */
+                include_stats?: boolean;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                queue_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": ({
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the run in the queue.
+                         */
+                        queue_run_id: string;
+                        /** Format: date-time */
+                        added_at: string;
+                        /**
+                         * Format: date-time
+                         * @description Position in the queue of the user of the key.
+                         */
+                        effective_added_at: string;
+                        last_reviewed_time: string | null;
+                        source_proposed_example_id: string | null;
+                        completed_by: string[];
+                        reserved_by: string[];
+                    } & {
+                        [key: string]: unknown;
+                    })[];
+                };
+            };
+        };
+    };
+    addAnnotationQueueRuns: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                queue_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": (string | {
+                    /** Format: uuid */
+                    run_id: string;
+                    source_proposed_example_id?: string | null;
+                })[];
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: uuid
+                         * @description Id of the run in the queue.
+                         */
+                        id: string;
+                        /** Format: uuid */
+                        queue_id: string;
+                        run_id: string | null;
+                        /** Format: date-time */
+                        added_at: string;
+                        last_reviewed_time: string | null;
+                        source_proposed_example_id: string | null;
+                    }[];
+                };
+            };
+        };
+    };
+    setAnnotationQueueRunStatus: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                queue_run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    status?: ("in_progress" | "completed") | null;
+                    override_added_at?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    listAnnotationQueueItems: {
+        parameters: {
+            query: {
+                /** @description `archived`: as many users as the queue asks for have completed it. */
+                status: "needs_my_review" | "needs_others_review" | "archived";
+                item_type?: "RUN" | "THREAD";
+                /** @description `backward`: items before the cursor. */
+                direction?: "forward" | "backward";
+                min_start_time?: string | null;
+                max_start_time?: string | null;
                 page_size?: number;
                 /** @description `next_cursor` of the previous page. */
                 cursor?: string;
             };
             header?: never;
-            path?: never;
+            path: {
+                queue_id: string;
+            };
             cookie?: never;
         };
         requestBody?: never;
@@ -3367,37 +4264,30 @@ export interface operations {
                 content: {
                     "application/json": {
                         items: {
-                            /** Format: uuid */
-                            id: string;
                             /**
                              * Format: uuid
-                             * @description Id of the workspace.
+                             * @description Id of the run in the queue.
                              */
-                            tenant_id: string;
-                            name: string;
-                            description: string | null;
-                            data_type: "kv" | "llm" | "chat";
-                            inputs_schema_definition: {
-                                [key: string]: unknown;
-                            } | null;
-                            outputs_schema_definition: {
-                                [key: string]: unknown;
-                            } | null;
-                            metadata: {
-                                [key: string]: unknown;
-                            } | null;
-                            baseline_experiment_id: string | null;
-                            externally_managed: boolean;
-                            /** @description Number of examples in the newest version. */
-                            example_count: number;
-                            /** @description Number of experiments. */
-                            session_count: number;
-                            last_session_start_time: string | null;
-                            transformations: null;
+                            id: string;
+                            /** Format: uuid */
+                            queue_id: string;
+                            item_type: "RUN" | "THREAD";
+                            run_id: string | null;
+                            thread_id: string | null;
+                            /** Format: uuid */
+                            project_id: string;
+                            start_time: string | null;
                             /** Format: date-time */
-                            created_at: string;
-                            /** Format: date-time */
-                            modified_at: string;
+                            added_at: string;
+                            last_reviewed_time: string | null;
+                            source_proposed_example_id: string | null;
+                            /**
+                             * Format: date-time
+                             * @description Position in the queue of the user of the key.
+                             */
+                            effective_added_at: string;
+                            completed_by: string[];
+                            reserved_by: string[];
                         }[];
                         next_cursor: string | null;
                         has_more: boolean;
@@ -3406,208 +4296,33 @@ export interface operations {
             };
         };
     };
-    getDataset: {
+    createAnnotationQueueItems: {
         parameters: {
             query?: {
-                /** @description Accepted; clients send it. */
-                limit?: number;
+                /** @description Accepted; feedback extends the retention. */
+                extend_trace_retention?: boolean;
             };
             header?: never;
             path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        id: string;
-                        /**
-                         * Format: uuid
-                         * @description Id of the workspace.
-                         */
-                        tenant_id: string;
-                        name: string;
-                        description: string | null;
-                        data_type: "kv" | "llm" | "chat";
-                        inputs_schema_definition: {
-                            [key: string]: unknown;
-                        } | null;
-                        outputs_schema_definition: {
-                            [key: string]: unknown;
-                        } | null;
-                        metadata: {
-                            [key: string]: unknown;
-                        } | null;
-                        baseline_experiment_id: string | null;
-                        externally_managed: boolean;
-                        /** @description Number of examples in the newest version. */
-                        example_count: number;
-                        /** @description Number of experiments. */
-                        session_count: number;
-                        last_session_start_time: string | null;
-                        transformations: null;
-                        /** Format: date-time */
-                        created_at: string;
-                        /** Format: date-time */
-                        modified_at: string;
-                    };
-                };
-            };
-        };
-    };
-    deleteDataset: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        message: string;
-                    };
-                };
-            };
-        };
-    };
-    updateDataset: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                dataset_id: string;
+                queue_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
                 "application/json": {
-                    name?: string | null;
-                    description?: string | null;
-                    inputs_schema_definition?: {
-                        [key: string]: unknown;
-                    } | null;
-                    outputs_schema_definition?: {
-                        [key: string]: unknown;
-                    } | null;
-                    metadata?: {
-                        [key: string]: unknown;
-                    } | null;
-                    baseline_experiment_id?: string | null;
-                };
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        id: string;
-                        /**
-                         * Format: uuid
-                         * @description Id of the workspace.
-                         */
-                        tenant_id: string;
-                        name: string;
-                        description: string | null;
-                        data_type: "kv" | "llm" | "chat";
-                        inputs_schema_definition: {
-                            [key: string]: unknown;
-                        } | null;
-                        outputs_schema_definition: {
-                            [key: string]: unknown;
-                        } | null;
-                        metadata: {
-                            [key: string]: unknown;
-                        } | null;
-                        baseline_experiment_id: string | null;
-                        externally_managed: boolean;
-                        /** @description Number of examples in the newest version. */
-                        example_count: number;
-                        /** @description Number of experiments. */
-                        session_count: number;
-                        last_session_start_time: string | null;
-                        transformations: null;
-                        /** Format: date-time */
-                        created_at: string;
-                        /** Format: date-time */
-                        modified_at: string;
-                    };
-                };
-            };
-        };
-    };
-    listDatasetVersions: {
-        parameters: {
-            query?: {
-                /** @description Only versions with a tag that contains this text. */
-                search?: string | null;
-                /** @description Only versions that added, changed or deleted this example. */
-                example?: string;
-                limit?: number;
-                offset?: number;
-            };
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /**
-                         * Format: date-time
-                         * @description Time of the write that made the version.
-                         */
-                        as_of: string;
-                        /** @description The newest version also has the tag `latest`. */
-                        tags: string[];
+                    items: {
+                        item_type?: ("RUN" | "THREAD") | null;
+                        run_id?: string | null;
+                        thread_id?: string | null;
+                        project_id?: string | null;
+                        session_id?: string | null;
+                        start_time?: string | null;
+                        source_proposed_example_id?: string | null;
                     }[];
                 };
             };
         };
-    };
-    listDatasetSplits: {
-        parameters: {
-            query?: {
-                /** @description A time, a tag, or `latest`. */
-                as_of?: string;
-            };
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
         responses: {
             /** @description Default Response */
             200: {
@@ -3615,269 +4330,44 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": string[];
-                };
-            };
-        };
-    };
-    updateDatasetSplit: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    split_name: string;
-                    examples: string[];
-                    /** @default false */
-                    remove?: boolean;
-                };
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": string[];
-                };
-            };
-        };
-    };
-    listExamples: {
-        parameters: {
-            query?: {
-                dataset?: string;
-                id?: string[];
-                /** @description A time, a tag of the dataset, or `latest`. */
-                as_of?: string;
-                splits?: string[];
-                /** @description A JSON object. Only items whose metadata contains all of its pairs. */
-                metadata?: string;
-                /** @description Condition in the filter language; see the guide. */
-                filter?: string;
-                /** @description Parts of the JSON of inputs or outputs, ignoring case. */
-                full_text_contains?: string[];
-                order?: "recent" | "recently_created" | "id" | "random";
-                random_seed?: number;
-                /** @description Default: true for `recent` and `recently_created`. */
-                descending?: boolean;
-                /** @description Default: all fields except `attachment_urls`. Required fields are always returned. */
-                select?: ("id" | "name" | "dataset_id" | "created_at" | "modified_at" | "inputs" | "source_run_id" | "metadata" | "outputs" | "attachment_urls")[];
-                /** @description Accepted; inputs and outputs are always inline. */
-                inline_s3_urls?: boolean;
-                limit?: number;
-                offset?: number;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json; charset=utf-8": {
-                        /** Format: uuid */
-                        id: string;
-                        name: string;
-                        /** Format: uuid */
-                        dataset_id: string;
-                        /** Format: date-time */
-                        created_at: string;
-                        /**
-                         * Format: date-time
-                         * @description The version that created or changed the example.
-                         */
-                        modified_at: string;
-                        /** @description The JSON that was sent. */
-                        inputs: {
-                            [key: string]: unknown;
-                        };
-                        outputs?: {
-                            [key: string]: unknown;
-                        } | null;
-                        /** @description `dataset_split` is the list of splits. */
-                        metadata?: {
-                            [key: string]: unknown;
-                        };
-                        source_run_id?: string | null;
-                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
-                        attachment_urls?: {
-                            [key: string]: unknown;
-                        };
-                    }[];
-                };
-            };
-        };
-    };
-    createExample: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    /** Format: uuid */
-                    dataset_id: string;
-                    id?: string | null;
-                    created_at?: string | null;
-                    source_run_id?: string | null;
-                    use_source_run_io?: boolean | null;
-                    use_source_run_attachments?: string[] | null;
-                    inputs?: {
-                        [key: string]: unknown;
-                    } | null;
-                    outputs?: {
-                        [key: string]: unknown;
-                    } | null;
-                    metadata?: {
-                        [key: string]: unknown;
-                    } | null;
-                    split?: (string[] | string) | null;
-                };
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json; charset=utf-8": {
-                        /** Format: uuid */
-                        id: string;
-                        name: string;
-                        /** Format: uuid */
-                        dataset_id: string;
-                        /** Format: date-time */
-                        created_at: string;
-                        /**
-                         * Format: date-time
-                         * @description The version that created or changed the example.
-                         */
-                        modified_at: string;
-                        /** @description The JSON that was sent. */
-                        inputs: {
-                            [key: string]: unknown;
-                        };
-                        outputs?: {
-                            [key: string]: unknown;
-                        } | null;
-                        /** @description `dataset_split` is the list of splits. */
-                        metadata?: {
-                            [key: string]: unknown;
-                        };
-                        source_run_id?: string | null;
-                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
-                        attachment_urls?: {
-                            [key: string]: unknown;
-                        };
+                    "application/json": {
+                        items: {
+                            /**
+                             * Format: uuid
+                             * @description Id of the run in the queue.
+                             */
+                            id: string;
+                            /** Format: uuid */
+                            queue_id: string;
+                            item_type: "RUN" | "THREAD";
+                            run_id: string | null;
+                            thread_id: string | null;
+                            /** Format: uuid */
+                            project_id: string;
+                            start_time: string | null;
+                            /** Format: date-time */
+                            added_at: string;
+                            last_reviewed_time: string | null;
+                            source_proposed_example_id: string | null;
+                        }[];
                     };
                 };
             };
         };
     };
-    deleteExamples: {
+    countAnnotationQueueItems: {
         parameters: {
             query: {
-                example_ids: string[];
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        message: string;
-                    };
-                };
-            };
-        };
-    };
-    getExample: {
-        parameters: {
-            query?: {
-                /** @description A time, a tag of the dataset, or `latest`. */
-                as_of?: string;
-                dataset?: string;
+                /** @description `active`: not archived. */
+                status: "needs_my_review" | "needs_others_review" | "archived" | "active" | "all";
+                min_start_time?: string | null;
+                max_start_time?: string | null;
+                start_time?: string | null;
+                end_time?: string | null;
             };
             header?: never;
             path: {
-                example_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json; charset=utf-8": {
-                        /** Format: uuid */
-                        id: string;
-                        name: string;
-                        /** Format: uuid */
-                        dataset_id: string;
-                        /** Format: date-time */
-                        created_at: string;
-                        /**
-                         * Format: date-time
-                         * @description The version that created or changed the example.
-                         */
-                        modified_at: string;
-                        /** @description The JSON that was sent. */
-                        inputs: {
-                            [key: string]: unknown;
-                        };
-                        outputs?: {
-                            [key: string]: unknown;
-                        } | null;
-                        /** @description `dataset_split` is the list of splits. */
-                        metadata?: {
-                            [key: string]: unknown;
-                        };
-                        source_run_id?: string | null;
-                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
-                        attachment_urls?: {
-                            [key: string]: unknown;
-                        };
-                    };
-                };
-            };
-        };
-    };
-    deleteExample: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                example_id: string;
+                queue_id: string;
             };
             cookie?: never;
         };
@@ -3890,81 +4380,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": {
-                        message: string;
-                    };
-                };
-            };
-        };
-    };
-    updateExample: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                example_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    dataset_id?: string | null;
-                    /** @description Attachments that are neither renamed nor retained are removed. */
-                    attachments_operations?: {
-                        rename?: {
-                            [key: string]: string;
-                        } | null;
-                        retain?: string[] | null;
-                    } | null;
-                    inputs?: {
-                        [key: string]: unknown;
-                    } | null;
-                    outputs?: {
-                        [key: string]: unknown;
-                    } | null;
-                    metadata?: {
-                        [key: string]: unknown;
-                    } | null;
-                    split?: (string[] | string) | null;
-                };
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json; charset=utf-8": {
-                        /** Format: uuid */
-                        id: string;
-                        name: string;
-                        /** Format: uuid */
-                        dataset_id: string;
-                        /** Format: date-time */
-                        created_at: string;
-                        /**
-                         * Format: date-time
-                         * @description The version that created or changed the example.
-                         */
-                        modified_at: string;
-                        /** @description The JSON that was sent. */
-                        inputs: {
-                            [key: string]: unknown;
-                        };
-                        outputs?: {
-                            [key: string]: unknown;
-                        } | null;
-                        /** @description `dataset_split` is the list of splits. */
-                        metadata?: {
-                            [key: string]: unknown;
-                        };
-                        source_run_id?: string | null;
-                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
-                        attachment_urls?: {
-                            [key: string]: unknown;
-                        };
+                        count: number;
                     };
                 };
             };

@@ -1,7 +1,8 @@
 import { useEffect, useRef, useState } from 'react';
 
 export interface Shortcut {
-  readonly label: string;
+  /** Unset: the list names the key in another line. */
+  readonly label?: string;
   /** Unset: the shortcut is only explained here; another component handles it. */
   readonly run?: () => void;
 }
@@ -46,7 +47,8 @@ export function ShortcutList() {
     '?': {
       label: 'Show this list',
       run: () => {
-        setAll([...shown].flatMap((each) => Object.entries(each.current)));
+        const listed = [...shown].flatMap((each) => Object.entries(each.current));
+        setAll(listed.filter(([, { label }]) => label !== undefined));
         dialog.current?.showModal();
       },
     },

@@ -33,39 +33,10 @@ const selects = [
   'FEEDBACK_STATS',
 ] as const;
 
-/** The turns of a thread, oldest first. New turns appear within seconds. */
+/** A thread as a conversation. */
 export function Thread({ projectId, threadId }: { readonly projectId: string; readonly threadId: string }) {
-  const navigate = useNavigate();
-  const list = useRef<HTMLOListElement>(null);
   const project = useProject(projectId);
-  const filter = buildThreadFilter(threadId);
-  const summary = useQuery({
-    queryKey: ['thread', projectId, threadId],
-    queryFn: async ({ signal }) => {
-      const body = { project_id: projectId, min_start_time: allTime, filter, page_size: 1 };
-      return (await call('post', '/api/v2/threads/query', { body, signal })).items[0] ?? null;
-    },
-    refetchInterval: livePollMs,
-  });
-  const { pages, rows, liveError } = useRunPages({
-    key: ['thread', projectId, threadId],
-    conditions: { project_ids: [projectId], min_start_time: allTime, is_root: true, filter },
-    selects,
-    pageSize,
-    isLive: true,
-  });
-  const move = (step: number) => {
-    const turns = [...(list.current?.children ?? [])] as HTMLElement[];
-    const at = turns.findIndex((turn) => turn.contains(document.activeElement));
-    turns.at(at < 0 ? -1 : Math.max(0, Math.min(turns.length - 1, at + step)))?.focus();
-  };
-  useShortcuts({
-    j: { label: 'Next turn', run: () => move(1) },
-    k: { label: 'Previous turn', run: () => move(-1) },
-    Enter: { label: 'Open the trace of the turn' },
-  });
-  const { data } = summary;
-  const total = Math.max(data?.count ?? 0, rows.length);
+  const { data } = useSummary(projectId, threadId);
   return (
     <div className="thread">
       <header className="page-head">
@@ -102,43 +73,90 @@ export function Thread({ projectId, threadId }: { readonly projectId: string; re
           ...(data?.feedback_stats ? { Feedback: <Value text={describeFeedback(data.feedback_stats)} /> } : {}),
         }}
       />
-      {liveError && rows.length > 0 && (
+      <ThreadTurns projectId={projectId} threadId={threadId} />
+    </div>
+  );
+}
+
+function useSummary(projectId: string, threadId: string) {
+  return useQuery({
+    queryKey: ['thread', projectId, threadId],
+    queryFn: async ({ signal }) => {
+      const filter = buildThreadFilter(threadId);
+      const body = { project_id: projectId, min_start_time: allTime, filter, page_size: 1 };
+      return (await call('post', '/api/v2/threads/query', { body, signal })).items[0] ?? null;
+    },
+    refetchInterval: livePollMs,
+  });
+}
+
+/** The turns of a thread, oldest first. New turns appear within seconds. */
+export function ThreadTurns({ projectId, threadId }: { readonly projectId: string; readonly threadId: string }) {
+  const navigate = useNavigate();
+  const list = useRef<HTMLOListElement>(null);
+  const summary = useSummary(projectId, threadId);
+  const { pages, rows, liveError } = useRunPages({
+    key: ['thread', projectId, threadId],
+    conditions: {
+      project_ids: [projectId],
+      min_start_time: allTime,
+      is_root: true,
+      filter: buildThreadFilter(threadId),
+    },
+    selects,
+    pageSize,
+    isLive: true,
+  });
+  const move = (step: number) => {
+    const turns = [...(list.current?.children ?? [])] as HTMLElement[];
+    const at = turns.findIndex((turn) => turn.contains(document.activeElement));
+    turns.at(at < 0 ? -1 : Math.max(0, Math.min(turns.length - 1, at + step)))?.focus();
+  };
+  useShortcuts({
+    j: { label: 'Next turn', run: () => move(1) },
+    k: { label: 'Previous turn', run: () => move(-1) },
+    Enter: { label: 'Open the trace of the turn' },
+  });
+  if (rows.length === 0) {
+    if (pages.error) return <ErrorState error={pages.error} onRetry={() => void pages.refetch()} />;
+    if (!pages.isPending)
+      return (
+        <EmptyState title="This thread has no turns">
+          No trace of the project has this thread id. It may have been deleted, or not have arrived yet.
+        </EmptyState>
+      );
+  }
+  if (pages.isPending || summary.isPending) return <LoadingState label="Loading the thread" />;
+  const first = Math.max(summary.data?.count ?? 0, rows.length) - rows.length + 1;
+  return (
+    <>
+      {liveError && (
         <p className="thread-notice error-text" role="alert">
           Not up to date: {liveError.message}
         </p>
       )}
-      {pages.error && rows.length === 0 ? (
-        <ErrorState error={pages.error} onRetry={() => void pages.refetch()} />
-      ) : pages.isPending || summary.isPending ? (
-        <LoadingState label="Loading the thread" />
-      ) : rows.length === 0 ? (
-        <EmptyState title="This thread has no turns">
-          No trace of the project has this thread id. It may have been deleted, or not have arrived yet.
-        </EmptyState>
-      ) : (
-        <section className="thread-scroll" aria-label="Conversation" tabIndex={0}>
-          <div>
-            <MoreButton pages={pages} label="Show earlier turns" />
-            <ol className="turns" ref={list}>
-              {rows.toReversed().map((row, index) => (
-                <li
-                  key={row.id}
-                  className="turn"
-                  tabIndex={-1}
-                  aria-label={`Turn ${total - rows.length + index + 1}`}
-                  onKeyDown={({ key, target, currentTarget }) => {
-                    if (key === 'Enter' && target === currentTarget)
-                      void navigate({ to: '/runs/$runId', params: { runId: row.id ?? '' } });
-                  }}
-                >
-                  <TurnView row={row} number={total - rows.length + index + 1} />
-                </li>
-              ))}
-            </ol>
-          </div>
-        </section>
-      )}
-    </div>
+      <section className="thread-scroll" aria-label="Conversation" tabIndex={0}>
+        <div>
+          <MoreButton pages={pages} label="Show earlier turns" />
+          <ol className="turns" ref={list}>
+            {rows.toReversed().map((row, index) => (
+              <li
+                key={row.id}
+                className="turn"
+                tabIndex={-1}
+                aria-label={`Turn ${first + index}`}
+                onKeyDown={({ key, target, currentTarget }) => {
+                  if (key === 'Enter' && target === currentTarget)
+                    void navigate({ to: '/runs/$runId', params: { runId: row.id ?? '' } });
+                }}
+              >
+                <TurnView row={row} number={first + index} />
+              </li>
+            ))}
+          </ol>
+        </div>
+      </section>
+    </>
   );
 }
 

@@ -12,6 +12,7 @@ import { ValueView } from './value-view.tsx';
 
 const Feedback = lazy(() => import('./feedback.tsx').then(({ Feedback }) => ({ default: Feedback })));
 const ShareButton = lazy(() => import('./share-button.tsx').then(({ ShareButton }) => ({ default: ShareButton })));
+const QueueButton = lazy(() => import('./queue-button.tsx').then(({ QueueButton }) => ({ default: QueueButton })));
 export const runTabs = ['Run', 'Metadata', 'Feedback', 'Raw'] as const;
 export type RunTab = (typeof runTabs)[number];
 
@@ -48,6 +49,7 @@ export function RunDetail({
           <CopyMenu run={run} text={data.text} isShared={source.isShared} />
           {!source.isShared && (
             <Suspense>
+              <QueueButton runId={run.id} />
               <ShareButton runId={run.id} />
             </Suspense>
           )}

@@ -1,0 +1,264 @@
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { RunlakeProcess } from '../runlake-process.ts';
+import {
+  createKey,
+  eventually,
+  expectAccessible,
+  openContext,
+  type SignedInBrowser,
+  signIn,
+  startSignedIn,
+} from './browser.ts';
+import { buildTrace, sendRuns } from './send-traces.ts';
+
+let signedIn: SignedInBrowser;
+let runlake: RunlakeProcess;
+let page: Page;
+let problems: string[];
+beforeAll(async () => {
+  signedIn = await startSignedIn();
+  ({ runlake } = signedIn);
+  const config = (key: string, feedback_config: object) =>
+    ask('POST', 'feedback-configs', { feedback_key: key, feedback_config });
+  const categories = [
+    { value: 0, label: 'wrong' },
+    { value: 1, label: 'right' },
+  ];
+  await config('correct', { type: 'categorical', categories });
+  await config('helpful', { type: 'continuous', min: 0, max: 10 });
+  await config('better', { type: 'freeform' });
+});
+afterAll(() => signedIn?.close());
+beforeEach(async () => {
+  ({ page, problems } = await signedIn.openPage());
+});
+
+async function ask(method: string, path: string, body?: unknown, key = runlake.apiKey) {
+  const response = await fetch(`${runlake.url}/api/v1/${path}`, {
+    method,
+    headers: { 'x-api-key': key, 'content-type': 'application/json' },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  expect(response.status, await response.clone().text()).toBe(200);
+  return response.json();
+}
+
+async function sendRun(name: string): Promise<string> {
+  const runs = buildTrace('reviewed', Date.now() - 1000, {
+    name,
+    until: 100,
+    inputs: { messages: [{ role: 'user', content: `Question of ${name}` }] },
+    outputs: { role: 'assistant', content: `Answer of ${name}` },
+  });
+  await sendRuns(runlake.url, runlake.apiKey, runs);
+  return runs[0]?.id ?? '';
+}
+
+/** Creates a queue with a run of each name, in this order. */
+async function createQueue(name: string, runNames: readonly string[], more: object = {}) {
+  const rubric_items = [
+    {
+      feedback_key: 'correct',
+      is_required: true,
+      description: 'Compare with the records.',
+      value_descriptions: { right: 'No mistake' },
+    },
+    { feedback_key: 'helpful' },
+    { feedback_key: 'better' },
+  ];
+  const { id } = await ask('POST', 'annotation-queues', {
+    name,
+    rubric_items,
+    rubric_instructions: 'Be strict.',
+    ...more,
+  });
+  const runIds: string[] = [];
+  for (const each of runNames) {
+    const runId = await sendRun(each);
+    await ask('POST', `annotation-queues/${id}/runs`, [runId]);
+    runIds.push(runId);
+  }
+  return { queueId: id as string, runIds };
+}
+
+const heading = () => page.getByRole('region', { name: 'Run', exact: true }).getByRole('heading', { level: 2 }).first();
+const counts = () => page.getByRole('status').filter({ hasText: 'to review' }).textContent();
+const listFeedback = async (runId: string | undefined) => {
+  const items: Record<string, unknown>[] = await ask('GET', `feedback?run=${runId}`);
+  return items
+    .map(({ key, score, value, comment }) => ({ key, score, value, comment }))
+    .sort((a, b) => (String(a.key) < String(b.key) ? -1 : 1));
+};
+
+describe('annotation queues', () => {
+  it('are created on their screen, and take runs from the trace screen', async () => {
+    const runId = await sendRun('to be queued');
+    await page.goto('/queues');
+    await page.getByText('There are no annotation queues').waitFor();
+    await expectAccessible(page);
+    await page.getByLabel('Name').fill('first <b>queue</b>');
+    await page.getByLabel('Feedback keys').fill('correct, tone, correct');
+    await page.getByLabel('Instructions').fill('Look at the tone.');
+    await page.getByRole('button', { name: 'Create a queue' }).click();
+    const row = page.getByRole('row').filter({ hasText: 'first <b>queue</b>' });
+    await eventually(() => row.getByRole('cell').nth(1).textContent()).toBe('0');
+    expect(await row.getByRole('cell').nth(3).textContent()).toBe('correct, tone');
+    await page.goto(`/runs/${runId}`);
+    await page.getByRole('button', { name: 'Annotation queues' }).click();
+    await page.getByRole('button', { name: 'Add to first <b>queue</b>' }).click();
+    await page.getByText('In the queue').waitFor();
+    await expectAccessible(page);
+    await page.getByRole('link', { name: 'first <b>queue</b>' }).click();
+    await page.getByText('Question of to be queued').waitFor();
+    await page.getByText('Look at the tone.').waitFor();
+    await eventually(counts).toBe('1 to review, 0 with others, 0 done');
+    await page.getByRole('link', { name: 'Queues' }).first().click();
+    await eventually(() => row.getByRole('cell').nth(1).textContent()).toBe('1');
+    expect(problems).toEqual([]);
+  });
+
+  it('are reviewed by keyboard', async () => {
+    const { queueId, runIds } = await createQueue('by keyboard', ['one', 'two', 'three']);
+    await page.goto(`/queues/${queueId}`);
+    await eventually(() => heading().textContent()).toBe('one');
+    await page.getByText('Be strict.').waitFor();
+    await page.getByText('No mistake').waitFor();
+    await expectAccessible(page);
+    await page.keyboard.press('?');
+    const dialog = page.getByRole('dialog');
+    for (const label of ['Done', 'Move to the end', 'Skip', 'Write a note', 'Choose a category, or write the score'])
+      await dialog.getByText(label, { exact: true }).waitFor();
+    await page.keyboard.press('Escape');
+    // What is required is missing.
+    await page.keyboard.press('d');
+    await page.getByRole('alert').getByText('correct is required.').waitFor();
+    await page.keyboard.press('2');
+    await eventually(() => page.getByRole('radio', { name: 'right' }).isChecked()).toBe(true);
+    await page.keyboard.press('1');
+    await eventually(() => page.getByLabel('Score of helpful').inputValue()).toBe('1');
+    await page.keyboard.type('2');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('d');
+    await page.getByRole('alert').getByText('The score of helpful must be a number, 0 to 10.').waitFor();
+    await page.keyboard.press('i');
+    await page.keyboard.press('Backspace');
+    await page.keyboard.type('.5');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('c');
+    await page.keyboard.type('short');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('j');
+    await page.keyboard.press('i');
+    await page.keyboard.type('Cite the record.');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('n');
+    await page.keyboard.type('Seen twice.');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('d');
+    await eventually(() => heading().textContent()).toBe('two');
+    expect(await listFeedback(runIds[0])).toEqual([
+      { key: 'better', score: null, value: 'Cite the record.', comment: null },
+      { key: 'correct', score: 1, value: 'right', comment: null },
+      { key: 'helpful', score: 1.5, value: null, comment: 'short' },
+      { key: 'note', score: null, value: null, comment: 'Seen twice.' },
+    ]);
+    await eventually(counts).toBe('2 to review, 0 with others, 1 done');
+    // What was entered stays while the run is skipped.
+    await page.keyboard.press('n');
+    await page.keyboard.type('Later.');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('s');
+    await eventually(() => heading().textContent()).toBe('three');
+    await page.keyboard.press('p');
+    await eventually(() => heading().textContent()).toBe('two');
+    expect(await page.getByRole('textbox', { name: 'Note' }).inputValue()).toBe('Later.');
+    await page.keyboard.press('e');
+    await eventually(() => heading().textContent()).toBe('three');
+    await page.goto(`/queues/${queueId}`);
+    await eventually(() => heading().textContent()).toBe('three');
+    await page.keyboard.press('1');
+    await page.keyboard.press('d');
+    await eventually(() => heading().textContent()).toBe('two');
+    await page.keyboard.press('1');
+    await page.keyboard.press('d');
+    await page.getByText('Nothing is left to review').waitFor();
+    await eventually(counts).toBe('0 to review, 0 with others, 3 done');
+    expect(problems).toEqual([]);
+  });
+
+  it('give two reviewers different runs', async () => {
+    const { queueId } = await createQueue('of two', ['left', 'right']);
+    await page.goto(`/queues/${queueId}`);
+    await eventually(() => heading().textContent()).toBe('left');
+    await eventually(async () => {
+      const { items } = await ask('GET', `platform/annotation-queues/${queueId}/items?status=needs_my_review`);
+      return items[0].reserved_by.length;
+    }).toBe(1);
+    await ask('POST', 'orgs/current/members', { email: 'second@example.com', full_name: 'Second' });
+    const { key } = await createKey(runlake, { description: 'second', user_email: 'second@example.com' });
+    const context = await openContext(signedIn.browser, runlake.url);
+    const other = await context.newPage();
+    await signIn(other, key, `/queues/${queueId}`);
+    await other.getByText('Question of right').waitFor();
+    await other.getByText('1 to review, 1 with others, 0 done').waitFor();
+    await context.close();
+    // Without reservations, the first one to complete a run wins.
+    const open = await createQueue('without reservations', ['shared', 'own'], { enable_reservations: false });
+    await page.goto(`/queues/${open.queueId}`);
+    await eventually(() => heading().textContent()).toBe('shared');
+    const { items } = await ask('GET', `platform/annotation-queues/${open.queueId}/items?status=needs_my_review`);
+    await ask('POST', `annotation-queues/status/${items[0].id}`, { status: 'completed' }, key);
+    await page.keyboard.press('1');
+    await page.keyboard.press('d');
+    await page.getByRole('alert').getByText('Other users review the run or have completed it.').waitFor();
+    await eventually(() => heading().textContent()).toBe('own');
+    expect(problems).toEqual([]);
+  });
+
+  it('show a thread, and say what is missing, that loading failed and which permission is missing', async () => {
+    const turns = buildTrace('threads', Date.now() - 1000, {
+      name: 'turn',
+      until: 10,
+      inputs: { text: 'Part of a thread' },
+      metadata: { thread_id: 'a/b' },
+    });
+    await sendRuns(runlake.url, runlake.apiKey, turns);
+    const [{ id: projectId }] = await ask('GET', 'sessions?name=threads');
+    const { queueId } = await createQueue('of threads', []);
+    await eventually(async () => {
+      const response = await fetch(`${runlake.url}/api/v1/platform/annotation-queues/${queueId}/items`, {
+        method: 'POST',
+        headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+        body: JSON.stringify({ items: [{ thread_id: 'a/b', project_id: projectId }] }),
+      });
+      return response.status;
+    }).toBe(200);
+    await page.goto(`/queues/${queueId}`);
+    await page.getByRole('listitem', { name: 'Turn 1' }).getByText('Part of a thread').waitFor();
+    await expectAccessible(page);
+    await page.keyboard.press('d');
+    await page.getByText('Nothing is left to review').waitFor();
+    await expectAccessible(page);
+    await page.route('**/api/v1/annotation-queues?*', (route) =>
+      route.fulfill({ status: 400, json: { detail: 'Broken.' } }),
+    );
+    await page.goto('/queues');
+    await page.getByRole('alert').getByText('Broken.').waitFor();
+    await page.goto('/queues/00000000-0000-4000-8000-000000000000');
+    await page.getByRole('alert').getByRole('heading', { name: 'Not found' }).waitFor();
+    const { key } = await createKey(runlake, {
+      description: 'runs only',
+      permissions: ['runs:read', 'annotation-queues:read'],
+    });
+    const context = await openContext(signedIn.browser, runlake.url);
+    const other = await context.newPage();
+    const { queueId: readOnly } = await createQueue('read only', ['only read']);
+    await signIn(other, key, `/queues/${readOnly}`);
+    await other.getByText('Question of only read').waitFor();
+    await other.getByText('annotation-queues:update').waitFor();
+    await expectAccessible(other);
+    await context.close();
+    expect(problems).toEqual([]);
+  });
+});

@@ -1,0 +1,287 @@
+import { useQuery } from '@tanstack/react-query';
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import { useRef, useState } from 'react';
+import { call } from '../../api/client.ts';
+import { usePermission } from '../../api/session.ts';
+import { formatCount } from '../../components/format.ts';
+import { useShortcuts } from '../../components/shortcuts.tsx';
+import { EmptyState, ErrorState, LoadingState, Permitted, Problem, QueryState } from '../../components/states.tsx';
+import { showInvisible, Value } from '../../components/text.tsx';
+import { ThreadTurns } from '../threads/thread.tsx';
+import { RunDetail, runTabs } from '../trace/run-detail.tsx';
+import '../trace/trace.css';
+import { workspaceSource } from '../trace/trace-source.ts';
+import './queues.css';
+import { emptyRating, leaveField, type Queue, type Rating, Rubric, toFeedback, useConfigs } from './rubric.tsx';
+import { type QueueItem, useReview } from './use-review.ts';
+
+const route = getRouteApi('/shell/queues/$queueId');
+
+/** Review of the runs of an annotation queue, one after another. */
+export function AnnotationQueue() {
+  const { queueId } = route.useParams();
+  return (
+    <Permitted permission="annotation-queues:read">
+      <Permitted permission="runs:read">
+        <LoadedQueue key={queueId} queueId={queueId} />
+      </Permitted>
+    </Permitted>
+  );
+}
+
+function LoadedQueue({ queueId }: { readonly queueId: string }) {
+  const queue = useQuery({
+    queryKey: ['queue', queueId],
+    queryFn: ({ signal }) =>
+      call('get', '/api/v1/annotation-queues/{queue_id}', { path: { queue_id: queueId }, signal }),
+  });
+  if (queue.error && !queue.data) return <ErrorState isPage error={queue.error} onRetry={() => void queue.refetch()} />;
+  return <QueryState query={queue}>{(data) => <Review queue={data} />}</QueryState>;
+}
+
+function Review({ queue }: { readonly queue: Queue }) {
+  const { item: itemId, tab } = route.useSearch();
+  const navigate = useNavigate({ from: '/queues/$queueId' });
+  const canUpdate = usePermission('annotation-queues:update');
+  const canWrite = usePermission('feedback:write');
+  const review = useReview({
+    queueId: queue.id,
+    itemId,
+    reservationMinutes: queue.enable_reservations ? queue.reservation_minutes : 60,
+    canReview: canUpdate,
+    onShow: (item) => void navigate({ search: (before) => ({ ...before, item }), replace: true }),
+  });
+  const { pages, counts, items, item, isTaken, reservation, moveToEnd, skip } = review;
+  // What was entered for items that were skipped, until the viewer leaves the queue.
+  const drafts = useRef(new Map<string, Draft>()).current;
+  const problem = review.finish.error ?? moveToEnd.error ?? (isTaken ? undefined : reservation.error);
+  return (
+    <div className="queue">
+      <header className="page-head">
+        <Link to="/queues" className="crumb">
+          Queues
+        </Link>
+        <span className="crumb" aria-hidden="true">
+          /
+        </span>
+        <h1>
+          <Value text={queue.name} />
+        </h1>
+        <span className="muted" role="status">
+          {counts.data &&
+            `${formatCount(counts.data.mine)} to review, ${formatCount(counts.data.others)} with others, ${formatCount(counts.data.done)} done`}
+        </span>
+        <span className="spacer" />
+        {item?.run_id && (
+          <Link to="/runs/$runId" params={{ runId: item.run_id }} className="button">
+            Trace
+          </Link>
+        )}
+        {item && (
+          <>
+            <button
+              type="button"
+              className="button"
+              title="Previous (p)"
+              disabled={items.length < 2}
+              onClick={() => skip.mutate({ item, offset: -1 })}
+            >
+              Previous
+            </button>
+            <button
+              type="button"
+              className="button"
+              title="Skip (s)"
+              disabled={items.length < 2}
+              onClick={() => skip.mutate({ item, offset: 1 })}
+            >
+              Skip
+            </button>
+          </>
+        )}
+      </header>
+      {pages.error && items.length === 0 ? (
+        <ErrorState error={pages.error} onRetry={() => void pages.refetch()} />
+      ) : pages.isPending ? (
+        <LoadingState label="Loading the queue" />
+      ) : item === undefined ? (
+        <EmptyState title="Nothing is left to review">
+          {counts.data && counts.data.others > 0
+            ? 'Other reviewers have the rest.'
+            : 'Add runs to the queue from a trace.'}
+        </EmptyState>
+      ) : (
+        <>
+          {isTaken && (
+            <p className="queue-notice" role="alert">
+              Another reviewer has this run.
+            </p>
+          )}
+          <div className="queue-panes">
+            <div className="queue-run">
+              {item.run_id ? (
+                <RunDetail
+                  source={workspaceSource}
+                  runId={item.run_id}
+                  tab={runTabs.find((each) => each === tab) ?? 'Run'}
+                  onTab={(next) => void navigate({ search: (before) => ({ ...before, tab: next }), replace: true })}
+                />
+              ) : (
+                <ThreadTurns projectId={item.project_id} threadId={item.thread_id ?? ''} />
+              )}
+            </div>
+            {canUpdate && canWrite ? (
+              <ReviewForm
+                key={item.id}
+                queue={queue}
+                item={item}
+                drafts={drafts}
+                review={review}
+                problem={problem?.message}
+              />
+            ) : (
+              <p className="muted review-form">
+                To review, your key needs the permissions <code>annotation-queues:update</code> and{' '}
+                <code>feedback:write</code>.
+              </p>
+            )}
+          </div>
+        </>
+      )}
+    </div>
+  );
+}
+
+interface Draft {
+  readonly ratings: ReadonlyMap<string, Rating>;
+  readonly note: string;
+  /** Ids of the feedback by key: a second attempt replaces what the first one has stored. */
+  readonly ids: Map<string, string>;
+}
+const noteKey = 'note';
+
+function ReviewForm({
+  queue,
+  item,
+  drafts,
+  review,
+  problem,
+}: {
+  readonly queue: Queue;
+  readonly item: QueueItem;
+  readonly drafts: Map<string, Draft>;
+  readonly review: ReturnType<typeof useReview>;
+  readonly problem: string | undefined;
+}) {
+  const { finish, moveToEnd, skip, isTaken, items } = review;
+  // Feedback belongs to runs: that on a thread is given on its turns.
+  const rubric = item.run_id ? (queue.rubric_items ?? []) : [];
+  const configs = useConfigs(rubric.map(({ feedback_key }) => feedback_key));
+  const [draft, setDraft] = useState<Draft>(
+    () => drafts.get(item.id) ?? { ratings: new Map(), note: '', ids: new Map() },
+  );
+  const [invalid, setInvalid] = useState<string>();
+  const note = useRef<HTMLTextAreaElement>(null);
+  const change = (next: Partial<Draft>) => {
+    const changed = { ...draft, ...next };
+    drafts.set(item.id, changed);
+    setDraft(changed);
+  };
+  const rate = (key: string, rating: Partial<Rating>) => {
+    const before = draft.ratings.get(key) ?? emptyRating;
+    change({ ratings: new Map(draft.ratings).set(key, { ...before, ...rating }) });
+  };
+  const isBusy = finish.isPending || moveToEnd.isPending || (rubric.length > 0 && configs.data === undefined);
+  const done = () => {
+    if (isBusy || isTaken) return;
+    const feedback = rubric.map((each) =>
+      toFeedback(each, configs.data?.get(each.feedback_key), draft.ratings.get(each.feedback_key) ?? emptyRating),
+    );
+    const problems = feedback.filter((each) => typeof each === 'string');
+    setInvalid(problems.length > 0 ? problems.join(' ') : undefined);
+    if (problems.length > 0) return;
+    const all = feedback.filter((each) => typeof each === 'object');
+    if (draft.note.trim() !== '') all.push({ key: noteKey, score: null, value: null, comment: draft.note.trim() });
+    const before = () => Promise.all(all.map((each) => sendFeedback(item, each, draft.ids)));
+    finish.mutate({ id: item.id, before }, { onSuccess: () => drafts.delete(item.id) });
+  };
+  const later = () => {
+    if (!isBusy) moveToEnd.mutate(item);
+  };
+  const canStep = items.length > 1;
+  useShortcuts({
+    d: { label: 'Done', run: done },
+    e: { label: 'Move to the end', run: later },
+    s: { label: 'Skip', run: () => canStep && skip.mutate({ item, offset: 1 }) },
+    p: { label: 'Previous run', run: () => canStep && skip.mutate({ item, offset: -1 }) },
+    ...(item.run_id ? { n: { label: 'Write a note', run: () => note.current?.focus() } } : {}),
+    Escape: { label: 'Leave a field' },
+  });
+  return (
+    <form
+      className="review-form stack"
+      aria-label="Review"
+      onKeyDown={leaveField}
+      onSubmit={(event) => {
+        event.preventDefault();
+        done();
+      }}
+    >
+      {queue.rubric_instructions && <p className="long-text">{showInvisible(queue.rubric_instructions)}</p>}
+      {configs.error && <ErrorState error={configs.error} onRetry={() => void configs.refetch()} />}
+      {rubric.length > 0 && configs.data && (
+        <Rubric items={rubric} configs={configs.data} ratings={draft.ratings} onRate={rate} />
+      )}
+      {item.run_id ? (
+        <label className="field">
+          Note
+          <textarea
+            className="input"
+            ref={note}
+            rows={3}
+            value={draft.note}
+            onChange={({ target }) => change({ note: target.value })}
+          />
+        </label>
+      ) : (
+        <p className="muted">This item is a thread. Give feedback on its turns.</p>
+      )}
+      <Problem message={invalid ?? problem} />
+      <div className="row wrap">
+        <button type="submit" className="button primary" title="Done (d)" disabled={isBusy || isTaken}>
+          Done
+        </button>
+        <button type="button" className="button" title="Move to the end (e)" disabled={isBusy} onClick={later}>
+          Move to the end
+        </button>
+        <span className="spacer" />
+        <span className="muted">
+          <kbd>?</kbd> all keys
+        </span>
+      </div>
+    </form>
+  );
+}
+
+interface NewFeedback {
+  readonly key: string;
+  readonly score: number | null;
+  readonly value: string | null;
+  readonly comment: string | null;
+}
+
+async function sendFeedback({ run_id, project_id }: QueueItem, feedback: NewFeedback, ids: Map<string, string>) {
+  const id = ids.get(feedback.key) ?? createId();
+  ids.set(feedback.key, id);
+  const body = { id, ...feedback, run_id, session_id: project_id, feedback_source: { type: 'app' } };
+  await call('post', '/api/v1/feedback', { body });
+}
+
+/** Returns a random UUID (version 4). `crypto.randomUUID` is missing on http pages of other hosts than localhost. */
+function createId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x40;
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
+  const hex = [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+}

@@ -1,0 +1,143 @@
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import type { FormEvent } from 'react';
+import { type Body, call } from '../../api/client.ts';
+import { usePermission } from '../../api/session.ts';
+import { formatCount } from '../../components/format.ts';
+import { EmptyState, ErrorState, LoadingState, MoreButton, Permitted, Problem } from '../../components/states.tsx';
+import { Time, Value } from '../../components/text.tsx';
+import './queues.css';
+
+const pageSize = 50;
+
+export function Queues() {
+  return (
+    <Permitted permission="annotation-queues:read">
+      <QueueList />
+    </Permitted>
+  );
+}
+
+function QueueList() {
+  const client = useQueryClient();
+  const canCreate = usePermission('annotation-queues:create');
+  const queues = useInfiniteQuery({
+    queryKey: ['queues'],
+    queryFn: ({ pageParam, signal }) =>
+      call('get', '/api/v1/annotation-queues', { query: { limit: pageSize, offset: pageParam }, signal }),
+    initialPageParam: 0,
+    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+  });
+  const create = useMutation({
+    mutationFn: (body: Body<'post', '/api/v1/annotation-queues'>) =>
+      call('post', '/api/v1/annotation-queues', { body }),
+    onSuccess: () => client.invalidateQueries({ queryKey: ['queues'] }),
+  });
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const form = event.currentTarget;
+    const data = new FormData(form);
+    const read = (name: string) => String(data.get(name)).trim();
+    const keys = read('keys')
+      .split(',')
+      .map((key) => key.trim())
+      .filter((key) => key !== '');
+    create.mutate(
+      {
+        name: read('name'),
+        rubric_instructions: read('instructions') || null,
+        rubric_items: [...new Set(keys)].map((feedback_key) => ({ feedback_key })),
+      },
+      { onSuccess: () => form.reset() },
+    );
+  };
+  const rows = queues.data?.pages.flat() ?? [];
+  return (
+    <>
+      <header className="page-head">
+        <h1>Annotation queues</h1>
+      </header>
+      {canCreate && (
+        <form className="row wrap queue-create" onSubmit={submit} aria-label="Create a queue">
+          <input className="input" name="name" aria-label="Name" placeholder="Name" required maxLength={256} />
+          <input
+            className="input"
+            name="keys"
+            aria-label="Feedback keys"
+            placeholder="Feedback keys, such as correct, tone"
+            size={32}
+          />
+          <input className="input" name="instructions" aria-label="Instructions" placeholder="Instructions" size={32} />
+          <button type="submit" className="button primary" disabled={create.isPending}>
+            Create a queue
+          </button>
+          <Problem message={create.error?.message} />
+        </form>
+      )}
+      {queues.error && rows.length === 0 ? (
+        <ErrorState error={queues.error} onRetry={() => void queues.refetch()} />
+      ) : queues.isPending ? (
+        <LoadingState label="Loading queues" />
+      ) : rows.length === 0 ? (
+        <EmptyState title="There are no annotation queues">
+          A queue collects runs that people review, one after another.
+        </EmptyState>
+      ) : (
+        <section className="table-scroll" tabIndex={0} aria-label="Annotation queues">
+          <table className="plain-table">
+            <thead>
+              <tr>
+                <th>Name</th>
+                <th className="number">To review</th>
+                <th className="number">Runs</th>
+                <th>Feedback keys</th>
+                <th>Description</th>
+                <th>Created</th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map(({ id, name, total_runs, rubric_items, description, created_at }) => (
+                <tr key={id}>
+                  <td className="queue-text">
+                    <Link to="/queues/$queueId" params={{ queueId: id }}>
+                      <Value text={name} />
+                    </Link>
+                  </td>
+                  <td className="number">
+                    <ToReview queueId={id} />
+                  </td>
+                  <td className="number">{formatCount(total_runs)}</td>
+                  <td className="queue-text">
+                    <Value text={(rubric_items ?? []).map(({ feedback_key }) => feedback_key).join(', ')} />
+                  </td>
+                  <td className="queue-text">
+                    <Value text={description ?? ''} />
+                  </td>
+                  <td>
+                    <Time at={created_at} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+          <MoreButton pages={queues} label="Show more queues" />
+        </section>
+      )}
+    </>
+  );
+}
+
+/** Number of items that the user has to review. */
+function ToReview({ queueId }: { readonly queueId: string }) {
+  const count = useQuery({
+    queryKey: ['queue-to-review', queueId],
+    queryFn: ({ signal }) =>
+      call('get', '/api/v1/platform/annotation-queues/{queue_id}/items/count', {
+        path: { queue_id: queueId },
+        query: { status: 'needs_my_review' },
+        signal,
+      }),
+    staleTime: 0,
+  });
+  return formatCount(count.data?.count);
+}
