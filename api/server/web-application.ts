@@ -20,7 +20,7 @@ const assetsSegment = 'assets';
 
 /** Paths of the application. Below `/public` and `/o`, only the links that SDKs build belong to it. */
 const pagePattern =
-  /^\/+(?:(?:signin|projects|runs|threads|usage|exports|datasets|experiments|prompts|queues|agents|settings|system)(?:\/.*)?|public\/+[^/]+\/+r(?:\/.*)?|o\/+[^/]+\/+projects\/+p\/+.+)?$/;
+  /^\/+(?:(?:signin|projects|runs|threads|usage|exports|datasets|experiments|prompts|queues|agents|settings|system)(?:\/.*)?|public\/+[^/]+\/+(?:r(?:\/.*)?|d)|o\/+[^/]+\/+(?:projects\/+p|datasets)\/+.+)?$/;
 
 const securityHeaders = {
   'content-security-policy':

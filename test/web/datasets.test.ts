@@ -2,7 +2,15 @@ import { Client } from 'langsmith';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { RunlakeProcess } from '../runlake-process.ts';
-import { eventually, expectAccessible, openContext, type SignedInBrowser, signIn, startSignedIn } from './browser.ts';
+import {
+  eventually,
+  expectAccessible,
+  openContext,
+  type SignedInBrowser,
+  signIn,
+  startSignedIn,
+  watchPage,
+} from './browser.ts';
 
 const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
 const bidi = 'safe\u202etxt.exe\u200b';
@@ -182,6 +190,78 @@ describe('the examples of a dataset', () => {
     await page.getByRole('button', { name: 'Edit' }).click();
     await field('Metadata').waitFor();
     expect(await page.locator('img[src=x]').count()).toBe(0);
+    expect(problems).toEqual([]);
+  });
+});
+
+describe('the versions of a dataset', () => {
+  it('are listed with tags, chosen, and compared', async () => {
+    const id = await addDataset('versions', 3);
+    const listed = await fetch(`${runlake.url}/api/v1/examples?dataset=${id}&order=id`, {
+      headers: { 'x-api-key': runlake.apiKey },
+    });
+    const [first, second] = await listed.json();
+    await client.updateExample({ id: first.id, dataset_id: id, outputs: { answer: script } });
+    await client.deleteExample(second.id);
+    await page.goto(`/datasets/${id}?tab=Versions`);
+    const versions = page.getByRole('region', { name: 'Versions' }).getByRole('row');
+    await eventually(() => versions.count()).toBe(4);
+    const difference = page.getByRole('region', { name: 'Difference', exact: true });
+    await difference.getByRole('region', { name: 'Removed' }).getByText(second.id).first().waitFor();
+    await difference.getByText('removed:').first().waitFor();
+    await expectAccessible(page);
+    await versions.nth(2).getByRole('button', { name: 'Changes' }).click();
+    const changed = difference.getByRole('region', { name: `Difference of ${first.id}` });
+    await changed.getByText('alert(1)').waitFor();
+    await eventually(() => changed.locator('del').count()).toBe(1);
+    await expectAccessible(page);
+
+    await versions.nth(3).getByRole('button', { name: 'Tag' }).click();
+    await page.getByRole('textbox', { name: 'Tag' }).fill('latest');
+    await page.getByRole('button', { name: 'Set' }).click();
+    await eventually(() => page.getByRole('alert').textContent()).toContain('A tag must be neither');
+    await page.getByRole('textbox', { name: 'Tag' }).fill('first');
+    await page.getByRole('button', { name: 'Set' }).click();
+    await versions.nth(3).getByText('first', { exact: true }).waitFor();
+
+    await page.goto(`/datasets/${id}?version=first`);
+    await eventually(rowCount).toBe(3);
+    await page.getByText('Only the newest version can be changed.').waitFor();
+    expect(await page.getByRole('button', { name: 'Add an example' }).count()).toBe(0);
+    await page.getByLabel('Version').selectOption('');
+    await eventually(rowCount).toBe(2);
+    expect(problems).toEqual([]);
+  });
+});
+
+describe('the links of a dataset', () => {
+  it('of the SDK opens it, and a public one opens it without a session', async () => {
+    const id = await addDataset('shared', 3);
+    // The SDK finds the workspace by a project.
+    await client.createProject({ projectName: 'any' });
+    const url = new URL(await client.getDatasetUrl({ datasetId: id }));
+    await page.goto(url.pathname);
+    await eventually(() => new URL(page.url()).pathname).toBe(`/datasets/${id}`);
+    await page.getByRole('button', { name: 'Share' }).click();
+    await page.getByRole('button', { name: 'Create a public link' }).click();
+    const link = await page.getByRole('textbox', { name: 'Public link' }).inputValue();
+    const stranger = await openContext(signedIn.browser, runlake.url);
+    const other = await stranger.newPage();
+    const watched = watchPage(other);
+    await other.goto(link);
+    await other.getByRole('table', { name: 'Examples' }).getByRole('row').nth(1).click();
+    await other
+      .getByRole('region', { name: 'Example', exact: true })
+      .getByText(/What is/)
+      .waitFor();
+    expect(await other.getByRole('button', { name: 'Edit' }).count()).toBe(0);
+    await expectAccessible(other);
+    expect(watched.problems).toEqual([]);
+    await page.getByRole('button', { name: 'Stop sharing' }).click();
+    await page.getByText('The dataset is not shared').waitFor();
+    await other.reload();
+    await other.getByRole('alert').waitFor();
+    await stranger.close();
     expect(problems).toEqual([]);
   });
 });

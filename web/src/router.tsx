@@ -9,7 +9,7 @@ import {
 } from '@tanstack/react-router';
 import { sessionQuery } from './api/session.ts';
 import { EmptyState, ErrorState, LoadingState } from './components/states.tsx';
-import { readThreadsSearch } from './screens/threads/search.ts';
+import { readCompareSearch, readDatasetSearch } from './screens/datasets/search.ts';
 import { readTracesSearch } from './screens/traces/search.ts';
 import { readUsageSearch } from './screens/usage/search.ts';
 import { Shell } from './shell.tsx';
@@ -38,6 +38,14 @@ const sharedTrace = createRoute({
   path: '/public/$shareToken/r',
   validateSearch: readTraceSearch,
   component: lazyRouteComponent(() => import('./screens/trace/shared-trace.tsx'), 'SharedTrace'),
+});
+const sharedDataset = createRoute({
+  getParentRoute: () => rootRoute,
+  path: '/public/$shareToken/d',
+  validateSearch: (search: Record<string, unknown>): { example?: string | undefined } => ({
+    example: optionalText(search.example),
+  }),
+  component: lazyRouteComponent(() => import('./screens/datasets/shared-dataset.tsx'), 'SharedDataset'),
 });
 const shell = createRoute({
   getParentRoute: () => rootRoute,
@@ -128,6 +136,28 @@ const dataset = createRoute({
   validateSearch: readDatasetSearch,
   component: lazyRouteComponent(() => import('./screens/datasets/dataset.tsx'), 'Dataset'),
 });
+const compare = createRoute({
+  getParentRoute: () => shell,
+  path: '/datasets/$datasetId/compare',
+  validateSearch: readCompareSearch,
+  component: lazyRouteComponent(() => import('./screens/datasets/compare.tsx'), 'Compare'),
+});
+/** Links of the SDKs. */
+const sdkDataset = createRoute({
+  getParentRoute: () => shell,
+  path: '/o/$tenantId/datasets/$datasetId',
+  beforeLoad: ({ params: { datasetId } }) => {
+    throw redirect({ to: '/datasets/$datasetId', params: { datasetId }, replace: true });
+  },
+});
+const sdkCompare = createRoute({
+  getParentRoute: () => shell,
+  path: '/o/$tenantId/datasets/$datasetId/compare',
+  validateSearch: readCompareSearch,
+  beforeLoad: ({ params: { datasetId }, search }) => {
+    throw redirect({ to: '/datasets/$datasetId/compare', params: { datasetId }, search, replace: true });
+  },
+});
 
 const settings = createRoute({
   getParentRoute: () => shell,
@@ -151,7 +181,23 @@ function readTraceSearch(search: Record<string, unknown>): { tab?: string | unde
 const routeTree = rootRoute.addChildren([
   signIn,
   sharedTrace,
-  shell.addChildren([home, projects, traces, threads, run, projectRun, sdkRun, queues, queue, usage, settings, system]),
+  sharedDataset,
+  shell.addChildren([
+    home,
+    projects,
+    traces,
+    run,
+    projectRun,
+    sdkRun,
+    datasets,
+    dataset,
+    compare,
+    sdkDataset,
+    sdkCompare,
+    usage,
+    settings,
+    system,
+  ]),
 ]);
 
 export function createAppRouter(queries: QueryClient) {

@@ -63,6 +63,8 @@ describe('a built application', () => {
     '/settings/keys',
     '/system',
     '/public/0b4e2f9a-4f0e-4b57-9b0a-1d9a4a3f6c11/r',
+    '/public/0b4e2f9a-4f0e-4b57-9b0a-1d9a4a3f6c11/d',
+    '/o/1/datasets/2/compare?selectedSessions=3',
     '/o/1/projects/p/2/r/3?trace_id=3&start_time=2026-01-01T00:00:00',
   ])('serves its page at %s', async (url) => {
     const answer = await open(url);

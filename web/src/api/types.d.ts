@@ -641,6 +641,44 @@ export interface paths {
         patch: operations["updateFeedbackConfig"];
         trace?: never;
     };
+    "/api/v2/datasets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the feedback configs of the workspace
+         * @description Needs the permission `feedback:read`.
+         */
+        get: operations["listFeedbackConfigs"];
+        put?: never;
+        /**
+         * Define what the scores of a feedback key mean
+         * @description An identical config is returned unchanged; 409 if another one exists.
+         *
+         *     Needs the permission `feedback:configure`.
+         */
+        post: operations["createFeedbackConfig"];
+        /**
+         * Delete a feedback config
+         * @description The feedback stays. Give either the key or the id.
+         *
+         *     Needs the permission `feedback:configure`.
+         */
+        delete: operations["deleteFeedbackConfig"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a feedback config
+         * @description Absent and null fields stay unchanged. `add_categories` and `remove_categories` keep the other categories; 400 if a value or label to add exists, if a value to remove does not, or if fewer than two categories would remain.
+         *
+         *     Needs the permission `feedback:configure`.
+         */
+        patch: operations["updateFeedbackConfig"];
+        trace?: never;
+    };
     "/api/v1/annotation-queues": {
         parameters: {
             query?: never;
@@ -753,7 +791,49 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/annotation-queues/status/{queue_run_id}": {
+    "/api/v1/datasets/{dataset_id}/tags": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set a tag on a version of a dataset
+         * @description The tag is set on the newest version at `as_of`. A tag that another version has moves.
+         *
+         *     Needs the permission `datasets:update`.
+         */
+        put: operations["tagDatasetVersion"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{dataset_id}/versions/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Compare two versions of a dataset
+         * @description Needs the permission `datasets:read`.
+         */
+        get: operations["diffDatasetVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{dataset_id}/splits": {
         parameters: {
             query?: never;
             header?: never;
@@ -775,7 +855,99 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/platform/annotation-queues/{queue_id}/items": {
+    "/api/v1/datasets/{dataset_id}/share": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the token of a shared dataset
+         * @description `null` if the dataset is not shared.
+         *
+         *     Needs the permission `datasets:read`.
+         */
+        get: operations["getDatasetShare"];
+        /**
+         * Share a dataset
+         * @description Anyone who has the token can read the dataset and all versions of its examples, without attachments, until the sharing ends. A shared dataset keeps its token.
+         *
+         *     Needs the permission `datasets:share`.
+         */
+        put: operations["shareDataset"];
+        post?: never;
+        /**
+         * End the sharing of a dataset
+         * @description Takes effect at once. Does nothing if the dataset is not shared.
+         *
+         *     Needs the permission `datasets:share`.
+         */
+        delete: operations["unshareDataset"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/public/{share_token}/datasets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a shared dataset */
+        get: operations["getSharedDataset"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/public/{share_token}/examples": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the examples of a shared dataset */
+        get: operations["listSharedExamples"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/datasets/{dataset_id}/experiment-runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Query the examples of a dataset with their runs in experiments, page by page
+         * @description All pages are of the same version of the dataset, the newest one at the first page. Runs have the selected fields, and always `id` and `reference_example_id`. Needs the permission `runs:read` too.
+         *
+         *     Needs the permission `datasets:read`.
+         *
+         *     Not supported yet: filters, sort.
+         */
+        post: operations["queryExperimentRuns"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/examples": {
         parameters: {
             query?: never;
             header?: never;
@@ -3602,6 +3774,230 @@ export interface operations {
             };
         };
     };
+    listV2Datasets: {
+        parameters: {
+            query?: {
+                key?: string[];
+                /** @description Part of the key, ignoring case. */
+                name_contains?: string;
+                /** @description Only configs that are enforced, or only others. */
+                is_enforced?: boolean;
+                /** @description Accepted; a key has one config, and deleted ones are not kept. */
+                include_all_configs?: boolean;
+                /** @description By the last change. */
+                sort_by_desc?: boolean;
+                /** @description Accepted; all reads see earlier writes. */
+                read_after_write?: boolean;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        feedback_key: string;
+                        feedback_config: {
+                            type: "continuous" | "categorical" | "freeform";
+                            min: number | null;
+                            max: number | null;
+                            categories: {
+                                value: number;
+                                label: string | null;
+                            }[] | null;
+                            /** @description Absent means false. */
+                            allows_multiple_categories?: boolean;
+                        };
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        is_lower_score_better: boolean;
+                        is_enforced: boolean;
+                        /** @description Always true: a key has one config. */
+                        is_first: boolean;
+                        /** @description Always false: deleted configs are not kept. */
+                        is_deleted: boolean;
+                        /** Format: date-time */
+                        modified_at: string;
+                    }[];
+                };
+            };
+        };
+    };
+    createFeedbackConfig: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    feedback_key: string;
+                    feedback_config: {
+                        type: "continuous" | "categorical" | "freeform";
+                        min?: number | null;
+                        max?: number | null;
+                        categories?: {
+                            value: number;
+                            label?: string | null;
+                        }[] | null;
+                        allows_multiple_categories?: boolean | null;
+                    };
+                    /** @default false */
+                    is_lower_score_better?: boolean | null;
+                    /** @description Refuse feedback that does not match, however it is sent. */
+                    is_enforced?: boolean | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        feedback_key: string;
+                        feedback_config: {
+                            type: "continuous" | "categorical" | "freeform";
+                            min: number | null;
+                            max: number | null;
+                            categories: {
+                                value: number;
+                                label: string | null;
+                            }[] | null;
+                            /** @description Absent means false. */
+                            allows_multiple_categories?: boolean;
+                        };
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        is_lower_score_better: boolean;
+                        is_enforced: boolean;
+                        /** @description Always true: a key has one config. */
+                        is_first: boolean;
+                        /** @description Always false: deleted configs are not kept. */
+                        is_deleted: boolean;
+                        /** Format: date-time */
+                        modified_at: string;
+                    };
+                };
+            };
+        };
+    };
+    deleteFeedbackConfig: {
+        parameters: {
+            query?: {
+                feedback_key?: string;
+                id?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    updateFeedbackConfig: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    feedback_key: string;
+                    id?: string | null;
+                    feedback_config?: {
+                        type: "continuous" | "categorical" | "freeform";
+                        min?: number | null;
+                        max?: number | null;
+                        categories?: {
+                            value: number;
+                            label?: string | null;
+                        }[] | null;
+                        allows_multiple_categories?: boolean | null;
+                    } | null;
+                    add_categories?: {
+                        value: number;
+                        label?: string | null;
+                    }[] | null;
+                    remove_categories?: number[] | null;
+                    is_lower_score_better?: boolean | null;
+                    /** @description Refuse feedback that does not match, however it is sent. */
+                    is_enforced?: boolean | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        feedback_key: string;
+                        feedback_config: {
+                            type: "continuous" | "categorical" | "freeform";
+                            min: number | null;
+                            max: number | null;
+                            categories: {
+                                value: number;
+                                label: string | null;
+                            }[] | null;
+                            /** @description Absent means false. */
+                            allows_multiple_categories?: boolean;
+                        };
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        is_lower_score_better: boolean;
+                        is_enforced: boolean;
+                        /** @description Always true: a key has one config. */
+                        is_first: boolean;
+                        /** @description Always false: deleted configs are not kept. */
+                        is_deleted: boolean;
+                        /** Format: date-time */
+                        modified_at: string;
+                    };
+                };
+            };
+        };
+    };
     listAnnotationQueues: {
         parameters: {
             query?: {
@@ -4323,6 +4719,25 @@ export interface operations {
                 };
             };
         };
+    };
+    tagDatasetVersion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description A time or a tag. */
+                    as_of: string;
+                    tag: string;
+                };
+            };
+        };
         responses: {
             /** @description Default Response */
             200: {
@@ -4331,25 +4746,577 @@ export interface operations {
                 };
                 content: {
                     "application/json": {
+                        /**
+                         * Format: date-time
+                         * @description Time of the write that made the version.
+                         */
+                        as_of: string;
+                        /** @description The newest version also has the tag `latest`. */
+                        tags: string[];
+                    };
+                };
+            };
+        };
+    };
+    diffDatasetVersions: {
+        parameters: {
+            query: {
+                /** @description A time or a tag. */
+                from_version: string;
+                /** @description A time or a tag. */
+                to_version: string;
+            };
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        examples_added: string[];
+                        examples_modified: string[];
+                        examples_removed: string[];
+                    };
+                };
+            };
+        };
+    };
+    listDatasetSplits: {
+        parameters: {
+            query?: {
+                /** @description A time, a tag, or `latest`. */
+                as_of?: string;
+            };
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": string[];
+                };
+            };
+        };
+    };
+    updateDatasetSplit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    split_name: string;
+                    examples: string[];
+                    /** @default false */
+                    remove?: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": string[];
+                };
+            };
+        };
+    };
+    getDatasetShare: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: uuid */
+                        share_token: string;
+                    } | null;
+                };
+            };
+        };
+    };
+    shareDataset: {
+        parameters: {
+            query?: {
+                /** @description List the experiments on the dataset too, without their runs. */
+                share_projects?: boolean;
+            };
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": unknown;
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: uuid */
+                        share_token: string;
+                    };
+                };
+            };
+        };
+    };
+    unshareDataset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    getSharedDataset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                share_token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        name: string;
+                        description: string | null;
+                        data_type: "kv" | "llm" | "chat";
+                        inputs_schema_definition: {
+                            [key: string]: unknown;
+                        } | null;
+                        outputs_schema_definition: {
+                            [key: string]: unknown;
+                        } | null;
+                        externally_managed: boolean;
+                        /** @description Number of examples in the newest version. */
+                        example_count: number;
+                        transformations: null;
+                        /** Format: date-time */
+                        created_at: string;
+                    };
+                };
+            };
+        };
+    };
+    listSharedExamples: {
+        parameters: {
+            query?: {
+                id?: string[];
+                /** @description A time, a tag of the dataset, or `latest`. */
+                as_of?: string;
+                splits?: string[];
+                /** @description A JSON object. Only items whose metadata contains all of its pairs. */
+                metadata?: string;
+                /** @description Condition in the filter language; see the guide. */
+                filter?: string;
+                /** @description Parts of the JSON of inputs or outputs, ignoring case. */
+                full_text_contains?: string[];
+                /** @description Default: all. */
+                select?: ("id" | "name" | "dataset_id" | "created_at" | "modified_at" | "inputs" | "metadata" | "outputs")[];
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                share_token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        /** Format: uuid */
+                        id: string;
+                        name: string;
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /**
+                         * Format: date-time
+                         * @description The version that created or changed the example.
+                         */
+                        modified_at: string;
+                        /** @description The JSON that was sent. */
+                        inputs: {
+                            [key: string]: unknown;
+                        };
+                        outputs?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description `dataset_split` is the list of splits. */
+                        metadata?: {
+                            [key: string]: unknown;
+                        };
+                    }[];
+                };
+            };
+        };
+    };
+    queryExperimentRuns: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Experiments on the dataset. */
+                    experiment_ids: string[];
+                    example_ids?: string[] | null;
+                    comparative_experiment_id?: string | null;
+                    selects?: ("ID" | "NAME" | "RUN_TYPE" | "STATUS" | "START_TIME" | "END_TIME" | "LATENCY_SECONDS" | "FIRST_TOKEN_TIME" | "ERROR" | "ERROR_PREVIEW" | "EXTRA" | "METADATA" | "EVENTS" | "INPUTS" | "INPUTS_PREVIEW" | "OUTPUTS" | "OUTPUTS_PREVIEW" | "MANIFEST" | "PARENT_RUN_ID" | "PARENT_RUN_IDS" | "PROJECT_ID" | "TRACE_ID" | "THREAD_ID" | "DOTTED_ORDER" | "IS_ROOT" | "REFERENCE_EXAMPLE_ID" | "REFERENCE_DATASET_ID" | "TOTAL_TOKENS" | "PROMPT_TOKENS" | "COMPLETION_TOKENS" | "TOTAL_COST" | "PROMPT_COST" | "COMPLETION_COST" | "PROMPT_TOKEN_DETAILS" | "COMPLETION_TOKEN_DETAILS" | "PROMPT_COST_DETAILS" | "COMPLETION_COST_DETAILS" | "PRICE_MODEL_ID" | "TAGS" | "APP_PATH" | "ATTACHMENTS" | "THREAD_EVALUATION_TIME" | "IS_IN_DATASET" | "LAST_QUEUED_AT" | "SHARE_URL" | "FEEDBACK_STATS")[] | null;
+                    page_size?: number | null;
+                    cursor?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
                         items: {
-                            /**
-                             * Format: uuid
-                             * @description Id of the run in the queue.
-                             */
+                            /** Format: uuid */
                             id: string;
+                            name: string;
                             /** Format: uuid */
-                            queue_id: string;
-                            item_type: "RUN" | "THREAD";
-                            run_id: string | null;
-                            thread_id: string | null;
-                            /** Format: uuid */
-                            project_id: string;
-                            start_time: string | null;
+                            dataset_id: string;
                             /** Format: date-time */
-                            added_at: string;
-                            last_reviewed_time: string | null;
-                            source_proposed_example_id: string | null;
+                            created_at: string;
+                            /**
+                             * Format: date-time
+                             * @description The version that created or changed the example.
+                             */
+                            modified_at: string;
+                            /** @description The JSON that was sent. */
+                            inputs: {
+                                [key: string]: unknown;
+                            };
+                            outputs?: {
+                                [key: string]: unknown;
+                            } | null;
+                            /** @description `dataset_split` is the list of splits. */
+                            metadata?: {
+                                [key: string]: unknown;
+                            };
+                            source_run_id?: string | null;
+                            /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
+                            attachment_urls?: {
+                                [key: string]: unknown;
+                            };
+                            runs: {
+                                /** Format: uuid */
+                                id?: string;
+                                name?: string;
+                                run_type?: "TOOL" | "CHAIN" | "LLM" | "RETRIEVER" | "EMBEDDING" | "PROMPT" | "PARSER";
+                                status?: "SUCCESS" | "ERROR" | "PENDING";
+                                /** Format: date-time */
+                                start_time?: string;
+                                end_time?: string | null;
+                                latency_seconds?: number | null;
+                                first_token_time?: string | null;
+                                error?: string | null;
+                                error_preview?: string | null;
+                                /** @description The JSON that was sent, byte for byte; usually an object. */
+                                extra?: unknown;
+                                metadata?: {
+                                    [key: string]: unknown;
+                                } | null;
+                                /** @description The JSON that was sent, byte for byte; usually a list of objects. */
+                                events?: unknown;
+                                /** @description The JSON that was sent, byte for byte; usually an object. `{}` if none was sent. */
+                                inputs?: unknown;
+                                inputs_preview?: string | null;
+                                /** @description The JSON that was sent, byte for byte; usually an object. */
+                                outputs?: unknown;
+                                outputs_preview?: string | null;
+                                /** @description `serialized` of the run. */
+                                manifest?: unknown;
+                                parent_run_id?: string | null;
+                                /** @description From the root to the parent. */
+                                parent_run_ids?: string[];
+                                /** Format: uuid */
+                                project_id?: string;
+                                /** Format: uuid */
+                                trace_id?: string;
+                                thread_id?: string | null;
+                                dotted_order?: string;
+                                is_root?: boolean;
+                                reference_example_id?: string | null;
+                                reference_dataset_id?: string | null;
+                                total_tokens?: number;
+                                prompt_tokens?: number;
+                                completion_tokens?: number;
+                                total_cost?: number | null;
+                                prompt_cost?: number | null;
+                                completion_cost?: number | null;
+                                prompt_token_details?: {
+                                    raw: {
+                                        [key: string]: number;
+                                    };
+                                } | null;
+                                completion_token_details?: {
+                                    raw: {
+                                        [key: string]: number;
+                                    };
+                                } | null;
+                                prompt_cost_details?: {
+                                    raw: {
+                                        [key: string]: number;
+                                    };
+                                } | null;
+                                completion_cost_details?: {
+                                    raw: {
+                                        [key: string]: number;
+                                    };
+                                } | null;
+                                price_model_id?: string | null;
+                                tags?: string[] | null;
+                                app_path?: string;
+                                attachments?: {
+                                    [key: string]: string;
+                                } | null;
+                                thread_evaluation_time?: string | null;
+                                is_in_dataset?: boolean;
+                                last_queued_at?: string | null;
+                                share_url?: string | null;
+                                feedback_stats?: {
+                                    [key: string]: {
+                                        [key: string]: unknown;
+                                    };
+                                } | null;
+                            }[];
                         }[];
+                        next_cursor: string | null;
+                        has_more: boolean;
+                    };
+                };
+            };
+        };
+    };
+    listExamples: {
+        parameters: {
+            query?: {
+                dataset?: string;
+                id?: string[];
+                /** @description A time, a tag of the dataset, or `latest`. */
+                as_of?: string;
+                splits?: string[];
+                /** @description A JSON object. Only items whose metadata contains all of its pairs. */
+                metadata?: string;
+                /** @description Condition in the filter language; see the guide. */
+                filter?: string;
+                /** @description Parts of the JSON of inputs or outputs, ignoring case. */
+                full_text_contains?: string[];
+                order?: "recent" | "recently_created" | "id" | "random";
+                random_seed?: number;
+                /** @description Default: true for `recent` and `recently_created`. */
+                descending?: boolean;
+                /** @description Default: all fields except `attachment_urls`. Required fields are always returned. */
+                select?: ("id" | "name" | "dataset_id" | "created_at" | "modified_at" | "inputs" | "source_run_id" | "metadata" | "outputs" | "attachment_urls")[];
+                /** @description Accepted; inputs and outputs are always inline. */
+                inline_s3_urls?: boolean;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        /** Format: uuid */
+                        id: string;
+                        name: string;
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /**
+                         * Format: date-time
+                         * @description The version that created or changed the example.
+                         */
+                        modified_at: string;
+                        /** @description The JSON that was sent. */
+                        inputs: {
+                            [key: string]: unknown;
+                        };
+                        outputs?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description `dataset_split` is the list of splits. */
+                        metadata?: {
+                            [key: string]: unknown;
+                        };
+                        source_run_id?: string | null;
+                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
+                        attachment_urls?: {
+                            [key: string]: unknown;
+                        };
+                    }[];
+                };
+            };
+        };
+    };
+    createExample: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** Format: uuid */
+                    dataset_id: string;
+                    id?: string | null;
+                    created_at?: string | null;
+                    source_run_id?: string | null;
+                    use_source_run_io?: boolean | null;
+                    use_source_run_attachments?: string[] | null;
+                    inputs?: {
+                        [key: string]: unknown;
+                    } | null;
+                    outputs?: {
+                        [key: string]: unknown;
+                    } | null;
+                    metadata?: {
+                        [key: string]: unknown;
+                    } | null;
+                    split?: (string[] | string) | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        /** Format: uuid */
+                        id: string;
+                        name: string;
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /**
+                         * Format: date-time
+                         * @description The version that created or changed the example.
+                         */
+                        modified_at: string;
+                        /** @description The JSON that was sent. */
+                        inputs: {
+                            [key: string]: unknown;
+                        };
+                        outputs?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description `dataset_split` is the list of splits. */
+                        metadata?: {
+                            [key: string]: unknown;
+                        };
+                        source_run_id?: string | null;
+                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
+                        attachment_urls?: {
+                            [key: string]: unknown;
+                        };
                     };
                 };
             };

@@ -9,7 +9,8 @@ import { ExampleForm } from './example-form.tsx';
 import { createDatasetSource, useExamples } from './example-source.ts';
 import { Examples } from './examples.tsx';
 import type { DatasetSearch } from './search.ts';
-import { describeVersion, useVersions, type Version } from './use-versions.ts';
+import { useVersions, type Version } from './use-versions.ts';
+import { VersionSelect } from './version-select.tsx';
 
 /** The examples of a version of a dataset. Those of the newest version can be changed. */
 export function DatasetExamples({
@@ -157,6 +158,7 @@ function ExampleFilters({
       </select>
       <VersionSelect
         label="Version"
+        fallback="Newest version"
         versions={versions}
         version={version}
         onSelect={(next) => onChange({ version: next, example: undefined })}
@@ -165,38 +167,5 @@ function ExampleFilters({
       <span className="spacer" />
       {children}
     </div>
-  );
-}
-
-/** Chooses one of the versions, or the newest one. */
-export function VersionSelect({
-  label,
-  versions,
-  version,
-  onSelect,
-}: {
-  readonly label: string;
-  readonly versions: readonly Version[];
-  readonly version: string | undefined;
-  readonly onSelect: (version: string | undefined) => void;
-}) {
-  const current = versions.find(
-    ({ as_of, tags }) => as_of === version || (version !== undefined && tags.includes(version)),
-  );
-  return (
-    <select
-      className="input version-select"
-      aria-label={label}
-      value={current?.as_of ?? version ?? ''}
-      onChange={({ target }) => onSelect(target.value || undefined)}
-    >
-      <option value="">Newest version</option>
-      {version !== undefined && current === undefined && <option value={version}>{showInvisible(version)}</option>}
-      {versions.map((each) => (
-        <option key={each.as_of} value={each.as_of}>
-          {describeVersion(each)}
-        </option>
-      ))}
-    </select>
   );
 }

@@ -1,17 +1,21 @@
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { call } from '../../api/client.ts';
+import { usePermission } from '../../api/session.ts';
 import { formatCount } from '../../components/format.ts';
+import { ShareMenu } from '../../components/share-menu.tsx';
 import { ErrorState, Permitted } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
 import { Value } from '../../components/text.tsx';
 import { DatasetExamples } from './dataset-examples.tsx';
+import { Experiments } from './experiments.tsx';
 import type { DatasetSearch } from './search.ts';
+import { Versions } from './versions.tsx';
 import '../trace/trace.css';
 import './datasets.css';
 
 const route = getRouteApi('/shell/datasets/$datasetId');
-const tabs = ['Examples'] as const;
+const tabs = ['Examples', 'Experiments', 'Versions'] as const;
 
 /** A dataset: its examples, versions and experiments. */
 export function Dataset() {
@@ -49,6 +53,7 @@ function DatasetView() {
         </h1>
         {dataset.data && <span className="muted">{formatCount(dataset.data.example_count)} examples</span>}
         <span className="spacer" />
+        <ShareButton datasetId={datasetId} />
       </header>
       {dataset.data?.description && (
         <p className="dataset-description muted">
@@ -57,7 +62,30 @@ function DatasetView() {
       )}
       <Tabs label="Parts of the dataset" tabs={tabs} selected={selected} onSelect={(tab) => change({ tab })}>
         {selected === 'Examples' && <DatasetExamples datasetId={datasetId} search={search} onChange={change} />}
+        {selected === 'Experiments' && (
+          <Permitted permission="projects:read" isPage={false}>
+            <Experiments datasetId={datasetId} search={search} onChange={change} />
+          </Permitted>
+        )}
+        {selected === 'Versions' && <Versions datasetId={datasetId} search={search} onChange={change} />}
       </Tabs>
     </div>
+  );
+}
+
+function ShareButton({ datasetId }: { readonly datasetId: string }) {
+  const path = { dataset_id: datasetId };
+  if (!usePermission('datasets:share')) return null;
+  return (
+    <ShareMenu
+      what="dataset"
+      queryKey={['dataset', datasetId, 'share']}
+      readToken={async (signal) =>
+        (await call('get', '/api/v1/datasets/{dataset_id}/share', { path, signal }))?.share_token
+      }
+      share={() => call('put', '/api/v1/datasets/{dataset_id}/share', { path })}
+      unshare={() => call('delete', '/api/v1/datasets/{dataset_id}/share', { path })}
+      page="d"
+    />
   );
 }

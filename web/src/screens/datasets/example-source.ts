@@ -60,6 +60,14 @@ export function createDatasetSource(datasetId: string): ExampleSource {
   };
 }
 
+export function createSharedSource(shareToken: string): ExampleSource {
+  return {
+    key: ['shared-dataset', shareToken],
+    list: (page, signal) =>
+      callText('/api/v1/public/{share_token}/examples', { path: { share_token: shareToken }, query: page, signal }),
+  };
+}
+
 /** Reads the examples of a version page by page, in which numbers keep their digits. */
 export function useExamples(source: ExampleSource, { version, split, text }: ExampleQuery, isEnabled = true) {
   return useInfiniteQuery({

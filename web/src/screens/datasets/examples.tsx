@@ -8,8 +8,6 @@ import { formatExact } from '../trace/exact-json.ts';
 import { summarizePreview } from '../trace/messages.ts';
 import { type Example, listSplits, omitSplits, type useExamples } from './example-source.ts';
 
-const maxPreview = 2000;
-
 /** The examples of a version as a table, beside the one that is open. */
 export function Examples({
   pages,
@@ -95,8 +93,8 @@ const exampleColumns: readonly TableColumn<Example>[] = [
 ];
 
 /** Inputs or outputs on one line: the last message or the only text, if there is one. */
-export function JsonPreview({ value }: { readonly value: object | null | undefined }) {
+function JsonPreview({ value }: { readonly value: object | null | undefined }) {
   if (value === null || value === undefined || Object.keys(value).length === 0) return null;
-  const json = formatExact(value);
-  return <Value text={summarizePreview(json).slice(0, maxPreview)} title={json} />;
+  const json = formatExact(value, 0);
+  return <Value text={summarizePreview(json)} title={json} />;
 }

@@ -1,7 +1,5 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { type Answer, call } from '../../api/client.ts';
-import { formatTime, parseTime } from '../../components/format.ts';
-import { showInvisible } from '../../components/text.tsx';
 
 const pageSize = 100;
 
@@ -20,10 +18,4 @@ export function useVersions(datasetId: string) {
     initialPageParam: 0,
     getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
   });
-}
-
-/** Returns the time of a version with its tags, as a text. */
-export function describeVersion({ as_of, tags }: Version): string {
-  const time = formatTime(parseTime(as_of), new Date());
-  return tags.length === 0 ? time : `${time} · ${tags.map(showInvisible).join(', ')}`;
 }

@@ -26,8 +26,8 @@ function isSameNumber(value: number, source: string): boolean {
   return Number.isFinite(value) && source.replace(/\D/g, '').length <= 15;
 }
 
-/** Formats a value of {@link parseExact} as JSON with an indent of two. */
-export function formatExact(value: unknown): string {
+/** Formats a value of {@link parseExact} as JSON; an indent of 0 is one line. */
+export function formatExact(value: unknown, indent = 2): string {
   const numbers: string[] = [];
   const text = JSON.stringify(
     value,
@@ -36,7 +36,7 @@ export function formatExact(value: unknown): string {
       numbers.push(each.source);
       return `\u0000${numbers.length - 1}\u0000`;
     },
-    2,
+    indent,
   );
   return (text ?? 'null').replace(/"\\u0000(\d+)\\u0000"/g, (_, index: string) => numbers[Number(index)] ?? '');
 }

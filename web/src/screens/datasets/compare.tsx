@@ -1,0 +1,100 @@
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import { useMemo } from 'react';
+import { call } from '../../api/client.ts';
+import { EmptyState, ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
+import { Value } from '../../components/text.tsx';
+import { CompareTable } from './compare-table.tsx';
+import { ExperimentSummary } from './experiment-summary.tsx';
+import type { CompareSearch } from './search.ts';
+import { maxExperiments, useComparison, useExperiments } from './use-comparison.ts';
+import '../trace/trace.css';
+import '../traces/traces.css';
+import './datasets.css';
+import './compare.css';
+
+const route = getRouteApi('/shell/datasets/$datasetId/compare');
+
+/** Experiments on a dataset side by side. */
+export function Compare() {
+  return (
+    <Permitted permission="datasets:read">
+      <Permitted permission="runs:read">
+        <CompareView />
+      </Permitted>
+    </Permitted>
+  );
+}
+
+function CompareView() {
+  const { datasetId } = route.useParams();
+  const search = route.useSearch();
+  const navigate = useNavigate({ from: '/datasets/$datasetId/compare' });
+  const change = (changes: CompareSearch) =>
+    void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
+  const ids = useMemo(
+    () => [...new Set(search.selectedSessions?.split(',') ?? [])].slice(0, maxExperiments),
+    [search.selectedSessions],
+  );
+  const dataset = useQuery({
+    queryKey: ['dataset', datasetId],
+    queryFn: ({ signal }) => call('get', '/api/v1/datasets/{dataset_id}', { path: { dataset_id: datasetId }, signal }),
+    placeholderData: keepPreviousData,
+  });
+  const experiments = useExperiments(datasetId, ids);
+  const comparison = useComparison(datasetId, ids, search);
+  if (dataset.error && !dataset.data)
+    return <ErrorState isPage error={dataset.error} onRetry={() => void dataset.refetch()} />;
+  const select = (next: readonly string[]) => change({ selectedSessions: next.join(',') || undefined });
+  return (
+    <div className="dataset">
+      <header className="page-head">
+        <Link to="/datasets" className="crumb">
+          Datasets
+        </Link>
+        <span className="crumb" aria-hidden="true">
+          /
+        </span>
+        <Link to="/datasets/$datasetId" params={{ datasetId }} search={{ tab: 'Experiments' }} className="crumb clip">
+          <Value text={dataset.data?.name ?? '…'} />
+        </Link>
+        <span className="crumb" aria-hidden="true">
+          /
+        </span>
+        <h1>Experiments</h1>
+        <span className="spacer" />
+        <Link
+          to="/datasets/$datasetId"
+          params={{ datasetId }}
+          search={{ tab: 'Experiments', chosen: ids.join(',') || undefined }}
+          className="button"
+        >
+          Choose experiments
+        </Link>
+      </header>
+      {ids.length === 0 ? (
+        <EmptyState title="No experiments are chosen">Choose those to compare.</EmptyState>
+      ) : experiments.error && !experiments.data ? (
+        <ErrorState error={experiments.error} onRetry={() => void experiments.refetch()} />
+      ) : experiments.data === undefined ? (
+        <LoadingState />
+      ) : (
+        <>
+          <ExperimentSummary
+            experiments={experiments.data}
+            lowerIsBetter={comparison.lowerIsBetter}
+            onFirst={(id) => select([id, ...ids.filter((each) => each !== id)])}
+            onRemove={(id) => select(ids.filter((each) => each !== id))}
+          />
+          <CompareTable
+            experiments={experiments.data}
+            ids={ids}
+            comparison={comparison}
+            search={search}
+            onChange={change}
+          />
+        </>
+      )}
+    </div>
+  );
+}

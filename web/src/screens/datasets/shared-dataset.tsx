@@ -1,0 +1,70 @@
+import { useQuery } from '@tanstack/react-query';
+import { getRouteApi, useNavigate } from '@tanstack/react-router';
+import { useMemo } from 'react';
+import { call } from '../../api/client.ts';
+import { formatCount } from '../../components/format.ts';
+import { ErrorState, LoadingState } from '../../components/states.tsx';
+import { Value } from '../../components/text.tsx';
+import { Brand } from '../../shell.tsx';
+import { ThemeButton } from '../../theme.tsx';
+import { ExampleDetail } from './example-detail.tsx';
+import { createSharedSource, useExamples } from './example-source.ts';
+import { Examples } from './examples.tsx';
+import '../trace/trace.css';
+import './datasets.css';
+
+const route = getRouteApi('/public/$shareToken/d');
+
+/** The examples of a dataset that a public link shares. Needs no session. */
+export function SharedDataset() {
+  const { shareToken } = route.useParams();
+  const { example } = route.useSearch();
+  const navigate = useNavigate({ from: '/public/$shareToken/d' });
+  const source = useMemo(() => createSharedSource(shareToken), [shareToken]);
+  const dataset = useQuery({
+    queryKey: ['shared-dataset', shareToken],
+    queryFn: ({ signal }) =>
+      call('get', '/api/v1/public/{share_token}/datasets', { path: { share_token: shareToken }, signal }),
+  });
+  const pages = useExamples(source, { version: undefined }, dataset.isSuccess);
+  const select = (id: string | undefined) => void navigate({ search: { example: id }, replace: true });
+  return (
+    <div className="shared">
+      <header className="row shared-head">
+        <span className="brand">
+          <Brand />
+        </span>
+        <span className="muted">Shared dataset</span>
+        <span className="spacer" />
+        <ThemeButton />
+      </header>
+      <main className="main">
+        {dataset.data ? (
+          <>
+            <header className="page-head">
+              <h1>
+                <Value text={dataset.data.name} />
+              </h1>
+              <span className="muted">{formatCount(dataset.data.example_count)} examples</span>
+            </header>
+            <Examples pages={pages} selectedId={example} isFiltered={false} onSelect={select}>
+              {example !== undefined && (
+                <ExampleDetail
+                  key={example}
+                  source={source}
+                  id={example}
+                  version={undefined}
+                  onClose={() => select(undefined)}
+                />
+              )}
+            </Examples>
+          </>
+        ) : dataset.error ? (
+          <ErrorState isPage error={dataset.error} onRetry={() => void dataset.refetch()} />
+        ) : (
+          <LoadingState />
+        )}
+      </main>
+    </div>
+  );
+}

@@ -1,0 +1,182 @@
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import type { FormEvent } from 'react';
+import { call } from '../../api/client.ts';
+import { usePermission } from '../../api/session.ts';
+import { Popover } from '../../components/popover.tsx';
+import { EmptyState, MoreButton, Problem, QueryState } from '../../components/states.tsx';
+import { Time, Value } from '../../components/text.tsx';
+import type { DatasetSearch } from './search.ts';
+import { useVersions, type Version } from './use-versions.ts';
+import { VersionDiff } from './version-diff.tsx';
+import { VersionSelect } from './version-select.tsx';
+
+/** The versions of a dataset with their tags, and the difference between two of them. */
+export function Versions({
+  datasetId,
+  search: { from, to },
+  onChange,
+}: {
+  readonly datasetId: string;
+  readonly search: DatasetSearch;
+  readonly onChange: (changes: DatasetSearch) => void;
+}) {
+  const versions = useVersions(datasetId);
+  return (
+    <QueryState query={versions}>
+      {({ pages }) => {
+        const rows = pages.flat();
+        const before = from ?? rows[1]?.as_of;
+        const after = to ?? rows[0]?.as_of;
+        if (rows.length === 0)
+          return (
+            <EmptyState title="The dataset has no versions yet">Each write to its examples makes a version.</EmptyState>
+          );
+        return (
+          <div className="versions">
+            <section className="version-list" aria-label="Versions" tabIndex={0}>
+              <table className="plain-table">
+                <thead>
+                  <tr>
+                    <th>Version</th>
+                    <th>Tags</th>
+                    <th>
+                      <span className="visually-hidden">Actions</span>
+                    </th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {rows.map((version, index) => (
+                    <VersionRow
+                      key={version.as_of}
+                      datasetId={datasetId}
+                      version={version}
+                      previous={rows[index + 1]?.as_of}
+                      onChange={onChange}
+                    />
+                  ))}
+                </tbody>
+              </table>
+              <MoreButton pages={versions} label="Show older versions" />
+            </section>
+            <section className="version-diff stack" aria-label="Difference">
+              <div className="row wrap">
+                <h2>Difference</h2>
+                <span className="spacer" />
+                <VersionSelect
+                  label="From version"
+                  fallback="Version before"
+                  versions={rows}
+                  version={from}
+                  onSelect={(next) => onChange({ from: next })}
+                />
+                <span aria-hidden="true">→</span>
+                <VersionSelect
+                  label="To version"
+                  fallback="Newest version"
+                  versions={rows}
+                  version={to}
+                  onSelect={(next) => onChange({ to: next })}
+                />
+              </div>
+              {before === undefined || after === undefined ? (
+                <p className="muted">There is only one version.</p>
+              ) : (
+                <VersionDiff key={`${before} ${after}`} datasetId={datasetId} from={before} to={after} />
+              )}
+            </section>
+          </div>
+        );
+      }}
+    </QueryState>
+  );
+}
+
+function VersionRow({
+  datasetId,
+  version: { as_of, tags },
+  previous,
+  onChange,
+}: {
+  readonly datasetId: string;
+  readonly version: Version;
+  readonly previous: string | undefined;
+  readonly onChange: (changes: DatasetSearch) => void;
+}) {
+  const canUpdate = usePermission('datasets:update');
+  return (
+    <tr>
+      <td>
+        <Time at={as_of} />
+      </td>
+      <td>
+        <span className="row wrap version-tags">
+          {tags.map((tag) => (
+            <span key={tag} className="badge">
+              <Value text={tag} />
+            </span>
+          ))}
+        </span>
+      </td>
+      <td>
+        <span className="row">
+          <button
+            type="button"
+            className="button quiet"
+            onClick={() => onChange({ tab: undefined, version: as_of, example: undefined })}
+          >
+            Examples
+          </button>
+          {previous !== undefined && (
+            <button type="button" className="button quiet" onClick={() => onChange({ from: previous, to: as_of })}>
+              Changes
+            </button>
+          )}
+          {canUpdate && (
+            <Popover label="Tag" className="button quiet" end>
+              {(close) => <TagForm datasetId={datasetId} version={as_of} onDone={close} />}
+            </Popover>
+          )}
+        </span>
+      </td>
+    </tr>
+  );
+}
+
+function TagForm({
+  datasetId,
+  version,
+  onDone,
+}: {
+  readonly datasetId: string;
+  readonly version: string;
+  readonly onDone: () => void;
+}) {
+  const client = useQueryClient();
+  const set = useMutation({
+    mutationFn: (tag: string) =>
+      call('put', '/api/v1/datasets/{dataset_id}/tags', {
+        path: { dataset_id: datasetId },
+        body: { as_of: version, tag },
+      }),
+    onSuccess: async () => {
+      await client.invalidateQueries({ queryKey: ['dataset', datasetId, 'versions'] });
+      onDone();
+    },
+  });
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    set.mutate(String(new FormData(event.currentTarget).get('tag')).trim());
+  };
+  return (
+    <form className="stack" onSubmit={submit} aria-label="Set a tag">
+      <p className="muted">A tag that another version has moves to this one.</p>
+      <div className="row">
+        <input className="input" name="tag" aria-label="Tag" placeholder="Tag, such as production" required />
+        <button type="submit" className="button primary" disabled={set.isPending}>
+          Set
+        </button>
+      </div>
+      <Problem message={set.error?.message} />
+    </form>
+  );
+}
