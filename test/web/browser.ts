@@ -2,7 +2,7 @@ import chromium from '@sparticuz/chromium';
 import axe from 'axe-core';
 import { type Browser, type BrowserContext, type Page, chromium as playwright } from 'playwright-core';
 import { expect } from 'vitest';
-import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { type RunlakeOptions, type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 
 /** Expects a value within ten seconds. */
 export function eventually<T>(read: () => T | Promise<T>) {
@@ -47,11 +47,11 @@ export async function signIn(page: Page, apiKey: string, path = '/'): Promise<vo
   await page.getByRole('navigation', { name: 'Screens' }).waitFor();
 }
 
-/** Creates an API key with some of the permissions of the admin key. */
-export async function createKey(runlake: RunlakeProcess, body: object): Promise<{ id: string; key: string }> {
-  const response = await fetch(`${runlake.url}/api/v1/api-key`, {
+/** Creates a key through the API. */
+export async function createKey({ url, apiKey }: RunlakeProcess, body: object): Promise<{ id: string; key: string }> {
+  const response = await fetch(`${url}/api/v1/api-key`, {
     method: 'POST',
-    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+    headers: { 'x-api-key': apiKey, 'content-type': 'application/json' },
     body: JSON.stringify(body),
   });
   expect(response.status).toBe(200);
@@ -69,8 +69,9 @@ export interface SignedInBrowser {
 /** Starts Runlake, and Chromium with a session of its admin key. `prepare` runs before the browser opens a page. */
 export async function startSignedIn(
   prepare: (runlake: RunlakeProcess) => Promise<void> = async () => undefined,
+  options: RunlakeOptions = {},
 ): Promise<SignedInBrowser> {
-  const [runlake, browser] = await Promise.all([startRunlake(), startBrowser()]);
+  const [runlake, browser] = await Promise.all([startRunlake(options), startBrowser()]);
   await prepare(runlake);
   const context = await openContext(browser, runlake.url);
   let page = await context.newPage();

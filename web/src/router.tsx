@@ -9,7 +9,7 @@ import {
 } from '@tanstack/react-router';
 import { sessionQuery } from './api/session.ts';
 import { EmptyState, ErrorState, LoadingState } from './components/states.tsx';
-import { readCompareSearch, readDatasetSearch } from './screens/datasets/search.ts';
+import { readExportSearch, readExportsSearch, readNewExportSearch } from './screens/exports/search.ts';
 import { readTracesSearch } from './screens/traces/search.ts';
 import { readUsageSearch } from './screens/usage/search.ts';
 import { Shell } from './shell.tsx';
@@ -122,41 +122,23 @@ const usage = createRoute({
   validateSearch: readUsageSearch,
   component: lazyRouteComponent(() => import('./screens/usage/usage.tsx'), 'Usage'),
 });
-const datasets = createRoute({
+const exports = createRoute({
   getParentRoute: () => shell,
-  path: '/datasets',
-  validateSearch: (search: Record<string, unknown>): { name?: string | undefined } => ({
-    name: optionalText(search.name),
-  }),
-  component: lazyRouteComponent(() => import('./screens/datasets/datasets.tsx'), 'Datasets'),
+  path: '/exports',
+  validateSearch: readExportsSearch,
+  component: lazyRouteComponent(() => import('./screens/exports/exports.tsx'), 'Exports'),
 });
-const dataset = createRoute({
+const newExport = createRoute({
   getParentRoute: () => shell,
-  path: '/datasets/$datasetId',
-  validateSearch: readDatasetSearch,
-  component: lazyRouteComponent(() => import('./screens/datasets/dataset.tsx'), 'Dataset'),
+  path: '/exports/new',
+  validateSearch: readNewExportSearch,
+  component: lazyRouteComponent(() => import('./screens/exports/new-export.tsx'), 'NewExport'),
 });
-const compare = createRoute({
+const exportDetail = createRoute({
   getParentRoute: () => shell,
-  path: '/datasets/$datasetId/compare',
-  validateSearch: readCompareSearch,
-  component: lazyRouteComponent(() => import('./screens/datasets/compare.tsx'), 'Compare'),
-});
-/** Links of the SDKs. */
-const sdkDataset = createRoute({
-  getParentRoute: () => shell,
-  path: '/o/$tenantId/datasets/$datasetId',
-  beforeLoad: ({ params: { datasetId } }) => {
-    throw redirect({ to: '/datasets/$datasetId', params: { datasetId }, replace: true });
-  },
-});
-const sdkCompare = createRoute({
-  getParentRoute: () => shell,
-  path: '/o/$tenantId/datasets/$datasetId/compare',
-  validateSearch: readCompareSearch,
-  beforeLoad: ({ params: { datasetId }, search }) => {
-    throw redirect({ to: '/datasets/$datasetId/compare', params: { datasetId }, search, replace: true });
-  },
+  path: '/exports/$exportId',
+  validateSearch: readExportSearch,
+  component: lazyRouteComponent(() => import('./screens/exports/export-detail.tsx'), 'ExportDetail'),
 });
 
 const settings = createRoute({
@@ -181,7 +163,6 @@ function readTraceSearch(search: Record<string, unknown>): { tab?: string | unde
 const routeTree = rootRoute.addChildren([
   signIn,
   sharedTrace,
-  sharedDataset,
   shell.addChildren([
     home,
     projects,
@@ -189,12 +170,10 @@ const routeTree = rootRoute.addChildren([
     run,
     projectRun,
     sdkRun,
-    datasets,
-    dataset,
-    compare,
-    sdkDataset,
-    sdkCompare,
     usage,
+    exports,
+    newExport,
+    exportDetail,
     settings,
     system,
   ]),

@@ -8,7 +8,7 @@ import { showInvisible, Value } from './components/text.tsx';
 import { ThemeButton } from './theme.tsx';
 
 interface NavigationItem {
-  readonly to: '/projects' | '/queues' | '/usage' | '/settings' | '/system';
+  readonly to: '/projects' | '/usage' | '/exports' | '/settings' | '/system';
   readonly label: string;
   readonly icon: IconName;
   /** Only those with this permission see the link. */
@@ -20,6 +20,7 @@ const items: readonly NavigationItem[] = [
   { to: '/projects', label: 'Projects', icon: 'projects' },
   { to: '/queues', label: 'Queues', icon: 'queues' },
   { to: '/usage', label: 'Usage', icon: 'usage' },
+  { to: '/exports', label: 'Exports', icon: 'exports' },
   { to: '/settings', label: 'Settings', icon: 'settings' },
   { to: '/system', label: 'System', icon: 'system', permission: 'organizations:manage' },
 ];

@@ -1043,7 +1043,67 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/platform/datasets/{dataset_id}/examples": {
+    "/api/v1/bulk-exports/destinations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the destinations of the workspace, oldest first
+         * @description Needs the permission `bulk-exports:read`.
+         */
+        get: operations["listBulkExportDestinations"];
+        put?: never;
+        /**
+         * Create a destination for bulk exports
+         * @description The server writes a small object below `tmp/` in the prefix. It also reads and deletes the object if it has the permissions. If a step fails, the error names it and no destination is created.
+         *
+         *     Needs the permission `bulk-exports:manage`.
+         */
+        post: operations["createBulkExportDestination"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/bulk-exports/destinations/{destination_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a destination
+         * @description Needs the permission `bulk-exports:read`.
+         */
+        get: operations["getBulkExportDestination"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a destination with its credentials
+         * @description Exported files stay in the bucket.
+         *
+         *     Needs the permission `bulk-exports:manage`.
+         */
+        delete: operations["deleteBulkExportDestination"];
+        options?: never;
+        head?: never;
+        /**
+         * Rename a destination, or replace its credentials
+         * @description Absent and null fields stay unchanged. New credentials are tested as at creation; if the test fails, the old ones stay. Bucket and prefix cannot be changed; create another destination instead.
+         *
+         *     Needs the permission `bulk-exports:manage`.
+         *
+         *     Not supported yet: config, destination_type.
+         */
+        patch: operations["updateBulkExportDestination"];
+        trace?: never;
+    };
+    "/api/v1/bulk-exports/destinations/{destination_id}/check": {
         parameters: {
             query?: never;
             header?: never;
@@ -1053,22 +1113,110 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Create examples with attachments as multipart/form-data
-         * @description All or none, as one version. Parts: `<id>` (JSON: created_at, metadata, split, source_run_id, use_source_run_io, use_source_run_attachments), `<id>.inputs`, `<id>.outputs` (JSON objects), `<id>.attachment.<name>` (bytes).
+         * Check a destination with its stored credentials
+         * @description The server connects to the store, and writes, reads and deletes a small object below `tmp/` in the prefix. Responds with 200 also if a step failed.
          *
-         *     Needs the permission `datasets:update`.
+         *     Needs the permission `bulk-exports:manage`.
          */
-        post: operations["createExampleParts"];
+        post: operations["checkBulkExportDestination"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/bulk-exports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the bulk exports and schedules of the workspace, newest first
+         * @description Needs the permission `bulk-exports:read`.
+         */
+        get: operations["listBulkExports"];
+        put?: never;
+        /**
+         * Export the runs of a tracing project to a bucket, once or on a schedule
+         * @description The export contains the runs in the range that were accepted before the request. Runs that arrive later are counted, but not exported.
+         *
+         *     Needs the permission `bulk-exports:manage`.
+         *
+         *     Not supported yet: all_experiments.
+         */
+        post: operations["createBulkExport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/bulk-exports/{bulk_export_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a bulk export with its progress
+         * @description Needs the permission `bulk-exports:read`.
+         */
+        get: operations["getBulkExport"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
         /**
-         * Update examples with attachments as multipart/form-data
-         * @description All or none, as one version. The parts are those of the creation, and `<id>.attachments_operations` (JSON: rename, retain). Absent inputs, outputs, metadata and splits stay. Without attachments_operations, new attachments replace all former ones.
+         * Cancel a bulk export or a schedule
+         * @description Finished files stay in the bucket and in the list of files. Exports that a schedule has created continue. A cancelled export or schedule cannot be restarted.
          *
-         *     Needs the permission `datasets:update`.
+         *     Needs the permission `bulk-exports:manage`.
          */
-        patch: operations["updateExampleParts"];
+        patch: operations["cancelBulkExport"];
+        trace?: never;
+    };
+    "/api/v1/bulk-exports/{bulk_export_id}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the runs of a bulk export, one per UTC day, in chronological order
+         * @description Needs the permission `bulk-exports:read`.
+         */
+        get: operations["listBulkExportRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/bulk-exports/{bulk_export_id}/runs/{run_id}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the complete files of a run of a bulk export
+         * @description Needs the permission `bulk-exports:read`.
+         */
+        get: operations["listBulkExportRunFiles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
 }
@@ -5455,70 +5603,752 @@ export interface operations {
             };
         };
     };
-    createExampleParts: {
+    listBulkExportDestinations: {
         parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                dataset_id: string;
+            query?: {
+                limit?: number;
+                offset?: number;
             };
+            header?: never;
+            path?: never;
             cookie?: never;
         };
-        requestBody: {
-            content: {
-                "multipart/form-data": unknown;
-            };
-        };
+        requestBody?: never;
         responses: {
             /** @description Default Response */
-            201: {
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": {
-                        count: number;
-                        example_ids: string[];
+                        /** Format: uuid */
+                        id: string;
                         /**
-                         * Format: date-time
-                         * @description The new version of the dataset.
+                         * Format: uuid
+                         * @description Id of the workspace.
                          */
-                        as_of: string;
+                        tenant_id: string;
+                        destination_type: string;
+                        display_name: string;
+                        config: {
+                            bucket_name: string | null;
+                            prefix: string;
+                            region: string | null;
+                            endpoint_url: string | null;
+                            include_bucket_in_prefix: boolean;
+                            config_kwargs_s3: {
+                                addressing_style: string;
+                            } | null;
+                            s3_additional_kwargs: null;
+                            aws_role_arn: null;
+                        };
+                        /** @description Names of the stored credentials. Their values are never returned. */
+                        credentials_keys: string[];
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    }[];
+                };
+            };
+        };
+    };
+    createBulkExportDestination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /**
+                     * @description `local` is the folder `config.prefix` below the root that the operator configured.
+                     * @default s3
+                     */
+                    destination_type?: ("s3" | "local") | null;
+                    display_name: string;
+                    config: {
+                        bucket_name?: string | null;
+                        /** @description Prefix of all object keys; `/` separates folders. */
+                        prefix?: string | null;
+                        /** @description AWS region. Default: us-east-1. */
+                        region?: string | null;
+                        /** @description Endpoint of an S3-compatible store. Omit it for AWS. */
+                        endpoint_url?: string | null;
+                        /** @description Default: true. If false, `endpoint_url` is the URL of the bucket itself, and reported paths do not contain the bucket. */
+                        include_bucket_in_prefix?: boolean | null;
+                        config_kwargs_s3?: ({
+                            /** @description Default: auto, which is path style with `endpoint_url` and virtual-host style with AWS. */
+                            addressing_style?: ("virtual" | "path" | "auto") | null;
+                        } & {
+                            [key: string]: unknown;
+                        }) | null;
+                        /** @description Not supported. Must be null or empty. */
+                        s3_additional_kwargs?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description Not supported. Must be null or empty. */
+                        aws_role_arn?: string | null;
+                    };
+                    /** @description Default: the default AWS credentials of the server, if the operator allows them. */
+                    credentials?: {
+                        access_key_id: string;
+                        secret_access_key: string;
+                        /** @description Session token of temporary credentials. */
+                        session_token?: string | null;
+                    } | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        destination_type: string;
+                        display_name: string;
+                        config: {
+                            bucket_name: string | null;
+                            prefix: string;
+                            region: string | null;
+                            endpoint_url: string | null;
+                            include_bucket_in_prefix: boolean;
+                            config_kwargs_s3: {
+                                addressing_style: string;
+                            } | null;
+                            s3_additional_kwargs: null;
+                            aws_role_arn: null;
+                        };
+                        /** @description Names of the stored credentials. Their values are never returned. */
+                        credentials_keys: string[];
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
                     };
                 };
             };
         };
     };
-    updateExampleParts: {
+    getBulkExportDestination: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                dataset_id: string;
+                destination_id: string;
             };
             cookie?: never;
         };
-        requestBody: {
-            content: {
-                "multipart/form-data": unknown;
-            };
-        };
+        requestBody?: never;
         responses: {
             /** @description Default Response */
-            201: {
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": {
-                        count: number;
-                        example_ids: string[];
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        destination_type: string;
+                        display_name: string;
+                        config: {
+                            bucket_name: string | null;
+                            prefix: string;
+                            region: string | null;
+                            endpoint_url: string | null;
+                            include_bucket_in_prefix: boolean;
+                            config_kwargs_s3: {
+                                addressing_style: string;
+                            } | null;
+                            s3_additional_kwargs: null;
+                            aws_role_arn: null;
+                        };
+                        /** @description Names of the stored credentials. Their values are never returned. */
+                        credentials_keys: string[];
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    };
+                };
+            };
+        };
+    };
+    deleteBulkExportDestination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                destination_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    updateBulkExportDestination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                destination_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    display_name?: string | null;
+                    /** @description Tested before they replace the current credentials. */
+                    credentials?: {
+                        access_key_id: string;
+                        secret_access_key: string;
+                        /** @description Session token of temporary credentials. */
+                        session_token?: string | null;
+                    } | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        destination_type: string;
+                        display_name: string;
+                        config: {
+                            bucket_name: string | null;
+                            prefix: string;
+                            region: string | null;
+                            endpoint_url: string | null;
+                            include_bucket_in_prefix: boolean;
+                            config_kwargs_s3: {
+                                addressing_style: string;
+                            } | null;
+                            s3_additional_kwargs: null;
+                            aws_role_arn: null;
+                        };
+                        /** @description Names of the stored credentials. Their values are never returned. */
+                        credentials_keys: string[];
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    };
+                };
+            };
+        };
+    };
+    checkBulkExportDestination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                destination_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        checks: {
+                            step: "reach" | "write" | "read" | "delete";
+                            /** @description `forbidden`: the permission is missing, but exports do not need it. */
+                            outcome: "passed" | "forbidden" | "failed" | "not_run";
+                            message: string | null;
+                            remedy: string | null;
+                        }[];
+                    };
+                };
+            };
+        };
+    };
+    listBulkExports: {
+        parameters: {
+            query?: {
+                status?: ("CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT")[];
+                session_id?: string;
+                bulk_export_destination_id?: string;
+                /** @description Only exports that this schedule created. */
+                source_bulk_export_id?: string;
+                /** @description true: schedules only; false: everything else. */
+                scheduled?: boolean;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        /** Format: uuid */
+                        bulk_export_destination_id: string;
+                        /** Format: uuid */
+                        session_id: string;
+                        /** Format: date-time */
+                        start_time: string;
+                        end_time: string | null;
+                        interval_hours: number | null;
+                        format: string;
+                        format_version: "v1" | "v2_beta";
+                        compression: "none" | "gzip" | "snappy" | "zstandard";
+                        export_fields: string[] | null;
+                        filter: string | null;
+                        status: "CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT";
+                        status_reason: string | null;
+                        source_bulk_export_id: string | null;
+                        next_start_time: string | null;
                         /**
                          * Format: date-time
-                         * @description The new version of the dataset.
+                         * @description Runs received later are not included.
                          */
-                        as_of: string;
+                        members_until: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                        started_at: string | null;
+                        finished_at: string | null;
+                        /** @description All zero for a schedule, whose exports are separate. */
+                        progress: {
+                            runs_total: number;
+                            runs_completed: number;
+                            /** @description From 0 to 1; 1 when the export is COMPLETED. All export runs have equal weight. Never decreases. */
+                            share_done: number;
+                            rows_written: number;
+                            rows_expected: number | null;
+                            bytes_written: number;
+                            files: number;
+                            /** @description Runs in the range that arrived after the export was created and are not included. */
+                            late_runs: number;
+                            retries: number;
+                            rows_per_second: number | null;
+                            seconds_left: number | null;
+                        };
+                    }[];
+                };
+            };
+        };
+    };
+    createBulkExport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** Format: uuid */
+                    bulk_export_destination_id: string;
+                    /**
+                     * Format: uuid
+                     * @description Id of the tracing project.
+                     */
+                    session_id: string;
+                    /**
+                     * Format: date-time
+                     * @description Export runs that started at or after this time.
+                     */
+                    start_time: string;
+                    end_time?: string | null;
+                    interval_hours?: number | null;
+                    /** @description Default: Parquet. */
+                    format?: "Parquet" | null;
+                    /** @description Default: v1. v2_beta uses native Parquet types for times and lists, and Hive partition folders. */
+                    format_version?: ("v1" | "v2_beta") | null;
+                    /** @description Compression of the files. Default: zstandard. */
+                    compression?: ("none" | "gzip" | "snappy" | "zstandard") | null;
+                    export_fields?: string[] | null;
+                    filter?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        /** Format: uuid */
+                        bulk_export_destination_id: string;
+                        /** Format: uuid */
+                        session_id: string;
+                        /** Format: date-time */
+                        start_time: string;
+                        end_time: string | null;
+                        interval_hours: number | null;
+                        format: string;
+                        format_version: "v1" | "v2_beta";
+                        compression: "none" | "gzip" | "snappy" | "zstandard";
+                        export_fields: string[] | null;
+                        filter: string | null;
+                        status: "CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT";
+                        status_reason: string | null;
+                        source_bulk_export_id: string | null;
+                        next_start_time: string | null;
+                        /**
+                         * Format: date-time
+                         * @description Runs received later are not included.
+                         */
+                        members_until: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                        started_at: string | null;
+                        finished_at: string | null;
+                        /** @description All zero for a schedule, whose exports are separate. */
+                        progress: {
+                            runs_total: number;
+                            runs_completed: number;
+                            /** @description From 0 to 1; 1 when the export is COMPLETED. All export runs have equal weight. Never decreases. */
+                            share_done: number;
+                            rows_written: number;
+                            rows_expected: number | null;
+                            bytes_written: number;
+                            files: number;
+                            /** @description Runs in the range that arrived after the export was created and are not included. */
+                            late_runs: number;
+                            retries: number;
+                            rows_per_second: number | null;
+                            seconds_left: number | null;
+                        };
                     };
+                };
+            };
+        };
+    };
+    getBulkExport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bulk_export_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        /** Format: uuid */
+                        bulk_export_destination_id: string;
+                        /** Format: uuid */
+                        session_id: string;
+                        /** Format: date-time */
+                        start_time: string;
+                        end_time: string | null;
+                        interval_hours: number | null;
+                        format: string;
+                        format_version: "v1" | "v2_beta";
+                        compression: "none" | "gzip" | "snappy" | "zstandard";
+                        export_fields: string[] | null;
+                        filter: string | null;
+                        status: "CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT";
+                        status_reason: string | null;
+                        source_bulk_export_id: string | null;
+                        next_start_time: string | null;
+                        /**
+                         * Format: date-time
+                         * @description Runs received later are not included.
+                         */
+                        members_until: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                        started_at: string | null;
+                        finished_at: string | null;
+                        /** @description All zero for a schedule, whose exports are separate. */
+                        progress: {
+                            runs_total: number;
+                            runs_completed: number;
+                            /** @description From 0 to 1; 1 when the export is COMPLETED. All export runs have equal weight. Never decreases. */
+                            share_done: number;
+                            rows_written: number;
+                            rows_expected: number | null;
+                            bytes_written: number;
+                            files: number;
+                            /** @description Runs in the range that arrived after the export was created and are not included. */
+                            late_runs: number;
+                            retries: number;
+                            rows_per_second: number | null;
+                            seconds_left: number | null;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    cancelBulkExport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bulk_export_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description `Cancelled` (default), case-insensitive. */
+                    status?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        /** Format: uuid */
+                        bulk_export_destination_id: string;
+                        /** Format: uuid */
+                        session_id: string;
+                        /** Format: date-time */
+                        start_time: string;
+                        end_time: string | null;
+                        interval_hours: number | null;
+                        format: string;
+                        format_version: "v1" | "v2_beta";
+                        compression: "none" | "gzip" | "snappy" | "zstandard";
+                        export_fields: string[] | null;
+                        filter: string | null;
+                        status: "CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT";
+                        status_reason: string | null;
+                        source_bulk_export_id: string | null;
+                        next_start_time: string | null;
+                        /**
+                         * Format: date-time
+                         * @description Runs received later are not included.
+                         */
+                        members_until: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                        started_at: string | null;
+                        finished_at: string | null;
+                        /** @description All zero for a schedule, whose exports are separate. */
+                        progress: {
+                            runs_total: number;
+                            runs_completed: number;
+                            /** @description From 0 to 1; 1 when the export is COMPLETED. All export runs have equal weight. Never decreases. */
+                            share_done: number;
+                            rows_written: number;
+                            rows_expected: number | null;
+                            bytes_written: number;
+                            files: number;
+                            /** @description Runs in the range that arrived after the export was created and are not included. */
+                            late_runs: number;
+                            retries: number;
+                            rows_per_second: number | null;
+                            seconds_left: number | null;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    listBulkExportRuns: {
+        parameters: {
+            query?: {
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                bulk_export_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /** Format: uuid */
+                        bulk_export_id: string;
+                        status: "CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT";
+                        /** Format: date-time */
+                        start_time: string;
+                        /** Format: date-time */
+                        end_time: string;
+                        retry_number: number;
+                        errors: {
+                            [key: string]: string;
+                        } | null;
+                        rows_written: number;
+                        rows_expected: number | null;
+                        bytes_written: number;
+                        late_runs: number | null;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                        finished_at: string | null;
+                        metadata: {
+                            /** @description Folder of the export, without the bucket. */
+                            prefix: string;
+                            /** Format: date-time */
+                            start_time: string;
+                            /** Format: date-time */
+                            end_time: string;
+                            execution_backend: string;
+                            result: {
+                                rows_written: number;
+                                /** @description Paths of complete files in the bucket. */
+                                exported_files: string[];
+                                /** @description Folder of the files of this export run. */
+                                export_path: string;
+                                latest_cursor: string | null;
+                                pending_upload: {
+                                    target_cursor: string | null;
+                                    file_path: string;
+                                    rows_count: number;
+                                } | null;
+                            } | null;
+                        };
+                    }[];
+                };
+            };
+        };
+    };
+    listBulkExportRunFiles: {
+        parameters: {
+            query?: {
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                bulk_export_id: string;
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @description Number of the file from 1, ordered by start time. */
+                        part: number;
+                        /** @description Path of the file in the bucket. */
+                        path: string;
+                        rows: number;
+                        bytes: number;
+                        /** @description Hash of the file, in hexadecimal. */
+                        sha256: string;
+                        /** Format: date-time */
+                        created_at: string;
+                    }[];
                 };
             };
         };

@@ -1,4 +1,5 @@
 import { useState } from 'react';
+import { showInvisible } from './text.tsx';
 
 /** Copies a text to the clipboard, and says so for a moment. */
 export function CopyButton({
@@ -32,7 +33,7 @@ export function CodeBlock({ code, label }: { readonly code: string; readonly lab
   return (
     <div className="code-block">
       <pre tabIndex={0} role="region" aria-label={label}>
-        {code}
+        {showInvisible(code)}
       </pre>
       <CopyButton label="Copy" text={() => code} />
     </div>

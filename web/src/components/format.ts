@@ -69,6 +69,12 @@ export function formatUtc(time: Date): string {
   return `${time.toISOString().slice(0, 23).replace('T', ' ')} UTC`;
 }
 
+/** Formats a time of the API as its UTC day, with the time of day if that is not midnight. */
+export function formatUtcDay(text: string): string {
+  const iso = parseTime(text).toISOString();
+  return iso.slice(0, 10) + (iso.slice(11, 19) === '00:00:00' ? '' : ` ${iso.slice(11, 16)}`);
+}
+
 function pad(value: number): string {
   return String(value).padStart(2, '0');
 }

@@ -2,9 +2,9 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import type { FormEvent } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
-import { ConfirmButton } from './confirm-button.tsx';
 
 /** Members of the organization. */
 export function Members() {

@@ -1,17 +1,20 @@
 import { useId, useRef } from 'react';
-import { showInvisible } from '../../components/text.tsx';
+import { showInvisible } from './text.tsx';
 
 /** A button for a change that cannot be undone: it asks before. */
 export function ConfirmButton({
   label,
   name,
   question,
+  dismiss = 'Cancel',
   onConfirm,
 }: {
   readonly label: string;
   /** Accessible name of the button, with what it changes. */
   readonly name: string;
   readonly question: string;
+  /** Label of the button that changes nothing. */
+  readonly dismiss?: string;
   readonly onConfirm: () => void;
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
@@ -36,7 +39,7 @@ export function ConfirmButton({
               {label}
             </button>
             <button type="submit" className="button">
-              Cancel
+              {dismiss}
             </button>
           </div>
         </form>

@@ -1,0 +1,193 @@
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { type Answer, call } from '../../api/client.ts';
+import { usePermission } from '../../api/session.ts';
+import { ConfirmButton } from '../../components/confirm-button.tsx';
+import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
+import { showInvisible, Time, Value } from '../../components/text.tsx';
+import { NewDestination, RotateCredentials } from './destination-forms.tsx';
+import { type Destination, describeLocation } from './paths.ts';
+import { useDestinations } from './use-exports.ts';
+
+type Check = Answer<'post', '/api/v1/bulk-exports/destinations/{destination_id}/check'>['checks'][number];
+
+/** Where exports write to. Credentials are only sent; they are never shown. */
+export function Destinations() {
+  const client = useQueryClient();
+  const canManage = usePermission('bulk-exports:manage');
+  const destinations = useDestinations();
+  const [isAdding, setAdding] = useState(false);
+  const [rotating, setRotating] = useState<Destination>();
+  const refresh = () => client.invalidateQueries({ queryKey: ['export-destinations'] });
+  const check = useMutation({
+    mutationFn: ({ id }: Destination) =>
+      call('post', '/api/v1/bulk-exports/destinations/{destination_id}/check', { path: { destination_id: id } }),
+  });
+  const remove = useMutation({
+    mutationFn: ({ id }: Destination) =>
+      call('delete', '/api/v1/bulk-exports/destinations/{destination_id}', { path: { destination_id: id } }),
+    onSuccess: refresh,
+  });
+  /** Shows the new state of a destination, and what the store allows. */
+  const onSaved = (saved: Destination) => {
+    setAdding(false);
+    setRotating(undefined);
+    void refresh();
+    check.mutate(saved);
+  };
+  return (
+    <div className="page-body stack">
+      {canManage && !isAdding && (
+        <div className="row">
+          <button type="button" className="button primary" onClick={() => setAdding(true)}>
+            New destination
+          </button>
+        </div>
+      )}
+      {isAdding && <NewDestination onSaved={onSaved} onCancel={() => setAdding(false)} />}
+      {rotating && (
+        <RotateCredentials
+          key={rotating.id}
+          destination={rotating}
+          onSaved={onSaved}
+          onCancel={() => setRotating(undefined)}
+        />
+      )}
+      <Problem message={(check.error ?? remove.error)?.message} />
+      {check.variables && !check.error && <Checks destination={check.variables} checks={check.data?.checks} />}
+      <QueryState query={destinations}>
+        {(found) =>
+          found.length === 0 ? (
+            <EmptyState title="No destinations">An export needs a bucket, or a folder of the server.</EmptyState>
+          ) : (
+            <section className="table-scroll" tabIndex={0} aria-label="Destinations">
+              <table className="plain-table">
+                <thead>
+                  <tr>
+                    <th>Name</th>
+                    <th>Type</th>
+                    <th>Location</th>
+                    <th>Endpoint</th>
+                    <th>Credentials</th>
+                    <th>Created</th>
+                    {canManage && (
+                      <th>
+                        <span className="visually-hidden">Actions</span>
+                      </th>
+                    )}
+                  </tr>
+                </thead>
+                <tbody>
+                  {found.map((each) => (
+                    <tr key={each.id}>
+                      <td className="export-text">
+                        <Value text={each.display_name} />
+                      </td>
+                      <td>{each.destination_type === 'local' ? 'Folder' : 'S3'}</td>
+                      <td className="export-text">
+                        <Value text={describeLocation(each)} />
+                      </td>
+                      <td className="export-text">
+                        <Value text={each.config.endpoint_url ?? each.config.region ?? ''} />
+                      </td>
+                      <td>{describeCredentials(each)}</td>
+                      <td>
+                        <Time at={each.created_at} />
+                      </td>
+                      {canManage && (
+                        <td>
+                          <div className="row">
+                            <button
+                              type="button"
+                              className="button quiet"
+                              aria-label={showInvisible(`Test ${each.display_name}`)}
+                              disabled={check.isPending}
+                              onClick={() => check.mutate(each)}
+                            >
+                              Test
+                            </button>
+                            {each.destination_type !== 'local' && (
+                              <button
+                                type="button"
+                                className="button quiet"
+                                aria-label={showInvisible(`Replace the credentials of ${each.display_name}`)}
+                                onClick={() => setRotating(each)}
+                              >
+                                Credentials
+                              </button>
+                            )}
+                            <ConfirmButton
+                              label="Delete"
+                              name={`Delete ${each.display_name}`}
+                              question={`Delete ${each.display_name} with its credentials? Exported files stay.`}
+                              onConfirm={() => remove.mutate(each)}
+                            />
+                          </div>
+                        </td>
+                      )}
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </section>
+          )
+        }
+      </QueryState>
+    </div>
+  );
+}
+
+function describeCredentials({ destination_type, credentials_keys }: Destination): string {
+  if (destination_type === 'local') return '–';
+  if (credentials_keys.length === 0) return 'of the server';
+  return credentials_keys.includes('session_token') ? 'stored, temporary' : 'stored';
+}
+
+const stepNames: Readonly<Record<Check['step'], string>> = {
+  reach: 'Reach',
+  write: 'Write',
+  read: 'Read',
+  delete: 'Delete',
+};
+const outcomes: Readonly<Record<Check['outcome'], readonly [sign: string, label: string, className: string]>> = {
+  passed: ['✓', 'passed', 'success'],
+  forbidden: ['–', 'no permission; exports do not need it', 'pending'],
+  failed: ['✕', 'failed', 'error'],
+  not_run: ['–', 'not run', ''],
+};
+
+function Checks({
+  destination,
+  checks,
+}: {
+  readonly destination: Destination;
+  readonly checks: readonly Check[] | undefined;
+}) {
+  return (
+    <section className="export-preview stack" aria-label="Test of the destination" role="status">
+      <h2>
+        Test of <Value text={destination.display_name} />
+      </h2>
+      {checks === undefined ? (
+        <p className="muted">A small object is written, read and deleted …</p>
+      ) : (
+        <ul className="destination-checks">
+          {checks.map(({ step, outcome, message, remedy }) => {
+            const [sign, label, className] = outcomes[outcome];
+            return (
+              <li key={step}>
+                <strong>{stepNames[step]}</strong>
+                <span className={`status ${className}`}>
+                  <span aria-hidden="true">{sign}</span>
+                  <span>{label}</span>
+                </span>
+                {message && <p className="error-text">{showInvisible(message)}</p>}
+                {remedy && <p className="muted">{remedy}</p>}
+              </li>
+            );
+          })}
+        </ul>
+      )}
+    </section>
+  );
+}

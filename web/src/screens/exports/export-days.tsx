@@ -1,0 +1,179 @@
+import { useInfiniteQuery } from '@tanstack/react-query';
+import { getRouteApi, useNavigate } from '@tanstack/react-router';
+import { type Answer, call } from '../../api/client.ts';
+import { formatBytes, formatCount, formatUtcDay } from '../../components/format.ts';
+import { ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
+import { showInvisible } from '../../components/text.tsx';
+import { ExportStatus } from './export-marks.tsx';
+import type { BulkExport } from './paths.ts';
+import { isFinished, livePollMs } from './use-exports.ts';
+
+type ExportRun = Answer<'get', '/api/v1/bulk-exports/{bulk_export_id}/runs'>[number];
+
+const route = getRouteApi('/shell/exports/$exportId');
+const pageSize = 100;
+
+/** The days of an export with their errors, and the files of the selected day. */
+export function ExportDays({ each }: { readonly each: BulkExport }) {
+  const { day } = route.useSearch();
+  const navigate = useNavigate({ from: '/exports/$exportId' });
+  const days = useInfiniteQuery({
+    // The last read is that of the finished export.
+    queryKey: ['export-days', each.id, each.status],
+    queryFn: ({ pageParam, signal }) =>
+      call('get', '/api/v1/bulk-exports/{bulk_export_id}/runs', {
+        path: { bulk_export_id: each.id },
+        query: { limit: pageSize, offset: pageParam },
+        signal,
+      }),
+    initialPageParam: 0,
+    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    placeholderData: (before) => before,
+    refetchInterval: isFinished(each) ? false : livePollMs,
+  });
+  const rows = days.data?.pages.flat() ?? [];
+  return (
+    <section className="stack" aria-labelledby="days">
+      <h2 id="days">Days</h2>
+      {days.error && rows.length === 0 ? (
+        <ErrorState error={days.error} onRetry={() => void days.refetch()} />
+      ) : days.isPending ? (
+        <LoadingState label="Loading the days" />
+      ) : rows.length === 0 ? (
+        <p className="muted">The days are listed when the export starts.</p>
+      ) : (
+        <div className="table-scroll" role="region" tabIndex={0} aria-label="Exports of the days">
+          <table className="plain-table">
+            <thead>
+              <tr>
+                <th>From, UTC</th>
+                <th>Status</th>
+                <th className="number">Rows</th>
+                <th className="number">Size</th>
+                <th className="number">Late runs</th>
+                <th className="number">Retries</th>
+                <th>Files</th>
+                <th>Errors</th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map((run) => (
+                <DayRow
+                  key={run.id}
+                  run={run}
+                  isSelected={run.id === day}
+                  onToggle={() =>
+                    void navigate({
+                      search: (before) => ({ ...before, day: run.id === day ? undefined : run.id }),
+                      replace: true,
+                    })
+                  }
+                />
+              ))}
+            </tbody>
+          </table>
+          <MoreButton pages={days} label="Show later days" />
+        </div>
+      )}
+      {day !== undefined && <Files exportId={each.id} runId={day} isLive={!isFinished(each)} />}
+    </section>
+  );
+}
+
+function DayRow({
+  run,
+  isSelected,
+  onToggle,
+}: {
+  readonly run: ExportRun;
+  readonly isSelected: boolean;
+  readonly onToggle: () => void;
+}) {
+  const count = run.metadata.result?.exported_files.length ?? 0;
+  return (
+    <tr>
+      <td>{formatUtcDay(run.start_time)}</td>
+      <td>
+        <ExportStatus status={run.status} />
+      </td>
+      <td className="number">
+        {formatCount(run.rows_written)}
+        {run.rows_expected === null ? '' : ` of ${formatCount(run.rows_expected)}`}
+      </td>
+      <td className="number">{formatBytes(run.bytes_written)}</td>
+      <td className="number">{formatCount(run.late_runs)}</td>
+      <td className="number">{formatCount(run.retry_number)}</td>
+      <td>
+        {count === 0 ? (
+          <span className="muted">0</span>
+        ) : (
+          <button type="button" className="button quiet" aria-expanded={isSelected} onClick={onToggle}>
+            {formatCount(count)}
+            <span className="visually-hidden"> files of {formatUtcDay(run.start_time)}</span>
+            <span aria-hidden="true">{isSelected ? '▾' : '▸'}</span>
+          </button>
+        )}
+      </td>
+      <td className="export-errors">
+        {Object.entries(run.errors ?? {}).map(([attempt, error]) => (
+          <p key={attempt} className="error-text">
+            {attempt}: {showInvisible(error)}
+          </p>
+        ))}
+      </td>
+    </tr>
+  );
+}
+
+function Files({
+  exportId,
+  runId,
+  isLive,
+}: {
+  readonly exportId: string;
+  readonly runId: string;
+  readonly isLive: boolean;
+}) {
+  const files = useInfiniteQuery({
+    queryKey: ['export-files', exportId, runId],
+    queryFn: ({ pageParam, signal }) =>
+      call('get', '/api/v1/bulk-exports/{bulk_export_id}/runs/{run_id}/files', {
+        path: { bulk_export_id: exportId, run_id: runId },
+        query: { limit: pageSize, offset: pageParam },
+        signal,
+      }),
+    initialPageParam: 0,
+    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    refetchInterval: isLive ? livePollMs : false,
+  });
+  const rows = files.data?.pages.flat() ?? [];
+  if (files.error && rows.length === 0) return <ErrorState error={files.error} onRetry={() => void files.refetch()} />;
+  if (files.isPending) return <LoadingState label="Loading the files" />;
+  return (
+    <div className="table-scroll" role="region" tabIndex={0} aria-label="Files">
+      <table className="plain-table">
+        <thead>
+          <tr>
+            <th className="number">Part</th>
+            <th>Path</th>
+            <th className="number">Rows</th>
+            <th className="number">Size</th>
+            <th>SHA-256</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(({ part, path, rows: count, bytes, sha256 }) => (
+            <tr key={part}>
+              <td className="number">{part}</td>
+              <td className="mono">{showInvisible(path)}</td>
+              <td className="number">{formatCount(count)}</td>
+              <td className="number">{formatBytes(bytes)}</td>
+              <td className="mono">{sha256}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <MoreButton pages={files} label="Show more files" />
+    </div>
+  );
+}

@@ -1,0 +1,110 @@
+import { Link } from '@tanstack/react-router';
+import { formatBytes, formatCount, formatSeconds, formatUtcDay } from '../../components/format.ts';
+import { EmptyState, ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
+import { Time, Value } from '../../components/text.tsx';
+import { ExportStatus, ProgressBar } from './export-marks.tsx';
+import type { BulkExport } from './paths.ts';
+import { useDestinations, useExports, useProjectNames } from './use-exports.ts';
+
+/** A table of exports, or of schedules. */
+export function ExportList({ filter }: { readonly filter: Parameters<typeof useExports>[0] }) {
+  const exports = useExports(filter);
+  const rows = exports.data?.pages.flat() ?? [];
+  const projects = useProjectNames(rows.map(({ session_id }) => session_id));
+  const destinations = useDestinations();
+  const destinationOf = (id: string) => destinations.data?.find((each) => each.id === id)?.display_name;
+  const isSchedules = filter.scheduled === true;
+  if (exports.error && rows.length === 0)
+    return <ErrorState error={exports.error} onRetry={() => void exports.refetch()} />;
+  if (exports.isPending) return <LoadingState label="Loading exports" />;
+  if (rows.length === 0)
+    return (
+      <EmptyState title={isSchedules ? 'No schedules' : 'No exports'}>
+        {isSchedules
+          ? 'A schedule exports each interval after it has ended.'
+          : 'An export writes the runs of a project to a destination.'}
+      </EmptyState>
+    );
+  return (
+    <section className="table-scroll" tabIndex={0} aria-label={isSchedules ? 'Schedules' : 'Exports'}>
+      {exports.error && (
+        <p className="notice error-text" role="alert">
+          Not up to date: {exports.error.message}
+        </p>
+      )}
+      <table className="plain-table">
+        <thead>
+          <tr>
+            <th>Project</th>
+            <th>Destination</th>
+            <th>{isSchedules ? 'Interval' : 'Range, UTC'}</th>
+            <th>Status</th>
+            {isSchedules ? <th>Next interval</th> : <ProgressHeads />}
+            <th>Created</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((each) => (
+            <tr key={each.id}>
+              <td className="export-text">
+                <Link to="/exports/$exportId" params={{ exportId: each.id }}>
+                  <Value text={projects.get(each.session_id) ?? each.session_id} />
+                </Link>
+              </td>
+              <td className="export-text">
+                <Value text={destinationOf(each.bulk_export_destination_id) ?? 'Deleted'} />
+              </td>
+              <td>{describeRange(each)}</td>
+              <td>
+                <ExportStatus status={each.status} />
+              </td>
+              {isSchedules ? (
+                <td>
+                  <Time at={each.next_start_time} />
+                </td>
+              ) : (
+                <ProgressCells progress={each.progress} />
+              )}
+              <td>
+                <Time at={each.created_at} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <MoreButton pages={exports} label="Show older" />
+    </section>
+  );
+}
+
+function ProgressHeads() {
+  return (
+    <>
+      <th>Progress</th>
+      <th className="number">Rows</th>
+      <th className="number">Files</th>
+      <th className="number">Size</th>
+      <th className="number">Time left</th>
+    </>
+  );
+}
+
+function ProgressCells({ progress }: { readonly progress: BulkExport['progress'] }) {
+  return (
+    <>
+      <td>
+        <ProgressBar share={progress.share_done} />
+      </td>
+      <td className="number">{formatCount(progress.rows_written)}</td>
+      <td className="number">{formatCount(progress.files)}</td>
+      <td className="number">{formatBytes(progress.bytes_written)}</td>
+      <td className="number">{formatSeconds(progress.seconds_left)}</td>
+    </>
+  );
+}
+
+/** Returns the range or the interval of an export. */
+export function describeRange({ start_time, end_time, interval_hours }: BulkExport): string {
+  if (interval_hours !== null) return `Every ${interval_hours} h from ${formatUtcDay(start_time)}`;
+  return `${formatUtcDay(start_time)} – ${end_time === null ? '…' : formatUtcDay(end_time)}`;
+}

@@ -1,0 +1,235 @@
+import { useMutation } from '@tanstack/react-query';
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import type { FormEvent } from 'react';
+import { call } from '../../api/client.ts';
+import { EmptyState, Permitted, Problem, QueryState } from '../../components/states.tsx';
+import { showInvisible } from '../../components/text.tsx';
+import { toExpression } from '../traces/filter-language.ts';
+import { ExportPreview } from './export-preview.tsx';
+import type { Destination } from './paths.ts';
+import { ProjectInput } from './project-input.tsx';
+import type { NewExportSearch } from './search.ts';
+import { useDestinations } from './use-exports.ts';
+import './exports.css';
+
+const route = getRouteApi('/shell/exports/new');
+const dayMs = 86_400_000;
+const defaultDays = 7;
+const defaultEveryHours = 24;
+
+/** The form of an export or a schedule, with what it would write. */
+export function NewExport() {
+  const destinations = useDestinations();
+  return (
+    <Permitted permission="bulk-exports:manage">
+      <header className="page-head">
+        <Link to="/exports" className="crumb">
+          Exports
+        </Link>
+        <span className="crumb" aria-hidden="true">
+          /
+        </span>
+        <h1>New export</h1>
+      </header>
+      <div className="page-body">
+        <QueryState query={destinations}>
+          {(found) =>
+            found.length === 0 ? (
+              <EmptyState title="No destinations">
+                <Link to="/exports" search={{ tab: 'Destinations' }}>
+                  Create a destination first.
+                </Link>
+              </EmptyState>
+            ) : (
+              <ExportForm destinations={found} />
+            )
+          }
+        </QueryState>
+      </div>
+    </Permitted>
+  );
+}
+
+/** Returns the range of the form: the last seven whole days by default. */
+function readRange({ from, until }: NewExportSearch): { from: string; until: string } {
+  const today = Math.floor(Date.now() / dayMs) * dayMs;
+  const toText = (time: number) => new Date(time).toISOString().slice(0, 16);
+  return { from: from ?? toText(today - defaultDays * dayMs), until: until ?? toText(today) };
+}
+
+function ExportForm({ destinations }: { readonly destinations: readonly Destination[] }) {
+  const search = route.useSearch();
+  const navigate = useNavigate({ from: '/exports/new' });
+  const change = (changes: NewExportSearch) =>
+    void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
+  const range = readRange(search);
+  const destination = destinations.find(({ id }) => id === search.destination) ?? (destinations[0] as Destination);
+  const filter = toExpression(search.filter ?? '');
+  const request = {
+    bulk_export_destination_id: destination.id,
+    session_id: search.project ?? '',
+    start_time: `${range.from}Z`,
+    end_time: search.every === undefined ? `${range.until}Z` : null,
+    interval_hours: search.every ?? null,
+    format_version: search.version ?? ('v2_beta' as const),
+    compression: search.compression ?? ('zstandard' as const),
+    export_fields: readColumns(search.columns),
+    filter: filter === '' ? null : filter,
+  };
+  const create = useMutation({
+    mutationFn: () => call('post', '/api/v1/bulk-exports', { body: request }),
+    onSuccess: ({ id }) => void navigate({ to: '/exports/$exportId', params: { exportId: id } }),
+  });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    create.mutate();
+  };
+  return (
+    <form className="stack" aria-label="New export" onSubmit={submit}>
+      <div className="export-form">
+        <ProjectInput projectId={search.project} onChange={(project) => change({ project })} />
+        <label className="field">
+          Destination
+          <select
+            className="input"
+            value={destination.id}
+            onChange={({ target }) => change({ destination: target.value })}
+          >
+            {destinations.map(({ id, display_name }) => (
+              <option key={id} value={id}>
+                {showInvisible(display_name)}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label className="field">
+          Repeat
+          <select
+            className="input"
+            value={search.every === undefined ? 'once' : 'schedule'}
+            onChange={({ target }) => change({ every: target.value === 'once' ? undefined : defaultEveryHours })}
+          >
+            <option value="once">Once</option>
+            <option value="schedule">On a schedule</option>
+          </select>
+        </label>
+        <label className="field">
+          From, UTC
+          <input
+            className="input"
+            type="datetime-local"
+            required
+            value={range.from}
+            onChange={({ target }) => change({ from: target.value || undefined })}
+          />
+        </label>
+        {search.every === undefined ? (
+          <label className="field">
+            Until, UTC, exclusive
+            <input
+              className="input"
+              type="datetime-local"
+              required
+              value={range.until}
+              onChange={({ target }) => change({ until: target.value || undefined })}
+            />
+          </label>
+        ) : (
+          <label className="field">
+            Interval in hours
+            <input
+              className="input"
+              type="number"
+              required
+              min={1}
+              max={168}
+              value={search.every}
+              onChange={({ target }) => change({ every: target.valueAsNumber || 1 })}
+            />
+          </label>
+        )}
+        <FormatFields search={search} onChange={change} />
+      </div>
+      {search.project !== undefined && (
+        <ExportPreview
+          destination={destination}
+          projectId={search.project}
+          formatVersion={request.format_version}
+          from={request.start_time}
+          until={request.end_time ?? undefined}
+          everyHours={search.every}
+          filter={request.filter}
+        />
+      )}
+      <Problem message={create.error?.message} />
+      <div className="row">
+        <button type="submit" className="button primary" disabled={create.isPending || search.project === undefined}>
+          {search.every === undefined ? 'Create the export' : 'Create the schedule'}
+        </button>
+      </div>
+    </form>
+  );
+}
+
+function FormatFields({
+  search,
+  onChange,
+}: {
+  readonly search: NewExportSearch;
+  readonly onChange: (changes: NewExportSearch) => void;
+}) {
+  return (
+    <>
+      <label className="field">
+        Format
+        <select
+          className="input"
+          value={search.version ?? 'v2_beta'}
+          onChange={({ target }) => onChange({ version: target.value === 'v1' ? 'v1' : undefined })}
+        >
+          <option value="v2_beta">v2_beta: native times and lists</option>
+          <option value="v1">v1</option>
+        </select>
+      </label>
+      <label className="field">
+        Compression
+        <select
+          className="input"
+          value={search.compression ?? 'zstandard'}
+          onChange={({ target }) =>
+            onChange({
+              compression: target.value === 'zstandard' ? undefined : (target.value as NewExportSearch['compression']),
+            })
+          }
+        >
+          {['zstandard', 'gzip', 'snappy', 'none'].map((name) => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
+      </label>
+      <label className="field wide">
+        Only runs that match
+        <input
+          className="input mono"
+          value={search.filter ?? ''}
+          placeholder="All runs. Text to search, or an expression such as gt(latency, 2)"
+          onChange={({ target }) => onChange({ filter: target.value || undefined })}
+        />
+      </label>
+      <label className="field wide">
+        Columns
+        <input
+          className="input mono"
+          value={search.columns ?? ''}
+          placeholder="All columns, or names such as id, name, total_tokens"
+          onChange={({ target }) => onChange({ columns: target.value || undefined })}
+        />
+      </label>
+    </>
+  );
+}
+
+function readColumns(text = ''): string[] | null {
+  const names = text.split(/[\s,]+/).filter((name) => name !== '');
+  return names.length === 0 ? null : names;
+}

@@ -1,0 +1,57 @@
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
+import { call } from '../../api/client.ts';
+import { usePermission } from '../../api/session.ts';
+import type { BulkExport } from './paths.ts';
+
+export const livePollMs = 2000;
+const idlePollMs = 10_000;
+const pageSize = 100;
+/** Maximum of the API. */
+const maxDestinations = 1000;
+
+export const isFinished = ({ status }: { readonly status: BulkExport['status'] }) =>
+  status !== 'CREATED' && status !== 'RUNNING';
+
+interface ListFilter {
+  readonly scheduled?: boolean;
+  readonly source_bulk_export_id?: string;
+}
+
+/**
+ * Reads exports or schedules, newest first, page by page; again every two seconds while an export is not finished, and
+ * every ten seconds for exports that schedules create.
+ */
+export function useExports(filter: ListFilter) {
+  return useInfiniteQuery({
+    queryKey: ['exports', filter],
+    queryFn: ({ pageParam, signal }) =>
+      call('get', '/api/v1/bulk-exports', { query: { ...filter, limit: pageSize, offset: pageParam }, signal }),
+    initialPageParam: 0,
+    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    refetchInterval: ({ state }) =>
+      state.data?.pages.flat().some((each) => each.interval_hours === null && !isFinished(each))
+        ? livePollMs
+        : idlePollMs,
+  });
+}
+
+export function useDestinations() {
+  return useQuery({
+    queryKey: ['export-destinations'],
+    queryFn: ({ signal }) =>
+      call('get', '/api/v1/bulk-exports/destinations', { query: { limit: maxDestinations }, signal }),
+  });
+}
+
+/** Returns the names of projects by id. A deleted project, or a key that cannot read projects, has no names. */
+export function useProjectNames(ids: readonly string[]): ReadonlyMap<string, string> {
+  const canRead = usePermission('projects:read');
+  const wanted = [...new Set(ids)].sort().slice(0, pageSize);
+  const projects = useQuery({
+    queryKey: ['project-names', wanted],
+    queryFn: ({ signal }) => call('get', '/api/v1/sessions', { query: { id: wanted, limit: pageSize }, signal }),
+    enabled: canRead && wanted.length > 0,
+    staleTime: 60_000,
+  });
+  return new Map(projects.data?.map(({ id, name }) => [id, name]));
+}
