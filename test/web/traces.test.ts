@@ -105,6 +105,33 @@ describe('the traces screen', () => {
     expect(problems).toEqual([]);
   });
 
+  it('filters by the tags and metadata that occur, with their number of runs', async () => {
+    await eventually(() => figure('Runs')).toBe('250');
+    await page.getByRole('button', { name: 'Tag ▾' }).click();
+    const tags = page.locator('.popover-panel').getByRole('button');
+    await eventually(() => tags.allTextContents()).toEqual(['prod250', 'eu-west84']);
+    await expectAccessible(page);
+    await tags.nth(1).click();
+    await eventually(() => figure('Runs')).toBe('84');
+    await page.getByRole('button', { name: 'Metadata ▾' }).click();
+    await page.getByRole('button', { name: 'plan', exact: true }).click();
+    // Every third run has the second tag, and these have the same plan.
+    await eventually(() => tags.allTextContents()).toEqual(['‹ plan', 'free84']);
+    await tags.first().click();
+    await page.getByRole('button', { name: 'user_id', exact: true }).click();
+    await page.getByRole('button', { name: /^u-0/ }).click();
+    await eventually(() => figure('Runs')).toBe('5');
+    await page.getByRole('button', { name: 'Metadata ▾' }).click();
+    await page.getByRole('button', { name: 'plan', exact: true }).click();
+    await page.getByRole('button', { name: 'free 5' }).click();
+    await page.reload();
+    await eventually(() => figure('Runs')).toBe('5');
+    await page.getByRole('button', { name: 'has(tags, "eu-west")' }).click();
+    await page.getByRole('button', { name: /"plan"/ }).click();
+    await eventually(() => figure('Runs')).toBe('13');
+    expect(problems).toEqual([]);
+  });
+
   it('is used by keyboard, and explains its keys', async () => {
     await page.keyboard.press('?');
     await page.getByRole('dialog').getByText('Live tail on or off').waitFor();
@@ -124,6 +151,19 @@ describe('the traces screen', () => {
     await page.getByRole('button', { name: 'Live' }).click();
     await sendRuns(runlake.url, runlake.apiKey, buildTrace('support-agent', Date.now(), { name: 'just now' }));
     await rows().filter({ hasText: 'just now' }).filter({ hasText: 'runs' }).waitFor();
+  });
+
+  it('keeps new traces of the live tail that newer ones move out of the first page', async () => {
+    const before = await count();
+    await page.getByRole('button', { name: 'Live' }).click();
+    for (const batch of [1, 2]) {
+      const now = Date.now();
+      const runs = Array.from({ length: 60 }, (_, index) =>
+        buildTrace('support-agent', now + index, { name: `batch ${batch}`, until: 10 }),
+      );
+      await sendRuns(runlake.url, runlake.apiKey, runs.flat());
+      await eventually(count).toBe(before + 60 * batch);
+    }
   });
 
   it('chooses columns and remembers them', async () => {

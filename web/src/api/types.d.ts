@@ -300,6 +300,28 @@ export interface paths {
         patch: operations["updateSession"];
         trace?: never;
     };
+    "/api/v1/sessions/{session_id}/metadata": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the most frequent metadata values of the runs of a tracing project
+         * @description By key. Nested keys are joined by dots.
+         *
+         *     Needs the permission `runs:read`.
+         */
+        get: operations["getSessionMetadata"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/{run_id}": {
         parameters: {
             query?: never;
@@ -2298,6 +2320,38 @@ export interface operations {
                         num_repetitions: number | null;
                         evaluator_keys: string[] | null;
                         last_run_start_time_live: null;
+                    };
+                };
+            };
+        };
+    };
+    getSessionMetadata: {
+        parameters: {
+            query?: {
+                /** @description Default: all. */
+                metadata_keys?: string[];
+                /** @description Runs that started at or after this time. */
+                start_time?: string;
+                /** @description Maximum number of values of a key. */
+                k?: number;
+                root_runs_only?: boolean;
+            };
+            header?: never;
+            path: {
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        [key: string]: string[];
                     };
                 };
             };

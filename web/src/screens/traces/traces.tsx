@@ -33,7 +33,7 @@ function TracesOfProject() {
   const change = (changes: Partial<TracesSearch>) =>
     void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
   const project = useProject(projectId);
-  const { pages, rows, stats, liveError, restart } = useRuns(projectId, search);
+  const { pages, rows, stats, conditions, liveError, restart } = useRuns(projectId, search);
   const [columns, setColumns] = useState(readColumnChoice);
   const toggleLive = () => {
     if (!search.live) restart();
@@ -82,6 +82,7 @@ function TracesOfProject() {
         <QuickFilters
           active={search.quick ?? []}
           facets={stats?.run_facets ?? []}
+          conditions={conditions}
           onChange={(quick) => change({ quick })}
         />
       </div>

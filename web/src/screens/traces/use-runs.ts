@@ -113,6 +113,7 @@ export function useRuns(projectId: string, search: TracesSearch) {
     pages,
     rows,
     stats: stats.data as RunStats | undefined,
+    conditions,
     liveError,
     restart: () => setNow(Date.now()),
   };
