@@ -1,0 +1,89 @@
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { RunlakeProcess } from '../runlake-process.ts';
+import {
+  createKey,
+  eventually,
+  expectAccessible,
+  openContext,
+  type SignedInBrowser,
+  signIn,
+  startSignedIn,
+} from './browser.ts';
+import { buildTrace, sendRuns } from './send-traces.ts';
+
+/** A name at which ClickHouse refuses the row of a run, with the error of a value that it cannot read. */
+const poison = 'poison <b>name</b>';
+
+describe('the system screen', () => {
+  let signedIn: SignedInBrowser;
+  let runlake: RunlakeProcess;
+  let page: Page;
+  let problems: string[];
+  beforeAll(async () => {
+    signedIn = await startSignedIn();
+    ({ runlake } = signedIn);
+    ({ page, problems } = await signedIn.openPage());
+  });
+  afterAll(() => signedIn?.close());
+
+  async function alterRuns(change: string): Promise<void> {
+    const { origin, pathname, username, password } = new URL(runlake.stores().clickhouseUrl);
+    const answer = await fetch(`${origin}/?database=${pathname.slice(1)}`, {
+      method: 'POST',
+      body: `ALTER TABLE runs ${change}`,
+      headers: {
+        authorization: `Basic ${Buffer.from(`${username}:${decodeURIComponent(password)}`).toString('base64')}`,
+      },
+    });
+    expect(answer.status, await answer.text()).toBe(200);
+  }
+  const statusOf = async (runId: string) =>
+    (await fetch(`${runlake.url}/api/v1/runs/${runId}`, { headers: { 'x-api-key': runlake.apiKey } })).status;
+
+  it('shows a record that ClickHouse refused, and replays it after the cause is gone', async () => {
+    await page.goto('/system');
+    await page.getByText('The queue is empty').waitFor();
+    await alterRuns(`ADD CONSTRAINT web CHECK toUInt8(if(ifNull(ranked_name.2, '') = '${poison}', 'x', '1')) = 1`);
+    const traces = [poison, 'good'].map((name) => buildTrace('agent', Date.now() - 1000, { name, until: 10 }));
+    await sendRuns(runlake.url, runlake.apiKey, traces.flat());
+    const [refused, stored] = traces.map(([run]) => run?.id ?? '') as [string, string];
+    await eventually(() => statusOf(stored)).toBe(200);
+
+    const queue = page.getByRole('region', { name: 'Newest dead-letter records' });
+    // The screen reads the state of the installation every ten seconds.
+    await queue.getByRole('cell', { name: 'run-events', exact: true }).waitFor();
+    await queue.getByRole('cell', { name: 'insert', exact: true }).waitFor();
+    await page.getByText('1 records were not replayed').waitFor();
+    await expectAccessible(page);
+    expect(await statusOf(refused)).toBe(404);
+
+    // While the cause remains, the record comes back.
+    await page.getByRole('button', { name: 'Replay these 1' }).click();
+    await page.getByText('1 replayed, 0 refused.').waitFor();
+    await eventually(() => queue.getByRole('row').count()).toBe(3);
+    await page.getByText('1 records were not replayed').waitFor();
+    expect(await statusOf(refused)).toBe(404);
+
+    await alterRuns('DROP CONSTRAINT web');
+    await page.getByRole('button', { name: 'Replay these 1' }).click();
+    await page.getByText('0 records were not replayed').waitFor();
+    await eventually(() => statusOf(refused)).toBe(200);
+    expect(await page.getByRole('button', { name: /^Replay/ }).count()).toBe(0);
+    await eventually(() => queue.getByRole('time').count()).toBe(4);
+    await expectAccessible(page);
+    await page.goto(`/runs/${refused}`);
+    await page.getByRole('heading', { name: poison }).waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('is only for the operator', async () => {
+    const { key } = await createKey(runlake, { description: 'no operator', permissions: ['projects:read'] });
+    const context = await openContext(signedIn.browser, runlake.url);
+    const other = await context.newPage();
+    await signIn(other, key, '/system');
+    await other.getByText('organizations:manage').waitFor();
+    expect(await other.getByRole('link', { name: 'System' }).count()).toBe(0);
+    await context.close();
+  });
+});
