@@ -69,9 +69,9 @@ export interface SignedInBrowser {
 /** Starts Runlake, and Chromium with a session of its admin key. `prepare` runs before the browser opens a page. */
 export async function startSignedIn(
   prepare: (runlake: RunlakeProcess) => Promise<void> = async () => undefined,
-  options: RunlakeOptions = {},
+  environment: Readonly<Record<string, string>> = {},
 ): Promise<SignedInBrowser> {
-  const [runlake, browser] = await Promise.all([startRunlake(options), startBrowser()]);
+  const [runlake, browser] = await Promise.all([startRunlake({ environment }), startBrowser()]);
   await prepare(runlake);
   const context = await openContext(browser, runlake.url);
   let page = await context.newPage();

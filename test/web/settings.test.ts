@@ -9,7 +9,10 @@ describe('the settings screen', () => {
   let page: Page;
   let problems: string[];
   beforeAll(async () => {
-    signedIn = await startSignedIn();
+    signedIn = await startSignedIn(undefined, {
+      RUNLAKE_RETENTION_SHORTLIVED_DAYS: '7',
+      RUNLAKE_RETENTION_LONGLIVED_DAYS: '400',
+    });
     ({ runlake } = signedIn);
   });
   afterAll(() => signedIn?.close());
@@ -54,6 +57,89 @@ describe('the settings screen', () => {
     await row.getByRole('button', { name: 'Remove ada@example.com' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click();
     await eventually(() => row.count()).toBe(0);
+    expect(problems).toEqual([]);
+  });
+
+  const ask = async (method: string, path: string, body?: object) => {
+    const response = await fetch(`${runlake.url}/api/v1/${path}`, {
+      method,
+      headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+      ...(body ? { body: JSON.stringify(body) } : {}),
+    });
+    return response.json();
+  };
+
+  it('creates, renames and deletes workspaces, the last after the name is typed', async () => {
+    await page.getByRole('tab', { name: 'Workspaces' }).click();
+    const workspaces = page.getByRole('region', { name: 'Workspaces' });
+    await workspaces.getByText('shown').waitFor();
+    const name = 'staging <b>';
+    await page.getByLabel('Name', { exact: true }).fill(name);
+    await page.getByRole('button', { name: 'Create a workspace' }).click();
+    await page.getByRole('button', { name: `Rename ${name}` }).click();
+    await page.getByLabel(`New name of ${name}`).fill('trial <i>');
+    await page.keyboard.press('Enter');
+    const row = workspaces.getByRole('row').filter({ hasText: 'trial <i>' });
+    await row.waitFor();
+    await expectAccessible(page);
+    // The menu of workspaces has the same list.
+    const menu = page.getByRole('combobox', { name: 'Workspace' });
+    await menu.selectOption('trial <i>');
+    await page.waitForURL('**/projects');
+    await page.goto('/settings?tab=Workspaces');
+    await row.getByText('shown').waitFor();
+    await row.getByRole('button', { name: 'Delete trial <i>' }).click();
+    const dialog = page.getByRole('dialog');
+    await expectAccessible(page);
+    expect(await dialog.getByRole('button', { name: 'Delete' }).isDisabled()).toBe(true);
+    await dialog.getByRole('textbox').fill('trial');
+    expect(await dialog.getByRole('button', { name: 'Delete' }).isDisabled()).toBe(true);
+    await dialog.getByRole('textbox').fill('trial <i>');
+    await dialog.getByRole('button', { name: 'Delete' }).click();
+    await eventually(() => row.count()).toBe(0);
+    const left: { display_name: string }[] = await ask('GET', 'workspaces');
+    expect(left).toHaveLength(1);
+    // The screens show another workspace; the last one of the organization stays.
+    await workspaces.getByText('shown').waitFor();
+    const last = left[0]?.display_name ?? '';
+    await page.getByRole('button', { name: `Delete ${last}` }).click();
+    await dialog.getByRole('textbox').fill(last);
+    await dialog.getByRole('button', { name: 'Delete' }).click();
+    await page.getByRole('alert').waitFor();
+    expect(await ask('GET', 'workspaces')).toHaveLength(1);
+    expect(problems).toEqual([]);
+  });
+
+  it('shows and changes the retention of projects', async () => {
+    const [one, two] = [
+      await ask('POST', 'sessions', { name: 'kept' }),
+      await ask('POST', 'sessions', { name: 'short' }),
+    ];
+    const read = async ({ id }: { id: string }) => {
+      const { trace_tier, longlived_ttl_days } = await ask('GET', `sessions/${id}`);
+      return [trace_tier, longlived_ttl_days];
+    };
+    await page.getByRole('tab', { name: 'Retention' }).click();
+    await page.getByLabel('Tier of short').selectOption('Shortlived');
+    await eventually(() => read(two)).toEqual(['shortlived', null]);
+    await page.reload();
+    await eventually(() => page.getByLabel('Tier of short').inputValue()).toBe('shortlived');
+    expect(await page.getByLabel('Tier of kept').inputValue()).toBe('longlived');
+    await expectAccessible(page);
+    await page.getByLabel('Days of kept', { exact: true }).fill('30');
+    await page.getByRole('button', { name: 'Save the days of kept' }).click();
+    await eventually(() => read(one)).toEqual([null, 30]);
+    await eventually(() => page.getByRole('button', { name: 'Save the days of kept' }).isDisabled()).toBe(true);
+    await page.getByLabel('Days of kept', { exact: true }).fill('4000');
+    await page.getByRole('button', { name: 'Save the days of kept' }).click();
+    await page.getByRole('alert').getByText('7 to 400 days').waitFor();
+    await page.getByLabel('Days of kept', { exact: true }).fill('');
+    await page.getByRole('button', { name: 'Save the days of kept' }).click();
+    await eventually(() => read(one)).toEqual([null, null]);
+    await page.getByRole('searchbox', { name: 'Find a project' }).fill('KEP');
+    await eventually(() => page.getByLabel(/^Tier of/).count()).toBe(1);
+    await page.getByRole('searchbox', { name: 'Find a project' }).fill('nothing');
+    await page.getByText('No project has this name').waitFor();
     expect(problems).toEqual([]);
   });
 

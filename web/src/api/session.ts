@@ -76,7 +76,7 @@ export function useWorkspaces() {
     setWorkspace(id);
     forgetData(client);
   };
-  return { workspaces, current, choose, isPending: canList && listed.isPending };
+  return { workspaces, listed, current, choose, isPending: canList && listed.isPending };
 }
 
 /** Returns whether the session has a permission. */

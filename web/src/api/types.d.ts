@@ -182,6 +182,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workspaces/{workspace_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a workspace
+         * @description Needs the permission `workspaces:read`.
+         */
+        get: operations["getWorkspace"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a workspace
+         * @description Keys lose access to it, its links stop working, and a job deletes its data: runs, feedback, attachments, rows of its agent servers, unfinished exports and credentials of destinations. Usage stays. The last workspace of an organization cannot be deleted.
+         *
+         *     Needs the permission `workspaces:manage`.
+         */
+        delete: operations["deleteWorkspace"];
+        options?: never;
+        head?: never;
+        /**
+         * Rename a workspace
+         * @description Absent and null fields stay unchanged.
+         *
+         *     Needs the permission `workspaces:manage`.
+         */
+        patch: operations["updateWorkspace"];
+        trace?: never;
+    };
     "/api/v1/api-key": {
         parameters: {
             query?: never;
@@ -1786,6 +1818,117 @@ export interface operations {
                     /** Format: uuid */
                     id?: string;
                     display_name: string;
+                    tenant_handle?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /** Format: uuid */
+                        organization_id: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        display_name: string;
+                        is_personal: boolean;
+                        is_deleted: boolean;
+                        tenant_handle: string | null;
+                        data_plane_url: null;
+                        /** @description True if the key of the request is read-only. */
+                        read_only: boolean;
+                        role_id: null;
+                        role_name: null;
+                        /** @description Permissions of the key of the request. */
+                        permissions: string[];
+                    };
+                };
+            };
+        };
+    };
+    getWorkspace: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /** Format: uuid */
+                        organization_id: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        display_name: string;
+                        is_personal: boolean;
+                        is_deleted: boolean;
+                        tenant_handle: string | null;
+                        data_plane_url: null;
+                        /** @description True if the key of the request is read-only. */
+                        read_only: boolean;
+                        role_id: null;
+                        role_name: null;
+                        /** @description Permissions of the key of the request. */
+                        permissions: string[];
+                    };
+                };
+            };
+        };
+    };
+    deleteWorkspace: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    updateWorkspace: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                workspace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    display_name?: string | null;
                     tenant_handle?: string | null;
                 };
             };

@@ -1,31 +1,36 @@
-import { useId, useRef } from 'react';
-import { showInvisible } from './text.tsx';
+import { useId, useRef, useState } from 'react';
+import { showInvisible } from '../../components/text.tsx';
 
 /** A button for a change that cannot be undone: it asks before. */
 export function ConfirmButton({
   label,
   name,
   question,
-  dismiss = 'Cancel',
+  typed,
   onConfirm,
 }: {
   readonly label: string;
   /** Accessible name of the button, with what it changes. */
   readonly name: string;
   readonly question: string;
-  /** Label of the button that changes nothing. */
-  readonly dismiss?: string;
+  /** Text that the viewer must type to confirm. */
+  readonly typed?: string;
   readonly onConfirm: () => void;
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
+  const [text, setText] = useState('');
+  const wanted = typed === undefined ? '' : showInvisible(typed).trim();
   return (
     <>
       <button
         type="button"
         className="button quiet danger"
         aria-label={showInvisible(name)}
-        onClick={() => dialog.current?.showModal()}
+        onClick={() => {
+          setText('');
+          dialog.current?.showModal();
+        }}
       >
         {label}
       </button>
@@ -34,12 +39,30 @@ export function ConfirmButton({
           <p id={id} className="question">
             {showInvisible(question)}
           </p>
+          {typed !== undefined && (
+            <label className="field">
+              <span>
+                Type <strong className="question">{wanted}</strong> to confirm
+              </span>
+              <input
+                className="input"
+                autoComplete="off"
+                value={text}
+                onChange={({ target }) => setText(target.value)}
+              />
+            </label>
+          )}
           <div className="row">
-            <button type="submit" className="button danger" onClick={onConfirm}>
+            <button
+              type="submit"
+              className="button danger"
+              disabled={showInvisible(text).trim() !== wanted}
+              onClick={onConfirm}
+            >
               {label}
             </button>
-            <button type="submit" className="button">
-              {dismiss}
+            <button type="submit" className="button" formNoValidate>
+              Cancel
             </button>
           </div>
         </form>

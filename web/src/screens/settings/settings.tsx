@@ -4,10 +4,12 @@ import { Tabs } from '../../components/tabs.tsx';
 import { AuditLog } from './audit-log.tsx';
 import { Keys } from './keys.tsx';
 import { Members } from './members.tsx';
+import { Retention } from './retention.tsx';
 import './settings.css';
+import { Workspaces } from './workspaces.tsx';
 
 const route = getRouteApi('/shell/settings');
-const tabs = ['Keys', 'Members', 'Audit log'] as const;
+const tabs = ['Keys', 'Members', 'Workspaces', 'Retention', 'Audit log'] as const;
 
 /** Settings of the workspace and the organization. */
 export function Settings() {
@@ -34,6 +36,16 @@ export function Settings() {
           {selected === 'Members' && (
             <Permitted permission="organization:read" isPage={false}>
               <Members />
+            </Permitted>
+          )}
+          {selected === 'Workspaces' && (
+            <Permitted permission="workspaces:read" isPage={false}>
+              <Workspaces />
+            </Permitted>
+          )}
+          {selected === 'Retention' && (
+            <Permitted permission="projects:read" isPage={false}>
+              <Retention />
             </Permitted>
           )}
           {selected === 'Audit log' && (

@@ -1,0 +1,161 @@
+import { keepPreviousData, useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
+import { type FormEvent, useDeferredValue, useState } from 'react';
+import { type Answer, type Body, call } from '../../api/client.ts';
+import { usePermission } from '../../api/session.ts';
+import { EmptyState, ErrorState, LoadingState, MoreButton, Problem } from '../../components/states.tsx';
+import { showInvisible, Value } from '../../components/text.tsx';
+
+const pageSize = 50;
+type Project = Answer<'get', '/api/v1/sessions'>[number];
+type Change = Pick<Body<'patch', '/api/v1/sessions/{session_id}'>, 'trace_tier' | 'longlived_ttl_days'>;
+
+/** How long the traces of each project of the workspace are kept. */
+export function Retention() {
+  const client = useQueryClient();
+  const canChange = usePermission('projects:update');
+  const [name, setName] = useState('');
+  const wanted = useDeferredValue(name.trim());
+  const projects = useInfiniteQuery({
+    queryKey: ['retention', wanted],
+    queryFn: ({ pageParam, signal }) =>
+      call('get', '/api/v1/sessions', {
+        query: {
+          limit: pageSize,
+          offset: pageParam,
+          sort_by: 'name',
+          sort_by_desc: false,
+          ...(wanted === '' ? {} : { name_contains: wanted }),
+        },
+        signal,
+      }),
+    initialPageParam: 0,
+    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    placeholderData: keepPreviousData,
+  });
+  const change = useMutation({
+    mutationFn: ({ id, body }: { id: string; body: Change }) =>
+      call('patch', '/api/v1/sessions/{session_id}', { path: { session_id: id }, body }),
+    onSuccess: () => client.invalidateQueries({ queryKey: ['retention'] }),
+  });
+  const rows = projects.data?.pages.flat() ?? [];
+  return (
+    <div className="settings-body stack">
+      <p className="muted">
+        The installation sets the days of the tiers, RUNLAKE_RETENTION_SHORTLIVED_DAYS and
+        RUNLAKE_RETENTION_LONGLIVED_DAYS; without these, traces are kept forever. Feedback makes a trace longlived. A
+        change applies to traces that begin afterwards.
+      </p>
+      <input
+        className="input settings-search"
+        type="search"
+        placeholder="Find a project"
+        aria-label="Find a project"
+        data-shortcut="/"
+        value={name}
+        onChange={({ target }) => setName(target.value)}
+      />
+      <Problem message={change.error?.message} />
+      {projects.error && rows.length === 0 ? (
+        <ErrorState error={projects.error} onRetry={() => void projects.refetch()} />
+      ) : projects.isPending ? (
+        <LoadingState />
+      ) : rows.length === 0 ? (
+        <EmptyState title={wanted === '' ? 'This workspace has no projects' : 'No project has this name'} />
+      ) : (
+        <section className="table-scroll" tabIndex={0} aria-label="Retention of projects">
+          <table className="plain-table">
+            <thead>
+              <tr>
+                <th>Project</th>
+                <th>Tier of new traces</th>
+                <th>Days of longlived traces</th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map((project) => (
+                <RetentionRow
+                  // A saved change begins a new form.
+                  key={`${project.id} ${project.trace_tier} ${project.longlived_ttl_days}`}
+                  project={project}
+                  canChange={canChange}
+                  isBusy={change.isPending}
+                  onChange={(body) => change.mutate({ id: project.id, body })}
+                />
+              ))}
+            </tbody>
+          </table>
+          <MoreButton pages={projects} label="Show more projects" />
+        </section>
+      )}
+    </div>
+  );
+}
+
+const tiers = { longlived: 'Longlived', shortlived: 'Shortlived' } as const;
+
+function RetentionRow({
+  project: { name, trace_tier, longlived_ttl_days },
+  canChange,
+  isBusy,
+  onChange,
+}: {
+  readonly project: Project;
+  readonly canChange: boolean;
+  readonly isBusy: boolean;
+  readonly onChange: (change: Change) => void;
+}) {
+  const [days, setDays] = useState(longlived_ttl_days === null ? '' : String(longlived_ttl_days));
+  const shown = showInvisible(name);
+  const stored = longlived_ttl_days === null ? '' : String(longlived_ttl_days);
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    onChange({ longlived_ttl_days: days === '' ? null : Number(days) });
+  };
+  return (
+    <tr>
+      <td className="settings-text">
+        <Value text={name} />
+      </td>
+      <td>
+        <select
+          className="input"
+          aria-label={`Tier of ${shown}`}
+          disabled={!canChange || isBusy}
+          value={trace_tier ?? 'longlived'}
+          onChange={({ target }) => onChange({ trace_tier: target.value as keyof typeof tiers })}
+        >
+          {Object.entries(tiers).map(([tier, label]) => (
+            <option key={tier} value={tier}>
+              {label}
+            </option>
+          ))}
+        </select>
+      </td>
+      <td>
+        <form className="row" onSubmit={submit}>
+          <input
+            className="input settings-days"
+            type="number"
+            min={1}
+            max={36_500}
+            aria-label={`Days of ${shown}`}
+            placeholder="As the tier"
+            disabled={!canChange}
+            value={days}
+            onChange={({ target }) => setDays(target.value)}
+          />
+          {canChange && (
+            <button
+              type="submit"
+              className="button"
+              aria-label={`Save the days of ${shown}`}
+              disabled={isBusy || days === stored}
+            >
+              Save
+            </button>
+          )}
+        </form>
+      </td>
+    </tr>
+  );
+}
