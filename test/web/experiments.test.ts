@@ -3,7 +3,7 @@ import { Client } from 'langsmith';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
-import { buildTrace, type SentRun, sendRuns } from './send-traces.ts';
+import { post, sendExperiment } from './send-experiments.ts';
 
 const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
 
@@ -15,62 +15,44 @@ let datasetId: string;
 /** Ids of the experiments: the first, one that is partly worse and partly better, and one that fails. */
 let ids: readonly string[];
 
-interface Result {
+interface SumExample {
+  readonly id: string;
+  readonly inputs: { readonly n: number };
+}
+
+/** Sends an experiment with feedback on the first ten examples. */
+function addExperiment(name: string, examples: readonly SumExample[], solve: (n: number) => Solution): Promise<string> {
+  return sendExperiment(signedIn.runlake, { name, datasetId }, examples, ({ inputs: { n } }, index) => {
+    const { error, ...outputs } = solve(n);
+    const { sum } = outputs;
+    const feedback = {
+      correct: sum === n + 1 ? 1 : 0,
+      ...(sum === undefined ? {} : { length: String(sum).length }),
+      [script]: sum === undefined ? 'none' : 'number',
+    };
+    return {
+      ...(error === undefined ? { outputs } : { error }),
+      seconds: n / 100,
+      feedback: index < 10 ? feedback : {},
+    };
+  });
+}
+
+interface Solution {
   readonly sum?: number;
   readonly note?: string;
   readonly error?: string;
-}
-
-async function post(path: string, body: object): Promise<void> {
-  const response = await fetch(`${signedIn.runlake.url}/api/v1${path}`, {
-    method: 'POST',
-    headers: { 'x-api-key': signedIn.runlake.apiKey, 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  });
-  expect([200, 202]).toContain(response.status);
-}
-
-/** Sends an experiment with a run for each example and feedback on the first ten, as evaluators of the SDK do, and returns its id. */
-async function addExperiment(name: string, examples: readonly SentExample[], solve: (n: number) => Result) {
-  const id = randomUUID();
-  await post('/sessions', { id, name, reference_dataset_id: datasetId });
-  const runs = examples.map(({ id: exampleId, n }) => {
-    const { error, ...outputs } = solve(n);
-    const template = { name: 'sum', until: 10 * n, inputs: { n }, ...(error ? { error } : { outputs }) };
-    const [run] = buildTrace(name, Date.now() - 60_000, template);
-    return { outputs, n, run: { ...(run as SentRun), reference_example_id: exampleId } };
-  });
-  await sendRuns(
-    signedIn.runlake.url,
-    signedIn.runlake.apiKey,
-    runs.map(({ run }) => run),
-  );
-  const feedback = runs
-    .slice(0, 10)
-    .flatMap(({ outputs: { sum }, n, run }) => [
-      { run_id: run.id, key: 'correct', score: sum === n + 1 ? 1 : 0 },
-      ...(sum === undefined ? [] : [{ run_id: run.id, key: 'length', score: String(sum).length }]),
-      { run_id: run.id, key: script, value: sum === undefined ? 'none' : 'number' },
-    ]);
-  await Promise.all(feedback.map((each) => post('/feedback', { ...each, trace_id: each.run_id })));
-  await post('/feedback', { session_id: id, key: 'count', score: runs.length });
-  return id;
-}
-
-interface SentExample {
-  readonly id: string;
-  readonly n: number;
 }
 
 beforeAll(async () => {
   signedIn = await startSignedIn();
   client = new Client({ apiUrl: signedIn.runlake.url, apiKey: signedIn.runlake.apiKey });
   ({ id: datasetId } = await client.createDataset('sums'));
-  const examples = Array.from({ length: 24 }, (_, n) => ({ id: randomUUID(), n }));
+  const examples = Array.from({ length: 24 }, (_, n) => ({ id: randomUUID(), inputs: { n } }));
   await client.createExamples(
-    examples.map(({ id, n }) => ({ id, dataset_id: datasetId, inputs: { n }, outputs: { sum: n + 1 } })),
+    examples.map(({ id, inputs }) => ({ id, dataset_id: datasetId, inputs, outputs: { sum: inputs.n + 1 } })),
   );
-  await post('/feedback-configs', {
+  await post(signedIn.runlake, '/feedback-configs', {
     feedback_key: 'length',
     feedback_config: { type: 'continuous' },
     is_lower_score_better: true,

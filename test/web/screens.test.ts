@@ -1,20 +1,27 @@
+import { randomUUID } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
+import { Client } from 'langsmith';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 import { eventually, expectAccessible, openContext, signIn, startBrowser, watchPage } from './browser.ts';
+import { sendExperiment } from './send-experiments.ts';
+import { buildChatPrompt } from './send-prompts.ts';
 import { buildAgentTrace, type SentRun, sendRuns } from './send-traces.ts';
 
 /** With RUNLAKE_WRITE_SCREENS=true, the images of this folder are written again. */
 const folder = fileURLToPath(new URL('screens/', import.meta.url));
 const writesScreens = process.env.RUNLAKE_WRITE_SCREENS === 'true';
 const hourMs = 3_600_000;
+/** Traces of the agents, and runs of the two experiments. */
+const allTraces = 241 + 2 * 6;
 
 let runlake: RunlakeProcess;
 let browser: Browser;
 let trace: readonly SentRun[];
+let dataset: { readonly id: string; readonly experimentIds: readonly string[]; readonly exampleId: string };
 
 /** The screens, and what is visible when their data has arrived. */
 const screens: readonly { name: string; path: () => string; ready: (page: Page) => Promise<void> }[] = [
@@ -42,35 +49,40 @@ const screens: readonly { name: string; path: () => string; ready: (page: Page) 
     ready: (page) => page.getByText('You are the support agent').waitFor(),
   },
   {
-    name: 'threads',
-    path: () => '/projects',
+    name: 'datasets',
+    path: () => '/datasets',
+    ready: (page) => page.getByRole('link', { name: 'support questions' }).waitFor(),
+  },
+  {
+    name: 'dataset',
+    path: () => `/datasets/${dataset.id}?example=${dataset.exampleId}`,
     ready: async (page) => {
-      await page.getByRole('link', { name: 'support-agent' }).click();
-      await page.getByRole('link', { name: 'Threads' }).click();
-      await page.getByRole('table', { name: 'Threads' }).waitFor();
-      await page.locator('.figures dd', { hasText: '$' }).waitFor();
+      await page.getByRole('table', { name: 'Examples' }).waitFor();
+      await page.getByRole('region', { name: 'Inputs' }).waitFor();
     },
   },
   {
-    name: 'thread',
-    path: () => '/projects',
+    name: 'experiments',
+    path: () => `/datasets/${dataset.id}/compare?selectedSessions=${dataset.experimentIds.join(',')}`,
     ready: async (page) => {
-      await page.getByRole('link', { name: 'support-agent' }).click();
-      await page.getByRole('link', { name: 'Threads' }).click();
-      await page.getByRole('link', { name: 'thread-3' }).click();
-      await page.getByText('Why was order 48213 shipped twice?').last().waitFor();
-      await eventually(() => page.getByText('Loading').count()).toBe(0);
+      await page.getByRole('table', { name: 'Examples' }).waitFor();
+      await page.getByRole('region', { name: 'Figures of the experiments' }).getByText('better').first().waitFor();
     },
   },
-  { name: 'queues', path: () => '/queues', ready: (page) => page.getByText('Answers of the week').waitFor() },
   {
-    name: 'queue',
-    path: () => '/queues',
-    ready: async (page) => {
-      await page.getByRole('link', { name: 'Answers of the week' }).click();
-      await page.getByText('Here is what I found').first().waitFor();
-      await page.getByRole('radio', { name: 'correct' }).waitFor();
-    },
+    name: 'prompts',
+    path: () => '/prompts',
+    ready: (page) => page.getByRole('link', { name: 'support-agent' }).waitFor(),
+  },
+  {
+    name: 'prompt',
+    path: () => '/prompts/support-agent',
+    ready: (page) => page.getByRole('region', { name: 'Model' }).waitFor(),
+  },
+  {
+    name: 'prompt-changes',
+    path: () => '/prompts/support-agent?tab=Changes',
+    ready: (page) => page.getByRole('region', { name: 'Difference of Messages' }).waitFor(),
   },
   {
     name: 'settings',
@@ -98,35 +110,45 @@ async function countUsage(now: number): Promise<number> {
   return rows.reduce((sum: number, { traces }: { traces: number }) => sum + traces, 0);
 }
 
-/** Creates an annotation queue with some of the traces. */
-async function createQueue(runs: readonly SentRun[]): Promise<void> {
-  const post = async (path: string, body: unknown) => {
-    const headers = { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' };
-    const response = await fetch(`${runlake.url}/api/v1/${path}`, {
-      method: 'POST',
-      headers,
-      body: JSON.stringify(body),
-    });
-    expect(response.status).toBe(200);
-    return response.json();
-  };
-  const categories = ['wrong', 'partly', 'correct'].map((label, value) => ({ value: value / 2, label }));
-  await post('feedback-configs', { feedback_key: 'correctness', feedback_config: { type: 'categorical', categories } });
-  await post('feedback-configs', { feedback_key: 'tone', feedback_config: { type: 'continuous', min: 0, max: 10 } });
-  const { id } = await post('annotation-queues', {
-    name: 'Answers of the week',
-    description: 'A sample of the support agent',
-    rubric_instructions: 'Compare each answer with the records.',
-    rubric_items: [
-      { feedback_key: 'correctness', is_required: true, description: 'Does the answer agree with the cited records?' },
-      { feedback_key: 'tone' },
-    ],
+const topics = ['open invoices', 'a refund', 'two equal orders', 'a new address', 'the plan', 'a lost password'];
+
+/** Adds a dataset with two experiments, and prompts, through the SDK and the API. */
+async function addDatasetAndPrompts(): Promise<typeof dataset> {
+  const client = new Client({ apiUrl: runlake.url, apiKey: runlake.apiKey, disablePromptCache: true });
+  const { id } = await client.createDataset('support questions', { description: 'Questions of customers of March' });
+  const examples = topics.map((topic, index) => ({
+    id: randomUUID(),
+    dataset_id: id,
+    inputs: { messages: [{ role: 'user', content: `I have a question about ${topic}. Can you help me?` }] },
+    outputs: { answer: `The article about ${topic} says what to do.` },
+    metadata: { language: 'en' },
+    split: index % 2 === 0 ? 'base' : 'hard',
+  }));
+  await client.createExamples(examples);
+  const send = (name: string, isGood: (index: number) => boolean, seconds: number) =>
+    sendExperiment(runlake, { name, datasetId: id }, examples, (_, index) => ({
+      outputs: { answer: isGood(index) ? `See the article about ${topics[index]}.` : 'Sorry, I do not know.' },
+      seconds: seconds + index / 10,
+      feedback: { helpful: isGood(index) ? 1 : 0.2, 'right language': 1 },
+    }));
+  const experimentIds = [
+    await send('gpt-4o-mini, prompt 1', (index) => index % 3 !== 0, 2.1),
+    await send('gpt-4o-mini, prompt 2', (index) => index !== 1, 1.4),
+  ];
+  const settings = { model: 'gpt-4o-mini', temperature: 0.2 };
+  const first = 'You are the support agent of {company}.\nAnswer briefly.';
+  await client.pushPrompt('support-agent', {
+    object: buildChatPrompt(first, settings),
+    description: 'Answers questions of customers',
+    tags: ['support'],
+    commitTags: ['production'],
   });
-  const answered = runs.filter((run) => run.name === 'support agent' && run.outputs !== undefined);
-  await post(
-    `annotation-queues/${id}/runs`,
-    answered.slice(0, 12).map((run) => run.id),
-  );
+  await client.pushPrompt('support-agent', {
+    object: buildChatPrompt(`${first.replace('briefly', 'briefly and kindly')}\nName the article.`, settings),
+    commitDescription: 'Kinder, with sources',
+  });
+  await client.pushSkill('write-mails', { files: { 'SKILL.md': { type: 'file', content: 'Write short mails.' } } });
+  return { id, experimentIds, exampleId: examples[0]?.id ?? '' };
 }
 
 beforeAll(async () => {
@@ -138,9 +160,9 @@ beforeAll(async () => {
     for (let index = 0; index < 90 - 20 * place; index++)
       runs.push(...buildAgentTrace(project, now - index * hourMs * (index < 30 ? 0.2 : 3 + place), index + place));
   await sendRuns(runlake.url, runlake.apiKey, runs);
-  await createQueue(runs);
+  dataset = await addDatasetAndPrompts();
   // The roll-up counts an hour within seconds.
-  await vi.waitFor(async () => expect(await countUsage(now)).toBe(241), { timeout: 30_000, interval: 250 });
+  await vi.waitFor(async () => expect(await countUsage(now)).toBe(allTraces), { timeout: 30_000, interval: 250 });
   if (writesScreens) mkdirSync(folder, { recursive: true });
 });
 afterAll(async () => {
@@ -196,7 +218,7 @@ describe('usage', () => {
       .getByRole('row', { name: /^Total/ })
       .getByRole('cell')
       .first();
-    await eventually(() => total.textContent()).toBe('241');
+    await eventually(() => total.textContent()).toBe(String(allTraces));
     await page.getByLabel('Group by').selectOption('project');
     const table = page.getByRole('region', { name: 'Usage by group' });
     const row = table

@@ -9,7 +9,8 @@ import {
 } from '@tanstack/react-router';
 import { sessionQuery } from './api/session.ts';
 import { EmptyState, ErrorState, LoadingState } from './components/states.tsx';
-import { readExportSearch, readExportsSearch, readNewExportSearch } from './screens/exports/search.ts';
+import { readCompareSearch, readDatasetSearch } from './screens/datasets/search.ts';
+import { readPromptSearch, readPromptsSearch } from './screens/prompts/search.ts';
 import { readTracesSearch } from './screens/traces/search.ts';
 import { readUsageSearch } from './screens/usage/search.ts';
 import { Shell } from './shell.tsx';
@@ -140,6 +141,25 @@ const exportDetail = createRoute({
   validateSearch: readExportSearch,
   component: lazyRouteComponent(() => import('./screens/exports/export-detail.tsx'), 'ExportDetail'),
 });
+const prompts = createRoute({
+  getParentRoute: () => shell,
+  path: '/prompts',
+  validateSearch: readPromptsSearch,
+  component: lazyRouteComponent(() => import('./screens/prompts/prompts.tsx'), 'Prompts'),
+});
+const prompt = createRoute({
+  getParentRoute: () => shell,
+  path: '/prompts/$repo',
+  validateSearch: readPromptSearch,
+  component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
+});
+/** The SDKs link to commits by the first characters of their hash. */
+const promptCommit = createRoute({
+  getParentRoute: () => shell,
+  path: '/prompts/$repo/$commit',
+  validateSearch: readPromptSearch,
+  component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
+});
 
 const settings = createRoute({
   getParentRoute: () => shell,
@@ -170,6 +190,14 @@ const routeTree = rootRoute.addChildren([
     run,
     projectRun,
     sdkRun,
+    datasets,
+    dataset,
+    compare,
+    sdkDataset,
+    sdkCompare,
+    prompts,
+    prompt,
+    promptCommit,
     usage,
     exports,
     newExport,

@@ -8,7 +8,7 @@ import { showInvisible, Value } from './components/text.tsx';
 import { ThemeButton } from './theme.tsx';
 
 interface NavigationItem {
-  readonly to: '/projects' | '/usage' | '/exports' | '/settings' | '/system';
+  readonly to: '/projects' | '/datasets' | '/prompts' | '/usage' | '/settings' | '/system';
   readonly label: string;
   readonly icon: IconName;
   /** Only those with this permission see the link. */
@@ -18,7 +18,8 @@ interface NavigationItem {
 /** The built screens, in the order of the navigation. */
 const items: readonly NavigationItem[] = [
   { to: '/projects', label: 'Projects', icon: 'projects' },
-  { to: '/queues', label: 'Queues', icon: 'queues' },
+  { to: '/datasets', label: 'Datasets', icon: 'datasets' },
+  { to: '/prompts', label: 'Prompts', icon: 'prompts' },
   { to: '/usage', label: 'Usage', icon: 'usage' },
   { to: '/exports', label: 'Exports', icon: 'exports' },
   { to: '/settings', label: 'Settings', icon: 'settings' },

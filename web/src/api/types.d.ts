@@ -1049,6 +1049,174 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/repos": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List prompts, agents and skills
+         * @description Of the workspace. With `RUNLAKE_SHARE_PUBLIC_PROMPTS`, `is_public=true`, `tenant_handle` and `tenant_id` also list public ones of other workspaces.
+         *
+         *     Needs the permission `prompts:read`.
+         *
+         *     Not supported yet: upstream_repo_owner, upstream_repo_handle, source.
+         */
+        get: operations["listRepos"];
+        put?: never;
+        /**
+         * Create a prompt, agent or skill
+         * @description A public repo needs the permission `prompts:share`, and a handle of the workspace.
+         *
+         *     Needs the permission `prompts:create`.
+         *
+         *     Not supported yet: source, restricted_mode.
+         */
+        post: operations["createRepo"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/repos/{owner}/{repo}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a prompt, agent or skill
+         * @description Needs the permission `prompts:read`.
+         */
+        get: operations["getRepo"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a prompt, agent or skill with its commits
+         * @description Needs the permission `prompts:delete`.
+         */
+        delete: operations["deleteRepo"];
+        options?: never;
+        head?: never;
+        /**
+         * Change or archive a prompt, agent or skill
+         * @description Absent fields stay unchanged; null clears a text. To make it public needs the permission `prompts:share`, and a handle of the workspace.
+         *
+         *     Needs the permission `prompts:update`.
+         *
+         *     Not supported yet: restricted_mode.
+         */
+        patch: operations["updateRepo"];
+        trace?: never;
+    };
+    "/api/v1/commits/{owner}/{repo}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the commits of a prompt, agent or skill, newest first
+         * @description Needs the permission `prompts:read`.
+         */
+        get: operations["listCommits"];
+        put?: never;
+        /**
+         * Commit a new version of a prompt
+         * @description Refused with 409 if the manifest is that of the latest commit, or if `parent_commit` is not the latest commit. The manifest is stored byte for byte.
+         *
+         *     Needs the permission `prompts:update`.
+         */
+        post: operations["createCommit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/commits/{owner}/{repo}/{commit}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a version of a prompt
+         * @description By `latest`, a tag, a hash, or at least the first 8 characters of a hash. A prompt that was committed with a model is returned without the model, unless `include_model` is true.
+         *
+         *     Needs the permission `prompts:read`.
+         *
+         *     Not supported yet: get_examples.
+         */
+        get: operations["getCommit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/repos/{owner}/{repo}/tags": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tags of the commits of a prompt, agent or skill
+         * @description Needs the permission `prompts:read`.
+         */
+        get: operations["listCommitTags"];
+        put?: never;
+        /**
+         * Tag a commit
+         * @description An existing tag of that name moves to the commit.
+         *
+         *     Needs the permission `prompts:update`.
+         */
+        post: operations["createCommitTag"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/repos/{owner}/{repo}/tags/{tag_name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a tag of a commit
+         * @description Needs the permission `prompts:read`.
+         */
+        get: operations["getCommitTag"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a tag of a commit
+         * @description Needs the permission `prompts:update`.
+         */
+        delete: operations["deleteCommitTag"];
+        options?: never;
+        head?: never;
+        /**
+         * Move a tag to another commit
+         * @description Needs the permission `prompts:update`.
+         */
+        patch: operations["updateCommitTag"];
+        trace?: never;
+    };
     "/api/v1/orgs/current/billing/granular-usage": {
         parameters: {
             query?: never;
@@ -5693,6 +5861,694 @@ export interface operations {
                 content: {
                     "application/json": {
                         count: number;
+                    };
+                };
+            };
+        };
+    };
+    listRepos: {
+        parameters: {
+            query?: {
+                /** @description Part of handle, description or readme, ignoring case. */
+                query?: string;
+                /** @description Accepted; `query` matches prefixes too. */
+                match_prefix?: boolean;
+                repo_type?: "prompt" | "file" | "agent" | "skill";
+                /** @description Default, without `repo_type`: prompts. */
+                repo_types?: ("prompt" | "file" | "agent" | "skill")[];
+                /** @description All of these tags. */
+                tags?: string[];
+                /** @description Only those that have all of these tag values. */
+                tag_value_id?: string[];
+                is_public?: "true" | "false";
+                is_archived?: "true" | "allow" | "false";
+                has_commits?: boolean;
+                tenant_handle?: string;
+                tenant_id?: string;
+                sort_field?: "num_likes" | "num_downloads" | "num_views" | "updated_at" | "relevance";
+                sort_direction?: "asc" | "desc";
+                with_latest_manifest?: boolean;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        repos: {
+                            /** Format: uuid */
+                            id: string;
+                            /**
+                             * Format: uuid
+                             * @description Id of the workspace.
+                             */
+                            tenant_id: string;
+                            repo_handle: string;
+                            repo_type: "prompt" | "file" | "agent" | "skill";
+                            description: string | null;
+                            readme: string | null;
+                            tags: string[];
+                            is_public: boolean;
+                            is_archived: boolean;
+                            /** @description Handle of the workspace. */
+                            owner: string | null;
+                            /** @description `owner/repo_handle`; the owner is `-` if the workspace has no handle. */
+                            full_name: string;
+                            num_likes: number;
+                            /** @description How often commits were read. */
+                            num_downloads: number;
+                            /** @description How often commits were read with `is_view`. */
+                            num_views: number;
+                            num_commits: number;
+                            last_commit_hash: string | null;
+                            commit_tags: string[];
+                            liked_by_auth_user: boolean;
+                            /** @description Only with `with_latest_manifest`; null also if the page would be too large. */
+                            latest_commit_manifest?: {
+                                commit_hash: string;
+                                manifest: {
+                                    [key: string]: unknown;
+                                };
+                                examples: null;
+                            } | null;
+                            original_repo_id: null;
+                            upstream_repo_id: null;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            updated_at: string;
+                        }[];
+                        total: number;
+                    };
+                };
+            };
+        };
+    };
+    createRepo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    repo_handle: string;
+                    is_public: boolean;
+                    /** @default prompt */
+                    repo_type?: ("prompt" | "file" | "agent" | "skill") | null;
+                    description?: string | null;
+                    readme?: string | null;
+                    tags?: string[] | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        repo: {
+                            /** Format: uuid */
+                            id: string;
+                            /**
+                             * Format: uuid
+                             * @description Id of the workspace.
+                             */
+                            tenant_id: string;
+                            repo_handle: string;
+                            repo_type: "prompt" | "file" | "agent" | "skill";
+                            description: string | null;
+                            readme: string | null;
+                            tags: string[];
+                            is_public: boolean;
+                            is_archived: boolean;
+                            /** @description Handle of the workspace. */
+                            owner: string | null;
+                            /** @description `owner/repo_handle`; the owner is `-` if the workspace has no handle. */
+                            full_name: string;
+                            num_likes: number;
+                            /** @description How often commits were read. */
+                            num_downloads: number;
+                            /** @description How often commits were read with `is_view`. */
+                            num_views: number;
+                            num_commits: number;
+                            last_commit_hash: string | null;
+                            commit_tags: string[];
+                            liked_by_auth_user: boolean;
+                            /** @description Only with `with_latest_manifest`; null also if the page would be too large. */
+                            latest_commit_manifest?: {
+                                commit_hash: string;
+                                manifest: {
+                                    [key: string]: unknown;
+                                };
+                                examples: null;
+                            } | null;
+                            original_repo_id: null;
+                            upstream_repo_id: null;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            updated_at: string;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    getRepo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        repo: {
+                            /** Format: uuid */
+                            id: string;
+                            /**
+                             * Format: uuid
+                             * @description Id of the workspace.
+                             */
+                            tenant_id: string;
+                            repo_handle: string;
+                            repo_type: "prompt" | "file" | "agent" | "skill";
+                            description: string | null;
+                            readme: string | null;
+                            tags: string[];
+                            is_public: boolean;
+                            is_archived: boolean;
+                            /** @description Handle of the workspace. */
+                            owner: string | null;
+                            /** @description `owner/repo_handle`; the owner is `-` if the workspace has no handle. */
+                            full_name: string;
+                            num_likes: number;
+                            /** @description How often commits were read. */
+                            num_downloads: number;
+                            /** @description How often commits were read with `is_view`. */
+                            num_views: number;
+                            num_commits: number;
+                            last_commit_hash: string | null;
+                            commit_tags: string[];
+                            liked_by_auth_user: boolean;
+                            /** @description Only with `with_latest_manifest`; null also if the page would be too large. */
+                            latest_commit_manifest?: {
+                                commit_hash: string;
+                                manifest: {
+                                    [key: string]: unknown;
+                                };
+                                examples: null;
+                            } | null;
+                            original_repo_id: null;
+                            upstream_repo_id: null;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            updated_at: string;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    deleteRepo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    updateRepo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    description?: string | null;
+                    readme?: string | null;
+                    tags?: string[] | null;
+                    is_public?: boolean | null;
+                    is_archived?: boolean | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        repo: {
+                            /** Format: uuid */
+                            id: string;
+                            /**
+                             * Format: uuid
+                             * @description Id of the workspace.
+                             */
+                            tenant_id: string;
+                            repo_handle: string;
+                            repo_type: "prompt" | "file" | "agent" | "skill";
+                            description: string | null;
+                            readme: string | null;
+                            tags: string[];
+                            is_public: boolean;
+                            is_archived: boolean;
+                            /** @description Handle of the workspace. */
+                            owner: string | null;
+                            /** @description `owner/repo_handle`; the owner is `-` if the workspace has no handle. */
+                            full_name: string;
+                            num_likes: number;
+                            /** @description How often commits were read. */
+                            num_downloads: number;
+                            /** @description How often commits were read with `is_view`. */
+                            num_views: number;
+                            num_commits: number;
+                            last_commit_hash: string | null;
+                            commit_tags: string[];
+                            liked_by_auth_user: boolean;
+                            /** @description Only with `with_latest_manifest`; null also if the page would be too large. */
+                            latest_commit_manifest?: {
+                                commit_hash: string;
+                                manifest: {
+                                    [key: string]: unknown;
+                                };
+                                examples: null;
+                            } | null;
+                            original_repo_id: null;
+                            upstream_repo_id: null;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            updated_at: string;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    listCommits: {
+        parameters: {
+            query?: {
+                /** @description Only the commit with this tag. */
+                tag?: string;
+                /** @description Accepted; the counts are always included. */
+                include_stats?: boolean;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        commits: {
+                            /** Format: uuid */
+                            id: string;
+                            /** Format: uuid */
+                            repo_id: string;
+                            /** @description SHA-256 of the hash of the parent and the content. */
+                            commit_hash: string;
+                            parent_id: string | null;
+                            parent_commit_hash: string | null;
+                            description: string | null;
+                            /** @description Name of the author. */
+                            full_name: string | null;
+                            /** @description Always empty. */
+                            example_run_ids: string[];
+                            num_downloads: number;
+                            num_views: number;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            updated_at: string;
+                        }[];
+                        total: number;
+                    };
+                };
+            };
+        };
+    };
+    createCommit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": unknown;
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        commit: {
+                            /** Format: uuid */
+                            id: string;
+                            /** Format: uuid */
+                            repo_id: string;
+                            /** @description SHA-256 of the hash of the parent and the content. */
+                            commit_hash: string;
+                            parent_id: string | null;
+                            parent_commit_hash: string | null;
+                            description: string | null;
+                            /** @description Name of the author. */
+                            full_name: string | null;
+                            /** @description Always empty. */
+                            example_run_ids: string[];
+                            num_downloads: number;
+                            num_views: number;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            updated_at: string;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    getCommit: {
+        parameters: {
+            query?: {
+                include_model?: boolean;
+                /** @description List with commas; `model` is `include_model`. */
+                include?: string;
+                /** @description Count a view instead of a download. */
+                is_view?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+                commit: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        commit_hash: string;
+                        /** @description The JSON that was sent. */
+                        manifest: {
+                            [key: string]: unknown;
+                        };
+                        description: string | null;
+                        /** @description Always empty. */
+                        examples: {
+                            [key: string]: unknown;
+                        }[];
+                        model_config: null;
+                        model_provider: null;
+                        /** @description Always false. */
+                        is_draft: boolean;
+                    };
+                };
+            };
+        };
+    };
+    listCommitTags: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /** Format: uuid */
+                        repo_id: string;
+                        /** Format: uuid */
+                        commit_id: string;
+                        commit_hash: string;
+                        tag_name: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    }[];
+                };
+            };
+        };
+    };
+    createCommitTag: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    tag_name: string;
+                    /** Format: uuid */
+                    commit_id: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /** Format: uuid */
+                        repo_id: string;
+                        /** Format: uuid */
+                        commit_id: string;
+                        commit_hash: string;
+                        tag_name: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    };
+                };
+            };
+        };
+    };
+    getCommitTag: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+                tag_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /** Format: uuid */
+                        repo_id: string;
+                        /** Format: uuid */
+                        commit_id: string;
+                        commit_hash: string;
+                        tag_name: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    };
+                };
+            };
+        };
+    };
+    deleteCommitTag: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+                tag_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    updateCommitTag: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+                tag_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** Format: uuid */
+                    commit_id: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /** Format: uuid */
+                        repo_id: string;
+                        /** Format: uuid */
+                        commit_id: string;
+                        commit_hash: string;
+                        tag_name: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
                     };
                 };
             };

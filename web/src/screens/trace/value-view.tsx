@@ -49,7 +49,7 @@ export function ValueView({ title, value }: { readonly title: string; readonly v
   );
 }
 
-/** Messages, each with its role. */
+/** Messages with their roles, images and calls of tools. */
 export function Conversation({ messages }: { readonly messages: readonly Message[] }) {
   return (
     <ol className="conversation">

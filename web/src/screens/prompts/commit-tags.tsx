@@ -1,0 +1,96 @@
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import type { FormEvent } from 'react';
+import { call } from '../../api/client.ts';
+import { usePermission } from '../../api/session.ts';
+import { Popover } from '../../components/popover.tsx';
+import { Problem } from '../../components/states.tsx';
+import { Value } from '../../components/text.tsx';
+import { ConfirmButton } from '../settings/confirm-button.tsx';
+import { type Commit, owner, type Tag } from './use-commits.ts';
+
+/** The tags of a commit, and forms that set and remove them. */
+export function CommitTags({
+  repo,
+  commit,
+  tags,
+}: {
+  readonly repo: string;
+  readonly commit: Commit | undefined;
+  readonly tags: readonly Tag[];
+}) {
+  const client = useQueryClient();
+  const canUpdate = usePermission('prompts:update');
+  const refresh = () => client.invalidateQueries({ queryKey: ['prompt', repo] });
+  const remove = useMutation({
+    mutationFn: (tag: string) =>
+      call('delete', '/api/v1/repos/{owner}/{repo}/tags/{tag_name}', { path: { owner, repo, tag_name: tag } }),
+    onSuccess: refresh,
+  });
+  return (
+    <>
+      {tags.map(({ tag_name }) => (
+        <span key={tag_name} className="chip">
+          <Value text={tag_name} />
+          {canUpdate && (
+            <ConfirmButton
+              label="Remove"
+              name={`Remove the tag ${tag_name}`}
+              question={`Remove the tag ${tag_name}? Programs that read the prompt by this tag stop finding it.`}
+              onConfirm={() => remove.mutate(tag_name)}
+            />
+          )}
+        </span>
+      ))}
+      {canUpdate && commit && (
+        <Popover label="Tag">
+          {(close) => (
+            <TagForm
+              repo={repo}
+              commit={commit}
+              onDone={() => {
+                close();
+                void refresh();
+              }}
+            />
+          )}
+        </Popover>
+      )}
+      <Problem message={remove.error?.message} />
+    </>
+  );
+}
+
+function TagForm({
+  repo,
+  commit,
+  onDone,
+}: {
+  readonly repo: string;
+  readonly commit: Commit;
+  readonly onDone: () => void;
+}) {
+  const set = useMutation({
+    mutationFn: (tag: string) =>
+      call('post', '/api/v1/repos/{owner}/{repo}/tags', {
+        path: { owner, repo },
+        body: { tag_name: tag, commit_id: commit.id },
+      }),
+    onSuccess: onDone,
+  });
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    set.mutate(String(new FormData(event.currentTarget).get('tag')).trim());
+  };
+  return (
+    <form className="stack" onSubmit={submit} aria-label="Set a tag">
+      <p className="muted">A tag that another commit has moves to this one.</p>
+      <div className="row">
+        <input className="input" name="tag" aria-label="Tag" placeholder="Tag, such as production" required />
+        <button type="submit" className="button primary" disabled={set.isPending}>
+          Set
+        </button>
+      </div>
+      <Problem message={set.error?.message} />
+    </form>
+  );
+}

@@ -1,0 +1,122 @@
+import { useQuery } from '@tanstack/react-query';
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import { call } from '../../api/client.ts';
+import { useShortcuts } from '../../components/shortcuts.tsx';
+import { EmptyState, ErrorState, Permitted, QueryState } from '../../components/states.tsx';
+import { showInvisible, Value } from '../../components/text.tsx';
+import { CommitList } from './commit-list.tsx';
+import { CommitView } from './commit-view.tsx';
+import type { PromptSearch } from './search.ts';
+import { owner, useCommit, useCommits, useTags } from './use-commits.ts';
+import '../trace/trace.css';
+import './prompts.css';
+
+const latest = 'latest';
+
+/** A prompt, agent or skill: its commits beside the one that is shown. */
+export function Prompt() {
+  return (
+    <Permitted permission="prompts:read">
+      <PromptView />
+    </Permitted>
+  );
+}
+
+function PromptView() {
+  const { repo = '', commit: selected = latest } = useParams({ strict: false });
+  const search = useSearch({ strict: false }) as PromptSearch;
+  const navigate = useNavigate();
+  const found = useQuery({
+    queryKey: ['prompt', repo],
+    queryFn: ({ signal }) => call('get', '/api/v1/repos/{owner}/{repo}', { path: { owner, repo }, signal }),
+  });
+  const hasCommits = (found.data?.repo.num_commits ?? 0) > 0;
+  const commits = useCommits(repo);
+  const tags = useTags(repo);
+  const content = useCommit(repo, selected, hasCommits);
+  const rows = commits.data?.pages.flatMap((page) => page.commits) ?? [];
+  const at = rows.findIndex(({ commit_hash }) => commit_hash === content.data?.commit_hash);
+  const show = (hash: string | undefined) => {
+    if (hash !== undefined)
+      void navigate({
+        to: '/prompts/$repo/$commit',
+        params: { repo, commit: hash.slice(0, 8) },
+        search: { tab: search.tab },
+        replace: true,
+      });
+  };
+  useShortcuts({
+    j: { label: 'Next commit, which is older', run: () => show(rows[at + 1]?.commit_hash) },
+    k: { label: 'Previous commit, which is newer', run: () => show(rows[Math.max(0, at - 1)]?.commit_hash) },
+  });
+  if (found.error && !found.data) return <ErrorState isPage error={found.error} onRetry={() => void found.refetch()} />;
+  const info = found.data?.repo;
+  return (
+    <div className="prompt">
+      <header className="page-head">
+        <Link to="/prompts" className="crumb">
+          Prompts
+        </Link>
+        <span className="crumb" aria-hidden="true">
+          /
+        </span>
+        <h1>
+          <Value text={repo} />
+        </h1>
+        {info && <span className="badge">{info.repo_type}</span>}
+        {info?.is_public && <span className="badge">public</span>}
+        {info?.is_archived && <span className="badge">archived</span>}
+        {info?.tags.map((tag) => (
+          <span key={tag} className="chip">
+            <Value text={tag} />
+          </span>
+        ))}
+      </header>
+      {info?.description && <p className="prompt-description muted">{showInvisible(info.description)}</p>}
+      {info && !hasCommits ? (
+        <EmptyState title="There are no commits yet">
+          Push one with <code>client.pushPrompt(name, …)</code> of the SDK.
+        </EmptyState>
+      ) : (
+        <div className="prompt-panes">
+          <CommitList
+            repo={repo}
+            pages={commits}
+            tags={tags.data ?? []}
+            currentHash={content.data?.commit_hash}
+            search={search}
+          />
+          <div className="prompt-content">
+            <QueryState query={{ ...content, data: content.error ? undefined : content.data }}>
+              {(data) => (
+                <CommitView
+                  repo={repo}
+                  isDirectory={info?.repo_type === 'agent' || info?.repo_type === 'skill'}
+                  content={data}
+                  commit={rows[at]}
+                  commits={rows}
+                  tags={tags.data ?? []}
+                  search={search}
+                  onSearch={(changes) =>
+                    void navigate({
+                      to: '/prompts/$repo/$commit',
+                      params: { repo, commit: selected },
+                      search: { ...search, ...changes },
+                      replace: true,
+                    })
+                  }
+                />
+              )}
+            </QueryState>
+            {info?.readme && (
+              <details className="prompt-readme">
+                <summary>Readme</summary>
+                <pre>{showInvisible(info.readme)}</pre>
+              </details>
+            )}
+          </div>
+        </div>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,137 @@
+import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import { useDeferredValue } from 'react';
+import { call } from '../../api/client.ts';
+import { formatCount } from '../../components/format.ts';
+import { EmptyState, ErrorState, LoadingState, MoreButton, Permitted } from '../../components/states.tsx';
+import { Time, Value } from '../../components/text.tsx';
+import { type PromptsSearch, type RepoKind, repoKinds } from './search.ts';
+import '../traces/traces.css';
+import './prompts.css';
+
+const route = getRouteApi('/shell/prompts');
+const pageSize = 100;
+const kinds = Object.keys(repoKinds) as RepoKind[];
+
+/** The prompts, agents and skills of the workspace. */
+export function Prompts() {
+  return (
+    <Permitted permission="prompts:read">
+      <PromptList />
+    </Permitted>
+  );
+}
+
+function PromptList() {
+  const { text = '', kind } = route.useSearch();
+  const navigate = useNavigate({ from: '/prompts' });
+  const change = (changes: PromptsSearch) =>
+    void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
+  const wanted = useDeferredValue(text);
+  const repos = useInfiniteQuery({
+    queryKey: ['prompts', wanted, kind],
+    queryFn: ({ pageParam, signal }) =>
+      call('get', '/api/v1/repos', {
+        query: {
+          repo_types: kind === undefined ? [...kinds, 'file'] : [kind],
+          limit: pageSize,
+          offset: pageParam,
+          ...(wanted === '' ? {} : { query: wanted }),
+        },
+        signal,
+      }),
+    initialPageParam: 0,
+    getNextPageParam: ({ total }, pages) => (pages.length * pageSize < total ? pages.length * pageSize : undefined),
+    placeholderData: keepPreviousData,
+  });
+  const rows = repos.data?.pages.flatMap((page) => page.repos) ?? [];
+  return (
+    <>
+      <header className="page-head">
+        <h1>Prompts</h1>
+        <span className="spacer" />
+        <fieldset className="choices">
+          <legend className="visually-hidden">Kind</legend>
+          {[undefined, ...kinds].map((each) => (
+            <button
+              key={each ?? 'all'}
+              type="button"
+              className="button"
+              aria-pressed={each === kind}
+              onClick={() => change({ kind: each })}
+            >
+              {each === undefined ? 'All' : repoKinds[each]}
+            </button>
+          ))}
+        </fieldset>
+        <input
+          className="input"
+          type="search"
+          placeholder="Find a prompt"
+          aria-label="Find a prompt"
+          data-shortcut="/"
+          maxLength={1000}
+          value={text}
+          onChange={({ target }) => change({ text: target.value || undefined })}
+        />
+      </header>
+      {repos.error && rows.length === 0 ? (
+        <ErrorState error={repos.error} onRetry={() => void repos.refetch()} />
+      ) : repos.isPending ? (
+        <LoadingState label="Loading prompts" />
+      ) : rows.length === 0 ? (
+        text === '' && kind === undefined ? (
+          <EmptyState title="There are no prompts yet">
+            Push one with <code>client.pushPrompt(name, …)</code> of the SDK.
+          </EmptyState>
+        ) : (
+          <EmptyState title="Nothing matches" />
+        )
+      ) : (
+        <section className="table-scroll" tabIndex={0} aria-label="Prompts">
+          <table className="plain-table">
+            <thead>
+              <tr>
+                <th>Name</th>
+                <th>Kind</th>
+                <th>Description</th>
+                <th>Tags</th>
+                <th className="number">Commits</th>
+                <th>Latest</th>
+                <th className="number">Reads</th>
+                <th>Changed</th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map((repo) => (
+                <tr key={repo.id}>
+                  <td className="prompt-text">
+                    <Link to="/prompts/$repo" params={{ repo: repo.repo_handle }}>
+                      <Value text={repo.repo_handle} />
+                    </Link>
+                  </td>
+                  <td>
+                    {repo.repo_type} {repo.is_public && <span className="badge">public</span>}
+                  </td>
+                  <td className="prompt-text muted">
+                    <Value text={repo.description ?? ''} />
+                  </td>
+                  <td className="prompt-text">
+                    <Value text={repo.tags.join(', ')} />
+                  </td>
+                  <td className="number">{formatCount(repo.num_commits)}</td>
+                  <td className="mono">{repo.last_commit_hash?.slice(0, 8) ?? '–'}</td>
+                  <td className="number">{formatCount(repo.num_downloads)}</td>
+                  <td>
+                    <Time at={repo.updated_at} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+          <MoreButton pages={repos} label="Show more prompts" />
+        </section>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,38 @@
+/** Kinds of repos that the list can be limited to. */
+export const repoKinds = {
+  prompt: 'Prompts',
+  agent: 'Agents',
+  skill: 'Skills',
+} as const;
+export type RepoKind = keyof typeof repoKinds;
+
+export interface PromptsSearch {
+  /** Part of name, description or readme. */
+  readonly text?: string | undefined;
+  /** Default: all kinds. */
+  readonly kind?: RepoKind | undefined;
+}
+
+export function readPromptsSearch({ text, kind }: Record<string, unknown>): PromptsSearch {
+  return {
+    text: readText(text),
+    kind: typeof kind === 'string' && kind in repoKinds ? (kind as RepoKind) : undefined,
+  };
+}
+
+export interface PromptSearch {
+  /** Default: Content. */
+  readonly tab?: string | undefined;
+  /** Commit that the shown one is compared to: a hash or a tag. Default: its parent. */
+  readonly base?: string | undefined;
+}
+
+export function readPromptSearch({ tab, base }: Record<string, unknown>): PromptSearch {
+  return { tab: readText(tab), base: readText(base) };
+}
+
+/** Returns a parameter as text. The router reads a text such as `12345678` as a number. */
+function readText(value: unknown): string | undefined {
+  if (typeof value === 'number') return String(value);
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
