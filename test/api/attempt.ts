@@ -9,3 +9,12 @@ export interface Attempt {
 
 export const closed = [403, 404];
 export const own = [200];
+
+/** Field of an error that has its text. */
+export const textFields = {
+  detail: 'detail',
+  error: 'error',
+  problem: 'detail',
+  otlp: 'message',
+  'json-rpc': 'detail',
+} as const;

@@ -1,4 +1,7 @@
+import { randomUUID } from 'node:crypto';
+import type { FastifyInstance } from 'fastify';
 import { type Attempt, closed, own } from './attempt.ts';
+import type { SessionHeaders } from './session-attempts.ts';
 
 /** A deployment that strangers attack. */
 export interface DeploymentVictim {
@@ -60,3 +63,32 @@ export const deploymentAttempts: Readonly<Record<string, (victim: DeploymentVict
   getDeployLogs: (victim) => ({ url: `${projectOf(victim)}/deploy_logs`, payload: {}, answers: closed }),
   createUploadUrl: ({ deploymentId }) => ({ url: `/v2/deployments/${deploymentId}/upload-url`, answers: closed }),
 };
+
+/**
+ * Sends requests with each session to the address of the victim's deployment, with and without naming its workspace.
+ *
+ * @param attack `key` is a key of the victim.
+ * @returns the status and the code of each answer.
+ */
+export async function attackAddress(
+  server: FastifyInstance,
+  attack: {
+    readonly victim: DeploymentVictim & { readonly workspaceId: string };
+    readonly key: string;
+    readonly sessions: readonly SessionHeaders[];
+  },
+): Promise<string[]> {
+  const { victim, key, sessions } = attack;
+  const headers = { 'x-api-key': key };
+  const read = await server.inject({ url: `/v2/deployments/${victim.deploymentId}`, headers });
+  const { pathname } = new URL(read.json().source_config.custom_url);
+  const named = sessions.map((session) => ({ ...session, 'x-tenant-id': victim.workspaceId }));
+  const answers: string[] = [];
+  for (const session of [...sessions, ...named])
+    for (const method of ['GET', 'POST', 'DELETE'] as const) {
+      const url = `${pathname}/threads/${randomUUID()}`;
+      const answer = await server.inject({ method, url, headers: { ...session } });
+      answers.push(`${answer.statusCode} ${answer.json().code}`);
+    }
+  return answers;
+}

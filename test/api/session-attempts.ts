@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { FastifyInstance } from 'fastify';
 import { type Attempt, closed, own } from './attempt.ts';
 
 /** Attempts to read and to change the projects of another workspace, by operation. */
@@ -22,3 +23,15 @@ export const sessionAttempts: Readonly<Record<string, (victim: { readonly projec
   deleteSession: ({ projectId }) => ({ url: `/sessions/${projectId}`, answers: closed }),
   deleteSessions: ({ projectId }) => ({ url: `/sessions?session_ids=${projectId}`, answers: closed }),
 };
+
+/** Headers of requests with a session of the dashboard. */
+export interface SessionHeaders {
+  readonly cookie: string;
+  readonly 'x-csrf-token': string;
+}
+
+/** Signs in with a key. */
+export async function startSession(server: FastifyInstance, key: string): Promise<SessionHeaders> {
+  const signedIn = await server.inject({ method: 'POST', url: '/session', payload: { api_key: key } });
+  return { cookie: String(signedIn.headers['set-cookie']), 'x-csrf-token': signedIn.json().csrf_token };
+}

@@ -5,16 +5,16 @@ import { operations } from '../../api/main/operations.ts';
 import { hashKey } from '../../pipelines/tenants/keys.ts';
 import { runRollUp } from '../../pipelines/usage/rollup.ts';
 import { addExport, type ExportUnderTest } from './add-export.ts';
-import { type Attempt, closed, own } from './attempt.ts';
+import { type Attempt, closed, own, textFields } from './attempt.ts';
 import { addDatasets, type DatasetVictim, datasetAttempts } from './dataset-attempts.ts';
-import { addDeployment, type DeploymentVictim, deploymentAttempts } from './deployment-attempts.ts';
+import { addDeployment, attackAddress, type DeploymentVictim, deploymentAttempts } from './deployment-attempts.ts';
 import { exportAttempts } from './export-attempts.ts';
 import { keyAttempts } from './key-attempts.ts';
 import { addOAuth, type OAuthVictim, oauthAttempts, oauthUrls } from './oauth-attempts.ts';
 import { addPrompts, type PromptVictim, promptAttempts } from './prompt-attempts.ts';
 import { evaluatorAttempts, type QueueVictim, queueAttempts } from './queue-attempts.ts';
 import { feedbackAttempts, otlp, type RunVictim, runAttempts } from './run-attempts.ts';
-import { sessionAttempts } from './session-attempts.ts';
+import { type SessionHeaders, sessionAttempts, startSession } from './session-attempts.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
 import { usageAttempts } from './usage-attempts.ts';
 import { addTags, type WorkspaceVictim, workspaceAttempts } from './workspace-attempts.ts';
@@ -156,7 +156,7 @@ let stranger: OrganizationUnderTest;
 let victim: Victim;
 let before: unknown;
 /** Headers of the stranger's session. */
-let session: { readonly cookie: string; readonly 'x-csrf-token': string };
+let session: SessionHeaders;
 
 const guarded = operations.filter(({ access }) => !('public' in access));
 const table = guarded.map((operation) => [operation.operationId, operation] as const);
@@ -168,12 +168,6 @@ function ask(method: string, { url, payload, headers }: Omit<Attempt, 'answers'>
     ...(payload === undefined ? {} : { payload }),
     headers: { ...headers, ...(key === undefined ? {} : { 'x-api-key': key }), ...more },
   });
-}
-
-/** Signs in with a key. Returns the headers of requests with the session. */
-async function startSession(key: string): Promise<typeof session> {
-  const signedIn = await ask('POST', { url: '/session', payload: { api_key: key } }, undefined);
-  return { cookie: String(signedIn.headers['set-cookie']), 'x-csrf-token': signedIn.json().csrf_token };
 }
 
 /** Reads all data of the victim with its own key. */
@@ -266,7 +260,7 @@ beforeAll(async () => {
   // No stranger may end the sharing of the victim's trace.
   expect((await ask('PUT', { url: `/runs/${victim.runId}/share` }, key)).statusCode).toBe(200);
   await runRollUp(api.services);
-  session = await startSession(stranger.adminKey);
+  session = await startSession(api.server, stranger.adminKey);
   before = await readVictimData();
   expect(before).toMatchObject({
     workspace: { display_name: 'okapi' },
@@ -307,15 +301,6 @@ describe('the table', () => {
     expect(Object.keys(attempts).sort()).toEqual(guarded.map(({ operationId }) => operationId).sort());
   });
 });
-
-/** Field of an error that has its text. */
-const textFields = {
-  detail: 'detail',
-  error: 'error',
-  problem: 'detail',
-  otlp: 'message',
-  'json-rpc': 'detail',
-} as const;
 
 describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
   const attempt = () => attempts[id]?.(victim) as Attempt;
@@ -397,22 +382,13 @@ describe.each(table)('%s', (id, { method, errorStyle = 'detail', access }) => {
   });
 });
 
-describe('the address of a deployment', () => {
-  it.each(['GET', 'POST', 'DELETE'])('is closed to the session of another workspace: %s', async (method) => {
-    const { body } = await ask('GET', { url: `/v2/deployments/${victim.deploymentId}` }, zebra.workspaceKeys[0]);
-    const { pathname } = new URL(JSON.parse(body).source_config.custom_url);
-    const neighbour = await startSession(zebra.workspaceKeys[1]);
-    for (const headers of [session, neighbour, { ...session, 'x-tenant-id': victim.workspaceId }]) {
-      const answer = await ask(method, { url: `${pathname}/threads/${randomUUID()}`, headers }, undefined);
-      expect([answer.statusCode, answer.json().code]).toEqual([
-        403,
-        expect.stringMatching(/^(DEPLOYMENT|WORKSPACE)_FORBIDDEN$/),
-      ]);
-    }
-  });
-});
-
 describe('the victim', () => {
+  it('has deployments whose addresses are closed to sessions of others', async () => {
+    const sessions = [session, await startSession(api.server, zebra.workspaceKeys[1])];
+    const answers = await attackAddress(api.server, { victim, key: zebra.workspaceKeys[0], sessions });
+    expect(answers.filter((answer) => !/^403 (DEPLOYMENT|WORKSPACE)_FORBIDDEN$/.test(answer))).toEqual([]);
+  });
+
   it('is unchanged after all attempts, also by operations that only read', async () => {
     expect(await readVictimData()).toEqual(before);
   });

@@ -9,8 +9,7 @@ import {
 } from '@tanstack/react-router';
 import { sessionQuery } from './api/session.ts';
 import { EmptyState, ErrorState, LoadingState } from './components/states.tsx';
-import { readCompareSearch, readDatasetSearch } from './screens/datasets/search.ts';
-import { readPromptSearch, readPromptsSearch } from './screens/prompts/search.ts';
+import { readDeploymentSearch } from './screens/agents/search.ts';
 import { readTracesSearch } from './screens/traces/search.ts';
 import { readUsageSearch } from './screens/usage/search.ts';
 import { Shell } from './shell.tsx';
@@ -161,6 +160,21 @@ const promptCommit = createRoute({
   component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
 });
 
+const agents = createRoute({
+  getParentRoute: () => shell,
+  path: '/agents',
+  validateSearch: (search: Record<string, unknown>): { name?: string | undefined } => ({
+    name: optionalText(search.name),
+  }),
+  component: lazyRouteComponent(() => import('./screens/agents/agents.tsx'), 'Agents'),
+});
+const deployment = createRoute({
+  getParentRoute: () => shell,
+  path: '/agents/$deploymentId',
+  validateSearch: readDeploymentSearch,
+  component: lazyRouteComponent(() => import('./screens/agents/deployment.tsx'), 'DeploymentScreen'),
+});
+
 const settings = createRoute({
   getParentRoute: () => shell,
   path: '/settings',
@@ -183,28 +197,7 @@ function readTraceSearch(search: Record<string, unknown>): { tab?: string | unde
 const routeTree = rootRoute.addChildren([
   signIn,
   sharedTrace,
-  shell.addChildren([
-    home,
-    projects,
-    traces,
-    run,
-    projectRun,
-    sdkRun,
-    datasets,
-    dataset,
-    compare,
-    sdkDataset,
-    sdkCompare,
-    prompts,
-    prompt,
-    promptCommit,
-    usage,
-    exports,
-    newExport,
-    exportDetail,
-    settings,
-    system,
-  ]),
+  shell.addChildren([home, projects, traces, run, projectRun, sdkRun, usage, agents, deployment, settings, system]),
 ]);
 
 export function createAppRouter(queries: QueryClient) {

@@ -8,7 +8,7 @@ import { showInvisible, Value } from './components/text.tsx';
 import { ThemeButton } from './theme.tsx';
 
 interface NavigationItem {
-  readonly to: '/projects' | '/datasets' | '/prompts' | '/usage' | '/settings' | '/system';
+  readonly to: '/projects' | '/usage' | '/agents' | '/settings' | '/system';
   readonly label: string;
   readonly icon: IconName;
   /** Only those with this permission see the link. */
@@ -21,7 +21,7 @@ const items: readonly NavigationItem[] = [
   { to: '/datasets', label: 'Datasets', icon: 'datasets' },
   { to: '/prompts', label: 'Prompts', icon: 'prompts' },
   { to: '/usage', label: 'Usage', icon: 'usage' },
-  { to: '/exports', label: 'Exports', icon: 'exports' },
+  { to: '/agents', label: 'Agents', icon: 'agents' },
   { to: '/settings', label: 'Settings', icon: 'settings' },
   { to: '/system', label: 'System', icon: 'system', permission: 'organizations:manage' },
 ];

@@ -29,10 +29,13 @@ export interface CallOptions<M extends Method, P extends keyof paths> {
 export class ApiError extends Error {
   readonly status: number;
   readonly requestId: string | null;
-  constructor(message: string, status: number, requestId: string | null = null) {
+  /** Code of the error catalogue, if the response has one. */
+  readonly code: string | undefined;
+  constructor(message: string, status: number, requestId: string | null = null, code?: string) {
     super(message);
     this.status = status;
     this.requestId = requestId;
+    this.code = code;
   }
 }
 
@@ -70,13 +73,28 @@ export async function callText<P extends Path<'get'>>(path: P, options: CallOpti
   return response.text();
 }
 
-/** Sends a request to an operation that is not a part of the generated types. `body` is sent as JSON, or is a form. */
-export async function send(method: string, url: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
-  const headers = new Headers({ accept: 'application/json' });
-  const isForm = body instanceof FormData;
-  if (body !== undefined && !isForm) headers.set('content-type', 'application/json');
-  if (method !== 'get' && csrfToken !== undefined) headers.set('x-csrf-token', csrfToken);
-  if (workspaceId !== undefined) headers.set('x-tenant-id', workspaceId);
+export interface SendOptions {
+  readonly headers?: Readonly<Record<string, string>>;
+  /**
+   * Whether the request goes to a deployment: `session` for one that accepts the session, which needs the CSRF token for
+   * every method; `own` for one that `headers` authenticate. A refusal of the deployment does not end the session.
+   */
+  readonly deployment?: 'session' | 'own';
+}
+
+/** Sends a request to an operation that is not a part of the generated types. */
+export async function send(
+  method: string,
+  url: string,
+  body?: unknown,
+  signal?: AbortSignal,
+  { headers: more, deployment }: SendOptions = {},
+): Promise<Response> {
+  const headers = new Headers({ accept: 'application/json', ...more });
+  if (body !== undefined) headers.set('content-type', 'application/json');
+  const isConfirmed = deployment === undefined ? method !== 'get' : deployment === 'session';
+  if (isConfirmed && csrfToken !== undefined) headers.set('x-csrf-token', csrfToken);
+  if (deployment !== 'own' && workspaceId !== undefined) headers.set('x-tenant-id', workspaceId);
   const init: RequestInit = { method: method.toUpperCase(), headers, credentials: 'same-origin' };
   if (body !== undefined) init.body = isForm ? body : JSON.stringify(body);
   if (signal) init.signal = signal;
@@ -86,7 +104,8 @@ export async function send(method: string, url: string, body?: unknown, signal?:
   });
   if (response.ok) return response;
   const error = await toApiError(response);
-  if (response.status === 401 && csrfToken !== undefined) onSignedOut();
+  const isOver = deployment === undefined ? error.status === 401 : error.code === 'SESSION_INVALID';
+  if (isOver && csrfToken !== undefined) onSignedOut();
   throw error;
 }
 
@@ -102,6 +121,7 @@ async function toApiError(response: Response): Promise<ApiError> {
     readMessage(body) ?? `The API answered ${response.status}.`,
     response.status,
     response.headers.get('x-request-id'),
+    typeof body === 'object' && body !== null && 'code' in body ? String(body.code) : undefined,
   );
 }
 

@@ -1265,7 +1265,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/bulk-exports/destinations": {
+    "/api/v2/deployments": {
         parameters: {
             query?: never;
             header?: never;
@@ -1273,25 +1273,93 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the destinations of the workspace, oldest first
-         * @description Needs the permission `bulk-exports:read`.
+         * List the deployments of the workspace, newest first
+         * @description Needs the permission `deployments:read`.
+         *
+         *     Not supported yet: tag_value_ids, image_version, remote_reconciled.
          */
-        get: operations["listBulkExportDestinations"];
+        get: operations["listDeployments"];
         put?: never;
         /**
-         * Create a destination for bulk exports
-         * @description The server writes a small object below `tmp/` in the prefix. It also reads and deletes the object if it has the permissions. If a step fails, the error names it and no destination is created.
+         * Create a deployment
+         * @description Creates a tracing project of the same name, and a revision, which a host builds and starts. A source of the kind internal_source is uploaded afterwards; PATCH with its path then creates the first revision.
          *
-         *     Needs the permission `bulk-exports:manage`.
+         *     Needs the permission `deployments:write`.
          */
-        post: operations["createBulkExportDestination"];
+        post: operations["createDeployment"];
+        /**
+         * Delete several deployments
+         * @description Status 207 if some of them do not exist; the others are deleted.
+         *
+         *     Needs the permission `deployments:write`.
+         */
+        delete: operations["deleteDeployments"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/deployments/{deployment_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a deployment
+         * @description Needs the permission `deployments:read`.
+         */
+        get: operations["getDeployment"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a deployment
+         * @description Its replicas drain; then a host deletes its threads, runs, crons, stored items, revisions and secrets. Until then its status is AWAITING_DELETE. Traces and usage stay, unless the tracing project is deleted too.
+         *
+         *     Needs the permission `deployments:write`.
+         */
+        delete: operations["deleteDeployment"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a deployment
+         * @description Absent and null fields stay unchanged. A change of the source, the secrets or `resource_spec` creates a revision; an unfinished revision ends as SKIPPED or INTERRUPTED. The active revision serves until the new one answers.
+         *
+         *     Needs the permission `deployments:write`.
+         */
+        patch: operations["updateDeployment"];
+        trace?: never;
+    };
+    "/api/v2/deployments/{deployment_id}/revisions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the revisions of a deployment, newest first
+         * @description Needs the permission `deployments:read`.
+         *
+         *     Not supported yet: remote_reconciled.
+         */
+        get: operations["listRevisions"];
+        put?: never;
+        /**
+         * Change a deployment and create a revision
+         * @description Like PATCH of the deployment, but always creates a revision.
+         *
+         *     Needs the permission `deployments:write`.
+         */
+        post: operations["createRevision"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/api/v1/bulk-exports/destinations/{destination_id}": {
+    "/api/v2/deployments/{deployment_id}/revisions/{revision_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -1299,33 +1367,19 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get a destination
-         * @description Needs the permission `bulk-exports:read`.
+         * Get a revision with its history
+         * @description Needs the permission `deployments:read`.
          */
-        get: operations["getBulkExportDestination"];
+        get: operations["getRevision"];
         put?: never;
         post?: never;
-        /**
-         * Delete a destination with its credentials
-         * @description Exported files stay in the bucket.
-         *
-         *     Needs the permission `bulk-exports:manage`.
-         */
-        delete: operations["deleteBulkExportDestination"];
+        delete?: never;
         options?: never;
         head?: never;
-        /**
-         * Rename a destination, or replace its credentials
-         * @description Absent and null fields stay unchanged. New credentials are tested as at creation; if the test fails, the old ones stay. Bucket and prefix cannot be changed; create another destination instead.
-         *
-         *     Needs the permission `bulk-exports:manage`.
-         *
-         *     Not supported yet: config, destination_type.
-         */
-        patch: operations["updateBulkExportDestination"];
+        patch?: never;
         trace?: never;
     };
-    "/api/v1/bulk-exports/destinations/{destination_id}/check": {
+    "/api/v2/deployments/{deployment_id}/revisions/{revision_id}/redeploy": {
         parameters: {
             query?: never;
             header?: never;
@@ -1335,19 +1389,19 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Check a destination with its stored credentials
-         * @description The server connects to the store, and writes, reads and deletes a small object below `tmp/` in the prefix. Responds with 200 also if a step failed.
+         * Deploy a revision again
+         * @description Creates a revision with the source, the settings and the secrets of this one; a git source is built from the same commit. The deployment gets them too. With an earlier revision, this is a rollback.
          *
-         *     Needs the permission `bulk-exports:manage`.
+         *     Needs the permission `deployments:write`.
          */
-        post: operations["checkBulkExportDestination"];
+        post: operations["redeployRevision"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/api/v1/bulk-exports": {
+    "/api/v2/deployments/{deployment_id}/revisions/{revision_id}/logs": {
         parameters: {
             query?: never;
             header?: never;
@@ -1355,84 +1409,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the bulk exports and schedules of the workspace, newest first
-         * @description Needs the permission `bulk-exports:read`.
-         */
-        get: operations["listBulkExports"];
-        put?: never;
-        /**
-         * Export the runs of a tracing project to a bucket, once or on a schedule
-         * @description The export contains the runs in the range that were accepted before the request. Runs that arrive later are counted, but not exported.
+         * Read or follow the log of a revision
+         * @description With `Accept: text/event-stream`, sends what is stored and then what follows, until the revision has its final status: events `log`, with the sequence number as id, and `status`. The header Last-Event-ID continues after an event.
          *
-         *     Needs the permission `bulk-exports:manage`.
-         *
-         *     Not supported yet: all_experiments.
+         *     Needs the permission `deployments:read`.
          */
-        post: operations["createBulkExport"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/bulk-exports/{bulk_export_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get a bulk export with its progress
-         * @description Needs the permission `bulk-exports:read`.
-         */
-        get: operations["getBulkExport"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        /**
-         * Cancel a bulk export or a schedule
-         * @description Finished files stay in the bucket and in the list of files. Exports that a schedule has created continue. A cancelled export or schedule cannot be restarted.
-         *
-         *     Needs the permission `bulk-exports:manage`.
-         */
-        patch: operations["cancelBulkExport"];
-        trace?: never;
-    };
-    "/api/v1/bulk-exports/{bulk_export_id}/runs": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the runs of a bulk export, one per UTC day, in chronological order
-         * @description Needs the permission `bulk-exports:read`.
-         */
-        get: operations["listBulkExportRuns"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/bulk-exports/{bulk_export_id}/runs/{run_id}/files": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the complete files of a run of a bulk export
-         * @description Needs the permission `bulk-exports:read`.
-         */
-        get: operations["listBulkExportRunFiles"];
+        get: operations["getRevisionLogs"];
         put?: never;
         post?: never;
         delete?: never;
@@ -6656,11 +6638,16 @@ export interface operations {
             };
         };
     };
-    listBulkExportDestinations: {
+    listDeployments: {
         parameters: {
             query?: {
                 limit?: number;
                 offset?: number;
+                name_contains?: string;
+                status?: string;
+                deployment_type?: "dev_free" | "dev" | "prod";
+                /** @description Separated by commas. */
+                deployment_ids?: string;
             };
             header?: never;
             path?: never;
@@ -6675,39 +6662,49 @@ export interface operations {
                 };
                 content: {
                     "application/json": {
-                        /** Format: uuid */
-                        id: string;
-                        /**
-                         * Format: uuid
-                         * @description Id of the workspace.
-                         */
-                        tenant_id: string;
-                        destination_type: string;
-                        display_name: string;
-                        config: {
-                            bucket_name: string | null;
-                            prefix: string;
-                            region: string | null;
-                            endpoint_url: string | null;
-                            include_bucket_in_prefix: boolean;
-                            config_kwargs_s3: {
-                                addressing_style: string;
-                            } | null;
-                            s3_additional_kwargs: null;
-                            aws_role_arn: null;
-                        };
-                        /** @description Names of the stored credentials. Their values are never returned. */
-                        credentials_keys: string[];
-                        /** Format: date-time */
-                        created_at: string;
-                        /** Format: date-time */
-                        updated_at: string;
-                    }[];
+                        resources: {
+                            /** Format: uuid */
+                            id: string;
+                            /** Format: uuid */
+                            tenant_id: string;
+                            name: string;
+                            source: "github" | "external_docker" | "internal_docker" | "internal_source";
+                            /** @description As in the request, with `custom_url`. */
+                            source_config: {
+                                [key: string]: unknown;
+                            };
+                            source_revision_config: {
+                                [key: string]: unknown;
+                            };
+                            /** @description Names; values are empty. */
+                            secrets: {
+                                name: string;
+                                value: string;
+                            }[];
+                            secret_references: {
+                                name: string;
+                                secret_name: string;
+                                secret_key: string;
+                            }[];
+                            status: "READY" | "AWAITING_DELETE";
+                            latest_revision_id: string | null;
+                            /** @description The revision that serves requests. */
+                            active_revision_id: string | null;
+                            tracing_project_id: string | null;
+                            image_version: null;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            updated_at: string;
+                        }[];
+                        /** @description Offset of the next page. */
+                        offset: number;
+                    };
                 };
             };
         };
     };
-    createBulkExportDestination: {
+    createDeployment: {
         parameters: {
             query?: never;
             header?: never;
@@ -6717,48 +6714,88 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /**
-                     * @description `local` is the folder `config.prefix` below the root that the operator configured.
-                     * @default s3
-                     */
-                    destination_type?: ("s3" | "local") | null;
-                    display_name: string;
-                    config: {
-                        bucket_name?: string | null;
-                        /** @description Prefix of all object keys; `/` separates folders. */
-                        prefix?: string | null;
-                        /** @description AWS region. Default: us-east-1. */
-                        region?: string | null;
-                        /** @description Endpoint of an S3-compatible store. Omit it for AWS. */
-                        endpoint_url?: string | null;
-                        /** @description Default: true. If false, `endpoint_url` is the URL of the bucket itself, and reported paths do not contain the bucket. */
-                        include_bucket_in_prefix?: boolean | null;
-                        config_kwargs_s3?: ({
-                            /** @description Default: auto, which is path style with `endpoint_url` and virtual-host style with AWS. */
-                            addressing_style?: ("virtual" | "path" | "auto") | null;
-                        } & {
-                            [key: string]: unknown;
-                        }) | null;
-                        /** @description Not supported. Must be null or empty. */
-                        s3_additional_kwargs?: {
+                    /** @description Also the name of its tracing project. */
+                    name: string;
+                    source: "github" | "external_docker" | "internal_docker" | "internal_source";
+                    source_config: {
+                        integration_id?: string | null;
+                        /** @description Git repository over https, http or ssh. */
+                        repo_url?: string | null;
+                        deployment_type?: ("dev_free" | "dev" | "prod") | null;
+                        build_on_push?: boolean | null;
+                        /** @description Address that clients use. Only for images; read-only for sources that are built. Default: the address below this installation. */
+                        custom_url?: string | null;
+                        resource_spec?: {
+                            /** @description Number of replicas; at least one runs. */
+                            min_scale?: number | null;
+                            max_scale?: number | null;
+                            /** @description With the driver process: the number of worker processes of a replica. */
+                            cpu?: number | null;
+                            cpu_limit?: number | null;
+                            /** @description With the driver process: the heap of each worker process. */
+                            memory_mb?: number | null;
+                            memory_limit_mb?: number | null;
+                            labels?: {
+                                [key: string]: string;
+                            } | null;
+                            annotations?: {
+                                [key: string]: string;
+                            } | null;
+                            service_account_name?: string | null;
+                            image_pull_secrets?: {
+                                name: string;
+                            }[] | null;
+                            volumes?: {
+                                [key: string]: unknown;
+                            }[] | null;
+                            volume_mounts?: {
+                                [key: string]: unknown;
+                            }[] | null;
+                            init_containers?: {
+                                [key: string]: unknown;
+                            }[] | null;
+                            sidecars?: {
+                                [key: string]: unknown;
+                            }[] | null;
+                        } | null;
+                        listener_id?: string | null;
+                        listener_config?: {
                             [key: string]: unknown;
                         } | null;
-                        /** @description Not supported. Must be null or empty. */
-                        aws_role_arn?: string | null;
+                        /** @description Runs in the root of the source. Default: npm, pnpm or yarn, by the lock file. */
+                        install_command?: string | null;
+                        /** @description Runs in the folder of the langgraph.json. */
+                        build_command?: string | null;
                     };
-                    /** @description Default: the default AWS credentials of the server, if the operator allows them. */
-                    credentials?: {
-                        access_key_id: string;
-                        secret_access_key: string;
-                        /** @description Session token of temporary credentials. */
-                        session_token?: string | null;
-                    } | null;
+                    source_revision_config: {
+                        /** @description Branch, refs/tags/… or commit. */
+                        repo_ref?: string | null;
+                        /** @description Default: langgraph.json. */
+                        langgraph_config_path?: string | null;
+                        image_uri?: string | null;
+                        /** @description `object_path` of POST /v2/deployments/{deployment_id}/upload-url. */
+                        source_tarball_path?: string | null;
+                        /** @description Read-only. */
+                        repo_commit_sha?: string | null;
+                    };
+                    /** @description Environment variables of graph code, stored encrypted. */
+                    secrets: {
+                        name: string;
+                        /** @description Empty in responses. An empty value keeps the stored value. */
+                        value: string;
+                    }[];
+                    /** @description For the driver kubernetes. */
+                    secret_references?: {
+                        name: string;
+                        secret_name: string;
+                        secret_key: string;
+                    }[] | null;
                 };
             };
         };
         responses: {
             /** @description Default Response */
-            200: {
+            201: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6766,27 +6803,33 @@ export interface operations {
                     "application/json": {
                         /** Format: uuid */
                         id: string;
-                        /**
-                         * Format: uuid
-                         * @description Id of the workspace.
-                         */
+                        /** Format: uuid */
                         tenant_id: string;
-                        destination_type: string;
-                        display_name: string;
-                        config: {
-                            bucket_name: string | null;
-                            prefix: string;
-                            region: string | null;
-                            endpoint_url: string | null;
-                            include_bucket_in_prefix: boolean;
-                            config_kwargs_s3: {
-                                addressing_style: string;
-                            } | null;
-                            s3_additional_kwargs: null;
-                            aws_role_arn: null;
+                        name: string;
+                        source: "github" | "external_docker" | "internal_docker" | "internal_source";
+                        /** @description As in the request, with `custom_url`. */
+                        source_config: {
+                            [key: string]: unknown;
                         };
-                        /** @description Names of the stored credentials. Their values are never returned. */
-                        credentials_keys: string[];
+                        source_revision_config: {
+                            [key: string]: unknown;
+                        };
+                        /** @description Names; values are empty. */
+                        secrets: {
+                            name: string;
+                            value: string;
+                        }[];
+                        secret_references: {
+                            name: string;
+                            secret_name: string;
+                            secret_key: string;
+                        }[];
+                        status: "READY" | "AWAITING_DELETE";
+                        latest_revision_id: string | null;
+                        /** @description The revision that serves requests. */
+                        active_revision_id: string | null;
+                        tracing_project_id: string | null;
+                        image_version: null;
                         /** Format: date-time */
                         created_at: string;
                         /** Format: date-time */
@@ -6796,12 +6839,50 @@ export interface operations {
             };
         };
     };
-    getBulkExportDestination: {
+    deleteDeployments: {
+        parameters: {
+            query: {
+                deployment_ids: string[];
+                delete_tracing_project?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        deleted: string[];
+                        not_found: string[];
+                    };
+                };
+            };
+            /** @description Default Response */
+            207: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        deleted: string[];
+                        not_found: string[];
+                    };
+                };
+            };
+        };
+    };
+    getDeployment: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                destination_id: string;
+                deployment_id: string;
             };
             cookie?: never;
         };
@@ -6816,27 +6897,33 @@ export interface operations {
                     "application/json": {
                         /** Format: uuid */
                         id: string;
-                        /**
-                         * Format: uuid
-                         * @description Id of the workspace.
-                         */
+                        /** Format: uuid */
                         tenant_id: string;
-                        destination_type: string;
-                        display_name: string;
-                        config: {
-                            bucket_name: string | null;
-                            prefix: string;
-                            region: string | null;
-                            endpoint_url: string | null;
-                            include_bucket_in_prefix: boolean;
-                            config_kwargs_s3: {
-                                addressing_style: string;
-                            } | null;
-                            s3_additional_kwargs: null;
-                            aws_role_arn: null;
+                        name: string;
+                        source: "github" | "external_docker" | "internal_docker" | "internal_source";
+                        /** @description As in the request, with `custom_url`. */
+                        source_config: {
+                            [key: string]: unknown;
                         };
-                        /** @description Names of the stored credentials. Their values are never returned. */
-                        credentials_keys: string[];
+                        source_revision_config: {
+                            [key: string]: unknown;
+                        };
+                        /** @description Names; values are empty. */
+                        secrets: {
+                            name: string;
+                            value: string;
+                        }[];
+                        secret_references: {
+                            name: string;
+                            secret_name: string;
+                            secret_key: string;
+                        }[];
+                        status: "READY" | "AWAITING_DELETE";
+                        latest_revision_id: string | null;
+                        /** @description The revision that serves requests. */
+                        active_revision_id: string | null;
+                        tracing_project_id: string | null;
+                        image_version: null;
                         /** Format: date-time */
                         created_at: string;
                         /** Format: date-time */
@@ -6846,50 +6933,114 @@ export interface operations {
             };
         };
     };
-    deleteBulkExportDestination: {
+    deleteDeployment: {
         parameters: {
-            query?: never;
+            query?: {
+                delete_tracing_project?: boolean;
+            };
             header?: never;
             path: {
-                destination_id: string;
+                deployment_id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
             /** @description Default Response */
-            200: {
+            204: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/json": {
-                        message: string;
-                    };
-                };
+                content?: never;
             };
         };
     };
-    updateBulkExportDestination: {
+    updateDeployment: {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                destination_id: string;
+                deployment_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
                 "application/json": {
-                    display_name?: string | null;
-                    /** @description Tested before they replace the current credentials. */
-                    credentials?: {
-                        access_key_id: string;
-                        secret_access_key: string;
-                        /** @description Session token of temporary credentials. */
-                        session_token?: string | null;
+                    /** @description Source of the new revision. Default: that of the deployment. */
+                    revision_source?: ("github" | "external_docker" | "internal_docker" | "internal_source") | null;
+                    source_config?: {
+                        integration_id?: string | null;
+                        /** @description Git repository over https, http or ssh. */
+                        repo_url?: string | null;
+                        deployment_type?: ("dev_free" | "dev" | "prod") | null;
+                        build_on_push?: boolean | null;
+                        /** @description Address that clients use. Only for images; read-only for sources that are built. Default: the address below this installation. */
+                        custom_url?: string | null;
+                        resource_spec?: {
+                            /** @description Number of replicas; at least one runs. */
+                            min_scale?: number | null;
+                            max_scale?: number | null;
+                            /** @description With the driver process: the number of worker processes of a replica. */
+                            cpu?: number | null;
+                            cpu_limit?: number | null;
+                            /** @description With the driver process: the heap of each worker process. */
+                            memory_mb?: number | null;
+                            memory_limit_mb?: number | null;
+                            labels?: {
+                                [key: string]: string;
+                            } | null;
+                            annotations?: {
+                                [key: string]: string;
+                            } | null;
+                            service_account_name?: string | null;
+                            image_pull_secrets?: {
+                                name: string;
+                            }[] | null;
+                            volumes?: {
+                                [key: string]: unknown;
+                            }[] | null;
+                            volume_mounts?: {
+                                [key: string]: unknown;
+                            }[] | null;
+                            init_containers?: {
+                                [key: string]: unknown;
+                            }[] | null;
+                            sidecars?: {
+                                [key: string]: unknown;
+                            }[] | null;
+                        } | null;
+                        listener_id?: string | null;
+                        listener_config?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description Runs in the root of the source. Default: npm, pnpm or yarn, by the lock file. */
+                        install_command?: string | null;
+                        /** @description Runs in the folder of the langgraph.json. */
+                        build_command?: string | null;
                     } | null;
+                    source_revision_config?: {
+                        /** @description Branch, refs/tags/… or commit. */
+                        repo_ref?: string | null;
+                        /** @description Default: langgraph.json. */
+                        langgraph_config_path?: string | null;
+                        image_uri?: string | null;
+                        /** @description `object_path` of POST /v2/deployments/{deployment_id}/upload-url. */
+                        source_tarball_path?: string | null;
+                        /** @description Read-only. */
+                        repo_commit_sha?: string | null;
+                    } | null;
+                    secrets?: {
+                        name: string;
+                        /** @description Empty in responses. An empty value keeps the stored value. */
+                        value: string;
+                    }[] | null;
+                    /** @description For the driver kubernetes. */
+                    secret_references?: {
+                        name: string;
+                        secret_name: string;
+                        secret_key: string;
+                    }[] | null;
                 };
             };
         };
@@ -6903,27 +7054,33 @@ export interface operations {
                     "application/json": {
                         /** Format: uuid */
                         id: string;
-                        /**
-                         * Format: uuid
-                         * @description Id of the workspace.
-                         */
+                        /** Format: uuid */
                         tenant_id: string;
-                        destination_type: string;
-                        display_name: string;
-                        config: {
-                            bucket_name: string | null;
-                            prefix: string;
-                            region: string | null;
-                            endpoint_url: string | null;
-                            include_bucket_in_prefix: boolean;
-                            config_kwargs_s3: {
-                                addressing_style: string;
-                            } | null;
-                            s3_additional_kwargs: null;
-                            aws_role_arn: null;
+                        name: string;
+                        source: "github" | "external_docker" | "internal_docker" | "internal_source";
+                        /** @description As in the request, with `custom_url`. */
+                        source_config: {
+                            [key: string]: unknown;
                         };
-                        /** @description Names of the stored credentials. Their values are never returned. */
-                        credentials_keys: string[];
+                        source_revision_config: {
+                            [key: string]: unknown;
+                        };
+                        /** @description Names; values are empty. */
+                        secrets: {
+                            name: string;
+                            value: string;
+                        }[];
+                        secret_references: {
+                            name: string;
+                            secret_name: string;
+                            secret_key: string;
+                        }[];
+                        status: "READY" | "AWAITING_DELETE";
+                        latest_revision_id: string | null;
+                        /** @description The revision that serves requests. */
+                        active_revision_id: string | null;
+                        tracing_project_id: string | null;
+                        image_version: null;
                         /** Format: date-time */
                         created_at: string;
                         /** Format: date-time */
@@ -6933,12 +7090,17 @@ export interface operations {
             };
         };
     };
-    checkBulkExportDestination: {
+    listRevisions: {
         parameters: {
-            query?: never;
+            query?: {
+                limit?: number;
+                offset?: number;
+                /** @description Statuses, separated by commas. */
+                status?: string;
+            };
             header?: never;
             path: {
-                destination_id: string;
+                deployment_id: string;
             };
             cookie?: never;
         };
@@ -6951,205 +7113,250 @@ export interface operations {
                 };
                 content: {
                     "application/json": {
-                        checks: {
-                            step: "reach" | "write" | "read" | "delete";
-                            /** @description `forbidden`: the permission is missing, but exports do not need it. */
-                            outcome: "passed" | "forbidden" | "failed" | "not_run";
-                            message: string | null;
-                            remedy: string | null;
+                        resources: {
+                            /** Format: uuid */
+                            id: string;
+                            status: "CREATING" | "QUEUED" | "AWAITING_BUILD" | "BUILDING" | "AWAITING_DEPLOY" | "DEPLOYING" | "DEPLOYED" | "CREATE_FAILED" | "BUILD_FAILED" | "DEPLOY_FAILED" | "SKIPPED" | "INTERRUPTED";
+                            source: "github" | "external_docker" | "internal_docker" | "internal_source";
+                            source_revision_config: {
+                                [key: string]: unknown;
+                            };
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            updated_at: string;
+                        }[];
+                        /** @description Offset of the next page. */
+                        offset: number;
+                    };
+                };
+            };
+        };
+    };
+    createRevision: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                deployment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Source of the new revision. Default: that of the deployment. */
+                    revision_source?: ("github" | "external_docker" | "internal_docker" | "internal_source") | null;
+                    source_config?: {
+                        integration_id?: string | null;
+                        /** @description Git repository over https, http or ssh. */
+                        repo_url?: string | null;
+                        deployment_type?: ("dev_free" | "dev" | "prod") | null;
+                        build_on_push?: boolean | null;
+                        /** @description Address that clients use. Only for images; read-only for sources that are built. Default: the address below this installation. */
+                        custom_url?: string | null;
+                        resource_spec?: {
+                            /** @description Number of replicas; at least one runs. */
+                            min_scale?: number | null;
+                            max_scale?: number | null;
+                            /** @description With the driver process: the number of worker processes of a replica. */
+                            cpu?: number | null;
+                            cpu_limit?: number | null;
+                            /** @description With the driver process: the heap of each worker process. */
+                            memory_mb?: number | null;
+                            memory_limit_mb?: number | null;
+                            labels?: {
+                                [key: string]: string;
+                            } | null;
+                            annotations?: {
+                                [key: string]: string;
+                            } | null;
+                            service_account_name?: string | null;
+                            image_pull_secrets?: {
+                                name: string;
+                            }[] | null;
+                            volumes?: {
+                                [key: string]: unknown;
+                            }[] | null;
+                            volume_mounts?: {
+                                [key: string]: unknown;
+                            }[] | null;
+                            init_containers?: {
+                                [key: string]: unknown;
+                            }[] | null;
+                            sidecars?: {
+                                [key: string]: unknown;
+                            }[] | null;
+                        } | null;
+                        listener_id?: string | null;
+                        listener_config?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description Runs in the root of the source. Default: npm, pnpm or yarn, by the lock file. */
+                        install_command?: string | null;
+                        /** @description Runs in the folder of the langgraph.json. */
+                        build_command?: string | null;
+                    } | null;
+                    source_revision_config?: {
+                        /** @description Branch, refs/tags/… or commit. */
+                        repo_ref?: string | null;
+                        /** @description Default: langgraph.json. */
+                        langgraph_config_path?: string | null;
+                        image_uri?: string | null;
+                        /** @description `object_path` of POST /v2/deployments/{deployment_id}/upload-url. */
+                        source_tarball_path?: string | null;
+                        /** @description Read-only. */
+                        repo_commit_sha?: string | null;
+                    } | null;
+                    secrets?: {
+                        name: string;
+                        /** @description Empty in responses. An empty value keeps the stored value. */
+                        value: string;
+                    }[] | null;
+                    /** @description For the driver kubernetes. */
+                    secret_references?: {
+                        name: string;
+                        secret_name: string;
+                        secret_key: string;
+                    }[] | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        status: "CREATING" | "QUEUED" | "AWAITING_BUILD" | "BUILDING" | "AWAITING_DEPLOY" | "DEPLOYING" | "DEPLOYED" | "CREATE_FAILED" | "BUILD_FAILED" | "DEPLOY_FAILED" | "SKIPPED" | "INTERRUPTED";
+                        source: "github" | "external_docker" | "internal_docker" | "internal_source";
+                        source_revision_config: {
+                            [key: string]: unknown;
+                        };
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    };
+                };
+            };
+        };
+    };
+    getRevision: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                deployment_id: string;
+                revision_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        status: "CREATING" | "QUEUED" | "AWAITING_BUILD" | "BUILDING" | "AWAITING_DEPLOY" | "DEPLOYING" | "DEPLOYED" | "CREATE_FAILED" | "BUILD_FAILED" | "DEPLOY_FAILED" | "SKIPPED" | "INTERRUPTED";
+                        source: "github" | "external_docker" | "internal_docker" | "internal_source";
+                        source_revision_config: {
+                            [key: string]: unknown;
+                        };
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                        /** @description Oldest first. */
+                        transitions: {
+                            /** Format: date-time */
+                            at: string;
+                            from_status: string | null;
+                            to_status: string;
+                            reason: string;
                         }[];
                     };
                 };
             };
         };
     };
-    listBulkExports: {
+    redeployRevision: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                deployment_id: string;
+                revision_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /** Format: uuid */
+                        tenant_id: string;
+                        name: string;
+                        source: "github" | "external_docker" | "internal_docker" | "internal_source";
+                        /** @description As in the request, with `custom_url`. */
+                        source_config: {
+                            [key: string]: unknown;
+                        };
+                        source_revision_config: {
+                            [key: string]: unknown;
+                        };
+                        /** @description Names; values are empty. */
+                        secrets: {
+                            name: string;
+                            value: string;
+                        }[];
+                        secret_references: {
+                            name: string;
+                            secret_name: string;
+                            secret_key: string;
+                        }[];
+                        status: "READY" | "AWAITING_DELETE";
+                        latest_revision_id: string | null;
+                        /** @description The revision that serves requests. */
+                        active_revision_id: string | null;
+                        tracing_project_id: string | null;
+                        image_version: null;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    };
+                };
+            };
+        };
+    };
+    getRevisionLogs: {
         parameters: {
             query?: {
-                status?: ("CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT")[];
-                session_id?: string;
-                bulk_export_destination_id?: string;
-                /** @description Only exports that this schedule created. */
-                source_bulk_export_id?: string;
-                /** @description true: schedules only; false: everything else. */
-                scheduled?: boolean;
+                after?: number;
                 limit?: number;
-                offset?: number;
+                stage?: "build" | "deploy" | "run";
             };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        id: string;
-                        /**
-                         * Format: uuid
-                         * @description Id of the workspace.
-                         */
-                        tenant_id: string;
-                        /** Format: uuid */
-                        bulk_export_destination_id: string;
-                        /** Format: uuid */
-                        session_id: string;
-                        /** Format: date-time */
-                        start_time: string;
-                        end_time: string | null;
-                        interval_hours: number | null;
-                        format: string;
-                        format_version: "v1" | "v2_beta";
-                        compression: "none" | "gzip" | "snappy" | "zstandard";
-                        export_fields: string[] | null;
-                        filter: string | null;
-                        status: "CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT";
-                        status_reason: string | null;
-                        source_bulk_export_id: string | null;
-                        next_start_time: string | null;
-                        /**
-                         * Format: date-time
-                         * @description Runs received later are not included.
-                         */
-                        members_until: string;
-                        /** Format: date-time */
-                        created_at: string;
-                        /** Format: date-time */
-                        updated_at: string;
-                        started_at: string | null;
-                        finished_at: string | null;
-                        /** @description All zero for a schedule, whose exports are separate. */
-                        progress: {
-                            runs_total: number;
-                            runs_completed: number;
-                            /** @description From 0 to 1; 1 when the export is COMPLETED. All export runs have equal weight. Never decreases. */
-                            share_done: number;
-                            rows_written: number;
-                            rows_expected: number | null;
-                            bytes_written: number;
-                            files: number;
-                            /** @description Runs in the range that arrived after the export was created and are not included. */
-                            late_runs: number;
-                            retries: number;
-                            rows_per_second: number | null;
-                            seconds_left: number | null;
-                        };
-                    }[];
-                };
-            };
-        };
-    };
-    createBulkExport: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    /** Format: uuid */
-                    bulk_export_destination_id: string;
-                    /**
-                     * Format: uuid
-                     * @description Id of the tracing project.
-                     */
-                    session_id: string;
-                    /**
-                     * Format: date-time
-                     * @description Export runs that started at or after this time.
-                     */
-                    start_time: string;
-                    end_time?: string | null;
-                    interval_hours?: number | null;
-                    /** @description Default: Parquet. */
-                    format?: "Parquet" | null;
-                    /** @description Default: v1. v2_beta uses native Parquet types for times and lists, and Hive partition folders. */
-                    format_version?: ("v1" | "v2_beta") | null;
-                    /** @description Compression of the files. Default: zstandard. */
-                    compression?: ("none" | "gzip" | "snappy" | "zstandard") | null;
-                    export_fields?: string[] | null;
-                    filter?: string | null;
-                };
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        id: string;
-                        /**
-                         * Format: uuid
-                         * @description Id of the workspace.
-                         */
-                        tenant_id: string;
-                        /** Format: uuid */
-                        bulk_export_destination_id: string;
-                        /** Format: uuid */
-                        session_id: string;
-                        /** Format: date-time */
-                        start_time: string;
-                        end_time: string | null;
-                        interval_hours: number | null;
-                        format: string;
-                        format_version: "v1" | "v2_beta";
-                        compression: "none" | "gzip" | "snappy" | "zstandard";
-                        export_fields: string[] | null;
-                        filter: string | null;
-                        status: "CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT";
-                        status_reason: string | null;
-                        source_bulk_export_id: string | null;
-                        next_start_time: string | null;
-                        /**
-                         * Format: date-time
-                         * @description Runs received later are not included.
-                         */
-                        members_until: string;
-                        /** Format: date-time */
-                        created_at: string;
-                        /** Format: date-time */
-                        updated_at: string;
-                        started_at: string | null;
-                        finished_at: string | null;
-                        /** @description All zero for a schedule, whose exports are separate. */
-                        progress: {
-                            runs_total: number;
-                            runs_completed: number;
-                            /** @description From 0 to 1; 1 when the export is COMPLETED. All export runs have equal weight. Never decreases. */
-                            share_done: number;
-                            rows_written: number;
-                            rows_expected: number | null;
-                            bytes_written: number;
-                            files: number;
-                            /** @description Runs in the range that arrived after the export was created and are not included. */
-                            late_runs: number;
-                            retries: number;
-                            rows_per_second: number | null;
-                            seconds_left: number | null;
-                        };
-                    };
-                };
-            };
-        };
-    };
-    getBulkExport: {
-        parameters: {
-            query?: never;
             header?: never;
             path: {
-                bulk_export_id: string;
+                deployment_id: string;
+                revision_id: string;
             };
             cookie?: never;
         };
@@ -7161,247 +7368,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        id: string;
-                        /**
-                         * Format: uuid
-                         * @description Id of the workspace.
-                         */
-                        tenant_id: string;
-                        /** Format: uuid */
-                        bulk_export_destination_id: string;
-                        /** Format: uuid */
-                        session_id: string;
-                        /** Format: date-time */
-                        start_time: string;
-                        end_time: string | null;
-                        interval_hours: number | null;
-                        format: string;
-                        format_version: "v1" | "v2_beta";
-                        compression: "none" | "gzip" | "snappy" | "zstandard";
-                        export_fields: string[] | null;
-                        filter: string | null;
-                        status: "CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT";
-                        status_reason: string | null;
-                        source_bulk_export_id: string | null;
-                        next_start_time: string | null;
-                        /**
-                         * Format: date-time
-                         * @description Runs received later are not included.
-                         */
-                        members_until: string;
-                        /** Format: date-time */
-                        created_at: string;
-                        /** Format: date-time */
-                        updated_at: string;
-                        started_at: string | null;
-                        finished_at: string | null;
-                        /** @description All zero for a schedule, whose exports are separate. */
-                        progress: {
-                            runs_total: number;
-                            runs_completed: number;
-                            /** @description From 0 to 1; 1 when the export is COMPLETED. All export runs have equal weight. Never decreases. */
-                            share_done: number;
-                            rows_written: number;
-                            rows_expected: number | null;
-                            bytes_written: number;
-                            files: number;
-                            /** @description Runs in the range that arrived after the export was created and are not included. */
-                            late_runs: number;
-                            retries: number;
-                            rows_per_second: number | null;
-                            seconds_left: number | null;
-                        };
-                    };
-                };
-            };
-        };
-    };
-    cancelBulkExport: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                bulk_export_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    /** @description `Cancelled` (default), case-insensitive. */
-                    status?: string;
-                };
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        id: string;
-                        /**
-                         * Format: uuid
-                         * @description Id of the workspace.
-                         */
-                        tenant_id: string;
-                        /** Format: uuid */
-                        bulk_export_destination_id: string;
-                        /** Format: uuid */
-                        session_id: string;
-                        /** Format: date-time */
-                        start_time: string;
-                        end_time: string | null;
-                        interval_hours: number | null;
-                        format: string;
-                        format_version: "v1" | "v2_beta";
-                        compression: "none" | "gzip" | "snappy" | "zstandard";
-                        export_fields: string[] | null;
-                        filter: string | null;
-                        status: "CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT";
-                        status_reason: string | null;
-                        source_bulk_export_id: string | null;
-                        next_start_time: string | null;
-                        /**
-                         * Format: date-time
-                         * @description Runs received later are not included.
-                         */
-                        members_until: string;
-                        /** Format: date-time */
-                        created_at: string;
-                        /** Format: date-time */
-                        updated_at: string;
-                        started_at: string | null;
-                        finished_at: string | null;
-                        /** @description All zero for a schedule, whose exports are separate. */
-                        progress: {
-                            runs_total: number;
-                            runs_completed: number;
-                            /** @description From 0 to 1; 1 when the export is COMPLETED. All export runs have equal weight. Never decreases. */
-                            share_done: number;
-                            rows_written: number;
-                            rows_expected: number | null;
-                            bytes_written: number;
-                            files: number;
-                            /** @description Runs in the range that arrived after the export was created and are not included. */
-                            late_runs: number;
-                            retries: number;
-                            rows_per_second: number | null;
-                            seconds_left: number | null;
-                        };
-                    };
-                };
-            };
-        };
-    };
-    listBulkExportRuns: {
-        parameters: {
-            query?: {
-                limit?: number;
-                offset?: number;
-            };
-            header?: never;
-            path: {
-                bulk_export_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        id: string;
-                        /** Format: uuid */
-                        bulk_export_id: string;
-                        status: "CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT";
-                        /** Format: date-time */
-                        start_time: string;
-                        /** Format: date-time */
-                        end_time: string;
-                        retry_number: number;
-                        errors: {
-                            [key: string]: string;
-                        } | null;
-                        rows_written: number;
-                        rows_expected: number | null;
-                        bytes_written: number;
-                        late_runs: number | null;
-                        /** Format: date-time */
-                        created_at: string;
-                        /** Format: date-time */
-                        updated_at: string;
-                        finished_at: string | null;
-                        metadata: {
-                            /** @description Folder of the export, without the bucket. */
-                            prefix: string;
+                    "application/json; charset=utf-8": {
+                        logs: {
+                            sequence: number;
                             /** Format: date-time */
-                            start_time: string;
-                            /** Format: date-time */
-                            end_time: string;
-                            execution_backend: string;
-                            result: {
-                                rows_written: number;
-                                /** @description Paths of complete files in the bucket. */
-                                exported_files: string[];
-                                /** @description Folder of the files of this export run. */
-                                export_path: string;
-                                latest_cursor: string | null;
-                                pending_upload: {
-                                    target_cursor: string | null;
-                                    file_path: string;
-                                    rows_count: number;
-                                } | null;
-                            } | null;
-                        };
-                    }[];
-                };
-            };
-        };
-    };
-    listBulkExportRunFiles: {
-        parameters: {
-            query?: {
-                limit?: number;
-                offset?: number;
-            };
-            header?: never;
-            path: {
-                bulk_export_id: string;
-                run_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** @description Number of the file from 1, ordered by start time. */
-                        part: number;
-                        /** @description Path of the file in the bucket. */
-                        path: string;
-                        rows: number;
-                        bytes: number;
-                        /** @description Hash of the file, in hexadecimal. */
-                        sha256: string;
-                        /** Format: date-time */
-                        created_at: string;
-                    }[];
+                            at: string;
+                            stage: string;
+                            text: string;
+                        }[];
+                        /** @description `after` of the next page. */
+                        next_after: number;
+                        /** @description Status of the revision. */
+                        status: string;
+                    };
+                    "text/event-stream": string;
                 };
             };
         };

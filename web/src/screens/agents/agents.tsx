@@ -1,0 +1,136 @@
+import { useInfiniteQuery } from '@tanstack/react-query';
+import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import { type Answer, call } from '../../api/client.ts';
+import { usePermission } from '../../api/session.ts';
+import { CodeBlock } from '../../components/copy-button.tsx';
+import { EmptyState, ErrorState, LoadingState, MoreButton, Permitted } from '../../components/states.tsx';
+import { Time, Value } from '../../components/text.tsx';
+import { CreateDeployment } from './create-deployment.tsx';
+import './agents.css';
+
+export type Deployment = Answer<'get', '/api/v2/deployments/{deployment_id}'>;
+const route = getRouteApi('/shell/agents');
+const pageSize = 50;
+
+/** The deployments of the workspace. */
+export function Agents() {
+  return (
+    <Permitted permission="deployments:read">
+      <DeploymentList />
+    </Permitted>
+  );
+}
+
+function DeploymentList() {
+  const { name = '' } = route.useSearch();
+  const navigate = useNavigate({ from: '/agents' });
+  const canWrite = usePermission('deployments:write');
+  const deployments = useInfiniteQuery({
+    queryKey: ['deployments', name],
+    queryFn: ({ pageParam, signal }) =>
+      call('get', '/api/v2/deployments', {
+        query: { limit: pageSize, offset: pageParam, ...(name === '' ? {} : { name_contains: name }) },
+        signal,
+      }),
+    initialPageParam: 0,
+    getNextPageParam: (page) => (page.resources.length < pageSize ? undefined : page.offset),
+    refetchInterval: 10_000,
+  });
+  const rows = deployments.data?.pages.flatMap(({ resources }) => resources) ?? [];
+  return (
+    <>
+      <header className="page-head">
+        <h1>Agents</h1>
+        <span className="spacer" />
+        <input
+          className="input"
+          type="search"
+          placeholder="Find a deployment"
+          aria-label="Find a deployment"
+          data-shortcut="/"
+          value={name}
+          onChange={({ target }) => void navigate({ search: { name: target.value || undefined }, replace: true })}
+        />
+        {canWrite && <CreateDeployment />}
+      </header>
+      {deployments.error && rows.length === 0 ? (
+        <ErrorState error={deployments.error} onRetry={() => void deployments.refetch()} />
+      ) : deployments.isPending ? (
+        <LoadingState label="Loading deployments" />
+      ) : rows.length > 0 ? (
+        <section className="table-scroll" tabIndex={0} aria-label="Deployments">
+          <table className="plain-table">
+            <thead>
+              <tr>
+                <th>Name</th>
+                <th>Serves</th>
+                <th>Address</th>
+                <th>Source</th>
+                <th>Changed</th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map((deployment) => (
+                <DeploymentRow key={deployment.id} deployment={deployment} />
+              ))}
+            </tbody>
+          </table>
+          <MoreButton pages={deployments} label="Show more deployments" />
+        </section>
+      ) : name === '' ? (
+        <FirstDeployment />
+      ) : (
+        <EmptyState title="No deployment has this name" />
+      )}
+    </>
+  );
+}
+
+function DeploymentRow({ deployment }: { readonly deployment: Deployment }) {
+  const { id, name, source, source_config, status, active_revision_id, latest_revision_id, updated_at } = deployment;
+  const serves =
+    status === 'AWAITING_DELETE'
+      ? 'is being deleted'
+      : active_revision_id === null
+        ? 'no'
+        : active_revision_id === latest_revision_id
+          ? 'the latest revision'
+          : 'a former revision';
+  return (
+    <tr>
+      <td className="agents-text">
+        <Link to="/agents/$deploymentId" params={{ deploymentId: id }}>
+          <Value text={name} />
+        </Link>
+      </td>
+      <td>{serves}</td>
+      <td className="agents-text mono">
+        <Value text={String(source_config.custom_url ?? '')} />
+      </td>
+      <td>{sourceNames[source]}</td>
+      <td>
+        <Time at={updated_at} />
+      </td>
+    </tr>
+  );
+}
+
+export const sourceNames = {
+  internal_source: 'Upload',
+  github: 'Git',
+  external_docker: 'Image',
+  internal_docker: 'Image',
+} as const;
+
+function FirstDeployment() {
+  return (
+    <div className="page-body stack agents-first">
+      <h2>This workspace has no deployments</h2>
+      <p className="muted">
+        A folder with a <code>langgraph.json</code> becomes an agent server with one command. Set{' '}
+        <code>LANGSMITH_ENDPOINT</code> and <code>LANGSMITH_API_KEY</code> before.
+      </p>
+      <CodeBlock label="Deploy a folder" code="runlake deploy path/to/folder --name my-agent" />
+    </div>
+  );
+}

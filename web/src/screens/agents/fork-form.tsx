@@ -1,0 +1,89 @@
+import type { ThreadState } from '@langchain/langgraph-sdk';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { type FormEvent, useState } from 'react';
+import { Problem } from '../../components/states.tsx';
+import { showInvisible } from '../../components/text.tsx';
+import { useAgentClient } from './agent-client.ts';
+import { useGraph } from './agent-queries.ts';
+import { useDeploymentSearch } from './use-deployment-search.ts';
+
+/** Forks a thread at a checkpoint: by an update of the state, or by a run that starts there. */
+export function ForkForm({
+  threadId,
+  state,
+  isLatest,
+}: {
+  readonly threadId: string;
+  readonly state: ThreadState;
+  readonly isLatest: boolean;
+}) {
+  const client = useAgentClient();
+  const queries = useQueryClient();
+  const { change } = useDeploymentSearch();
+  const { assistant_id } = (state.metadata ?? {}) as { readonly assistant_id?: string };
+  const graph = useGraph(assistant_id);
+  const [values, setValues] = useState('{}');
+  const [problem, setProblem] = useState<string>();
+  const checkpointId = state.checkpoint?.checkpoint_id ?? undefined;
+  const update = useMutation({
+    mutationFn: (body: object) =>
+      client.request<{ checkpoint: { checkpoint_id: string } }>('post', `/threads/${threadId}/state`, { body }),
+    onSuccess: async ({ checkpoint }) => {
+      await queries.invalidateQueries({ queryKey: [...client.key, 'thread', threadId] });
+      change({ checkpoint: checkpoint.checkpoint_id, compare: checkpointId }, true);
+    },
+  });
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const asNode = String(new FormData(event.currentTarget).get('node'));
+    try {
+      const parsed: unknown = JSON.parse(values);
+      setProblem(undefined);
+      update.mutate({ values: parsed, checkpoint_id: checkpointId, ...(asNode !== '' && { as_node: asNode }) });
+    } catch (error) {
+      setProblem(`The values are not JSON: ${(error as Error).message}`);
+    }
+  };
+  const nodes = graph.data?.nodes.map(({ id }) => String(id)).filter((id) => id !== '__end__') ?? [];
+  return (
+    <details>
+      <summary>{isLatest ? 'Change the state' : 'Fork here'}</summary>
+      <form className="stack agents-fork" onSubmit={submit} aria-label="Fork">
+        <label className="field">
+          Values, as a node would return them
+          <textarea
+            className="input mono"
+            rows={4}
+            spellCheck={false}
+            value={values}
+            onChange={({ target }) => setValues(target.value)}
+          />
+        </label>
+        <label className="field">
+          As node
+          <select className="input" name="node" defaultValue="">
+            <option value="">the node that ran last</option>
+            {nodes.map((id) => (
+              <option key={id} value={id}>
+                {showInvisible(id)}
+              </option>
+            ))}
+          </select>
+        </label>
+        <Problem message={problem ?? update.error?.message} />
+        <div className="row wrap">
+          <button type="submit" className="button primary" disabled={update.isPending}>
+            Update the state
+          </button>
+          <button
+            type="button"
+            className="button"
+            onClick={() => change({ tab: 'Playground', checkpoint: checkpointId, assistant: assistant_id })}
+          >
+            Run from here
+          </button>
+        </div>
+      </form>
+    </details>
+  );
+}

@@ -1,0 +1,132 @@
+/**
+ * A graph run as its stream shows it: the state, tokens of messages that are not in the state yet, updates of nodes, and
+ * the error.
+ */
+export interface RunView {
+  readonly phase: 'idle' | 'running' | 'reconnecting' | 'ended';
+  readonly runId?: string | undefined;
+  /** The last state that arrived. */
+  readonly values?: unknown;
+  /** Messages of which only a part has arrived, by id. */
+  readonly partial: ReadonlyMap<string, PartialMessage>;
+  readonly steps: readonly Step[];
+  readonly error?: string | undefined;
+}
+
+/** What a node wrote: an update of the state, or a custom event. */
+export interface Step {
+  readonly name: string;
+  readonly value: unknown;
+}
+
+interface PartialMessage {
+  readonly id: string;
+  readonly type: string;
+  readonly name?: string | undefined;
+  readonly content: string;
+  readonly tool_calls: readonly { readonly name: string; readonly args: string }[];
+}
+
+export const idleRun: RunView = { phase: 'idle', partial: new Map(), steps: [] };
+/** Older steps are dropped from the view. */
+const maxSteps = 500;
+
+type Fields = Readonly<Record<string, unknown>>;
+const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Returns the view after an event of the stream. Events of modes that were not requested change nothing. */
+export function applyEvent(view: RunView, name: string, data: unknown): RunView {
+  const [event] = name.split('|');
+  if (event === 'metadata' && isFields(data)) return { ...view, runId: String(data.run_id) };
+  if (event === 'values') return applyValues(view, data);
+  if (event === 'messages' && Array.isArray(data)) return applyMessage(view, data[0]);
+  if (event === 'custom') return addSteps(view, [{ name: 'custom', value: data }]);
+  if (event === 'updates' && isFields(data))
+    return addSteps(
+      view,
+      Object.entries(data)
+        .filter(([node]) => node !== '__interrupt__')
+        .map(([node, value]) => ({ name: node, value })),
+    );
+  if (event === 'error') return { ...view, error: describeError(data) };
+  return view;
+}
+
+function addSteps(view: RunView, steps: readonly Step[]): RunView {
+  return { ...view, steps: [...view.steps, ...steps].slice(-maxSteps) };
+}
+
+function applyValues(view: RunView, data: unknown): RunView {
+  if (!isFields(data)) return { ...view, values: data };
+  const { __interrupt__: _shownWithTheState, ...values } = data;
+  const partial = new Map(view.partial);
+  if (Array.isArray(values.messages))
+    for (const message of values.messages) if (isFields(message)) partial.delete(String(message.id));
+  return { ...view, values: Object.keys(values).length === 0 ? view.values : values, partial };
+}
+
+function applyMessage(view: RunView, chunk: unknown): RunView {
+  if (!isFields(chunk) || typeof chunk.id !== 'string') return view;
+  const { id, type, name, content, tool_calls: calls, tool_call_chunks: chunks } = chunk;
+  const former = view.partial.get(id);
+  // Messages of nodes that do not stream arrive in the state too, and tools as a whole.
+  if (former === undefined && isInState(view.values, id)) return view;
+  const isPart = Array.isArray(chunks) || type === 'AIMessageChunk';
+  const partial = new Map(view.partial);
+  partial.set(id, {
+    id,
+    type: String(type).replace(/^AIMessageChunk$/, 'ai'),
+    name: typeof name === 'string' ? name : undefined,
+    content: (isPart ? (former?.content ?? '') : '') + toText(content),
+    tool_calls: isPart ? mergeCalls(former?.tool_calls ?? [], chunks) : listCalls(calls),
+  });
+  return { ...view, partial };
+}
+
+function isInState(values: unknown, id: string): boolean {
+  const { messages } = isFields(values) ? values : {};
+  return Array.isArray(messages) && messages.some((message) => isFields(message) && message.id === id);
+}
+
+function toText(content: unknown): string {
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) return '';
+  return content.map((part) => (isFields(part) && typeof part.text === 'string' ? part.text : '')).join('');
+}
+
+type Calls = PartialMessage['tool_calls'];
+
+/** Parts of the arguments of a call have its index; the first one has its name. */
+function mergeCalls(former: Calls, chunks: unknown): Calls {
+  const merged = [...former];
+  for (const chunk of Array.isArray(chunks) ? chunks.filter(isFields) : []) {
+    const at = typeof chunk.index === 'number' ? chunk.index : merged.length;
+    const { name, args } = merged[at] ?? { name: '', args: '' };
+    merged[at] = { name: name + String(chunk.name ?? ''), args: args + String(chunk.args ?? '') };
+  }
+  return merged.filter((call) => call !== undefined);
+}
+
+function listCalls(calls: unknown): Calls {
+  return (Array.isArray(calls) ? calls : []).filter(isFields).map(({ name, args }) => ({
+    name: String(name),
+    args: JSON.stringify(args),
+  }));
+}
+
+/** Returns the state with the messages that are still arriving, as they would be in it. */
+export function withPartialMessages({ values, partial }: RunView, stored: unknown): unknown {
+  const state = values ?? stored;
+  if (partial.size === 0) return state;
+  const fields = isFields(state) ? state : {};
+  const messages = Array.isArray(fields.messages) ? fields.messages : [];
+  return { ...fields, messages: [...messages, ...partial.values()] };
+}
+
+export function describeError(data: unknown): string {
+  if (!isFields(data)) return String(data);
+  const { error, message } = data;
+  const parts = [error, message].filter((part) => typeof part === 'string' && part !== '');
+  return parts.length > 0 ? parts.join(': ') : JSON.stringify(data);
+}

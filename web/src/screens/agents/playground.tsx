@@ -1,0 +1,209 @@
+import type { Thread } from '@langchain/langgraph-sdk';
+import { useQueryClient } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useEffect, useMemo, useState } from 'react';
+import { usePermission } from '../../api/session.ts';
+import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
+import { showInvisible } from '../../components/text.tsx';
+import { JsonTree } from '../trace/json-tree.tsx';
+import { ValueView } from '../trace/value-view.tsx';
+import { useAgentClient } from './agent-client.ts';
+import { useAssistants, useThreadRuns, useThreadState } from './agent-queries.ts';
+import { type RunView, withPartialMessages } from './graph-run.ts';
+import { Interrupts } from './interrupts.tsx';
+import { RunInput } from './run-input.tsx';
+import { useDeploymentSearch } from './use-deployment-search.ts';
+import { useGraphRun } from './use-graph-run.ts';
+
+/** Runs an assistant on a thread and shows its stream. */
+export function Playground() {
+  const assistants = useAssistants();
+  return (
+    <QueryState query={{ ...assistants, data: assistants.data?.pages.flat() }}>
+      {(found) =>
+        found.length === 0 ? (
+          <EmptyState title="This deployment has no assistants" />
+        ) : (
+          <Run
+            assistants={found.map(({ assistant_id, name, graph_id }) => ({
+              id: assistant_id,
+              label: name === graph_id ? name : `${name} (${graph_id})`,
+            }))}
+          />
+        )
+      }
+    </QueryState>
+  );
+}
+
+function Run({ assistants }: { readonly assistants: readonly { readonly id: string; readonly label: string }[] }) {
+  const client = useAgentClient();
+  const queries = useQueryClient();
+  const canRun = usePermission('agents:run');
+  const { search, change } = useDeploymentSearch();
+  const { thread, checkpoint } = search;
+  const assistantId = assistants.some(({ id }) => id === search.assistant) ? search.assistant : assistants[0]?.id;
+  const refresh = () => queries.invalidateQueries({ queryKey: [...client.key, 'thread'] });
+  const { view, start, join, cancel, reset } = useGraphRun(refresh);
+  const state = useThreadState(thread);
+  const [problem, setProblem] = useState<string>();
+  const isRunning = view.phase === 'running' || view.phase === 'reconnecting';
+  useJoin(thread, view, join);
+
+  const attempt = async (work: () => Promise<unknown>) => {
+    setProblem(undefined);
+    await work().catch((error: unknown) => setProblem(error instanceof Error ? error.message : String(error)));
+  };
+  const run = (body: object) =>
+    attempt(async () => {
+      const threadId = thread ?? (await client.request<Thread>('post', '/threads', { body: {} })).thread_id;
+      if (thread === undefined || checkpoint !== undefined) change({ thread: threadId, checkpoint: undefined }, true);
+      await start(threadId, { assistant_id: assistantId, ...(checkpoint && { checkpoint_id: checkpoint }), ...body });
+    });
+  const shown = withPartialMessages(view, thread === undefined ? undefined : state.data?.values);
+  return (
+    <div className="agents-columns">
+      <section className="agents-side agents-form stack" aria-label="Run">
+        <label className="field">
+          Assistant
+          <select
+            className="input"
+            value={assistantId}
+            onChange={({ target }) => change({ assistant: target.value }, true)}
+          >
+            {assistants.map(({ id, label }) => (
+              <option key={id} value={id}>
+                {showInvisible(label)}
+              </option>
+            ))}
+          </select>
+        </label>
+        <div className="field">
+          <span>Thread</span>
+          <div className="row wrap">
+            <code className="agents-id">{thread ?? 'new'}</code>
+            {thread !== undefined && (
+              <>
+                <button
+                  type="button"
+                  className="button"
+                  onClick={() => {
+                    reset();
+                    change({ thread: undefined, checkpoint: undefined });
+                  }}
+                >
+                  New thread
+                </button>
+                <button
+                  type="button"
+                  className="button"
+                  onClick={() => change({ tab: 'Threads', checkpoint: undefined })}
+                >
+                  History
+                </button>
+              </>
+            )}
+          </div>
+        </div>
+        {checkpoint !== undefined && (
+          <p className="row wrap">
+            The next run forks the thread at <code className="agents-id">{checkpoint}</code>
+            <button type="button" className="button" onClick={() => change({ checkpoint: undefined }, true)}>
+              Use the latest state
+            </button>
+          </p>
+        )}
+        {canRun ? (
+          <RunInput
+            key={assistantId}
+            assistantId={assistantId}
+            isRunning={isRunning}
+            canContinue={(state.data?.next.length ?? 0) > 0 || checkpoint !== undefined}
+            onRun={(body) => void run(body)}
+          />
+        ) : (
+          <p className="muted">
+            Your key does not have the permission <code>agents:run</code>.
+          </p>
+        )}
+        <Problem message={problem} />
+        {isRunning && view.runId !== undefined && thread !== undefined && (
+          <button
+            type="button"
+            className="button danger"
+            onClick={() => void attempt(() => cancel(thread, String(view.runId)))}
+          >
+            Cancel the run
+          </button>
+        )}
+      </section>
+      <div className="agents-detail stack">
+        <RunStatus view={view} />
+        {state.data && !isRunning && (
+          <Interrupts
+            state={state.data}
+            onAnswer={canRun ? (resume) => void run({ command: { resume } }) : undefined}
+          />
+        )}
+        {state.error && thread !== undefined && <Problem message={state.error.message} />}
+        {shown === undefined || (thread === undefined && view.phase === 'idle') ? (
+          <p className="muted">The state of the thread appears here.</p>
+        ) : (
+          <ValueView title="State" value={shown} />
+        )}
+        {view.steps.length > 0 && (
+          <section aria-label="Steps" className="stack">
+            <h2>Steps</h2>
+            <ol className="agents-steps">
+              {view.steps.map(({ name, value }, index) => (
+                <li key={index}>
+                  <code>{showInvisible(name)}</code>
+                  <div className="json mono">
+                    <JsonTree value={value} level={1} />
+                  </div>
+                </li>
+              ))}
+            </ol>
+          </section>
+        )}
+      </div>
+    </div>
+  );
+}
+
+/** Joins the run that is active on the thread when the screen opens, for example after a reload. */
+function useJoin(thread: string | undefined, { phase }: RunView, join: (threadId: string, runId: string) => void) {
+  const runs = useThreadRuns(phase === 'idle' ? thread : undefined);
+  const active = useMemo(
+    () => runs.data?.find(({ status }) => status === 'running' || status === 'pending')?.run_id,
+    [runs.data],
+  );
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `join` changes with each rendering.
+  useEffect(() => {
+    if (phase === 'idle' && thread !== undefined && active !== undefined) join(thread, active);
+  }, [phase, thread, active]);
+}
+
+const phases = {
+  idle: '',
+  running: 'The graph runs',
+  reconnecting: 'The connection broke; reconnecting',
+  ended: 'The run has ended',
+} as const;
+
+function RunStatus({ view: { phase, runId, error } }: { readonly view: RunView }) {
+  const canReadRuns = usePermission('runs:read');
+  return (
+    <div className="row wrap agents-run">
+      <span role="status" className={phase === 'running' ? 'live-text' : 'muted'}>
+        {phases[phase]}
+      </span>
+      {runId !== undefined && canReadRuns && (
+        <Link to="/runs/$runId" params={{ runId }}>
+          Trace
+        </Link>
+      )}
+      <Problem message={error === undefined ? undefined : showInvisible(error)} />
+    </div>
+  );
+}

@@ -1,0 +1,107 @@
+import { type FormEvent, type KeyboardEvent, useState } from 'react';
+import { Problem } from '../../components/states.tsx';
+import { useSchemas } from './agent-queries.ts';
+
+type Form = 'Message' | 'JSON';
+interface Schema {
+  readonly type?: unknown;
+  readonly default?: unknown;
+  readonly properties?: Readonly<Record<string, Schema>>;
+}
+
+/** Input of a run: a message as text if the graph has messages, or JSON, which starts with the fields of the schema. */
+export function RunInput({
+  assistantId,
+  isRunning,
+  canContinue,
+  onRun,
+}: {
+  readonly assistantId: string | undefined;
+  readonly isRunning: boolean;
+  /** Whether a run without input has something to do. */
+  readonly canContinue: boolean;
+  readonly onRun: (body: object) => void;
+}) {
+  const schemas = useSchemas(assistantId);
+  const schema = (schemas.data?.input_schema ?? schemas.data?.state_schema ?? undefined) as Schema | undefined;
+  const properties = schema?.properties;
+  const [chosen, setForm] = useState<Form>();
+  // Without a schema, most graphs have messages.
+  const form = chosen ?? (properties && !('messages' in properties) ? 'JSON' : 'Message');
+  const [message, setMessage] = useState('');
+  const [written, setJson] = useState<string>();
+  const json = written ?? JSON.stringify(buildTemplate(properties), null, 2);
+  const [problem, setProblem] = useState<string>();
+
+  const run = () => {
+    setProblem(undefined);
+    if (form === 'Message') {
+      onRun({ input: { messages: [{ role: 'user', content: message }] } });
+      setMessage('');
+      return;
+    }
+    try {
+      onRun({ input: JSON.parse(json) });
+    } catch (error) {
+      setProblem(`The input is not JSON: ${(error as Error).message}`);
+    }
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey) || isRunning) return;
+    event.preventDefault();
+    run();
+  };
+  return (
+    <form
+      className="stack"
+      onSubmit={(event: FormEvent) => {
+        event.preventDefault();
+        run();
+      }}
+    >
+      <fieldset className="forms">
+        <legend className="visually-hidden">Form of the input</legend>
+        {(['Message', 'JSON'] as const).map((each) => (
+          <button key={each} type="button" className="chip" aria-pressed={each === form} onClick={() => setForm(each)}>
+            {each}
+          </button>
+        ))}
+      </fieldset>
+      <label className="field">
+        {form === 'Message' ? 'Message' : 'Input'}
+        <textarea
+          className={form === 'Message' ? 'input' : 'input mono'}
+          rows={form === 'Message' ? 4 : 8}
+          spellCheck={form === 'Message'}
+          value={form === 'Message' ? message : json}
+          onChange={({ target }) => (form === 'Message' ? setMessage : setJson)(target.value)}
+          onKeyDown={onKeyDown}
+        />
+      </label>
+      <Problem message={problem} />
+      <div className="row wrap">
+        <button type="submit" className="button primary" disabled={isRunning || (form === 'Message' && message === '')}>
+          Run
+        </button>
+        {canContinue && (
+          <button type="button" className="button" disabled={isRunning} onClick={() => onRun({ input: null })}>
+            Continue without input
+          </button>
+        )}
+        <span className="muted">
+          <kbd>Ctrl</kbd> <kbd>Enter</kbd>
+        </span>
+      </div>
+    </form>
+  );
+}
+
+/** Returns an object with the fields of the schema and empty values. */
+function buildTemplate(properties: Schema['properties']): object {
+  const empty: Readonly<Record<string, unknown>> = { string: '', number: 0, integer: 0, boolean: false, array: [] };
+  const fields = Object.entries(properties ?? {}).map(([name, { type, default: value }]) => [
+    name,
+    value ?? empty[String(type)] ?? (type === 'object' ? {} : null),
+  ]);
+  return Object.fromEntries(fields);
+}

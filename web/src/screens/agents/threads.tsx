@@ -1,0 +1,129 @@
+import type { Thread } from '@langchain/langgraph-sdk';
+import { type FormEvent, useRef } from 'react';
+import { EmptyState, ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
+import { Time, Value } from '../../components/text.tsx';
+import { useThreads } from './agent-queries.ts';
+import { type DeploymentSearch, threadStatuses } from './search.ts';
+import { ThreadStatus } from './status.tsx';
+import { ThreadView } from './thread.tsx';
+import { useDeploymentSearch } from './use-deployment-search.ts';
+
+/** The threads of a deployment, or one of them. */
+export function Threads() {
+  const { search } = useDeploymentSearch();
+  return search.thread === undefined ? <ThreadList /> : <ThreadView key={search.thread} threadId={search.thread} />;
+}
+
+function ThreadList() {
+  const { search, change } = useDeploymentSearch();
+  const { threads, isUsable } = useThreads(search);
+  const rows = threads.data?.pages.flat() ?? [];
+  return (
+    <>
+      <Filter />
+      {!isUsable ? (
+        <EmptyState title="Not a filter of threads">
+          Enter the id of a thread, or metadata as <code>key=value</code>.
+        </EmptyState>
+      ) : threads.error && rows.length === 0 ? (
+        <ErrorState error={threads.error} onRetry={() => void threads.refetch()} />
+      ) : threads.isPending ? (
+        <LoadingState label="Loading threads" />
+      ) : rows.length === 0 ? (
+        <EmptyState title={search.find || search.status ? 'No thread matches' : 'There are no threads yet'}>
+          {!search.find && !search.status && (
+            <button type="button" className="button" onClick={() => change({ tab: 'Playground' })}>
+              Open the playground
+            </button>
+          )}
+        </EmptyState>
+      ) : (
+        <section className="table-scroll" tabIndex={0} aria-label="Threads">
+          <table className="plain-table">
+            <thead>
+              <tr>
+                <th>Thread</th>
+                <th>Status</th>
+                <th>Graph</th>
+                <th>Changed</th>
+                <th>Created</th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map((thread) => (
+                <ThreadRow
+                  key={thread.thread_id}
+                  thread={thread}
+                  onOpen={() => change({ thread: thread.thread_id, checkpoint: undefined, compare: undefined })}
+                />
+              ))}
+            </tbody>
+          </table>
+          <MoreButton pages={threads} label="Show more threads" />
+        </section>
+      )}
+    </>
+  );
+}
+
+function ThreadRow({ thread, onOpen }: { readonly thread: Thread; readonly onOpen: () => void }) {
+  const { thread_id, status, metadata, updated_at, created_at } = thread;
+  return (
+    <tr>
+      <td>
+        <button type="button" className="agents-link mono" onClick={onOpen}>
+          {thread_id}
+        </button>
+      </td>
+      <td>
+        <ThreadStatus status={status} />
+      </td>
+      <td className="agents-text">
+        <Value text={String(metadata?.graph_id ?? '')} />
+      </td>
+      <td>
+        <Time at={updated_at} />
+      </td>
+      <td>
+        <Time at={created_at} />
+      </td>
+    </tr>
+  );
+}
+
+function Filter() {
+  const { search, change } = useDeploymentSearch();
+  const input = useRef<HTMLInputElement>(null);
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    change({ find: input.current?.value.trim() || undefined });
+  };
+  return (
+    <form className="row wrap agents-filter" onSubmit={submit} aria-label="Filter threads">
+      <input
+        ref={input}
+        key={search.find}
+        className="input agents-find"
+        type="search"
+        aria-label="Id or metadata"
+        placeholder="Id, or key=value of the metadata"
+        defaultValue={search.find}
+        data-shortcut="/"
+      />
+      <select
+        className="input"
+        aria-label="Status"
+        value={search.status ?? ''}
+        onChange={({ target }) => change({ status: (target.value || undefined) as DeploymentSearch['status'] }, true)}
+      >
+        <option value="">any status</option>
+        {threadStatuses.map((each) => (
+          <option key={each}>{each}</option>
+        ))}
+      </select>
+      <button type="submit" className="button">
+        Find
+      </button>
+    </form>
+  );
+}
