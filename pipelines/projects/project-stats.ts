@@ -33,7 +33,9 @@ export async function readProjectStats(
   const maxGroups = query.projectIds.length + 1;
   const request = { ...buildRunSet(query), groupBy: projectGrouping, selected, maxGroups };
   const stats = await readRunStats(clickhouse, request, database);
-  return new Map(query.projectIds.map((id) => [id, stats.get(id) ?? createEmptyStats(selected)]));
+  // One object for all projects without runs, of which there can be a hundred thousand.
+  const empty = createEmptyStats(selected);
+  return new Map(query.projectIds.map((id) => [id, stats.get(id) ?? empty]));
 }
 
 /** Statistics of feedback by feedback key. */

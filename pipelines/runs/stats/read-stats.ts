@@ -80,18 +80,30 @@ export async function readRunStats(
     selected.has('feedback_stats') ? readFeedbackByGroup(clickhouse, set) : undefined,
   ]);
   const figuresByGroup = new Map(figureRows.map((row) => [row.grp, row]));
+  const detailsByGroup = groupRows(detailRows);
   return new Map(
     counts.map((row) => {
       const group = row.grp;
       const stats: RunStats = {
         ...formatCounts(row),
-        ...formatFigures(figuresByGroup.get(group)),
-        ...formatDetails(detailRows.filter(({ grp }) => grp === group)),
+        // There can be a hundred thousand groups: only what is selected is formatted.
+        ...(figures.length > 0 && formatFigures(figuresByGroup.get(group))),
+        ...(details.length > 0 && formatDetails(detailsByGroup.get(group) ?? [])),
         feedback_stats: feedback?.get(group) ?? {},
       };
       return [group, Object.fromEntries(Object.entries(stats).filter(([name]) => selected.has(name as StatName)))];
     }),
   );
+}
+
+function groupRows(rows: readonly DetailRow[]): Map<string, DetailRow[]> {
+  const groups = new Map<string, DetailRow[]>();
+  for (const row of rows) {
+    const group = groups.get(row.grp);
+    if (group === undefined) groups.set(row.grp, [row]);
+    else group.push(row);
+  }
+  return groups;
 }
 
 /** Returns the statistics of a set without runs. */

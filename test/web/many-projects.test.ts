@@ -1,0 +1,96 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Client } from 'pg';
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { RunlakeProcess } from '../runlake-process.ts';
+import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { buildTrace, type SentRun, sendRuns } from './send-traces.ts';
+
+const projectCount = 100_000;
+/** The newest of these have a trace each; the other projects have none. */
+const tracedCount = 300;
+
+/** Adds projects directly: each of them would take a request. */
+async function addProjects({ url, apiKey, stores }: RunlakeProcess): Promise<void> {
+  const [workspace] = await (await fetch(`${url}/api/v1/workspaces`, { headers: { 'x-api-key': apiKey } })).json();
+  const database = new Client({ connectionString: stores().databaseUrl });
+  await database.connect();
+  try {
+    await database.query(
+      `INSERT INTO projects (id, workspace_id, name, start_time)
+       SELECT gen_random_uuid(), $1, 'agent ' || lpad(n::text, 6, '0'), now() - n * interval '1 minute'
+       FROM generate_series(1, $2::int) AS n`,
+      [workspace.id, projectCount],
+    );
+    await database.query('ANALYZE projects');
+  } finally {
+    await database.end();
+  }
+  const runs: SentRun[] = [];
+  for (let n = 1; n <= tracedCount; n++)
+    runs.push(
+      ...buildTrace(`agent ${String(n).padStart(6, '0')}`, Date.now() - n * 60_000, { name: 'hello', until: 10 }),
+    );
+  await sendRuns(url, apiKey, runs);
+}
+
+describe('100,000 projects', () => {
+  let signedIn: SignedInBrowser;
+  let root: string;
+  let page: Page;
+  let problems: string[];
+  beforeAll(async () => {
+    root = mkdtempSync(join(tmpdir(), 'runlake-web-projects-'));
+    signedIn = await startSignedIn(addProjects, { environment: { RUNLAKE_LOCAL_EXPORT_ROOT: root } });
+    ({ page, problems } = await signedIn.openPage());
+  });
+  afterAll(async () => {
+    await signedIn?.close();
+    rmSync(root, { recursive: true, force: true });
+  });
+  const rows = () => page.getByRole('row');
+  const search = () => page.getByRole('searchbox', { name: 'Find a project' });
+
+  it('are listed by their newest trace, page by page', async () => {
+    const started = performance.now();
+    await page.goto('/projects');
+    await page.getByRole('link', { name: 'agent 000001' }).waitFor();
+    // About a second; 16 seconds when statistics were built for each project without runs.
+    expect(performance.now() - started).toBeLessThan(8_000);
+    expect(await rows().count()).toBe(101);
+    await expectAccessible(page);
+    await page.getByRole('button', { name: 'Show more projects' }).click();
+    await eventually(() => rows().count()).toBe(201);
+    await page.getByRole('link', { name: 'agent 000200' }).waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('are found by a part of their name, also while it is typed', async () => {
+    await search().pressSequentially('099999');
+    await eventually(() => rows().count()).toBe(2);
+    await page.getByRole('link', { name: 'agent 099999' }).click();
+    await page.getByText('No runs match').waitFor();
+    await page.goBack();
+    expect(await search().inputValue()).toBe('099999');
+    await search().fill('agent 1');
+    await page.getByRole('link', { name: 'agent 100000' }).waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('are suggested in the form of an export', async () => {
+    await page.goto('/exports?tab=Destinations');
+    await page.getByRole('button', { name: 'New destination' }).click();
+    await page.getByLabel('Name').fill('lake');
+    await page.getByLabel('Type').selectOption('local');
+    await page.getByRole('button', { name: 'Create' }).click();
+    await page.getByRole('row').filter({ hasText: 'lake' }).waitFor();
+    await page.goto('/exports/new');
+    await page.getByLabel('Project').fill('agent 0000');
+    await eventually(() => page.locator('datalist option').count()).toBe(20);
+    await page.getByLabel('Project').fill('agent 099999');
+    await page.getByRole('region', { name: 'Preview' }).getByText('0 runs so far').waitFor();
+    expect(problems).toEqual([]);
+  });
+});
