@@ -112,11 +112,21 @@ export function Permitted({
 
 interface QueryView<T> {
   readonly data: T | undefined;
-  readonly error: unknown;
+  readonly error: Error | null;
   readonly refetch: () => unknown;
 }
 
-/** Renders the data of a query, or its state. Data that was loaded stays when a refetch fails. */
+/** Says above data that a later read failed. Renders nothing without `error`. */
+export function StaleNotice({ error }: { readonly error: Error | null }) {
+  if (error === null) return null;
+  return (
+    <p className="notice error-text" role="alert">
+      Not up to date: {error.message}
+    </p>
+  );
+}
+
+/** Renders the data of a query, or its state. Data that was loaded stays when a later read fails. */
 export function QueryState<T>({
   query,
   children,
@@ -124,7 +134,13 @@ export function QueryState<T>({
   readonly query: QueryView<T>;
   readonly children: (data: T) => ReactNode;
 }) {
-  if (query.data !== undefined) return children(query.data);
+  if (query.data !== undefined)
+    return (
+      <>
+        <StaleNotice error={query.error} />
+        {children(query.data)}
+      </>
+    );
   if (query.error) return <ErrorState error={query.error} onRetry={() => void query.refetch()} />;
   return <LoadingState />;
 }

@@ -1,6 +1,6 @@
 import { Link } from '@tanstack/react-router';
 import { formatBytes, formatCount, formatSeconds, formatUtcDay } from '../../components/format.ts';
-import { EmptyState, ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
+import { EmptyState, ErrorState, LoadingState, MoreButton, StaleNotice } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { ExportStatus, ProgressBar } from './export-marks.tsx';
 import type { BulkExport } from './paths.ts';
@@ -27,11 +27,7 @@ export function ExportList({ filter }: { readonly filter: Parameters<typeof useE
     );
   return (
     <section className="table-scroll" tabIndex={0} aria-label={isSchedules ? 'Schedules' : 'Exports'}>
-      {exports.error && (
-        <p className="notice error-text" role="alert">
-          Not up to date: {exports.error.message}
-        </p>
-      )}
+      <StaleNotice error={exports.error} />
       <table className="plain-table">
         <thead>
           <tr>

@@ -49,7 +49,17 @@ function TracesOfProject() {
   const onNearEnd = useCallback(() => {
     if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
   }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
-  if (project.error) return <ErrorState isPage error={project.error} onRetry={() => void project.refetch()} />;
+  if (project.error)
+    return (
+      <ErrorState
+        isPage
+        error={project.error}
+        onRetry={() => {
+          void project.refetch();
+          restart();
+        }}
+      />
+    );
   const visibility = Object.fromEntries(runColumns.map(({ id }) => [id, columns.includes(id)]));
   return (
     <div className="traces">

@@ -1,0 +1,111 @@
+import type { Page, Route } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { deferred } from '../infra/deferred.ts';
+import type { RunlakeProcess } from '../runlake-process.ts';
+import {
+  createKey,
+  eventually,
+  expectAccessible,
+  openContext,
+  type SignedInBrowser,
+  signIn,
+  startSignedIn,
+} from './browser.ts';
+import { buildAgentTrace, type SentRun, sendRuns } from './send-traces.ts';
+
+let signedIn: SignedInBrowser;
+let runlake: RunlakeProcess;
+let page: Page;
+let problems: string[];
+let trace: readonly SentRun[];
+let projectId: string;
+
+beforeAll(async () => {
+  signedIn = await startSignedIn(async ({ url, apiKey }) => {
+    trace = buildAgentTrace('agent', Date.now() - 60_000, 1);
+    await sendRuns(url, apiKey, trace);
+    const headers = { 'x-api-key': apiKey };
+    [{ id: projectId }] = await (await fetch(`${url}/api/v1/sessions?name=agent`, { headers })).json();
+  });
+  ({ runlake } = signedIn);
+});
+afterAll(() => signedIn?.close());
+beforeEach(async () => {
+  ({ page, problems } = await signedIn.openPage());
+});
+
+/** Each screen, what is visible when its data has arrived, and the permission that it needs. */
+const screens: readonly (readonly [name: string, path: () => string, ready: string | RegExp, permission: string])[] = [
+  ['projects', () => '/projects', 'Last trace', 'projects:read'],
+  ['traces', () => `/projects/${projectId}`, 'support agent', 'runs:read'],
+  ['trace', () => `/runs/${trace[0]?.id}`, 'retrieve context', 'runs:read'],
+  ['usage', () => '/usage', /No traces in this range|^Total$/, 'organization:read'],
+  ['exports', () => '/exports', 'No exports', 'bulk-exports:read'],
+  ['destinations', () => '/exports?tab=Destinations', 'No destinations', 'bulk-exports:read'],
+  ['new export', () => '/exports/new', 'Create a destination first.', 'bulk-exports:manage'],
+  ['keys', () => '/settings?tab=Keys', 'Last used', 'api-keys:read'],
+  ['members', () => '/settings?tab=Members', 'Since', 'organization:read'],
+  ['audit log', () => '/settings?tab=Audit%20log', 'session.create', 'audit-logs:read'],
+  ['system', () => '/system', 'The queue is empty', 'organizations:manage'],
+];
+
+/** Requests of screens, not of the session and of what every screen shows. */
+const data = (url: URL) =>
+  /^\/api\/v\d\//.test(url.pathname) && !/^\/api\/v1\/(session|workspaces)$/.test(url.pathname);
+const shown = (text: string | RegExp) => page.getByRole('main').getByText(text).first();
+
+describe.each(screens)('the screen %s', (name, path, ready, permission) => {
+  it.each<[string, (route: Route) => Promise<void>, string]>([
+    [
+      'answers 500',
+      (route) => route.fulfill({ status: 500, json: { detail: 'The database is away.' } }),
+      'The database is away.',
+    ],
+    ['refuses connections', (route) => route.abort('connectionrefused'), 'Runlake does not answer.'],
+  ])('says that the API %s, and recovers', async (_what, fail, message) => {
+    await page.route(data, fail);
+    await page.goto(path());
+    const alert = page.getByRole('main').getByRole('alert').first();
+    await alert.getByText(message).waitFor();
+    await expectAccessible(page);
+    await page.unroute(data);
+    await alert.getByRole('button', { name: 'Try again' }).click();
+    await shown(ready).waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('says that it loads while the API is slow', async () => {
+    const { promise: held, resolve: release } = deferred();
+    await page.route(data, async (route) => {
+      await held;
+      await route.continue();
+    });
+    await page.goto(path());
+    await page.getByRole('main').getByRole('status').getByText('…').first().waitFor();
+    await expectAccessible(page);
+    expect(await shown(ready).count()).toBe(0);
+    release();
+    await shown(ready).waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('names the permission that the key lacks', async () => {
+    const { key } = await createKey(runlake, { description: `no ${name}`, permissions: ['feedback:read'] });
+    const context = await openContext(signedIn.browser, runlake.url);
+    page = await context.newPage();
+    await signIn(page, key, path());
+    await page.getByRole('main').getByText(permission).waitFor();
+    await expectAccessible(page);
+    await context.close();
+  });
+});
+
+it('a screen that has loaded keeps its data while the API fails', async () => {
+  await page.goto('/system');
+  await shown('The queue is empty').waitFor();
+  await page.route(data, (route) => route.abort('connectionrefused'));
+  await page.getByRole('alert').getByText('Not up to date').waitFor({ timeout: 30_000 });
+  expect(await shown('The queue is empty').count()).toBe(1);
+  await page.unroute(data);
+  await eventually(() => page.getByRole('alert').count()).toBe(0);
+});
