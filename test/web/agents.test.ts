@@ -1,9 +1,18 @@
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { DeploymentClient } from '../api/control-plane/deployment-client.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
-import { agentSource, supportAnswer } from './agent-source.ts';
-import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { agentSource, guardedSource, supportAnswer } from './agent-source.ts';
+import {
+  eventually,
+  expectAccessible,
+  openContext,
+  type SignedInBrowser,
+  signIn,
+  startSignedIn,
+  watchPage,
+} from './browser.ts';
 
 let signedIn: SignedInBrowser;
 let runlake: RunlakeProcess;
@@ -62,4 +71,282 @@ describe('the playground', () => {
     await expectAccessible(page);
     expect(problems).toEqual([]);
   });
+
+  it('takes JSON by the fields of a graph, shows what nodes write, and cancels', async () => {
+    await openTab('Playground');
+    await startTrip('Lyon');
+    await page.getByRole('button', { name: 'Cancel the run' }).click();
+    await page.getByText('The run has ended').waitFor();
+    await startTrip('Lyon');
+    await page.getByRole('region', { name: 'Steps' }).getByText('custom').first().waitFor();
+    await page.getByRole('region', { name: 'State' }).getByText('Five days in Lyon').waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('shows the error of a run', async () => {
+    await openTab('Playground');
+    await startTrip('nowhere');
+    await page.getByRole('alert').getByText('There is no such city: nowhere').waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('joins the run after a reload', async () => {
+    await openTab('Playground');
+    await startTrip('Rome');
+    await page.getByRole('region', { name: 'Steps' }).getByText('custom').first().waitFor();
+    await eventually(() => new URL(page.url()).searchParams.get('thread')).not.toBeNull();
+    await page.reload();
+    await page.getByText('The graph runs').waitFor();
+    await page.getByRole('region', { name: 'State' }).getByText('Five days in Rome').waitFor();
+    // Each of its events is there once.
+    expect(await page.getByRole('region', { name: 'Steps' }).getByText('custom').count()).toBe(5);
+    expect(problems).toEqual([]);
+  });
+
+  it('continues a stream whose connection broke', async () => {
+    const line = await openLine(Number(new URL(runlake.url).port));
+    const context = await openContext(signedIn.browser, line.url);
+    try {
+      page = await context.newPage();
+      await signIn(page, runlake.apiKey);
+      await openTab('Playground');
+      await startTrip('Oslo');
+      await page.getByRole('region', { name: 'Steps' }).getByText('custom').first().waitFor();
+      line.cut();
+      await page.getByRole('region', { name: 'State' }).getByText('Five days in Oslo').waitFor();
+      expect(await page.getByRole('region', { name: 'Steps' }).getByText('custom').count()).toBe(5);
+    } finally {
+      await context.close();
+      line.close();
+    }
+  });
+
+  it('shows values as text', async () => {
+    await openTab('Playground');
+    await page.getByLabel('Assistant').selectOption({ label: 'odd' });
+    await page.getByRole('textbox', { name: 'Message' }).fill('<script>document.title=1</script>');
+    await page.getByRole('button', { name: 'Run', exact: true }).click();
+    const state = page.getByRole('region', { name: 'State' });
+    await state.getByText('<img src=x onerror="document.title=1"> ⟨U+202E⟩gnp.exe').waitFor();
+    await state.getByText('<script>document.title=1</script>').waitFor();
+    expect(await page.title()).not.toBe('1');
+    expect(problems).toEqual([]);
+  });
 });
+
+describe('assistants', () => {
+  it('have a drawing of their graph, also as a list, and their configuration', async () => {
+    await openTab('Assistants');
+    await page.getByRole('button', { name: /^support/ }).click();
+    await page.getByRole('img', { name: 'Graph of 6 nodes and 6 edges, listed below' }).waitFor();
+    await page.getByText('6 nodes and 6 edges as a list').click();
+    await page
+      .getByRole('listitem')
+      .filter({ hasText: 'tools' })
+      .getByText(/leads to .*approve/)
+      .waitFor();
+    await page.getByRole('region', { name: 'Configuration' }).waitFor();
+    await page.getByText('Schemas').click();
+    await page.getByText('Versions').click();
+    await page.getByRole('region', { name: 'Configuration of version 1' }).waitFor();
+    await expectAccessible(page);
+    await page.getByRole('button', { name: 'Open in the playground' }).click();
+    await page.getByRole('button', { name: 'Run', exact: true }).waitFor();
+    expect(problems).toEqual([]);
+  });
+});
+
+describe('threads', () => {
+  it('are found, and show history, differences, forks and traces', async () => {
+    const { thread_id: thread } = await askAgent('/threads', { metadata: { customer: 'ada' } });
+    await askAgent(`/threads/${thread}/runs/wait`, { assistant_id: 'support', input: { messages: 'Refund?' } });
+    await openTab('Threads');
+    await page.getByRole('searchbox', { name: 'Id or metadata' }).fill('customer=nobody');
+    await page.getByRole('button', { name: 'Find' }).click();
+    await page.getByText('No thread matches').waitFor();
+    await page.getByRole('searchbox', { name: 'Id or metadata' }).fill('customer=ada');
+    await page.getByRole('button', { name: 'Find' }).click();
+    await page.getByRole('row').filter({ hasText: 'interrupted' }).waitFor();
+    await expectAccessible(page);
+    await page.getByRole('button', { name: thread }).click();
+    await page.getByRole('region', { name: 'approve waits for an answer' }).waitFor();
+    await page.getByRole('button', { name: 'Compare with step 1' }).click();
+    const differences = page.getByRole('region', { name: 'Differences' });
+    await differences.getByText('messages[2]').waitFor();
+    await expectAccessible(page);
+
+    // A fork: another message after the second step.
+    await page.getByRole('button', { name: /^step 1\b/ }).click();
+    await page.getByText('Fork here').click();
+    const form = page.getByRole('form', { name: 'Fork' });
+    await form.getByLabel('Values').fill('{"messages": [{"role": "user", "content": "Make it 43."}]}');
+    await form.getByLabel('As node').selectOption('plan');
+    await form.getByRole('button', { name: 'Update the state' }).click();
+    await page.getByRole('region', { name: 'State' }).getByText('Make it 43.').waitFor();
+    await page.getByText('Change the state').click();
+    await page.getByRole('button', { name: 'Run from here' }).click();
+    await page.getByText('The next run forks the thread').waitFor();
+    await page.getByRole('button', { name: 'Continue without input' }).click();
+    await page.getByRole('form', { name: 'Interrupts' }).getByText('Refund 42 euros?').waitFor();
+    await page.getByRole('region', { name: 'State' }).getByText('Make it 43.').waitFor();
+    await page.getByRole('button', { name: 'History' }).click();
+    await page
+      .getByRole('link', { name: /^Trace of the run/ })
+      .first()
+      .click();
+    await page.waitForURL(/\/runs\//);
+    expect(problems).toEqual([]);
+  });
+});
+
+describe('a deployment', () => {
+  it('shows revisions with history and log, and redeploys', async () => {
+    await openTab('Revisions');
+    const log = page.getByRole('region', { name: 'Lines of the log' });
+    await log.getByText('the graphs are loaded').first().waitFor();
+    await page.getByRole('region', { name: 'History of the revision' }).getByText('awaiting build').waitFor();
+    await expectAccessible(page);
+    const before = await page.getByRole('region', { name: 'Revisions' }).getByRole('listitem').count();
+    await page.getByRole('button', { name: /^Redeploy/ }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Redeploy' }).click();
+    const list = page.getByRole('region', { name: 'Revisions' }).getByRole('listitem');
+    await eventually(() => list.count()).toBe(before + 1);
+    await expect.poll(() => list.first().textContent(), { timeout: 60_000 }).toContain('serves');
+    expect(problems).toEqual([]);
+  });
+
+  it('has secrets whose values nobody sees, and is deleted after its name was entered', async () => {
+    const created = await client.create('short life', { secrets: [{ name: 'TOKEN', value: 'never-shown' }] });
+    await page.goto(`/agents/${created.id}?tab=Settings`);
+    const secrets = page.getByRole('form', { name: 'Secrets' });
+    await secrets.getByText('TOKEN').waitFor();
+    await secrets.getByLabel('Name of a new secret').fill('SECOND');
+    await secrets.getByLabel('Value of the new secret').fill('also-hidden');
+    await secrets.getByRole('button', { name: 'Save the secrets' }).click();
+    await secrets.getByText('SECOND').waitFor();
+    expect(await page.content()).not.toMatch(/never-shown|also-hidden/);
+    await secrets.getByRole('button', { name: 'Remove TOKEN' }).click();
+    await secrets.getByRole('button', { name: 'Save the secrets' }).click();
+    await eventually(() => secrets.getByText('TOKEN').count()).toBe(0);
+    await expectAccessible(page);
+    const { body } = await client.ask('GET', `/v2/deployments/${created.id}`);
+    expect(body.secrets).toEqual([{ name: 'SECOND', value: '' }]);
+    const remove = page.getByRole('button', { name: 'Delete the deployment' });
+    expect(await remove.isDisabled()).toBe(true);
+    await page.getByLabel(/^Name of the deployment/).fill('short life');
+    await remove.click();
+    await page.waitForURL(/\/agents$/);
+    await eventually(async () => (await client.ask('GET', `/v2/deployments/${created.id}`)).status).toBe(404);
+    expect(problems).toEqual([]);
+  });
+
+  it('is created from a form, whose errors are shown', async () => {
+    await page.goto('/agents');
+    await page.getByRole('button', { name: 'Create' }).click();
+    const dialog = page.getByRole('dialog');
+    await expectAccessible(page);
+    await dialog.getByLabel('Name').fill('from git');
+    await dialog.getByRole('textbox', { name: 'Repository' }).fill('ftp://example.com/agent');
+    await dialog.getByRole('button', { name: 'Create' }).click();
+    await dialog.getByRole('alert').waitFor();
+    await dialog.getByRole('textbox', { name: 'Repository' }).fill('https://example.invalid/agent.git');
+    await dialog.getByRole('button', { name: 'Create' }).click();
+    await page.getByRole('heading', { name: 'from git' }).waitFor();
+    await page.getByRole('tab', { name: 'Assistants' }).click();
+    await page.getByText('No revision serves yet').waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('with authentication of its own gets a header that is kept in memory only', async () => {
+    const guarded = await client.deploy('guarded', guardedSource);
+    await client.awaitDeployed(guarded.id, guarded.latest_revision_id);
+    await page.goto(`/agents/${guarded.id}?tab=Assistants`);
+    await page.getByText('Say the words.').waitFor();
+    await expectAccessible(page);
+    await page.getByLabel('Value').fill('Bearer open sesame');
+    await page.getByRole('button', { name: 'Use this header' }).click();
+    await page.getByRole('img', { name: /^Graph of/ }).waitFor();
+    expect(await page.evaluate(() => JSON.stringify([localStorage, sessionStorage, document.cookie]))).not.toContain(
+      'sesame',
+    );
+    expect(page.url()).not.toContain('sesame');
+    await page.reload();
+    await page.getByText('Say the words.').waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('is not shown to keys without the permission', async () => {
+    const keyOf = async (permissions: string[]) =>
+      (await client.ask('POST', '/orgs/current/service-keys', { permissions })).body.key as string;
+    const context = await openContext(signedIn.browser, runlake.url);
+    page = await context.newPage();
+    const watched = watchPage(page);
+    await signIn(page, await keyOf(['runs:read', 'projects:read', 'workspaces:read']), '/agents');
+    await page.getByText('deployments:read').waitFor();
+    await page.getByRole('button', { name: /^Sign out/ }).click();
+    const reader = await keyOf(['deployments:read', 'agents:read', 'projects:read', 'workspaces:read']);
+    await signIn(page, reader, `/agents/${deploymentId}?tab=Playground`);
+    await page.getByText('agents:run').waitFor();
+    expect(await page.getByRole('button', { name: 'Run', exact: true }).count()).toBe(0);
+    await page.getByRole('tab', { name: 'Settings' }).click();
+    await page.getByText('deployments:write').waitFor();
+    expect(watched.problems).toEqual([]);
+    await context.close();
+  });
+
+  it('leads to the sign-in when the session has ended', async () => {
+    await openTab('Threads');
+    await page.getByRole('searchbox', { name: 'Id or metadata' }).waitFor();
+    await page.context().clearCookies();
+    await page.getByRole('searchbox', { name: 'Id or metadata' }).fill('a=b');
+    await page.getByRole('button', { name: 'Find' }).click();
+    await page.getByLabel('API key').waitFor();
+    await signIn(page, runlake.apiKey);
+  });
+});
+
+const openTab = (tab: string) => page.goto(`/agents/${deploymentId}?tab=${tab}`);
+
+/** Starts a run of the graph `trip`, which takes 1.5 seconds. */
+async function startTrip(city: string): Promise<void> {
+  await page.getByLabel('Assistant').selectOption({ label: 'trip' });
+  await page.getByRole('button', { name: 'JSON', exact: true }).first().click();
+  await page.getByRole('textbox', { name: 'Input' }).fill(JSON.stringify({ city }));
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await page.getByText('The graph runs').waitFor();
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: each operation has its own response type.
+async function askAgent(path: string, body: object): Promise<any> {
+  return (await client.ask('POST', `/deployments/support-agent${path}`, body)).body;
+}
+
+/** A line to a port of this machine that can be cut, as when a laptop sleeps. */
+async function openLine(port: number) {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    const target = connect(port, '127.0.0.1');
+    for (const each of [socket, target]) {
+      sockets.add(each);
+      each.on('error', () => undefined);
+      each.on('close', () => {
+        socket.destroy();
+        target.destroy();
+        sockets.delete(each);
+      });
+    }
+    socket.pipe(target).pipe(socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const cut = () => {
+    for (const socket of sockets) socket.destroy();
+  };
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    cut,
+    close: () => {
+      cut();
+      server.close();
+    },
+  };
+}

@@ -5,7 +5,9 @@ import { fileURLToPath } from 'node:url';
 import { Client } from 'langsmith';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { DeploymentClient } from '../api/control-plane/deployment-client.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { agentSource } from './agent-source.ts';
 import { eventually, expectAccessible, openContext, signIn, startBrowser, watchPage } from './browser.ts';
 import { sendExperiment } from './send-experiments.ts';
 import { buildChatPrompt } from './send-prompts.ts';
@@ -94,8 +96,56 @@ const screens: readonly { name: string; path: () => string; ready: (page: Page) 
     path: () => '/system',
     ready: (page) => page.getByText('The queue is empty').waitFor(),
   },
+  {
+    name: 'agents',
+    path: () => '/agents',
+    ready: (page) => page.getByRole('link', { name: 'support agent' }).waitFor(),
+  },
+  {
+    name: 'agent-revisions',
+    path: () => agentPath('Revisions'),
+    ready: (page) => page.getByText('the graphs are loaded').first().waitFor(),
+  },
+  {
+    name: 'agent-graph',
+    path: () => agentPath('Assistants', `&assistant=${agent.assistantId}`),
+    ready: (page) => page.getByRole('img', { name: /^Graph of 6 nodes/ }).waitFor(),
+  },
+  {
+    name: 'agent-thread',
+    path: () => agentPath('Threads', `&thread=${agent.threadId}`),
+    ready: async (page) => {
+      await page.getByRole('button', { name: 'Compare with step 1' }).click();
+      await page.getByRole('region', { name: 'Differences' }).getByText('messages[2]').waitFor();
+      await page.getByRole('region', { name: 'Runs' }).getByText('Trace').waitFor();
+    },
+  },
+  {
+    name: 'agent-playground',
+    path: () => agentPath('Playground', `&thread=${agent.threadId}`),
+    ready: (page) => page.getByText('Refund 42 euros?').waitFor(),
+  },
   { name: 'usage', path: () => '/usage', ready: (page) => page.getByRole('table').getByText('Total').waitFor() },
 ];
+
+/** A deployment whose graph waits for an answer. */
+let agent: { readonly deploymentId: string; readonly assistantId: string; readonly threadId: string };
+const agentPath = (tab: string, more = '') => `/agents/${agent.deploymentId}?tab=${tab}${more}`;
+
+async function deployAgent(): Promise<typeof agent> {
+  const client = new DeploymentClient(runlake.url, runlake.apiKey);
+  const { id, latest_revision_id } = await client.deploy('support agent', agentSource, {
+    secrets: [{ name: 'SHOP_TOKEN', value: 'a-secret-of-the-shop' }],
+  });
+  await client.awaitDeployed(id, latest_revision_id);
+  const ask = async (path: string, body: object) =>
+    (await client.ask('POST', `/deployments/support-agent${path}`, body)).body;
+  const [{ assistant_id: assistantId }] = await ask('/assistants/search', { graph_id: 'support' });
+  const { thread_id: threadId } = await ask('/threads', {});
+  const input = { messages: [{ role: 'user', content: 'I want a refund for my last order.' }] };
+  await ask(`/threads/${threadId}/runs/wait`, { assistant_id: assistantId, input });
+  return { deploymentId: id, assistantId, threadId };
+}
 
 async function countUsage(now: number): Promise<number> {
   const headers = { 'x-api-key': runlake.apiKey };
@@ -162,7 +212,8 @@ beforeAll(async () => {
   await sendRuns(runlake.url, runlake.apiKey, runs);
   dataset = await addDatasetAndPrompts();
   // The roll-up counts an hour within seconds.
-  await vi.waitFor(async () => expect(await countUsage(now)).toBe(allTraces), { timeout: 30_000, interval: 250 });
+  await vi.waitFor(async () => expect(await countUsage(now)).toBe(241), { timeout: 30_000, interval: 250 });
+  agent = await deployAgent();
   if (writesScreens) mkdirSync(folder, { recursive: true });
 });
 afterAll(async () => {
@@ -218,7 +269,7 @@ describe('usage', () => {
       .getByRole('row', { name: /^Total/ })
       .getByRole('cell')
       .first();
-    await eventually(() => total.textContent()).toBe(String(allTraces));
+    await eventually(() => total.textContent()).toBe('242');
     await page.getByLabel('Group by').selectOption('project');
     const table = page.getByRole('region', { name: 'Usage by group' });
     const row = table

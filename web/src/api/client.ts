@@ -29,13 +29,10 @@ export interface CallOptions<M extends Method, P extends keyof paths> {
 export class ApiError extends Error {
   readonly status: number;
   readonly requestId: string | null;
-  /** Code of the error catalogue, if the response has one. */
-  readonly code: string | undefined;
-  constructor(message: string, status: number, requestId: string | null = null, code?: string) {
+  constructor(message: string, status: number, requestId: string | null = null) {
     super(message);
     this.status = status;
     this.requestId = requestId;
-    this.code = code;
   }
 }
 
@@ -104,8 +101,11 @@ export async function send(
   });
   if (response.ok) return response;
   const error = await toApiError(response);
-  const isOver = deployment === undefined ? error.status === 401 : error.code === 'SESSION_INVALID';
-  if (isOver && csrfToken !== undefined) onSignedOut();
+  if (response.status === 401 && csrfToken !== undefined) {
+    if (deployment === undefined) onSignedOut();
+    // The main API knows whether the session has ended; a deployment may refuse for reasons of its own.
+    else if (deployment === 'session') void send('get', '/api/v1/session').catch(() => undefined);
+  }
   throw error;
 }
 
@@ -121,7 +121,6 @@ async function toApiError(response: Response): Promise<ApiError> {
     readMessage(body) ?? `The API answered ${response.status}.`,
     response.status,
     response.headers.get('x-request-id'),
-    typeof body === 'object' && body !== null && 'code' in body ? String(body.code) : undefined,
   );
 }
 

@@ -64,6 +64,18 @@ export function useThreads({ find, status }: Pick<DeploymentSearch, 'find' | 'st
   return { threads, isUsable };
 }
 
+/** The assistant that last ran on a thread. States that were written by hand do not name it. */
+export function useAssistantOfThread(threadId: string | undefined): string | undefined {
+  const { key, request } = useAgentClient();
+  const thread = useQuery({
+    queryKey: [...key, 'thread', threadId, 'itself'],
+    queryFn: ({ signal }) => request<Thread>('get', `/threads/${threadId}`, { signal }),
+    enabled: threadId !== undefined,
+  });
+  const { assistant_id: id } = thread.data?.metadata ?? {};
+  return typeof id === 'string' ? id : undefined;
+}
+
 /** The newest state of a thread, or that at a checkpoint. */
 export function useThreadState(threadId: string | undefined, checkpointId?: string) {
   const { key, request } = useAgentClient();

@@ -24,16 +24,21 @@ function Secrets({ deployment: { id, secrets } }: { readonly deployment: Deploym
   const save = useMutation({
     mutationFn: (next: { name: string; value: string }[]) =>
       call('patch', '/api/v2/deployments/{deployment_id}', { path: { deployment_id: id }, body: { secrets: next } }),
-    onSuccess: (changed) => client.setQueryData(['deployment', id], changed),
+    onSuccess: (changed) => {
+      client.setQueryData(['deployment', id], changed);
+      setRemoved(new Set());
+    },
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
-    const data = new FormData(event.currentTarget);
+    const form = event.currentTarget;
+    const data = new FormData(form);
     const kept = secrets
       .filter(({ name }) => !removed.has(name))
       .map(({ name }) => ({ name, value: String(data.get(`value of ${name}`) ?? '') }));
     const name = String(data.get('new name')).trim();
-    save.mutate(name === '' ? kept : [...kept, { name, value: String(data.get('new value')) }]);
+    const next = name === '' ? kept : [...kept, { name, value: String(data.get('new value')) }];
+    save.mutate(next, { onSuccess: () => form.reset() });
   };
   const toggle = (name: string) => {
     const next = new Set(removed);

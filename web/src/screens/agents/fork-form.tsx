@@ -4,7 +4,7 @@ import { type FormEvent, useState } from 'react';
 import { Problem } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { useAgentClient } from './agent-client.ts';
-import { useGraph } from './agent-queries.ts';
+import { useAssistantOfThread, useGraph } from './agent-queries.ts';
 import { useDeploymentSearch } from './use-deployment-search.ts';
 
 /** Forks a thread at a checkpoint: by an update of the state, or by a run that starts there. */
@@ -20,8 +20,8 @@ export function ForkForm({
   const client = useAgentClient();
   const queries = useQueryClient();
   const { change } = useDeploymentSearch();
-  const { assistant_id } = (state.metadata ?? {}) as { readonly assistant_id?: string };
-  const graph = useGraph(assistant_id);
+  const assistantId = useAssistantOfThread(threadId);
+  const graph = useGraph(assistantId);
   const [values, setValues] = useState('{}');
   const [problem, setProblem] = useState<string>();
   const checkpointId = state.checkpoint?.checkpoint_id ?? undefined;
@@ -78,7 +78,7 @@ export function ForkForm({
           <button
             type="button"
             className="button"
-            onClick={() => change({ tab: 'Playground', checkpoint: checkpointId, assistant: assistant_id })}
+            onClick={() => change({ tab: 'Playground', checkpoint: checkpointId, assistant: assistantId })}
           >
             Run from here
           </button>

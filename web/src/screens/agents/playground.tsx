@@ -8,7 +8,7 @@ import { showInvisible } from '../../components/text.tsx';
 import { JsonTree } from '../trace/json-tree.tsx';
 import { ValueView } from '../trace/value-view.tsx';
 import { useAgentClient } from './agent-client.ts';
-import { useAssistants, useThreadRuns, useThreadState } from './agent-queries.ts';
+import { useAssistantOfThread, useAssistants, useThreadRuns, useThreadState } from './agent-queries.ts';
 import { type RunView, withPartialMessages } from './graph-run.ts';
 import { Interrupts } from './interrupts.tsx';
 import { RunInput } from './run-input.tsx';
@@ -42,10 +42,15 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
   const canRun = usePermission('agents:run');
   const { search, change } = useDeploymentSearch();
   const { thread, checkpoint } = search;
-  const assistantId = assistants.some(({ id }) => id === search.assistant) ? search.assistant : assistants[0]?.id;
+  const lastUsed = useAssistantOfThread(thread);
+  const assistantId = (
+    assistants.find(({ id }) => id === search.assistant) ??
+    assistants.find(({ id }) => id === lastUsed) ??
+    assistants[0]
+  )?.id;
   const refresh = () => queries.invalidateQueries({ queryKey: [...client.key, 'thread'] });
   const { view, start, join, cancel, reset } = useGraphRun(refresh);
-  const state = useThreadState(thread);
+  const state = useThreadState(thread, checkpoint);
   const [problem, setProblem] = useState<string>();
   const isRunning = view.phase === 'running' || view.phase === 'reconnecting';
   useJoin(thread, view, join);
