@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { compareExample } from '../../web/src/screens/datasets/comparison.ts';
 import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { post, sendExperiment } from './send-experiments.ts';
 
@@ -20,9 +21,13 @@ interface SumExample {
   readonly inputs: { readonly n: number };
 }
 
-/** Sends an experiment with feedback on the first ten examples. */
-function addExperiment(name: string, examples: readonly SumExample[], solve: (n: number) => Solution): Promise<string> {
-  return sendExperiment(signedIn.runlake, { name, datasetId }, examples, ({ inputs: { n } }, index) => {
+/** Sends an experiment with feedback on the first ten examples, and on the experiment itself. */
+async function addExperiment(
+  name: string,
+  examples: readonly SumExample[],
+  solve: (n: number) => Solution,
+): Promise<string> {
+  const id = await sendExperiment(signedIn.runlake, { name, datasetId }, examples, ({ inputs: { n } }, index) => {
     const { error, ...outputs } = solve(n);
     const { sum } = outputs;
     const feedback = {
@@ -36,6 +41,8 @@ function addExperiment(name: string, examples: readonly SumExample[], solve: (n:
       feedback: index < 10 ? feedback : {},
     };
   });
+  await post(signedIn.runlake, '/feedback', { session_id: id, key: 'count', score: examples.length });
+  return id;
 }
 
 interface Solution {
@@ -80,6 +87,50 @@ const figures = () => page.getByRole('region', { name: 'Figures of the experimen
 const open = (...experiments: (string | undefined)[]) =>
   page.goto(`/datasets/${datasetId}/compare?selectedSessions=${experiments.join(',')}`);
 
+describe('the comparison of two experiments', () => {
+  const run = (project_id: string, outputs: unknown, scores: Record<string, number>, status = 'SUCCESS') => ({
+    ...{ id: randomUUID(), project_id, outputs, status },
+    feedback_stats: Object.fromEntries(Object.entries(scores).map(([key, avg]) => [key, { n: 1, avg }])),
+  });
+  const compare = (...runs: ReturnType<typeof run>[]) => {
+    const example = { id: '1', inputs: {}, created_at: '', modified_at: '' };
+    return compareExample({ ...example, runs }, ['a', 'b'], new Set(['length']));
+  };
+  const judged = (...runs: ReturnType<typeof run>[]) => {
+    const { isDifferent, isRegression } = compare(...runs);
+    return [isDifferent, isRegression];
+  };
+
+  it('takes the average of repetitions, in any order, and of members in any order', () => {
+    const repeated = compare(
+      run('a', 1, { s: 1 }),
+      run('a', 2, { s: 0 }),
+      run('b', 2, { s: 0.5 }),
+      run('b', 1, { s: 0.5 }),
+    );
+    expect(repeated).toMatchObject({ isDifferent: false, isRegression: false });
+    expect(repeated.cells[0]?.scores.get('s')).toBe(0.5);
+    expect(judged(run('a', { x: 1, y: [{ p: 1, q: 2 }] }, {}), run('b', { y: [{ q: 2, p: 1 }], x: 1 }, {}))).toEqual([
+      false,
+      false,
+    ]);
+  });
+
+  it('knows what is worse: a score, a high one where low ones are better, and an error', () => {
+    expect(judged(run('a', 1, { s: 1 }), run('b', 1, { s: 0.9 }))).toEqual([true, true]);
+    expect(judged(run('a', 1, { s: 0.9 }), run('b', 1, { s: 1 }))).toEqual([true, false]);
+    expect(judged(run('a', 1, { length: 1 }), run('b', 1, { length: 2 }))).toEqual([true, true]);
+    expect(judged(run('a', 1, {}), run('b', 1, {}, 'ERROR'))).toEqual([true, true]);
+    expect(judged(run('a', 1, {}, 'ERROR'), run('b', 1, {}))).toEqual([true, false]);
+    expect(judged(run('a', 0.1 + 0.2, { s: 0.1 + 0.2 }), run('b', 0.1 + 0.2, { s: 0.3 }))).toEqual([false, false]);
+  });
+
+  it('does not call a run or score that is missing worse', () => {
+    expect(judged(run('a', 1, { s: 1 }))).toEqual([false, false]);
+    expect(judged(run('a', 1, { s: 1 }), run('b', 1, {}))).toEqual([true, false]);
+  });
+});
+
 describe('the experiments of a dataset', () => {
   it('are listed with their figures, chosen and compared', async () => {
     await page.goto(`/datasets/${datasetId}?tab=Experiments`);
@@ -116,7 +167,7 @@ describe('experiments side by side', () => {
     }).toBe(24);
     await page.getByText('24 examples; these are all.').waitFor();
     const second = figures().getByRole('row').filter({ hasText: 'second' });
-    // Both have one wrong sum. The second one has a longer sum, and short ones are better.
+    // After the score `correct` and the count: the second one has a longer sum, and short ones are better.
     await eventually(() => second.getByRole('cell').nth(3).textContent()).toMatch(/\+0.3 worse$/);
     expect(await second.getByRole('cell').nth(1).textContent()).toBe('0.9');
     await expectAccessible(page);
@@ -140,7 +191,7 @@ describe('experiments side by side', () => {
     await row(7).getByText('+3 worse').waitFor();
     await expectAccessible(page);
     // Compared to the second experiment, the first one is worse where it was better.
-    await page.getByRole('button', { name: 'Compare to this' }).click();
+    await page.getByRole('button', { name: 'Make first' }).click();
     await row(3).getByText('−1 worse').waitFor();
     await page.reload();
     await eventually(rowCount).toBe(1);
@@ -166,6 +217,33 @@ describe('experiments side by side', () => {
     await page.keyboard.press('Enter');
     await detail.getByRole('link', { name: 'Trace' }).first().click();
     await page.getByRole('tree', { name: 'Runs' }).waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('show only the feedback of a pairwise comparison', async () => {
+    const id = randomUUID();
+    await post(signedIn.runlake, '/datasets/comparative', {
+      id,
+      experiment_ids: ids.slice(0, 2),
+      name: `${script} pairwise`,
+      reference_dataset_id: datasetId,
+    });
+    const runs = await fetch(`${signedIn.runlake.url}/api/v1/runs/query`, {
+      method: 'POST',
+      headers: { 'x-api-key': signedIn.runlake.apiKey, 'content-type': 'application/json' },
+      body: JSON.stringify({ session: [ids[1]], limit: 1 }),
+    });
+    const [run] = (await runs.json()).runs;
+    await post(signedIn.runlake, '/feedback', {
+      ...{ run_id: run.id, trace_id: run.id, key: 'preferred', score: 1 },
+      comparative_experiment_id: id,
+    });
+    await page.goto(`/datasets/${datasetId}?tab=Experiments`);
+    await page.getByRole('region', { name: 'Pairwise comparisons' }).getByRole('link', { name: 'pairwise' }).click();
+    await table().waitFor();
+    await table().getByText('preferred 1').first().waitFor();
+    expect(await table().getByText('correct').count()).toBe(0);
+    await expectAccessible(page);
     expect(problems).toEqual([]);
   });
 

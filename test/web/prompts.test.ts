@@ -1,6 +1,7 @@
 import { Client } from 'langsmith';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { readPrompt } from '../../web/src/screens/prompts/manifest.ts';
 import { eventually, expectAccessible, openContext, type SignedInBrowser, signIn, startSignedIn } from './browser.ts';
 import { buildChatPrompt } from './send-prompts.ts';
 
@@ -192,6 +193,20 @@ describe('a prompt', () => {
   });
 });
 
+describe('the difference of long texts', () => {
+  it('is shown in part, as removed and added lines if comparing takes too long', async () => {
+    const lines = (word: string, count: number) =>
+      Array.from({ length: count }, (_, n) => `${word} ${(n * 7919) % 10_007}`).join('\n');
+    await client.pushPrompt('long', { object: { template: lines('one', 3000) } });
+    await client.pushPrompt('long', { object: { template: lines('two', 60_000) } });
+    await page.goto('/prompts/long?tab=Changes');
+    const difference = page.getByRole('region', { name: 'Difference of Messages' });
+    await difference.getByRole('button', { name: /Show more of \d+ lines/ }).waitFor();
+    expect(await difference.locator('.diff-line').count()).toBe(1000);
+    expect(problems).toEqual([]);
+  });
+});
+
 describe('what is not there', () => {
   it('a prompt and a commit that do not exist, and an API that fails', async () => {
     await page.goto('/prompts/nothing-like-it');
@@ -231,5 +246,36 @@ describe('what is not there', () => {
     await other.getByRole('region', { name: 'Commit' }).getByText('kept').waitFor();
     expect(await other.getByRole('button', { name: /Remove|Tag/ }).count()).toBe(0);
     await context.close();
+  });
+});
+
+describe('a manifest', () => {
+  it('is read with a model that is bound to tools, a schema, and messages that are no templates', () => {
+    const sequence = buildChatPrompt('Be {tone}.', { model: 'm' }) as { kwargs: Record<string, unknown> };
+    const tools = [{ type: 'function', function: { name: 'search' } }];
+    const bound = { id: ['langchain', 'RunnableBinding'], kwargs: { bound: sequence.kwargs.last, kwargs: { tools } } };
+    const first = {
+      id: ['langchain_core', 'prompts', 'structured', 'StructuredPrompt'],
+      kwargs: {
+        input_variables: ['tone'],
+        schema_: { type: 'object' },
+        messages: [
+          { lc: 1, type: 'constructor', id: ['x', 'SystemMessage'], kwargs: { content: 'Fixed.' } },
+          { unknown: true },
+        ],
+      },
+    };
+    const read = readPrompt({ ...sequence, kwargs: { first, last: bound } });
+    expect(read).toMatchObject({
+      variables: ['tone'],
+      schema: { type: 'object' },
+      model: { name: 'ChatOpenAI', settings: { model: 'm', tools } },
+      messages: [
+        { role: 'system', parts: [{ kind: 'text', text: 'Fixed.' }] },
+        { role: 'message', parts: [{ kind: 'other', value: { unknown: true } }] },
+      ],
+    });
+    for (const value of [null, 1, 'text', [], {}, { kwargs: 1 }, { kwargs: { messages: [] } }, { messages: {} }])
+      expect(readPrompt(value).messages).toBeUndefined();
   });
 });

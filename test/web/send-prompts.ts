@@ -7,7 +7,7 @@ export function buildChatPrompt(system: string, settings?: Readonly<Record<strin
     buildMessage('AIMessagePromptTemplate', 'Let me look.'),
   ];
   const prompt = build(['prompts', 'chat', 'ChatPromptTemplate'], {
-    input_variables: ['history', 'question'],
+    input_variables: [...(system.match(/(?<=\{)\w+(?=\})/g) ?? []), 'history', 'question'],
     messages,
   });
   if (settings === undefined) return prompt;

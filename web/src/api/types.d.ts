@@ -1001,6 +1001,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/datasets/{dataset_id}/comparative": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the comparative experiments of a dataset
+         * @description Needs the permission `feedback:read` too. `X-Pagination-Total` is the number on all pages.
+         *
+         *     Needs the permission `datasets:read`.
+         */
+        get: operations["listComparativeExperiments"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/examples": {
         parameters: {
             query?: never;
@@ -5671,6 +5693,65 @@ export interface operations {
                         next_cursor: string | null;
                         has_more: boolean;
                     };
+                };
+            };
+        };
+    };
+    listComparativeExperiments: {
+        parameters: {
+            query?: {
+                id?: string[];
+                name?: string;
+                /** @description Case-insensitive. */
+                name_contains?: string;
+                sort_by?: "name" | "created_at";
+                sort_by_desc?: boolean;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        /** Format: uuid */
+                        reference_dataset_id: string;
+                        name: string | null;
+                        description: string | null;
+                        extra: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        modified_at: string;
+                        experiments_info: {
+                            /** Format: uuid */
+                            id: string;
+                            name: string;
+                        }[];
+                        /** @description Statistics of its feedback, by feedback key. */
+                        feedback_stats: {
+                            [key: string]: unknown;
+                        };
+                    }[];
                 };
             };
         };

@@ -3,13 +3,16 @@ import { useMemo, useState } from 'react';
 import { showInvisible } from './text.tsx';
 import './text-diff.css';
 
-/** Time after which texts are called too different, so that no text can block the page. */
+/** Time after which texts are shown one after the other, so that no text can block the page. */
 const timeoutMs = 1000;
 /** Equal lines that are shown before and after a change. */
 const contextLines = 3;
 /** Lines longer than this are compared only as a whole. */
 const maxWordCompared = 2000;
-const maxLines = 2000;
+/** Lines that changed together of which the words are compared. */
+const maxPairs = 100;
+/** Lines that are rendered until the viewer asks for more. */
+const maxRows = 1000;
 
 interface DiffPart {
   readonly text: string;
@@ -19,8 +22,8 @@ interface DiffLine {
   readonly kind: 'same' | 'removed' | 'added';
   readonly parts: readonly DiffPart[];
 }
-/** Lines that are shown, or a number of equal lines that are not. */
-type Block = { readonly lines: readonly DiffLine[] } | { readonly hidden: readonly DiffLine[] };
+/** A line, or equal lines that are not shown at first. */
+type Row = DiffLine | { readonly hidden: readonly DiffLine[] };
 
 /** The difference between two texts, line by line, with the words that changed. */
 export function TextDiff({
@@ -32,30 +35,38 @@ export function TextDiff({
   readonly before: string;
   readonly after: string;
 }) {
-  const blocks = useMemo(() => compareTexts(before, after), [before, after]);
+  const rows = useMemo(() => compareTexts(before, after), [before, after]);
+  const [count, setCount] = useState(maxRows);
   if (before === after) return <p className="muted">No difference.</p>;
-  if (blocks === undefined)
-    return <p className="muted">The texts are too long and too different to be compared line by line.</p>;
   return (
     <div className="diff mono" role="region" aria-label={label} tabIndex={0}>
-      {blocks.map((block, index) =>
-        'hidden' in block ? (
-          <HiddenLines key={index} lines={block.hidden} />
-        ) : (
-          block.lines.map((line, at) => <Line key={`${index}-${at}`} line={line} />)
-        ),
+      {rows
+        .slice(0, count)
+        .map((row, index) =>
+          'hidden' in row ? <HiddenLines key={index} lines={row.hidden} /> : <Line key={index} line={row} />,
+        )}
+      {rows.length > count && (
+        <button type="button" className="diff-hidden" onClick={() => setCount(count + maxRows)}>
+          Show more of {rows.length - count} lines
+        </button>
       )}
     </div>
   );
 }
 
 function HiddenLines({ lines }: { readonly lines: readonly DiffLine[] }) {
-  const [isOpen, setOpen] = useState(false);
-  if (isOpen) return lines.map((line, index) => <Line key={index} line={line} />);
+  const [count, setCount] = useState(0);
   return (
-    <button type="button" className="diff-hidden" onClick={() => setOpen(true)}>
-      Show {lines.length} equal lines
-    </button>
+    <>
+      {lines.slice(0, count).map((line, index) => (
+        <Line key={index} line={line} />
+      ))}
+      {lines.length > count && (
+        <button type="button" className="diff-hidden" onClick={() => setCount(count + maxRows)}>
+          Show {lines.length - count} equal lines
+        </button>
+      )}
+    </>
   );
 }
 
@@ -78,21 +89,20 @@ function Line({ line: { kind, parts } }: { readonly line: DiffLine }) {
   );
 }
 
-/** Returns the lines of both texts; undefined if comparing them takes too long. */
-function compareTexts(before: string, after: string): readonly Block[] | undefined {
+function compareTexts(before: string, after: string): readonly Row[] {
   const changes = diffLines(before, after, { timeout: timeoutMs });
-  if (changes === undefined) return undefined;
+  if (changes === undefined) return [...toLines('removed', before), ...toLines('added', after)];
   const lines: DiffLine[] = [];
-  for (let at = 0; at < changes.length && lines.length < maxLines; at++) {
+  for (let at = 0; at < changes.length; at++) {
     const change = changes[at];
     const next = changes[at + 1];
     if (!change) continue;
-    if (change.removed && next?.added && change.count === next.count) {
-      lines.push(...pairLines(splitLines(change.value), splitLines(next.value)));
+    if (change.removed && next?.added && change.count === next.count && change.count <= maxPairs) {
+      for (const line of pairLines(splitLines(change.value), splitLines(next.value))) lines.push(line);
       at++;
     } else {
       const kind = change.removed ? 'removed' : change.added ? 'added' : 'same';
-      lines.push(...splitLines(change.value).map((text): DiffLine => ({ kind, parts: [{ text, isChanged: false }] })));
+      for (const line of toLines(kind, change.value)) lines.push(line);
     }
   }
   return foldEqual(lines);
@@ -117,24 +127,30 @@ function compareWords(before: string, after: string): readonly [readonly DiffPar
   return [words.filter(({ added }) => !added).map(toPart), words.filter(({ removed }) => !removed).map(toPart)];
 }
 
-function foldEqual(lines: readonly DiffLine[]): readonly Block[] {
-  const blocks: Block[] = [];
+/** Hides equal lines that are far from a change. */
+function foldEqual(lines: readonly DiffLine[]): readonly Row[] {
+  const rows: Row[] = [];
   for (let at = 0; at < lines.length; ) {
     const isSame = lines[at]?.kind === 'same';
     let end = at;
     while (end < lines.length && (lines[end]?.kind === 'same') === isSame) end++;
     const from = at === 0 ? at : at + contextLines;
     const until = end === lines.length ? end : end - contextLines;
-    if (isSame && until - from > 1)
-      blocks.push(
-        { lines: lines.slice(at, from) },
-        { hidden: lines.slice(from, until) },
-        { lines: lines.slice(until, end) },
-      );
-    else blocks.push({ lines: lines.slice(at, end) });
+    const isLong = isSame && until - from > 1;
+    for (let index = at; index < end; index++) {
+      const line = lines[index];
+      if (isLong && index === from) {
+        rows.push({ hidden: lines.slice(from, until) });
+        index = until - 1;
+      } else if (line) rows.push(line);
+    }
     at = end;
   }
-  return blocks;
+  return rows;
+}
+
+function toLines(kind: DiffLine['kind'], text: string): readonly DiffLine[] {
+  return splitLines(text).map((line) => ({ kind, parts: [{ text: line, isChanged: false }] }));
 }
 
 function splitLines(text: string): readonly string[] {

@@ -13,7 +13,7 @@ import type { CompareSearch } from './search.ts';
 import type { Experiment, useComparison } from './use-comparison.ts';
 import { Difference, formatDifference } from './verdict.tsx';
 
-const rowHeight = 104;
+const rowHeight = 96;
 const maxPreview = 600;
 const filters = [
   { show: undefined, label: 'All' },
@@ -25,13 +25,15 @@ const filters = [
 export function CompareTable({
   experiments,
   ids,
-  comparison: { pages, compared, rows, lowerIsBetter },
+  comparison: { pages, compared, rows },
+  lowerIsBetter,
   search: { show, example },
   onChange,
 }: {
   readonly experiments: readonly Experiment[];
   readonly ids: readonly string[];
   readonly comparison: ReturnType<typeof useComparison>;
+  readonly lowerIsBetter: ReadonlySet<string>;
   readonly search: CompareSearch;
   readonly onChange: (changes: CompareSearch) => void;
 }) {

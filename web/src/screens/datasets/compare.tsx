@@ -5,9 +5,9 @@ import { call } from '../../api/client.ts';
 import { EmptyState, ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
 import { CompareTable } from './compare-table.tsx';
-import { ExperimentSummary } from './experiment-summary.tsx';
+import { ExperimentSummary, listFeedbackKeys } from './experiment-summary.tsx';
 import type { CompareSearch } from './search.ts';
-import { maxExperiments, useComparison, useExperiments } from './use-comparison.ts';
+import { maxExperiments, useComparison, useExperiments, useLowerIsBetter } from './use-comparison.ts';
 import '../trace/trace.css';
 import '../traces/traces.css';
 import './datasets.css';
@@ -42,7 +42,8 @@ function CompareView() {
     placeholderData: keepPreviousData,
   });
   const experiments = useExperiments(datasetId, ids);
-  const comparison = useComparison(datasetId, ids, search);
+  const lowerIsBetter = useLowerIsBetter(listFeedbackKeys(experiments.data ?? []));
+  const comparison = useComparison(datasetId, ids, search, lowerIsBetter.data);
   if (dataset.error && !dataset.data)
     return <ErrorState isPage error={dataset.error} onRetry={() => void dataset.refetch()} />;
   const select = (next: readonly string[]) => change({ selectedSessions: next.join(',') || undefined });
@@ -76,13 +77,15 @@ function CompareView() {
         <EmptyState title="No experiments are chosen">Choose those to compare.</EmptyState>
       ) : experiments.error && !experiments.data ? (
         <ErrorState error={experiments.error} onRetry={() => void experiments.refetch()} />
-      ) : experiments.data === undefined ? (
+      ) : lowerIsBetter.error && !lowerIsBetter.data ? (
+        <ErrorState error={lowerIsBetter.error} onRetry={() => void lowerIsBetter.refetch()} />
+      ) : experiments.data === undefined || lowerIsBetter.data === undefined ? (
         <LoadingState />
       ) : (
         <>
           <ExperimentSummary
             experiments={experiments.data}
-            lowerIsBetter={comparison.lowerIsBetter}
+            lowerIsBetter={lowerIsBetter.data}
             onFirst={(id) => select([id, ...ids.filter((each) => each !== id)])}
             onRemove={(id) => select(ids.filter((each) => each !== id))}
           />
@@ -90,6 +93,7 @@ function CompareView() {
             experiments={experiments.data}
             ids={ids}
             comparison={comparison}
+            lowerIsBetter={lowerIsBetter.data}
             search={search}
             onChange={change}
           />

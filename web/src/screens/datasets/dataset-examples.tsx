@@ -137,6 +137,7 @@ function ExampleFilters({
           type="search"
           name="text"
           placeholder="Find in inputs and outputs"
+          size={26}
           aria-label="Find in inputs and outputs"
           defaultValue={text}
           maxLength={1000}

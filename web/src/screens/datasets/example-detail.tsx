@@ -33,7 +33,6 @@ export function ExampleDetail({
     <section className="example-detail stack" aria-label="Example">
       <header className="row wrap">
         <h2>Example</h2>
-        <CopyButton className="chip mono" label={id} text={() => id} />
         <span className="spacer" />
         {example.data && <CopyButton label="Copy" text={() => formatExact(example.data)} />}
         {example.data && editsDatasetId !== undefined && !isEditing && (
@@ -95,7 +94,7 @@ function DeleteButton({
 }
 
 function ExampleValues({ example }: { readonly example: Example }) {
-  const { inputs, outputs, source_run_id, created_at, modified_at } = example;
+  const { id, inputs, outputs, source_run_id, created_at, modified_at } = example;
   const splits = listSplits(example);
   const metadata = omitSplits(example);
   return (
@@ -112,6 +111,10 @@ function ExampleValues({ example }: { readonly example: Example }) {
       )}
       <Attachments urls={example.attachment_urls} />
       <dl className="run-figures">
+        <div>
+          <dt>Id</dt>
+          <dd className="mono">{id}</dd>
+        </div>
         {splits.length > 0 && (
           <div>
             <dt>Splits</dt>

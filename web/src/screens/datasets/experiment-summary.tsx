@@ -1,6 +1,7 @@
 import { Link } from '@tanstack/react-router';
 import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
-import { Value } from '../../components/text.tsx';
+import { Icon } from '../../components/icon.tsx';
+import { showInvisible, Value } from '../../components/text.tsx';
 import { type FeedbackFigures, formatScore, judge } from './comparison.ts';
 import type { Experiment } from './use-comparison.ts';
 import { Difference, formatDifference } from './verdict.tsx';
@@ -98,12 +99,18 @@ export function ExperimentSummary({
                 <span className="row">
                   {index > 0 && (
                     <button type="button" className="button quiet" onClick={() => onFirst(experiment.id)}>
-                      Compare to this
+                      Make first
                     </button>
                   )}
                   {experiments.length > 1 && (
-                    <button type="button" className="button quiet" onClick={() => onRemove(experiment.id)}>
-                      Remove
+                    <button
+                      type="button"
+                      className="button quiet icon"
+                      aria-label={`Remove ${showInvisible(experiment.name)}`}
+                      title="Remove from the comparison"
+                      onClick={() => onRemove(experiment.id)}
+                    >
+                      <Icon name="close" />
                     </button>
                   )}
                 </span>

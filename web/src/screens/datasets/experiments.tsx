@@ -7,6 +7,7 @@ import { EmptyState, ErrorState, LoadingState, MoreButton } from '../../componen
 import { showInvisible, Time, Value } from '../../components/text.tsx';
 import { formatScore } from './comparison.ts';
 import { listFeedbackKeys, readScore } from './experiment-summary.tsx';
+import { PairwiseComparisons } from './pairwise-comparisons.tsx';
 import type { DatasetSearch } from './search.ts';
 import { type Experiment, experimentStats, maxExperiments } from './use-comparison.ts';
 
@@ -109,6 +110,7 @@ export function Experiments({
           </tbody>
         </table>
         <MoreButton pages={experiments} label="Show older experiments" />
+        <PairwiseComparisons datasetId={datasetId} />
       </section>
     </>
   );

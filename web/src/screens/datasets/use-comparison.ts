@@ -10,6 +10,8 @@ import type { CompareSearch } from './search.ts';
 const pageSize = 20;
 /** Experiments side by side. */
 export const maxExperiments = 4;
+/** Feedback keys whose configs are read. */
+const maxKeys = 100;
 const selects = [
   'ID',
   'PROJECT_ID',
@@ -62,23 +64,24 @@ export function useExperiments(datasetId: string, ids: readonly string[]) {
   });
 }
 
-/** Returns the feedback keys whose low scores are better, as the workspace has configured them. */
-export function useLowerIsBetter(): ReadonlySet<string> {
-  const configs = useQuery({
-    queryKey: ['feedback-configs'],
-    queryFn: ({ signal }) => call('get', '/api/v1/feedback-configs', { query: { limit: 100 }, signal }),
-    enabled: usePermission('feedback:read'),
+const noKeys: ReadonlySet<string> = new Set();
+
+/** Reads which of the feedback keys are configured so that lower scores are better. */
+export function useLowerIsBetter(keys: readonly string[]) {
+  const canRead = usePermission('feedback:read');
+  return useQuery({
+    queryKey: ['feedback-configs', ...keys],
+    queryFn: async ({ signal }): Promise<ReadonlySet<string>> => {
+      if (keys.length === 0 || !canRead) return noKeys;
+      const configs = await call('get', '/api/v1/feedback-configs', {
+        query: { key: keys.slice(0, maxKeys), limit: maxKeys },
+        signal,
+      });
+      const lower = configs.filter(({ is_lower_score_better }) => is_lower_score_better);
+      return new Set(lower.map(({ feedback_key }) => feedback_key));
+    },
     staleTime: 60_000,
   });
-  return useMemo(
-    () =>
-      new Set(
-        configs.data
-          ?.filter(({ is_lower_score_better }) => is_lower_score_better)
-          .map(({ feedback_key }) => feedback_key),
-      ),
-    [configs.data],
-  );
 }
 
 /** Reads the examples with their runs page by page, and compares the experiments. All pages are of one version. */
@@ -86,8 +89,8 @@ export function useComparison(
   datasetId: string,
   experimentIds: readonly string[],
   { comparativeExperiment, show }: CompareSearch,
+  lowerIsBetter: ReadonlySet<string> = noKeys,
 ) {
-  const lowerIsBetter = useLowerIsBetter();
   const pages = useInfiniteQuery({
     queryKey: ['dataset', datasetId, 'comparison', comparativeExperiment, ...experimentIds],
     queryFn: async ({ pageParam, signal }): Promise<ComparisonPage> => {
@@ -125,5 +128,5 @@ export function useComparison(
   useEffect(() => {
     if (isEmpty && hasNextPage && !isFetching && !isError) void fetchNextPage();
   }, [isEmpty, hasNextPage, isFetching, isError, fetchNextPage]);
-  return { pages, compared, rows, lowerIsBetter };
+  return { pages, compared, rows };
 }
