@@ -109,19 +109,6 @@ describe('sign-in', () => {
     await context.close();
   });
 
-  it('signs out in every tab', async () => {
-    const context = await openContext(browser, runlake.url);
-    const [first, second] = [await context.newPage(), await context.newPage()];
-    await signIn(first, runlake.apiKey);
-    await second.goto('/usage');
-    await second.getByRole('heading', { name: 'Usage' }).waitFor();
-    await first.getByRole('button', { name: 'Sign out' }).click();
-    await first.getByLabel('API key').waitFor();
-    await second.getByRole('link', { name: 'Projects' }).click();
-    await second.getByLabel('API key').waitFor();
-    await context.close();
-  });
-
   it('names the permission that is missing', async () => {
     const context = await openContext(browser, runlake.url);
     const page = await context.newPage();

@@ -3,7 +3,7 @@ import { RouterProvider } from '@tanstack/react-router';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
 import { ApiError, setCsrfToken, whenSignedOut } from './api/client.ts';
-import { sessionQuery } from './api/session.ts';
+import { forgetData, sessionQuery, whenOtherTabChanges } from './api/session.ts';
 import { createAppRouter } from './router.tsx';
 import './styles/tokens.css';
 import './styles/base.css';
@@ -26,6 +26,14 @@ whenSignedOut(() => {
   client.setQueryData(sessionQuery.queryKey, null);
   // Leads to the sign-in screen, and back to this address afterwards.
   void router.invalidate();
+});
+whenOtherTabChanges(async () => {
+  const session = await client.fetchQuery({ ...sessionQuery, staleTime: 0 });
+  if (session === null) setCsrfToken(undefined);
+  forgetData(client);
+  // Reads the data of the new session, or leads to the sign-in screen.
+  await router.invalidate();
+  await client.invalidateQueries();
 });
 
 const root = document.getElementById('root');

@@ -20,8 +20,16 @@ export const sessionQuery = queryOptions({
   staleTime: Number.POSITIVE_INFINITY,
 });
 
+/** Tells the other tabs of the browser that the session has begun or ended. */
+const tabs = new BroadcastChannel('runlake-session');
+
+/** Calls `handle` when another tab has signed in or out. */
+export function whenOtherTabChanges(handle: () => void): void {
+  tabs.onmessage = handle;
+}
+
 /** Removes what was read with another session or in another workspace. */
-function forgetData(client: QueryClient): void {
+export function forgetData(client: QueryClient): void {
   client.removeQueries({ predicate: ({ queryKey: [first] }) => first !== sessionKey[0] });
 }
 
@@ -33,6 +41,7 @@ export function useSessionChanges() {
     const session = await keep(await send('post', url, body));
     forgetData(client);
     client.setQueryData(sessionKey, session);
+    tabs.postMessage('begun');
   };
   return {
     signIn: (apiKey: string) => begin(sessionUrl, { api_key: apiKey }),
@@ -44,6 +53,7 @@ export function useSessionChanges() {
       setWorkspace(undefined);
       forgetData(client);
       client.setQueryData(sessionKey, null);
+      tabs.postMessage('ended');
     },
   };
 }

@@ -1,0 +1,117 @@
+import { Client } from 'pg';
+import type { BrowserContext, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { RunlakeProcess } from '../runlake-process.ts';
+import {
+  createKey,
+  eventually,
+  openContext,
+  type SignedInBrowser,
+  signIn,
+  startSignedIn,
+  watchPage,
+} from './browser.ts';
+import { buildAgentTrace, sendRuns } from './send-traces.ts';
+
+let signedIn: SignedInBrowser;
+let runlake: RunlakeProcess;
+let context: BrowserContext;
+let first: Page;
+let second: Page;
+
+beforeAll(async () => {
+  signedIn = await startSignedIn(({ url, apiKey }) =>
+    sendRuns(url, apiKey, buildAgentTrace('agent', Date.now() - 60_000, 1)),
+  );
+  ({ runlake } = signedIn);
+});
+afterAll(() => signedIn?.close());
+beforeEach(async () => {
+  context = await openContext(signedIn.browser, runlake.url);
+  [first, second] = [await context.newPage(), await context.newPage()];
+  await signIn(first, runlake.apiKey, '/projects');
+  await second.goto('/settings');
+  await second.getByRole('heading', { name: 'Settings' }).waitFor();
+});
+afterEach(() => context?.close());
+
+/** Ends every session at once, as time does. */
+async function expireSessions(): Promise<void> {
+  const database = new Client({ connectionString: runlake.stores().databaseUrl });
+  await database.connect();
+  await database.query("UPDATE sign_in_sessions SET expires_at = now() - interval '1 second'");
+  await database.end();
+  // The process remembers for a few seconds that it has accepted a session.
+  await eventually(async () => (await context.request.get('/api/v1/api-key')).status()).toBe(401);
+}
+
+describe('two tabs', () => {
+  it('show the sign-in when one of them signs out, without a click in the other', async () => {
+    const { problems } = watchPage(second);
+    await first.getByRole('button', { name: 'Sign out' }).click();
+    await first.getByLabel('API key').waitFor();
+    await second.getByText('This page needs a session').waitFor();
+    expect(await second.getByRole('row').count()).toBe(0);
+    // A sign-in in one of them leads the other back to its page.
+    await first.getByLabel('API key').fill(runlake.apiKey);
+    await first.getByRole('button', { name: 'Sign in' }).click();
+    await first.getByRole('navigation', { name: 'Screens' }).waitFor();
+    await second.getByRole('heading', { name: 'Settings' }).waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('have the session of the key with which one of them signs in', async () => {
+    const { key } = await createKey(runlake, { description: 'another', permissions: ['api-keys:read'] });
+    await second.getByRole('button', { name: 'Create a key' }).waitFor();
+    await first.getByRole('button', { name: 'Sign out' }).click();
+    await first.getByLabel('API key').fill(key);
+    await first.getByRole('button', { name: 'Sign in' }).click();
+    await first.getByRole('navigation', { name: 'Screens' }).waitFor();
+    await second.getByRole('row').filter({ hasText: 'another' }).waitFor();
+    expect(await second.getByRole('button', { name: 'Create a key' }).count()).toBe(0);
+    await first.getByRole('button', { name: 'Sign out' }).click();
+    await first.getByLabel('API key').fill(runlake.apiKey);
+    await first.getByRole('button', { name: 'Sign in' }).click();
+    // The tab changes something with the CSRF token of the new session.
+    await second.getByLabel('Description').fill('of the second tab');
+    await second.getByRole('button', { name: 'Create a key' }).click();
+    await second.getByRole('region', { name: 'The new key' }).waitFor();
+  });
+
+  it('show a key that the other one has created after a reload', async () => {
+    await first.goto('/settings');
+    await first.getByLabel('Description').fill('of the first tab');
+    await first.getByRole('button', { name: 'Create a key' }).click();
+    const key = await first.getByRole('region', { name: 'The new key' }).textContent();
+    await second.reload();
+    await second.getByRole('row').filter({ hasText: 'of the first tab' }).waitFor();
+    expect(await second.content()).not.toContain(key);
+  });
+});
+
+describe('a session that expires while a screen is open', () => {
+  it('leads a screen that polls to the sign-in, and back to the same address', async () => {
+    await first.getByRole('link', { name: 'agent' }).click();
+    await first.getByRole('button', { name: 'Live' }).click();
+    await eventually(() => first.url()).toContain('live=true');
+    const address = first.url();
+    await first.getByRole('table', { name: 'Runs' }).waitFor();
+    await expireSessions();
+    await first.getByText('This page needs a session').waitFor();
+    await first.getByLabel('API key').fill(runlake.apiKey);
+    await first.getByRole('button', { name: 'Sign in' }).click();
+    await first.getByRole('table', { name: 'Runs' }).waitFor();
+    expect(first.url()).toBe(address);
+  });
+
+  it('changes nothing, and asks to sign in', async () => {
+    await expireSessions();
+    await second.getByLabel('Description').fill('too late');
+    await second.getByRole('button', { name: 'Create a key' }).click();
+    await second.getByText('This page needs a session').waitFor();
+    await second.getByLabel('API key').fill(runlake.apiKey);
+    await second.getByRole('button', { name: 'Sign in' }).click();
+    await second.getByRole('region', { name: 'Keys' }).waitFor();
+    expect(await second.getByRole('row').filter({ hasText: 'too late' }).count()).toBe(0);
+  });
+});
