@@ -89,7 +89,10 @@ export function useExamples(source: ExampleSource, { version, split, text }: Exa
   });
 }
 
-/** Reads an example of a version. */
+/**
+ * Reads an example of a version. While another version is read, the example stays as it was, and so does a form that
+ * changes it.
+ */
 export function useExample(source: ExampleSource, id: string, version: string | undefined, isEnabled = true) {
   return useQuery({
     queryKey: [...source.key, 'example', id, version],
@@ -99,6 +102,7 @@ export function useExample(source: ExampleSource, id: string, version: string | 
       return found ?? throwNotFound(`This version of the dataset has no example ${id}.`);
     },
     enabled: isEnabled,
+    placeholderData: keepPreviousData,
   });
 }
 
