@@ -45,6 +45,7 @@ export const support = new StateGraph(MessagesAnnotation)
 const Trip = Annotation.Root({ city: Annotation, days: Annotation, plan: Annotation });
 export const trip = new StateGraph(Trip)
   .addNode('propose', async ({ city }, config) => {
+    console.log('a trip to ' + city);
     for (let day = 1; day <= 5; day += 1) {
       config.writer({ day });
       await pause(300);

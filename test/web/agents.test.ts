@@ -43,6 +43,7 @@ beforeEach(async () => {
 describe('the playground', () => {
   it('streams tokens, shows tool calls, and answers an interrupt', async () => {
     await page.goto('/agents');
+    await page.getByRole('row').filter({ hasText: 'support agent' }).getByText('deployed').waitFor();
     await page.getByRole('link', { name: 'support agent' }).click();
     await page.getByRole('tab', { name: 'Playground' }).click();
     await page.getByLabel('Assistant').selectOption({ label: 'support' });
@@ -199,12 +200,29 @@ describe('threads', () => {
   });
 });
 
+describe('a link to a checkpoint', () => {
+  it('shows its state, although it is older than the listed ones', async () => {
+    const { thread_id: thread } = await askAgent('/threads', { metadata: { graph_id: 'trip' } });
+    const path = `/threads/${thread}/state`;
+    const { checkpoint: first } = await askAgent(path, { values: { city: 'step one' }, as_node: 'propose' });
+    for (let step = 0; step < 52; step += 1)
+      await askAgent(path, { values: { city: `step ${step}` }, as_node: 'propose' });
+    await page.goto(`/agents/${deploymentId}?tab=Threads&thread=${thread}&checkpoint=${first.checkpoint_id}`);
+    await page.getByRole('region', { name: 'State' }).getByText('step one').waitFor();
+    await page.getByRole('button', { name: 'Show older states' }).click();
+    await eventually(() => page.getByRole('region', { name: 'History' }).getByRole('listitem').count()).toBe(53);
+    expect(problems).toEqual([]);
+  });
+});
+
 describe('a deployment', () => {
   it('shows revisions with history and log, and redeploys', async () => {
     await openTab('Revisions');
     const log = page.getByRole('region', { name: 'Lines of the log' });
     await log.getByText('the graphs are loaded').first().waitFor();
     await page.getByRole('region', { name: 'History of the revision' }).getByText('awaiting build').waitFor();
+    await askAgent('/runs/wait', { assistant_id: 'trip', input: { city: 'Kyiv' } });
+    await log.getByText('a trip to Kyiv').waitFor();
     await expectAccessible(page);
     const before = await page.getByRole('region', { name: 'Revisions' }).getByRole('listitem').count();
     await page.getByRole('button', { name: /^Redeploy/ }).click();

@@ -1,4 +1,4 @@
-import { useInfiniteQuery } from '@tanstack/react-query';
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { type Answer, call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
@@ -6,6 +6,7 @@ import { CodeBlock } from '../../components/copy-button.tsx';
 import { EmptyState, ErrorState, LoadingState, MoreButton, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { CreateDeployment } from './create-deployment.tsx';
+import { finalStatuses, RevisionStatus } from './status.tsx';
 import './agents.css';
 
 export type Deployment = Answer<'get', '/api/v2/deployments/{deployment_id}'>;
@@ -64,6 +65,7 @@ function DeploymentList() {
               <tr>
                 <th>Name</th>
                 <th>Serves</th>
+                <th>Latest revision</th>
                 <th>Address</th>
                 <th>Source</th>
                 <th>Changed</th>
@@ -104,6 +106,7 @@ function DeploymentRow({ deployment }: { readonly deployment: Deployment }) {
         </Link>
       </td>
       <td>{serves}</td>
+      <td>{latest_revision_id && <LatestRevision deploymentId={id} revisionId={latest_revision_id} />}</td>
       <td className="agents-text mono">
         <Value text={String(source_config.custom_url ?? '')} />
       </td>
@@ -113,6 +116,19 @@ function DeploymentRow({ deployment }: { readonly deployment: Deployment }) {
       </td>
     </tr>
   );
+}
+
+function LatestRevision({ deploymentId, revisionId }: { readonly deploymentId: string; readonly revisionId: string }) {
+  const revision = useQuery({
+    queryKey: ['revision', deploymentId, revisionId],
+    queryFn: ({ signal }) =>
+      call('get', '/api/v2/deployments/{deployment_id}/revisions/{revision_id}', {
+        path: { deployment_id: deploymentId, revision_id: revisionId },
+        signal,
+      }),
+    refetchInterval: ({ state }) => (state.data && !finalStatuses.has(state.data.status) ? 2_000 : false),
+  });
+  return revision.data ? <RevisionStatus status={revision.data.status} /> : null;
 }
 
 export const sourceNames = {

@@ -15,6 +15,8 @@ export interface RunView {
 
 /** What a node wrote: an update of the state, or a custom event. */
 export interface Step {
+  /** Counts from 0 in the run. */
+  readonly place: number;
   readonly name: string;
   readonly value: unknown;
 }
@@ -53,8 +55,10 @@ export function applyEvent(view: RunView, name: string, data: unknown): RunView 
   return view;
 }
 
-function addSteps(view: RunView, steps: readonly Step[]): RunView {
-  return { ...view, steps: [...view.steps, ...steps].slice(-maxSteps) };
+function addSteps(view: RunView, steps: readonly Omit<Step, 'place'>[]): RunView {
+  const first = (view.steps.at(-1)?.place ?? -1) + 1;
+  const added = steps.map((step, index) => ({ ...step, place: first + index }));
+  return { ...view, steps: [...view.steps, ...added].slice(-maxSteps) };
 }
 
 function applyValues(view: RunView, data: unknown): RunView {

@@ -1,7 +1,7 @@
 import type { Thread } from '@langchain/langgraph-sdk';
 import { useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import { useEffect, useMemo, useState } from 'react';
+import { memo, useEffect, useMemo, useState } from 'react';
 import { usePermission } from '../../api/session.ts';
 import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
@@ -9,7 +9,7 @@ import { JsonTree } from '../trace/json-tree.tsx';
 import { ValueView } from '../trace/value-view.tsx';
 import { useAgentClient } from './agent-client.ts';
 import { useAssistantOfThread, useAssistants, useThreadRuns, useThreadState } from './agent-queries.ts';
-import { type RunView, withPartialMessages } from './graph-run.ts';
+import { type RunView, type Step, withPartialMessages } from './graph-run.ts';
 import { Interrupts } from './interrupts.tsx';
 import { RunInput } from './run-input.tsx';
 import { useDeploymentSearch } from './use-deployment-search.ts';
@@ -52,16 +52,19 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
   const { view, start, join, cancel, reset } = useGraphRun(refresh);
   const state = useThreadState(thread, checkpoint);
   const [problem, setProblem] = useState<string>();
-  const isRunning = view.phase === 'running' || view.phase === 'reconnecting';
+  const [isStarting, setStarting] = useState(false);
+  const isRunning = isStarting || view.phase === 'running' || view.phase === 'reconnecting';
   useJoin(thread, view, join);
 
   const attempt = async (work: () => Promise<unknown>) => {
     setProblem(undefined);
     await work().catch((error: unknown) => setProblem(error instanceof Error ? error.message : String(error)));
   };
+  const findThread = async () => thread ?? (await client.request<Thread>('post', '/threads', { body: {} })).thread_id;
   const run = (body: object) =>
     attempt(async () => {
-      const threadId = thread ?? (await client.request<Thread>('post', '/threads', { body: {} })).thread_id;
+      setStarting(true);
+      const threadId = await findThread().finally(() => setStarting(false));
       if (thread === undefined || checkpoint !== undefined) change({ thread: threadId, checkpoint: undefined }, true);
       await start(threadId, { assistant_id: assistantId, ...(checkpoint && { checkpoint_id: checkpoint }), ...body });
     });
@@ -160,13 +163,8 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
           <section aria-label="Steps" className="stack">
             <h2>Steps</h2>
             <ol className="agents-steps">
-              {view.steps.map(({ name, value }, index) => (
-                <li key={index}>
-                  <code>{showInvisible(name)}</code>
-                  <div className="json mono">
-                    <JsonTree value={value} level={1} />
-                  </div>
-                </li>
+              {view.steps.map((step) => (
+                <StepItem key={step.place} step={step} />
               ))}
             </ol>
           </section>
@@ -175,6 +173,16 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
     </div>
   );
 }
+
+/** Not rendered again while tokens arrive. */
+const StepItem = memo(({ step: { name, value } }: { readonly step: Step }) => (
+  <li>
+    <code>{showInvisible(name)}</code>
+    <div className="json mono">
+      <JsonTree value={value} level={1} />
+    </div>
+  </li>
+));
 
 /** Joins the run that is active on the thread when the screen opens, for example after a reload. */
 function useJoin(thread: string | undefined, { phase }: RunView, join: (threadId: string, runId: string) => void) {

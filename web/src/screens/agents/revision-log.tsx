@@ -12,9 +12,9 @@ interface Chunk {
 const stages = ['build', 'deploy', 'run'] as const;
 /** Older chunks are dropped from the view; a chunk has at most 16 KiB. */
 const maxChunks = 1_000;
-const retryMs = 2_000;
+const pollMs = 2_000;
 
-/** The log of a revision. It grows until the revision has its final status, and then on request. */
+/** The log of a revision, which grows while it is watched. */
 export function RevisionLog({
   deploymentId,
   revisionId,
@@ -22,7 +22,7 @@ export function RevisionLog({
   readonly deploymentId: string;
   readonly revisionId: string;
 }) {
-  const { chunks, isLive, problem, reload } = useLog(deploymentId, revisionId);
+  const { chunks, problem } = useLog(deploymentId, revisionId);
   const [stage, setStage] = useState<string>('');
   const shown = chunks.filter((chunk) => stage === '' || chunk.stage === stage);
   const view = useRef<HTMLPreElement>(null);
@@ -35,7 +35,7 @@ export function RevisionLog({
     <section aria-label="Log of the revision" className="stack">
       <header className="row wrap">
         <h2>Log</h2>
-        {isLive && (
+        {problem === undefined && (
           <span className="badge live-badge" role="status">
             live
           </span>
@@ -50,9 +50,6 @@ export function RevisionLog({
             ))}
           </select>
         </label>
-        <button type="button" className="button" onClick={reload} disabled={isLive}>
-          Read on
-        </button>
       </header>
       <Problem message={problem} />
       <pre
@@ -65,7 +62,7 @@ export function RevisionLog({
           isAtEnd.current = scrollHeight - scrollTop - clientHeight < 20;
         }}
       >
-        {shown.length === 0 && <span className="muted">{isLive ? 'Nothing yet' : 'Empty'}</span>}
+        {shown.length === 0 && <span className="muted">Nothing yet</span>}
         {shown.map(({ sequence, text }) => (
           <span key={sequence}>
             {showInvisible(text)}
@@ -77,14 +74,13 @@ export function RevisionLog({
   );
 }
 
-/** Follows the log. After a broken connection, it continues after the last chunk that arrived. */
+/**
+ * Follows the log. The stream ends when the revision has its final status; then, and after a broken connection, it is read
+ * on after the last chunk that arrived.
+ */
 function useLog(deploymentId: string, revisionId: string) {
   const [chunks, setChunks] = useState<readonly Chunk[]>([]);
-  const [isLive, setLive] = useState(true);
   const [problem, setProblem] = useState<string>();
-  const [round, setRound] = useState(0);
-  const last = useRef<string>(undefined);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: another round reads on.
   useEffect(() => {
     const abort = new AbortController();
     const path = fillPath(
@@ -92,31 +88,28 @@ function useLog(deploymentId: string, revisionId: string) {
       { deployment_id: deploymentId, revision_id: revisionId },
       {},
     );
-    const follow = async (): Promise<void> => {
-      try {
-        const headers = {
-          accept: 'text/event-stream',
-          ...(last.current !== undefined && { 'last-event-id': last.current }),
-        };
-        const response = await send('get', path, undefined, abort.signal, { headers });
-        setProblem(undefined);
-        for await (const { event, data, lastId } of readEvents(response)) {
-          if (event !== 'log') continue;
-          last.current = lastId;
-          const chunk = JSON.parse(data) as Chunk;
-          setChunks((former) => [...former, chunk].slice(-maxChunks));
-        }
-        setLive(false);
-      } catch (error) {
-        if (abort.signal.aborted) return;
-        setProblem(error instanceof Error ? error.message : String(error));
-        await new Promise((resolve) => setTimeout(resolve, retryMs));
-        if (!abort.signal.aborted) await follow();
+    let last: string | undefined;
+    const read = async () => {
+      const headers = { accept: 'text/event-stream', ...(last !== undefined && { 'last-event-id': last }) };
+      const response = await send('get', path, undefined, abort.signal, { headers });
+      setProblem(undefined);
+      for await (const { event, data, lastId } of readEvents(response)) {
+        if (event !== 'log') continue;
+        last = lastId;
+        const chunk = JSON.parse(data) as Chunk;
+        setChunks((former) => [...former, chunk].slice(-maxChunks));
       }
     };
-    setLive(true);
+    const follow = async () => {
+      while (!abort.signal.aborted) {
+        await read().catch((error: unknown) => {
+          if (!abort.signal.aborted) setProblem(error instanceof Error ? error.message : String(error));
+        });
+        await new Promise((resolve) => setTimeout(resolve, pollMs));
+      }
+    };
     void follow();
     return () => abort.abort();
-  }, [deploymentId, revisionId, round]);
-  return { chunks, isLive, problem, reload: () => setRound(round + 1) };
+  }, [deploymentId, revisionId]);
+  return { chunks, problem };
 }

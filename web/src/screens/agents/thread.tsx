@@ -4,7 +4,7 @@ import { usePermission } from '../../api/session.ts';
 import { EmptyState, MoreButton, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { ValueView } from '../trace/value-view.tsx';
-import { useHistory, useThreadRuns } from './agent-queries.ts';
+import { useHistory, useThreadRuns, useThreadState } from './agent-queries.ts';
 import { ForkForm } from './fork-form.tsx';
 import { StateDifference } from './state-difference.tsx';
 import { ThreadStatus } from './status.tsx';
@@ -15,6 +15,9 @@ export function ThreadView({ threadId }: { readonly threadId: string }) {
   const { search, change } = useDeploymentSearch();
   const canRun = usePermission('agents:run');
   const history = useHistory(threadId);
+  const isListed = history.data?.pages.flat().some((each) => idOf(each) === search.checkpoint) ?? true;
+  // A link can name a checkpoint that is older than those in the list.
+  const older = useThreadState(search.checkpoint === undefined || isListed ? undefined : threadId, search.checkpoint);
   return (
     <>
       <div className="row wrap agents-filter">
@@ -41,7 +44,7 @@ export function ThreadView({ threadId }: { readonly threadId: string }) {
                 <Runs threadId={threadId} />
               </EmptyState>
             );
-          const shown = states.find((each) => idOf(each) === search.checkpoint) ?? latest;
+          const shown = states.find((each) => idOf(each) === search.checkpoint) ?? older.data ?? latest;
           const other = states.find((each) => idOf(each) === search.compare);
           return (
             <div className="agents-columns">

@@ -80,11 +80,12 @@ async function readRun(
       for await (const { event, data, lastId } of stream.events) {
         lastEventId = lastId;
         attempt = 0;
+        if (data === '') continue;
         show((former) => ({ ...applyEvent(former, event, JSON.parse(data)), phase: 'running' }));
       }
       return;
     } catch (error) {
-      if (signal.aborted || runPath === undefined) throw error;
+      if (signal.aborted || runPath === undefined || attempt === retryMs.length) throw error;
       const options: AgentRequest = { lastEventId: lastEventId ?? firstEvent, signal };
       for (;;) {
         show((former) => ({ ...former, phase: 'reconnecting' }));
