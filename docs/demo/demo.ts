@@ -9,7 +9,8 @@
  *   6. compare every figure and every exported row with what was sent: exit code 0 only if all are equal;
  *   7. deploy a graph, run it with the stock LangGraph SDK, kill everything while it waits for an answer, resume it,
  *      check its usage;
- *   8. stop everything, remove the folder, print the next steps.
+ *   8. stop everything, remove the folder, print the next steps. With DEMO_KEEP=1, print a link to the trace in the
+ *      dashboard and keep Runlake running until Ctrl-C.
  */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
@@ -28,6 +29,7 @@ import { type Comparison, DemoUsage, timeOf, totalOf } from './usage.ts';
 const csvFile = 'demo-usage.csv';
 const countedWithinMs = 30_000;
 
+const keepsRunning = process.env.DEMO_KEEP === '1';
 const { values } = parseArgs({ options: { traces: { type: 'string', default: '1000' } } });
 const traceCount = Number(values.traces);
 if (!Number.isInteger(traceCount) || traceCount < 50 || traceCount > 100_000) {
@@ -90,22 +92,37 @@ async function runDemo(server: DemoServer): Promise<boolean> {
   const csv = await usage.csv();
   writeFileSync(csvFile, csv);
   console.log(`\nThe same as CSV: ${csvFile} (${csv.trim().split('\r\n').length - 1} rows)`);
-  await showTrace(server, tenants, traces, sent);
+  const runId = await showTrace(server, tenants, traces, sent);
   const files = await showExport(server, tenants, nowMs);
   const figuresEqual = compare([...(await usage.compare(traces)), compareRuns(sent.runs, files.runs)]);
-  return (await showAgent(server, tenants, counted)) && figuresEqual;
+  const { restarted, isComplete } = await showAgent(server, tenants, counted);
+  if (isComplete && figuresEqual && keepsRunning) {
+    console.log(`\nRunlake keeps running until Ctrl-C. The trace in the dashboard (the link signs in once):\n`);
+    console.log(`  ${restarted.linkTo(`/runs/${runId}`)}`);
+    await restarted.ended;
+  }
+  return isComplete && figuresEqual;
 }
 
-/** Reads the newest failed support ticket back, with the SDK. */
-async function showTrace(server: DemoServer, { keyOf }: DemoTenants, traces: readonly PlannedTrace[], sent: Sent) {
+/** Reads the newest failed support ticket back, with the SDK. @returns its id. */
+async function showTrace(
+  server: DemoServer,
+  { keyOf }: DemoTenants,
+  traces: readonly PlannedTrace[],
+  sent: Sent,
+): Promise<string> {
   const index = traces.findLastIndex(({ project, fails }) => project === 'support-bot' && fails);
   const shown = index >= 0 ? index : traces.length - 1;
   const trace = traces[shown] as PlannedTrace;
   const client = new Client({ apiUrl: server.url, apiKey: keyOf.get(trace.sender)?.key ?? '' });
   const runs: Run[] = [];
-  for await (const run of client.listRuns({ traceId: sent.roots[shown]?.id ?? '' })) runs.push(run);
+  const runId = sent.roots[shown]?.id ?? '';
+  for await (const run of client.listRuns({ traceId: runId })) runs.push(run);
   console.log(`\nOne trace read back, of ${timeOf(trace.startMs)} in ${trace.project} ("${trace.question}"):\n`);
   console.log(traceTree(runs));
+  if (!keepsRunning)
+    console.log(`\n  In the dashboard, until the demo ends (DEMO_KEEP=1 keeps it): ${server.url}/runs/${runId}`);
+  return runId;
 }
 
 /** Exports everything, and queries the files with DuckDB. */
@@ -121,9 +138,13 @@ async function showExport(server: DemoServer, tenants: DemoTenants, nowMs: numbe
 }
 
 /**
- * @returns whether the graph resumed after the crash, and both of its runs were counted in addition to earlier traces.
+ * @returns the restarted server, and whether the graph resumed after the crash, and both of its runs were counted in addition to earlier traces.
  */
-async function showAgent(server: DemoServer, tenants: DemoTenants, countedBefore: number): Promise<boolean> {
+async function showAgent(
+  server: DemoServer,
+  tenants: DemoTenants,
+  countedBefore: number,
+): Promise<{ readonly restarted: DemoServer; readonly isComplete: boolean }> {
   console.log('');
   await step('Deploying the graph docs/guide/agents/trip.js with `runlake deploy`', deployGraph(server));
   console.log('\nIt streams through the stock LangGraph SDK and interrupts with a question:\n');
@@ -141,7 +162,7 @@ async function showAgent(server: DemoServer, tenants: DemoTenants, countedBefore
     console.log(
       `\n  ${isComplete ? '✓' : '✗'} resumed where it stood; ${trips} runs of the graph in the usage, project trip`,
     );
-    return isComplete;
+    return { restarted, isComplete };
   };
   return Promise.race([resume(), restarted.ended]);
 }

@@ -10,6 +10,8 @@ import { fileURLToPath } from 'node:url';
 export interface RunlakeChild {
   /** Resolves with its address; rejects if it does not respond. */
   readonly ready: Promise<{ readonly url: string }>;
+  /** Returns the token of the link that it prints, which signs in once. */
+  signInToken(): string | undefined;
   /** Settles only if it exits unexpectedly: rejects with its last output. */
   readonly ended: Promise<never>;
   /** Stops it. May be called at any time, also twice. */
@@ -27,6 +29,7 @@ export function startChild(settings: Readonly<Record<string, string>>): RunlakeC
     detached: true,
   });
   let output = '';
+  let token: string | undefined;
   let stopping = false;
   const exited = new Promise<void>((resolve) => {
     child.once('exit', () => resolve());
@@ -45,6 +48,7 @@ export function startChild(settings: Readonly<Record<string, string>>): RunlakeC
     void exited.then(() => clearTimeout(timer));
     const read = (chunk: Buffer) => {
       output = (output + chunk).slice(-20_000);
+      token ??= /signin#once=(\S+)/.exec(output)?.[1];
       const [, url] = /Runlake answers at (\S+)/.exec(output) ?? [];
       if (url === undefined) return;
       clearTimeout(timer);
@@ -55,6 +59,7 @@ export function startChild(settings: Readonly<Record<string, string>>): RunlakeC
   });
   return {
     ready: Promise.race([answers, ended]),
+    signInToken: () => token,
     ended,
     async end(signal) {
       stopping = true;

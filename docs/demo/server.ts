@@ -8,6 +8,8 @@ import { startChild } from './runlake-child.ts';
 export interface DemoServer {
   readonly url: string;
   readonly adminKey: string;
+  /** Returns the address of a path of the dashboard that signs in once. */
+  linkTo(path: string): string;
   /** Root of local exports. */
   readonly exportFolder: string;
   /** Settles only if the server exits unexpectedly: rejects with its last output. */
@@ -34,8 +36,10 @@ export function startServer(): { readonly ready: Promise<DemoServer>; stop(): Pr
   let stopped = false;
 
   const serving = async (): Promise<DemoServer> => {
-    const { ended, ready } = child;
-    return { ...(await ready), adminKey, exportFolder, ended, crash };
+    const { ended, ready, signInToken } = child;
+    const { url } = await ready;
+    const linkTo = (path: string) => `${url}/signin?to=${encodeURIComponent(path)}#once=${signInToken()}`;
+    return { url, linkTo, adminKey, exportFolder, ended, crash };
   };
   const crash = async (): Promise<DemoServer> => {
     await child.end('SIGKILL');

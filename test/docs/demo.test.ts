@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { isFullExtent } from '../house/extent.ts';
 import { startRunlake } from '../runlake-process.ts';
+import { startBrowser } from '../web/start-browser.ts';
 import { nodeProgram, otherReleases } from './node-releases.ts';
 
 const script = fileURLToPath(new URL('../../docs/demo/demo.ts', import.meta.url));
@@ -18,7 +19,7 @@ beforeAll(() => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** Starts the demo in an empty folder, with SDK and Runlake settings in its environment that must have no effect. */
-function startDemo(traces: number, node = process.execPath) {
+function startDemo(traces: number, node = process.execPath, environment: Readonly<Record<string, string>> = {}) {
   const child = spawn(node, ['--import', loader, script, '--traces', String(traces)], {
     cwd: folder,
     env: {
@@ -27,6 +28,7 @@ function startDemo(traces: number, node = process.execPath) {
       LANGSMITH_TRACING_SAMPLING_RATE: '0',
       LANGSMITH_WORKSPACE_ID: '11111111-1111-4111-8111-111111111111',
       RUNLAKE_MAX_BODY_BYTES: 'nonsense',
+      ...environment,
     },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -60,11 +62,29 @@ describe('the demo', () => {
     expect(said.output).toMatch(/✓ in the Parquet files, value by value: all \d+ rows equal/);
     expect(said.output).toContain('✓ resumed where it stood; 2 runs of the graph in the usage, project trip');
     expect(said.output).not.toMatch(/✗ (by|in)|warn/i);
+    expect(said.output).toMatch(/In the dashboard, until the demo ends .*: http:\S+\/runs\/[0-9a-f-]{36}$/m);
     const csv = readFileSync(join(folder, 'demo-usage.csv'), 'utf8');
     expect(csv).toMatch(/^Time Bucket Start,.*,Traces\r\n/);
     expect(leftovers()).toEqual([]);
 
     await pasteNextSteps(said.output);
+  }, 300_000);
+
+  it('keeps running with DEMO_KEEP=1, and its link opens the trace in the browser', async () => {
+    const { child, ended, said, seen } = startDemo(60, process.execPath, { DEMO_KEEP: '1' });
+    await seen('#once=');
+    const browser = await startBrowser();
+    try {
+      const page = await browser.newPage();
+      await page.goto(/^ +(http\S+#once=\S+)$/m.exec(said.output)?.[1] ?? '');
+      await page.getByRole('treeitem').filter({ hasText: 'answer ticket' }).waitFor();
+      await page.getByRole('treeitem').filter({ hasText: 'write reply' }).waitFor();
+    } finally {
+      await browser.close();
+      child.kill('SIGINT');
+    }
+    expect(await ended, said.output).toBe(130);
+    expect(leftovers()).toEqual([]);
   }, 300_000);
 
   it('cleans up when it is interrupted', async () => {

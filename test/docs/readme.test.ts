@@ -33,7 +33,7 @@ describePage('README', page, {
   shown: [
     /Admin key, shown this once: \S+/,
     undefined,
-    /"runs":\[\{.*"name":\s*"hello"[\s\S]*"billable_metric_name"/,
+    /"runs":\[\{.*"name":\s*"hello"[\s\S]*"billable_metric_name"[\s\S]*Open http:\S+\/runs\/[0-9a-f-]{36} in a browser/,
     /COMPLETED in .*: 1 rows? in 1 file/,
     /Runlake runs agents at/,
     /"word":"Sunday\."[\s\S]*"booking":"booked: Lyon"/,

@@ -1,18 +1,14 @@
-import chromium from '@sparticuz/chromium';
 import axe from 'axe-core';
-import { type Browser, type BrowserContext, type Page, chromium as playwright } from 'playwright-core';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { type RunlakeOptions, type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { startBrowser } from './start-browser.ts';
+
+export { startBrowser };
 
 /** Expects a value within ten seconds. */
 export function eventually<T>(read: () => T | Promise<T>) {
   return expect.poll(read, { timeout: 10_000 });
-}
-
-/** Starts Chromium from the package `@sparticuz/chromium`, which contains the program. */
-export async function startBrowser(): Promise<Browser> {
-  // Its own sandbox needs a user other than root.
-  return playwright.launch({ executablePath: await chromium.executablePath(), args: ['--no-sandbox'] });
 }
 
 export interface ContextOptions {

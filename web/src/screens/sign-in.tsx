@@ -51,7 +51,7 @@ export function SignIn() {
     if (token === undefined || isSent.current) return;
     isSent.current = true;
     // The token is valid once; it must not stay in the history of the browser.
-    window.history.replaceState(null, '', window.location.pathname);
+    window.history.replaceState(null, '', window.location.pathname + window.location.search);
     void attempt(() => signInOnce(decodeURIComponent(token)));
   });
 
