@@ -168,6 +168,7 @@ function buildSumQuery(name: string, set: RunSet, selection: CallSelection, colu
       FROM (${covering}) GROUP BY covered_trace, covered_id ${kind === undefined ? '' : ', covered_kind'}) AS covered
     ON trace_id = covered_trace AND id = covered_id ${kind === undefined ? '' : 'AND kind = covered_kind'}`;
   const sums = bits.map((_bit, index) => `sum(leaf_${index}) AS total_${index}`).join(', ');
+  const totals = bits.map((_bit, index) => `total_${index}`).join(', ');
   const picked = bits.map((_bit, index) => `any(leaf_${index}) AS leaf_${index}`).join(', ');
   // If all runs of a trace are in one group, the matching runs are not needed to find the group of a call. Without groups,
   // the key is the trace alone.
@@ -181,9 +182,8 @@ function buildSumQuery(name: string, set: RunSet, selection: CallSelection, colu
       ? !isInFacts
         ? byTrace
         : `SELECT sums.* FROM (${byTrace}) AS sums LEFT SEMI JOIN (SELECT matching_trace FROM (${matchingSql})) AS matching ON top = matching_trace`
-      : `SELECT grp ${kindSql}, trace_id AS top, ${sums}
-      FROM (${leaves}) AS leaves INNER JOIN (SELECT DISTINCT matching_trace, grp FROM (${matchingSql})) AS matching ON trace_id = matching_trace
-      GROUP BY grp, top ${kindSql}`,
+      : `SELECT matching.grp AS grp ${kindSql}, top, ${totals} FROM (${byTrace}) AS sums
+      INNER JOIN (SELECT DISTINCT matching_trace, grp FROM (${matchingSql})) AS matching ON top = matching_trace`,
     path: `SELECT grp ${kindSql}, top, ${sums} FROM (
         SELECT grp ${kindSql}, id, argMin(node, position) AS top, ${picked}
         FROM (SELECT *, node, position FROM (${leaves})

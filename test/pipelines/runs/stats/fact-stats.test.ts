@@ -112,6 +112,7 @@ function buildSets(): StatsRequest[] {
     { scope, filter: { startedFromMicros }, selected },
     { scope, filter: { isRoot: true, startedFromMicros }, selected },
     { scope, filter: { isRoot: true }, selected, groupBy: projectGrouping },
+    { scope, filter: { isRoot: true }, selected, groupBy: buildGrouping('name', '') },
     { scope, filter: { startedFromMicros }, selected, groupBy: projectGrouping, maxGroups: 1 },
     { scope, filter: { isRoot: false }, selected: cheap },
     { scope, filter: {}, selected: cheap, groupBy: buildGrouping('name', '') },
