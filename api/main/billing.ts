@@ -1,22 +1,14 @@
 import { type Static, Type } from 'typebox';
-import { formatCsv } from '../../infra/csv/format-csv.ts';
 import { type FieldError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { parseUuid } from '../../pipelines/ingest/run-event/uuid.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
-import { type AgentUsageRow, readAgentUsage } from '../../pipelines/usage/agent-report.ts';
-import {
-  type GranularUsage,
-  type GranularUsageRequest,
-  generateUsageRows,
-  readGranularUsage,
-  readOrganizationUsage,
-  type UsageRow,
-} from '../../pipelines/usage/report.ts';
+import { type GranularUsageRequest, readOrganizationUsage } from '../../pipelines/usage/report.ts';
 import { groupings } from '../../pipelines/usage/report-query.ts';
 import type { UsageRange } from '../../pipelines/usage/rollup-query.ts';
 import { jsonMediaType, nullable, OneOf, optional } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
+import { formatCsvOfKind, formatJsonOfKind, formatUsageTime, usageKinds } from './usage-formats.ts';
 
 /**
  * Matches an ISO 8601 date, optionally with a time of any precision. The time zone is `Z` or an offset; a time without
@@ -80,18 +72,11 @@ function readUsageRange(query: Readonly<Record<string, unknown>>, startName: str
   return { startMs, endMs };
 }
 
-/** Formats a time in whole seconds as it appears in responses: `2026-01-05T00:00:00Z`. */
-export function formatUsageTime(seconds: number): string {
-  return `${new Date(seconds * 1_000).toISOString().slice(0, 19)}Z`;
-}
-
 /**
  * Maximum number of workspace ids in one usage request. All ids are part of one query, and the maximum length of a URL
  * allows only a few more.
  */
 const maxWorkspaceIds = 200;
-
-const usageKinds = ['traces', 'langsmith_deployments'] as const;
 
 /** Query parameters of granular usage, for JSON and CSV. */
 const GranularUsageQuery = Type.Object({
@@ -109,7 +94,9 @@ const GranularUsageQuery = Type.Object({
   ),
   kind: OneOf(usageKinds, {
     default: 'traces',
-    description: '`langsmith_deployments`: graph runs, executed nodes and uptime of agent servers in place of traces.',
+    description:
+      '`langsmith_deployments`: graph runs, executed nodes and uptime of agent servers in place of traces. `tokens`: traces, ' +
+      'with the tokens and costs of those that are stored; it needs the permission `runs:read` too.',
   }),
 });
 
@@ -145,50 +132,6 @@ function parseWorkspaceIds(values: readonly string[]): string[] {
   return nonEmptyIds;
 }
 
-type Columns<Row> = ReadonlyArray<readonly [header: string, cell: (row: Row) => string | number]>;
-
-/** The columns in their fixed order. Each entry has the header text and a function that returns the cell of a row. */
-const dimensionColumns: Columns<Omit<UsageRow, 'traces'>> = [
-  ['Time Bucket Start', ({ startSeconds }) => formatUsageTime(startSeconds)],
-  ['Time Bucket End', ({ endSeconds }) => formatUsageTime(endSeconds)],
-  ['Workspace ID', ({ dimensions }) => escapeFormula(dimensions.workspace_id)],
-  ['Workspace Name', ({ dimensions }) => escapeFormula(dimensions.workspace_name)],
-  ['Project ID', ({ dimensions }) => escapeFormula(dimensions.project_id)],
-  ['Project Name', ({ dimensions }) => escapeFormula(dimensions.project_name)],
-  ['User ID', ({ dimensions }) => escapeFormula(dimensions.user_id)],
-  ['User Email', ({ dimensions }) => escapeFormula(dimensions.user_email)],
-  ['API Key Short Key', ({ dimensions }) => escapeFormula(dimensions.api_key_short_key)],
-];
-const traceColumns: Columns<UsageRow> = [...dimensionColumns, ['Traces', ({ traces }) => traces]];
-const agentColumns: Columns<AgentUsageRow> = [
-  ...dimensionColumns,
-  ['Nodes Executed', ({ nodesExecuted }) => nodesExecuted],
-  ['Agent Runs', ({ agentRuns }) => agentRuns],
-  ['Agent Uptime (seconds)', ({ uptimeSeconds }) => uptimeSeconds],
-];
-
-function formatUsageCsv<Row>(columns: Columns<Row>, rows: Iterable<Row>) {
-  function* generateCells() {
-    for (const row of rows) yield columns.map(([, cell]) => cell(row));
-  }
-  return formatCsv(
-    columns.map(([name]) => name),
-    generateCells(),
-  );
-}
-
-/**
- * Matches text that a spreadsheet would evaluate as a formula. Some spreadsheets skip white space and quotes at the
- * start, and some convert full-width characters. Source: OWASP, "CSV Injection".
- */
-const formulaPattern = /^(?:[\s"'\p{Cc}\p{Cf}]*[=+\-@＝＋－＠]|[\t\r\n])/u;
-
-/** Returns the text of a cell. Adds a leading apostrophe if a spreadsheet would evaluate the text as a formula. */
-function escapeFormula(value: string | null | undefined): string {
-  if (value === null || value === undefined) return '';
-  return formulaPattern.test(value) ? `'${value}` : value;
-}
-
 /** GET /orgs/current/billing/granular-usage/export */
 export const exportGranularUsage = defineOperation({
   operationId: 'exportGranularUsage',
@@ -210,10 +153,7 @@ export const exportGranularUsage = defineOperation({
   },
   handler: async ({ query, caller, services }) => {
     const request = toGranularUsageRequest(query, caller);
-    const body =
-      query.kind === 'traces'
-        ? formatUsageCsv(traceColumns, generateUsageRows(await readGranularUsage(services, request)))
-        : formatUsageCsv(agentColumns, (await readAgentUsage(services.database, request)).rows);
+    const body = await formatCsvOfKind[query.kind](services, request, caller);
     const [from, to] = [request.range.startMs, request.range.endMs].map((ms) =>
       formatUsageTime(Math.floor(ms / 1_000)).slice(0, 10),
     );
@@ -226,35 +166,6 @@ export const exportGranularUsage = defineOperation({
     });
   },
 });
-
-/**
- * Serialises the body of GET /orgs/current/billing/granular-usage according to its schema. Each dimension is serialised
- * only once, because the usage of one month, grouped by API key, has tens of thousands of rows that share a few hundred
- * dimensions.
- */
-export function formatUsageJson({ stride, dimensions, buckets }: GranularUsage): Buffer {
-  const dimensionTexts = dimensions.map((dimension) => `,"dimensions":${JSON.stringify(dimension)},"traces":`);
-  let rows = '';
-  for (const { startSeconds, traces } of buckets) {
-    const head = `{"time_bucket":"${formatUsageTime(startSeconds)}"`;
-    for (let index = 0; index < traces.length; index++) {
-      if (traces[index] === 0) continue;
-      rows += `${rows === '' ? '' : ','}${head}${dimensionTexts[index]}${traces[index]}}`;
-    }
-  }
-  return Buffer.from(`{"stride":${JSON.stringify({ days: stride.days, hours: stride.hours })},"usage":[${rows}]}`);
-}
-
-function formatAgentUsageJson({ stride, rows }: Awaited<ReturnType<typeof readAgentUsage>>): Buffer {
-  const usage = rows.map(({ startSeconds, dimensions, nodesExecuted, agentRuns, uptimeSeconds }) => ({
-    time_bucket: formatUsageTime(startSeconds),
-    dimensions,
-    nodes_executed: nodesExecuted,
-    agent_runs: agentRuns,
-    agent_uptime_seconds: uptimeSeconds,
-  }));
-  return Buffer.from(JSON.stringify({ stride: { days: stride.days, hours: stride.hours }, usage }));
-}
 
 const Name = optional(Type.String());
 
@@ -278,7 +189,13 @@ const GranularUsageResponse = Type.Object({
         },
         { description: 'Only the keys of the grouping, with current names.' },
       ),
-      traces: optional(Type.Integer({ description: 'Only of `kind=traces`.' })),
+      traces: optional(Type.Integer({ description: 'Of `kind=traces` and `kind=tokens`.' })),
+      prompt_tokens: optional(Type.Integer({ description: 'Only of `kind=tokens`, as the next three.' })),
+      completion_tokens: optional(Type.Integer()),
+      total_tokens: optional(
+        Type.Integer({ description: 'Of the traces that are stored and whose root run is in the bucket.' }),
+      ),
+      total_cost: optional(Type.Number({ description: 'In US dollars; null if no run states a cost.' })),
       nodes_executed: optional(Type.Integer({ description: 'Only of `kind=langsmith_deployments`, as the next two.' })),
       agent_runs: optional(Type.Integer({ description: 'Graph runs that ended in the bucket.' })),
       agent_uptime_seconds: optional(
@@ -306,10 +223,7 @@ export const getGranularUsage = defineOperation({
   schema: { query: GranularUsageQuery, response: { 200: GranularUsageResponse } },
   handler: async ({ query, caller, services }) => {
     const request = toGranularUsageRequest(query, caller);
-    const body =
-      query.kind === 'traces'
-        ? formatUsageJson(await readGranularUsage(services, request))
-        : formatAgentUsageJson(await readAgentUsage(services.database, request));
+    const body = await formatJsonOfKind[query.kind](services, request, caller);
     return new RawResponse({ headers: { 'content-type': jsonMediaType }, body });
   },
 });

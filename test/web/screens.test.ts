@@ -277,6 +277,22 @@ describe('usage', () => {
       .getByRole('cell')
       .first();
     await eventually(() => row.textContent()).toBe('91');
+    // Tokens and costs are those of the figures of the project.
+    const headers = { 'x-api-key': runlake.apiKey };
+    const since = new Date(Date.now() - 31 * 24 * hourMs).toISOString();
+    const found = await fetch(
+      `${runlake.url}/api/v1/sessions?name=support-agent&include_stats=true&stats_start_time=${since}`,
+      { headers },
+    );
+    const [{ total_tokens, total_cost }] = await found.json();
+    const cells = table.getByRole('row', { name: /^support-agent/ }).getByRole('cell');
+    await eventually(() => cells.nth(1).textContent()).toBe(total_tokens.toLocaleString('en'));
+    expect(await cells.nth(2).textContent()).toBe(`$${Number(total_cost).toFixed(2)}`);
+    await page.getByLabel('Show').selectOption('Cost');
+    await page.getByRole('columnheader', { name: 'Share of cost' }).waitFor();
+    await page.reload();
+    await page.getByRole('img', { name: /^Chart of cost, \$/ }).waitFor();
+    await expectAccessible(page);
     const [download] = await Promise.all([
       page.waitForEvent('download'),
       page.getByRole('link', { name: 'CSV' }).click(),
@@ -288,6 +304,11 @@ describe('usage', () => {
       .filter((line) => line.includes('support-agent'))
       .map((line) => Number(line.split(',')[header.indexOf('Traces')]));
     expect(traces.reduce((sum, each) => sum + each, 0)).toBe(91);
+    const tokens = csv
+      .slice(1)
+      .filter((line) => line.includes('support-agent'))
+      .map((line) => Number(line.split(',')[header.indexOf('Total Tokens')]));
+    expect(tokens.reduce((sum, each) => sum + each, 0)).toBe(total_tokens);
     await context.close();
   });
 });

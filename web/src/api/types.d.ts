@@ -6634,8 +6634,8 @@ export interface operations {
                 workspace_ids: string[];
                 /** @description Dimension by which the traces of a bucket are grouped. */
                 group_by?: "workspace" | "project" | "user" | "api_key";
-                /** @description `langsmith_deployments`: graph runs, executed nodes and uptime of agent servers in place of traces. */
-                kind?: "traces" | "langsmith_deployments";
+                /** @description `langsmith_deployments`: graph runs, executed nodes and uptime of agent servers in place of traces. `tokens`: traces, with the tokens and costs of those that are stored; it needs the permission `runs:read` too. */
+                kind?: "traces" | "langsmith_deployments" | "tokens";
             };
             header?: never;
             path?: never;
@@ -6673,6 +6673,10 @@ export interface operations {
                                 api_key_short_key?: string | null;
                             };
                             traces?: number | null;
+                            prompt_tokens?: number | null;
+                            completion_tokens?: number | null;
+                            total_tokens?: number | null;
+                            total_cost?: number | null;
                             nodes_executed?: number | null;
                             agent_runs?: number | null;
                             agent_uptime_seconds?: number | null;
@@ -6699,8 +6703,8 @@ export interface operations {
                 workspace_ids: string[];
                 /** @description Dimension by which the traces of a bucket are grouped. */
                 group_by?: "workspace" | "project" | "user" | "api_key";
-                /** @description `langsmith_deployments`: graph runs, executed nodes and uptime of agent servers in place of traces. */
-                kind?: "traces" | "langsmith_deployments";
+                /** @description `langsmith_deployments`: graph runs, executed nodes and uptime of agent servers in place of traces. `tokens`: traces, with the tokens and costs of those that are stored; it needs the permission `runs:read` too. */
+                kind?: "traces" | "langsmith_deployments" | "tokens";
             };
             header?: never;
             path?: never;

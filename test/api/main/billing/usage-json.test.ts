@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { formatUsageJson, formatUsageTime } from '../../../../api/main/billing.ts';
+import { formatUsageJson, formatUsageTime } from '../../../../api/main/usage-formats.ts';
 import { type GranularUsage, generateUsageRows } from '../../../../pipelines/usage/report.ts';
 
 const usages: fc.Arbitrary<GranularUsage> = fc

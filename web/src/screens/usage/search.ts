@@ -2,6 +2,8 @@
 export interface UsageSearch {
   readonly range?: UsageRange | undefined;
   readonly group?: UsageGroup | undefined;
+  /** What the chart and the columns of buckets show. Default: traces. */
+  readonly show?: UsageMetric | undefined;
 }
 
 /** Ranges and the size of their buckets, which the API derives from the length of the range. */
@@ -16,10 +18,14 @@ export type UsageRange = keyof typeof usageRanges;
 export const usageGroups = { workspace: 'Workspace', project: 'Project', user: 'User', api_key: 'API key' } as const;
 export type UsageGroup = keyof typeof usageGroups;
 
+export const usageMetrics = { traces: 'Traces', tokens: 'Tokens', cost: 'Cost' } as const;
+export type UsageMetric = keyof typeof usageMetrics;
+
 export function readUsageSearch(search: Record<string, unknown>): UsageSearch {
-  const { range, group } = search;
+  const { range, group, show } = search;
   return {
     range: typeof range === 'string' && range in usageRanges ? (range as UsageRange) : undefined,
     group: typeof group === 'string' && group in usageGroups ? (group as UsageGroup) : undefined,
+    show: typeof show === 'string' && show in usageMetrics ? (show as UsageMetric) : undefined,
   };
 }

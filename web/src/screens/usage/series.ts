@@ -1,14 +1,19 @@
 import type { Answer } from '../../api/client.ts';
-import type { UsageGroup } from './search.ts';
+import { formatCost, formatCount } from '../../components/format.ts';
+import type { UsageGroup, UsageMetric } from './search.ts';
 
 type Report = Answer<'get', '/api/v1/orgs/current/billing/granular-usage'>;
-type Dimensions = Report['usage'][number]['dimensions'];
+type Row = Report['usage'][number];
+type Dimensions = Row['dimensions'];
+type Figures = Readonly<Record<UsageMetric, number>>;
 
 export interface UsageSeries {
   /** Start of each bucket, in milliseconds since the epoch, without gaps. */
   readonly buckets: readonly number[];
   readonly totals: readonly number[];
-  readonly total: number;
+  /** Sums of all buckets and groups. */
+  readonly sums: Figures;
+  readonly metric: UsageMetric;
   /** The largest group first. */
   readonly groups: readonly UsageGroupSeries[];
   labelOf(bucket: number): string;
@@ -16,9 +21,9 @@ export interface UsageSeries {
 export interface UsageGroupSeries {
   readonly key: string;
   readonly name: string;
-  /** Traces by bucket. */
+  /** Values of the metric by bucket. */
   readonly counts: readonly number[];
-  readonly sum: number;
+  readonly sums: Figures;
   readonly color: string;
 }
 
@@ -26,30 +31,51 @@ export interface UsageGroupSeries {
 const colors = ['#1d87a8', '#d0782a', '#7b5cc4', '#3a9b62', '#c4506e', '#8f8a1f', '#5a7fd6', '#a0693f'];
 export const otherColor = '#7d8894';
 
-/** Arranges a usage report by group and bucket. */
-export function buildSeries({ stride, usage }: Report, group: UsageGroup): UsageSeries {
+/** Formats of the metrics. */
+export const metricFormats: Readonly<Record<UsageMetric, (value: number) => string>> = {
+  traces: formatCount,
+  tokens: formatCount,
+  cost: formatCost,
+};
+
+const noFigures: Figures = { traces: 0, tokens: 0, cost: 0 };
+const readFigures = ({ traces, total_tokens, total_cost }: Row): Figures => ({
+  traces: traces ?? 0,
+  tokens: total_tokens ?? 0,
+  cost: total_cost ?? 0,
+});
+const addFigures = (one: Figures, other: Figures): Figures => ({
+  traces: one.traces + other.traces,
+  tokens: one.tokens + other.tokens,
+  cost: one.cost + other.cost,
+});
+
+/** Arranges a usage report by group and bucket, with the values of `metric` by bucket. */
+export function buildSeries({ stride, usage }: Report, group: UsageGroup, metric: UsageMetric): UsageSeries {
   const strideMs = (stride.days * 24 + stride.hours) * 3_600_000;
   const times = usage.map(({ time_bucket }) => Date.parse(time_bucket));
   const first = Math.min(...times);
   const count = times.length === 0 ? 0 : Math.round((Math.max(...times) - first) / strideMs) + 1;
   const buckets = Array.from({ length: count }, (_, index) => first + index * strideMs);
-  const byKey = new Map<string, { name: string; counts: number[] }>();
-  for (const { time_bucket, dimensions, traces } of usage) {
-    const { key, name } = identify(dimensions, group);
-    const found = byKey.get(key) ?? { name, counts: new Array<number>(count).fill(0) };
-    const index = Math.round((Date.parse(time_bucket) - first) / strideMs);
-    found.counts[index] = (found.counts[index] ?? 0) + (traces ?? 0);
-    byKey.set(key, found);
+  const byKey = new Map<string, { name: string; counts: number[]; sums: Figures }>();
+  for (const row of usage) {
+    const { key, name } = identify(row.dimensions, group);
+    const found = byKey.get(key) ?? { name, counts: new Array<number>(count).fill(0), sums: noFigures };
+    const index = Math.round((Date.parse(row.time_bucket) - first) / strideMs);
+    const figures = readFigures(row);
+    found.counts[index] = (found.counts[index] ?? 0) + figures[metric];
+    byKey.set(key, { ...found, sums: addFigures(found.sums, figures) });
   }
   const groups = [...byKey]
-    .map(([key, { name, counts }]) => ({ key, name, counts, sum: counts.reduce((sum, each) => sum + each, 0) }))
-    .sort((a, b) => b.sum - a.sum)
+    .map(([key, each]) => ({ key, ...each }))
+    .sort((a, b) => b.sums[metric] - a.sums[metric])
     .map((each, index) => ({ ...each, color: colors[index] ?? otherColor }));
   const totals = buckets.map((_, index) => groups.reduce((sum, { counts }) => sum + (counts[index] ?? 0), 0));
   return {
     buckets,
     totals,
-    total: totals.reduce((sum, each) => sum + each, 0),
+    sums: groups.map(({ sums }) => sums).reduce(addFigures, noFigures),
+    metric,
     groups,
     // Buckets of days begin at midnight UTC, so that their labels are days of UTC.
     labelOf: (bucket) =>

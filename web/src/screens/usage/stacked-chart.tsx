@@ -1,13 +1,14 @@
 import { useEffect, useRef } from 'react';
 import UPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import { formatCompact, formatCount } from '../../components/format.ts';
-import { otherColor, type UsageGroupSeries, type UsageSeries } from './series.ts';
+import { formatCompact } from '../../components/format.ts';
+import { usageMetrics } from './search.ts';
+import { metricFormats, otherColor, type UsageGroupSeries, type UsageSeries } from './series.ts';
 
 const maxGroups = 8;
 const height = 240;
 
-/** Bars of traces by bucket, stacked by group; the groups after the eighth are one. The table below has the numbers. */
+/** Bars of a metric by bucket, stacked by group; the groups after the eighth are one. The table below has the numbers. */
 export function StackedChart({ series }: { readonly series: UsageSeries }) {
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -32,19 +33,21 @@ export function StackedChart({ series }: { readonly series: UsageSeries }) {
       chart.destroy();
     };
   }, [series]);
-  const { buckets, total } = series;
+  const { buckets, sums, metric } = series;
   return (
     <div
       className="stacked-chart"
       ref={box}
       role="img"
-      aria-label={`Chart of ${formatCount(total)} traces in ${buckets.length} buckets; the table below has the numbers`}
+      aria-label={`Chart of ${usageMetrics[metric].toLowerCase()}, ${metricFormats[metric](sums[metric])} in ${buckets.length} buckets; the table below has the numbers`}
     />
   );
 }
 
 function createChart(element: HTMLElement, series: UsageSeries): UPlot {
-  const { labelOf, buckets } = series;
+  const { labelOf, buckets, metric } = series;
+  const isCost = metric === 'cost';
+  const format = metricFormats[metric];
   const groups = limitGroups(series);
   // The upper edge of each group; drawn from the top group down, so that a lower one covers what is below its edge.
   const edges: number[][] = [];
@@ -67,7 +70,7 @@ function createChart(element: HTMLElement, series: UsageSeries): UPlot {
     legend: { show: true, live: true },
     scales: {
       x: { time: false, range: [-0.6, buckets.length - 0.4] },
-      y: { range: (_, _min, max) => [0, Math.max(1, max * 1.05)] },
+      y: { range: (_, _min, max) => [0, Math.max(isCost ? 0.000_001 : 1, max * 1.05)] },
     },
     axes: [
       {
@@ -80,7 +83,8 @@ function createChart(element: HTMLElement, series: UsageSeries): UPlot {
       {
         ...axis,
         size: 54,
-        values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? formatCompact(tick) : '')),
+        values: (_, ticks) =>
+          ticks.map((tick) => (isCost ? format(tick) : Number.isInteger(tick) ? formatCompact(tick) : '')),
       },
     ],
     series: [
@@ -94,7 +98,7 @@ function createChart(element: HTMLElement, series: UsageSeries): UPlot {
             width: 0,
             ...(bars ? { paths: bars } : {}),
             points: { show: false },
-            value: (_, _edge, _series, index) => (index === null ? '' : formatCount(group.counts[index])),
+            value: (_, _edge, _series, index) => (index === null ? '' : format(group.counts[index] ?? 0)),
           }),
         )
         .reverse(),
@@ -107,15 +111,11 @@ function createChart(element: HTMLElement, series: UsageSeries): UPlot {
   return new UPlot(options, [positions, ...edges.reverse()], element);
 }
 
-function limitGroups({ groups, buckets }: UsageSeries): readonly UsageGroupSeries[] {
+function limitGroups({ groups, buckets }: UsageSeries): readonly Omit<UsageGroupSeries, 'sums'>[] {
   if (groups.length <= maxGroups) return groups;
   const others = groups.slice(maxGroups - 1);
   const counts = buckets.map((_, index) => others.reduce((sum, each) => sum + (each.counts[index] ?? 0), 0));
-  const sum = others.reduce((total, each) => total + each.sum, 0);
-  return [
-    ...groups.slice(0, maxGroups - 1),
-    { key: '', name: `${others.length} others`, counts, sum, color: otherColor },
-  ];
+  return [...groups.slice(0, maxGroups - 1), { key: '', name: `${others.length} others`, counts, color: otherColor }];
 }
 
 /** Returns the value of a colour token for the theme that applies; a canvas does not resolve tokens. */

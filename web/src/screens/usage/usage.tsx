@@ -1,13 +1,20 @@
-import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
-import { call, fillPath } from '../../api/client.ts';
-import { useWorkspaces } from '../../api/session.ts';
-import { formatCount, formatUtc } from '../../components/format.ts';
-import { EmptyState, Permitted, QueryState } from '../../components/states.tsx';
+import { type CallOptions, call, fillPath } from '../../api/client.ts';
+import { usePermission, useWorkspaces } from '../../api/session.ts';
+import { formatCost, formatCount, formatPercent, formatUtc } from '../../components/format.ts';
+import { EmptyState, Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
-import { type UsageGroup, type UsageRange, usageGroups, usageRanges } from './search.ts';
-import { buildSeries, type UsageSeries } from './series.ts';
+import {
+  type UsageGroup,
+  type UsageMetric,
+  type UsageRange,
+  usageGroups,
+  usageMetrics,
+  usageRanges,
+} from './search.ts';
+import { buildSeries, metricFormats, type UsageSeries } from './series.ts';
 import { StackedChart } from './stacked-chart.tsx';
 import './usage.css';
 
@@ -27,7 +34,7 @@ export function Usage() {
 }
 
 function UsageReport() {
-  const { range = defaultUsageRange, group = defaultUsageGroup } = route.useSearch();
+  const { range = defaultUsageRange, group = defaultUsageGroup, show = 'traces' } = route.useSearch();
   const navigate = useNavigate({ from: '/usage' });
   const { workspaces } = useWorkspaces();
   const ids = workspaces.slice(0, maxWorkspaces).map(({ id }) => id);
@@ -36,17 +43,20 @@ function UsageReport() {
     const start = end - usageRanges[range].hours * hourMs;
     return { start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(), group_by: group };
   }, [range, group]);
-  const usage = useQuery({
-    queryKey: ['usage', query, ids.join()],
-    enabled: ids.length > 0,
-    queryFn: async ({ signal }) => {
-      const full = { ...query, workspace_ids: ids };
-      const report = await call('get', '/api/v1/orgs/current/billing/granular-usage', { query: full, signal });
-      const csv = fillPath('/api/v1/orgs/current/billing/granular-usage/export', {}, full);
-      return { series: buildSeries(report, group), csv };
-    },
-    placeholderData: keepPreviousData,
-  });
+  // Traces are counted already and arrive at once; tokens and costs are summed on request.
+  const canReadRuns = usePermission('runs:read');
+  const traces = useReport('traces', query, ids, true);
+  const tokens = useReport('tokens', query, ids, canReadRuns);
+  const report = tokens.data ?? traces.data;
+  const series = useMemo(
+    () => report && buildSeries(report, group, tokens.data ? show : 'traces'),
+    [report, group, tokens.data, show],
+  );
+  const csv = fillPath(
+    '/api/v1/orgs/current/billing/granular-usage/export',
+    {},
+    { ...query, workspace_ids: ids, kind: canReadRuns ? 'tokens' : 'traces' },
+  );
   return (
     <>
       <header className="page-head">
@@ -85,20 +95,43 @@ function UsageReport() {
             ))}
           </select>
         </label>
-        {usage.data && (
-          <a className="button" href={usage.data.csv} download>
+        {canReadRuns && (
+          <label className="row">
+            <span className="muted">Show</span>
+            <select
+              className="input"
+              value={show}
+              onChange={({ target }) =>
+                void navigate({ search: (before) => ({ ...before, show: target.value as UsageMetric }), replace: true })
+              }
+            >
+              {Object.entries(usageMetrics).map(([name, label]) => (
+                <option key={name} value={name}>
+                  {label}
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
+        {series && (
+          <a className="button" href={csv} download>
             CSV
           </a>
         )}
       </header>
-      <QueryState query={usage}>
-        {({ series }) =>
-          series.total === 0 ? (
+      <QueryState query={{ data: series, error: traces.error, refetch: traces.refetch }}>
+        {(series) =>
+          series.sums.traces === 0 ? (
             <EmptyState title="No traces in this range">Choose a longer range, or send a trace.</EmptyState>
           ) : (
             <div className="page-body stack">
               <StackedChart series={series} />
-              <UsageTable series={series} label={usageGroups[group]} />
+              <Problem message={tokens.error ? `Tokens and costs did not load: ${tokens.error.message}` : undefined} />
+              <UsageTable
+                series={series}
+                label={usageGroups[group]}
+                tokens={canReadRuns ? tokens.data !== undefined : undefined}
+              />
             </div>
           )
         }
@@ -107,8 +140,48 @@ function UsageReport() {
   );
 }
 
-function UsageTable({ series, label }: { readonly series: UsageSeries; readonly label: string }) {
-  const { groups, total, buckets } = series;
+type Query = NonNullable<CallOptions<'get', '/api/v1/orgs/current/billing/granular-usage'>['query']>;
+
+function useReport(
+  kind: 'traces' | 'tokens',
+  query: Omit<Query, 'workspace_ids' | 'kind'>,
+  ids: readonly string[],
+  isEnabled: boolean,
+) {
+  return useQuery({
+    queryKey: ['usage', kind, query, ids.join()],
+    enabled: isEnabled && ids.length > 0,
+    queryFn: ({ signal }) =>
+      call('get', '/api/v1/orgs/current/billing/granular-usage', {
+        query: { ...query, workspace_ids: [...ids], kind },
+        signal,
+      }),
+  });
+}
+
+function UsageTable({
+  series,
+  label,
+  tokens,
+}: {
+  readonly series: UsageSeries;
+  readonly label: string;
+  /** Whether tokens and costs are loaded; undefined without permission to read them. */
+  readonly tokens: boolean | undefined;
+}) {
+  const { groups, sums: total, buckets, metric } = series;
+  const format = metricFormats[metric];
+  const cells = ({ traces, tokens: sum, cost }: typeof total) => (
+    <>
+      <td className="number">{formatCount(traces)}</td>
+      {tokens !== undefined && (
+        <>
+          <td className="number">{tokens ? formatCount(sum) : '…'}</td>
+          <td className="number">{tokens ? formatCost(cost) : '…'}</td>
+        </>
+      )}
+    </>
+  );
   return (
     <section className="usage-table" aria-label="Usage by group" tabIndex={0}>
       <table className="plain-table">
@@ -116,7 +189,13 @@ function UsageTable({ series, label }: { readonly series: UsageSeries; readonly 
           <tr>
             <th>{label}</th>
             <th className="number">Traces</th>
-            <th className="number">Share</th>
+            {tokens !== undefined && (
+              <>
+                <th className="number">Tokens</th>
+                <th className="number">Cost</th>
+              </>
+            )}
+            <th className="number">Share of {usageMetrics[metric].toLowerCase()}</th>
             {buckets.map((bucket) => (
               <th key={bucket} className="number" title={formatUtc(new Date(bucket))}>
                 {series.labelOf(bucket)}
@@ -125,17 +204,17 @@ function UsageTable({ series, label }: { readonly series: UsageSeries; readonly 
           </tr>
         </thead>
         <tbody>
-          {groups.map(({ key, name, counts, sum, color }) => (
+          {groups.map(({ key, name, counts, sums, color }) => (
             <tr key={key}>
               <th scope="row" className="usage-name">
                 <span className="swatch" style={{ background: color }} aria-hidden="true" />
                 <Value text={name} />
               </th>
-              <td className="number">{formatCount(sum)}</td>
-              <td className="number">{((sum / total) * 100).toFixed(1)} %</td>
+              {cells(sums)}
+              <td className="number">{formatPercent(total[metric] === 0 ? 0 : sums[metric] / total[metric])}</td>
               {counts.map((count, index) => (
                 <td key={buckets[index]} className={count === 0 ? 'number muted' : 'number'}>
-                  {count === 0 ? '·' : formatCount(count)}
+                  {count === 0 ? '·' : format(count)}
                 </td>
               ))}
             </tr>
@@ -144,11 +223,11 @@ function UsageTable({ series, label }: { readonly series: UsageSeries; readonly 
         <tfoot>
           <tr>
             <th scope="row">Total</th>
-            <td className="number">{formatCount(total)}</td>
+            {cells(total)}
             <td className="number">100 %</td>
             {series.totals.map((count, index) => (
               <td key={buckets[index]} className="number">
-                {formatCount(count)}
+                {format(count)}
               </td>
             ))}
           </tr>

@@ -1,0 +1,148 @@
+/**
+ * Usage with the tokens and costs of the traces. Traces are counted as in every usage report; tokens and costs are the
+ * statistics of their root runs (`stats/read-stats.ts`), so that they agree with those of projects and runs. Thus they
+ * are those of traces that are still stored, in the hour of the root run.
+ */
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
+import { nilUuid } from '../ingest/run-event/run-event.ts';
+import { startRoundingMicros } from '../ingest/run-event/times.ts';
+import { readLiveProjectIds } from '../runs/locate-run.ts';
+import type { RunGrouping } from '../runs/stats/matching-runs.ts';
+import { readRunStats } from '../runs/stats/read-stats.ts';
+import type { RunStats, StatName } from '../runs/stats/stat-names.ts';
+import {
+  buildDimensions,
+  type GranularUsageRequest,
+  generateUsageRows,
+  readGranularUsage,
+  readNames,
+  type UsageRow,
+} from './report.ts';
+import type { Grouping } from './report-query.ts';
+import { type BucketPlan, computeBucketBounds, planBuckets, type Stride } from './rollup-query.ts';
+
+/** The figures of one bucket and dimension. */
+export interface TokenUsageRow extends UsageRow {
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly totalTokens: number;
+  /** In US dollars; null if no run states a cost. */
+  readonly totalCost: number | null;
+}
+
+interface Deps {
+  readonly clickhouse: ClickHouse;
+  readonly database: Database;
+}
+
+/** Workspaces that are read at once. */
+const maxConcurrent = 4;
+const maxGroups = 1_000_000;
+const figures: ReadonlySet<StatName> = new Set([
+  'prompt_tokens',
+  'completion_tokens',
+  'total_tokens',
+  'total_cost',
+] satisfies StatName[]);
+
+/** SQL over `runs FINAL`: the id of each grouping. Columns of tuples are read by position, see `rollup-query.ts`. */
+const idSql: Readonly<Record<Grouping, string>> = {
+  workspace: 'tenant_id',
+  project: 'session_id',
+  user: 'sender.2',
+  api_key: 'sender.3',
+};
+/** Groupings whose ids are columns of `run_facts`. */
+const factGroupings: readonly Grouping[] = ['workspace', 'project'];
+
+/**
+ * Reads the rows of `readGranularUsage` with tokens and costs, ordered by bucket, then by dimension. As there, ids with
+ * equal dimensions are added up.
+ *
+ * @throws errors of ClickHouse and Postgres.
+ */
+export async function readTokenUsage(
+  deps: Deps,
+  request: GranularUsageRequest,
+): Promise<{ readonly stride: Stride; readonly rows: readonly TokenUsageRow[] }> {
+  const { organizationId, workspaceIds, groupBy } = request;
+  const plan = planBuckets(request.range);
+  const usage = readGranularUsage(deps, request);
+  const sums: { bucket: number; id: string; stats: RunStats }[] = [];
+  for (let at = 0; at < workspaceIds.length; at += maxConcurrent) {
+    const read = workspaceIds.slice(at, at + maxConcurrent).map((id) => sumTokens(deps, plan, id, groupBy));
+    sums.push(...(await Promise.all(read)).flat());
+  }
+  const ids = [...new Set(sums.map(({ id }) => id))].filter((id) => id !== nilUuid);
+  const names = await readNames(deps.database, organizationId, groupBy, ids);
+  const rows = new Map<string, TokenUsageRow>();
+  const add = (row: TokenUsageRow) => {
+    const key = `${String(row.startSeconds).padStart(12, '0')} ${JSON.stringify(Object.values(row.dimensions))}`;
+    rows.set(key, addUp(row, rows.get(key)));
+  };
+  const { stride, ...report } = await usage;
+  for (const row of generateUsageRows({ stride, ...report })) {
+    add({ ...row, promptTokens: 0, completionTokens: 0, totalTokens: 0, totalCost: null });
+  }
+  for (const { bucket, id, stats } of sums) {
+    add({
+      ...computeBucketBounds(plan, bucket),
+      dimensions: buildDimensions(groupBy, id === nilUuid ? null : id, names.get(id) ?? null),
+      traces: 0,
+      promptTokens: stats.prompt_tokens ?? 0,
+      completionTokens: stats.completion_tokens ?? 0,
+      totalTokens: stats.total_tokens ?? 0,
+      totalCost: stats.total_cost ?? null,
+    });
+  }
+  const sorted = [...rows].sort(([one], [other]) => (one < other ? -1 : 1));
+  return { stride, rows: sorted.map(([, row]) => row) };
+}
+
+function addUp(row: TokenUsageRow, other: TokenUsageRow | undefined): TokenUsageRow {
+  if (other === undefined) return row;
+  const isCostUnknown = row.totalCost === null && other.totalCost === null;
+  return {
+    ...row,
+    traces: row.traces + other.traces,
+    promptTokens: row.promptTokens + other.promptTokens,
+    completionTokens: row.completionTokens + other.completionTokens,
+    totalTokens: row.totalTokens + other.totalTokens,
+    totalCost: isCostUnknown ? null : (row.totalCost ?? 0) + (other.totalCost ?? 0),
+  };
+}
+
+/** Sums the tokens of a workspace by bucket and id. Groups without tokens and costs are omitted. */
+async function sumTokens({ clickhouse, database }: Deps, plan: BucketPlan, tenantId: string, groupBy: Grouping) {
+  const projectIds = await readLiveProjectIds(database, tenantId);
+  const set = {
+    scope: { tenantId, projectIds },
+    // The hours are those of the key times, which can differ from the stated start by the rounding of clients.
+    filter: { isRoot: true, startedFromMicros: plan.startInclusiveSeconds * 1e6 - startRoundingMicros },
+    groupBy: buildGrouping(plan, groupBy),
+    selected: figures,
+    maxGroups,
+  };
+  const stats = await readRunStats(clickhouse, set, database);
+  return [...stats].flatMap(([group, stats]) => {
+    const [bucket = '', id = ''] = group.split(' ');
+    return stats.total_tokens || stats.total_cost !== null ? [{ bucket: Number(bucket), id, stats }] : [];
+  });
+}
+
+/** Groups runs by bucket and id, such as `3 0198…`. Runs outside of the counted hours are in no group. */
+function buildGrouping(plan: BucketPlan, groupBy: Grouping): RunGrouping {
+  const write = (hour: string) =>
+    `if(${hour} >= {usage_start:Int64} AND ${hour} < {usage_end:Int64}, concat(toString(intDiv(${hour} - {usage_origin:Int64}, {usage_stride:Int64})), ' ', toString(${idSql[groupBy]})), NULL)`;
+  return {
+    sql: write('toInt64(toUnixTimestamp(toStartOfHour(start_time)))'),
+    ...(factGroupings.includes(groupBy) ? { factsSql: write('toInt64(toUnixTimestamp(hour))') } : {}),
+    params: {
+      usage_start: plan.startInclusiveSeconds,
+      usage_end: plan.endExclusiveSeconds,
+      usage_origin: plan.originSeconds,
+      usage_stride: plan.strideSeconds,
+    },
+  };
+}
