@@ -1,6 +1,7 @@
-import { randomUUID } from 'node:crypto';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'langsmith';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
@@ -23,7 +24,9 @@ const allTraces = 241 + 2 * 6;
 let runlake: RunlakeProcess;
 let browser: Browser;
 let trace: readonly SentRun[];
-let dataset: { readonly id: string; readonly experimentIds: readonly string[]; readonly exampleId: string };
+let projectId: string;
+let exportId: string;
+let exportRoot: string;
 
 /** The screens, and what is visible when their data has arrived. */
 const screens: readonly { name: string; path: () => string; ready: (page: Page) => Promise<void> }[] = [
@@ -97,33 +100,19 @@ const screens: readonly { name: string; path: () => string; ready: (page: Page) 
     ready: (page) => page.getByText('The queue is empty').waitFor(),
   },
   {
-    name: 'agents',
-    path: () => '/agents',
-    ready: (page) => page.getByRole('link', { name: 'support agent' }).waitFor(),
-  },
-  {
-    name: 'agent-revisions',
-    path: () => agentPath('Revisions'),
-    ready: (page) => page.getByText('the graphs are loaded').first().waitFor(),
-  },
-  {
-    name: 'agent-graph',
-    path: () => agentPath('Assistants', `&assistant=${agent.assistantId}`),
-    ready: (page) => page.getByRole('img', { name: /^Graph of 6 nodes/ }).waitFor(),
-  },
-  {
-    name: 'agent-thread',
-    path: () => agentPath('Threads', `&thread=${agent.threadId}`),
+    name: 'exports',
+    path: () => `/exports/${exportId}`,
     ready: async (page) => {
-      await page.getByRole('button', { name: 'Compare with step 1' }).click();
-      await page.getByRole('region', { name: 'Differences' }).getByText('messages[2]').waitFor();
-      await page.getByRole('region', { name: 'Runs' }).getByText('Trace').waitFor();
+      await page.locator('.page-head').getByText('completed', { exact: true }).waitFor();
+      await page.getByRole('region', { name: 'DuckDB lines' }).waitFor();
+      await page.getByRole('region', { name: 'Exports of the days' }).waitFor();
     },
   },
   {
-    name: 'agent-playground',
-    path: () => agentPath('Playground', `&thread=${agent.threadId}`),
-    ready: (page) => page.getByText('Refund 42 euros?').waitFor(),
+    name: 'new-export',
+    path: () =>
+      `/exports/new?project=${projectId}&from=2026-03-01T00:00&until=${new Date().toISOString().slice(0, 10)}T00:00`,
+    ready: (page) => page.getByText('runs so far').waitFor(),
   },
   { name: 'usage', path: () => '/usage', ready: (page) => page.getByRole('table').getByText('Total').waitFor() },
 ];
@@ -202,7 +191,9 @@ async function addDatasetAndPrompts(): Promise<typeof dataset> {
 }
 
 beforeAll(async () => {
-  [runlake, browser] = await Promise.all([startRunlake(), startBrowser()]);
+  exportRoot = mkdtempSync(join(tmpdir(), 'runlake-screens-'));
+  const environment = { RUNLAKE_LOCAL_EXPORT_ROOT: exportRoot };
+  [runlake, browser] = await Promise.all([startRunlake({ environment }), startBrowser()]);
   const now = Date.now() - 60_000;
   trace = buildAgentTrace('support-agent', now, 3);
   const runs = [...trace];
@@ -213,13 +204,31 @@ beforeAll(async () => {
   dataset = await addDatasetAndPrompts();
   // The roll-up counts an hour within seconds.
   await vi.waitFor(async () => expect(await countUsage(now)).toBe(241), { timeout: 30_000, interval: 250 });
-  agent = await deployAgent();
+  await createExport(now);
   if (writesScreens) mkdirSync(folder, { recursive: true });
 });
 afterAll(async () => {
   await browser?.close();
   await runlake?.remove();
+  rmSync(exportRoot, { recursive: true, force: true });
 });
+
+/** Creates an export of three days, which ends within seconds. */
+async function createExport(now: number): Promise<void> {
+  const headers = { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' };
+  const ask = async (path: string, body?: object) => {
+    const init = body === undefined ? { headers } : { method: 'POST', headers, body: JSON.stringify(body) };
+    return (await fetch(`${runlake.url}/api/v1${path}`, init)).json();
+  };
+  [{ id: projectId }] = await ask('/sessions?name=support-agent');
+  const lake = { destination_type: 'local', display_name: 'lake', config: { prefix: 'traces' } };
+  const { id: destinationId } = await ask('/bulk-exports/destinations', lake);
+  ({ id: exportId } = await ask('/bulk-exports', {
+    ...{ bulk_export_destination_id: destinationId, session_id: projectId, format_version: 'v2_beta' },
+    start_time: new Date(now - 72 * hourMs).toISOString(),
+    end_time: new Date(now + hourMs).toISOString(),
+  }));
+}
 
 async function openSignedIn(options: Parameters<typeof openContext>[2]): Promise<BrowserContext> {
   const context = await openContext(browser, runlake.url, options);

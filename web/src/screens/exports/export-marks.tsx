@@ -1,5 +1,6 @@
 import { formatPercent } from '../../components/format.ts';
 import type { BulkExport } from './paths.ts';
+import '../../components/run-marks.css';
 
 const states: Readonly<Record<BulkExport['status'], readonly [sign: string, label: string, className: string]>> = {
   CREATED: ['…', 'waiting', 'pending'],

@@ -1,0 +1,129 @@
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { RunlakeProcess } from '../runlake-process.ts';
+import { eventually, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { buildTrace, type SentRun, sendRuns } from './send-traces.ts';
+
+const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
+const bidi = '\u202etxt.exe\u200b';
+const hostile = `${script}${bidi}`;
+/** A megabyte that ends with what must be text, too. */
+const long = `${'lorem ipsum '.repeat(87_400)}${hostile}`;
+
+let signedIn: SignedInBrowser;
+let runlake: RunlakeProcess;
+let page: Page;
+let problems: string[];
+let trace: readonly SentRun[];
+
+const ask = async (method: string, path: string, body: object) => {
+  const response = await fetch(`${runlake.url}/api/v1${path}`, {
+    method,
+    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  expect(response.status, `${path}: ${(await response.clone().text()).slice(0, 300)}`).toBeLessThan(300);
+  return response.json();
+};
+
+beforeAll(async () => {
+  signedIn = await startSignedIn();
+  ({ runlake } = signedIn);
+  const values = { [hostile]: long, list: [hostile, { [hostile]: hostile }] };
+  trace = buildTrace(hostile, Date.now() - 60_000, {
+    name: hostile,
+    until: 50,
+    inputs: { messages: [{ role: hostile, content: long, name: hostile }], ...values },
+    outputs: { ...values, usage_metadata: { input_tokens: 1, output_tokens: 2, total_tokens: 3 } },
+    error: long,
+    tags: [hostile, hostile.repeat(20)],
+    metadata: {
+      [hostile]: hostile,
+      thread_id: hostile,
+      user_id: hostile,
+      ls_model_name: hostile,
+      ls_provider: hostile,
+    },
+    children: [
+      { name: hostile.repeat(5), run_type: 'llm', from: 1, until: 40, inputs: { prompt: hostile }, outputs: values },
+    ],
+  }).map((run) => ({ ...run, events: [{ name: hostile, time: new Date().toISOString(), [hostile]: hostile }] }));
+  await sendRuns(runlake.url, runlake.apiKey, trace);
+  await ask('POST', '/feedback', { run_id: trace[0]?.id, key: 'hostile', value: hostile, comment: long.slice(-9000) });
+  await ask('POST', '/api-key', { description: hostile });
+  await ask('POST', '/orgs/current/members', { email: 'ada@example.com', full_name: hostile });
+});
+afterAll(() => signedIn?.close());
+beforeEach(async () => {
+  ({ page, problems } = await signedIn.openPage());
+});
+
+/** Fails if a value became an element, ran, or turned the direction of the text. */
+async function expectOnlyText(): Promise<void> {
+  expect(await page.locator('img[src="x"]').count()).toBe(0);
+  const text = await page.evaluate(() => document.body.innerText);
+  expect(text).not.toContain('\u202e');
+  expect(text).not.toContain('\u200b');
+  expect(await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)).toBeLessThanOrEqual(0);
+  expect(problems).toEqual([]);
+}
+const found = () => page.getByRole('main').getByText('alert(1)').first();
+
+describe('hostile values of clients', () => {
+  it.each([
+    ['projects', '/projects'],
+    ['usage by project', '/usage?group=project'],
+    ['usage by user', '/usage?group=user'],
+    ['keys', '/settings?tab=Keys'],
+    ['members', '/settings?tab=Members'],
+    ['audit log', '/settings?tab=Audit%20log'],
+  ])('are text in %s', async (_name, path) => {
+    await page.goto(path);
+    await (path.endsWith('user') ? page.getByRole('heading', { name: 'Usage' }) : found()).waitFor();
+    await expectOnlyText();
+  });
+
+  it('are text in the table of runs, its filters and its columns', async () => {
+    await page.goto('/projects');
+    await found().click();
+    await page.getByRole('table', { name: 'Runs' }).waitFor();
+    await page.getByRole('button', { name: 'All runs' }).click();
+    await eventually(() => page.getByRole('row').count()).toBe(3);
+    await page.getByRole('button', { name: 'Columns' }).click();
+    for (const box of await page.getByRole('checkbox').all())
+      await box.evaluate((input: HTMLInputElement) => input.checked || input.click());
+    await expectOnlyText();
+    await page.keyboard.press('Escape');
+    await page.getByRole('button', { name: 'Name ▾' }).click();
+    await expectOnlyText();
+    await page.evaluate(() => localStorage.removeItem('runlake.trace-columns'));
+  });
+
+  it('are text in each tab of a run, in each form of its values', async () => {
+    await page.goto(`/runs/${trace[0]?.id}`);
+    await page.getByRole('tree', { name: 'Runs' }).waitFor();
+    await found().waitFor();
+    await expectOnlyText();
+    for (const form of ['JSON', 'Text']) {
+      for (const button of await page.getByRole('button', { name: form, exact: true }).all()) await button.click();
+      await expectOnlyText();
+    }
+    for (const tab of await page.getByRole('tab').all()) {
+      await tab.click();
+      await page.getByRole('tabpanel').waitFor();
+      await expectOnlyText();
+    }
+    await page.goto(`/runs/${trace[1]?.id}`);
+    await page.getByRole('treeitem', { selected: true }).waitFor();
+    await expectOnlyText();
+  });
+
+  it('are text in an export', async () => {
+    await page.goto(`/exports/new?${new URLSearchParams({ filter: hostile, columns: hostile })}`);
+    await page.getByText('No destinations').waitFor();
+    await expectOnlyText();
+    await page.goto(`/signin?${new URLSearchParams({ error: hostile })}`);
+    await page.getByRole('navigation', { name: 'Screens' }).waitFor();
+    await expectOnlyText();
+  });
+});
